@@ -1,0 +1,133 @@
+"""Every error this project raises on purpose.
+
+    DdError                      exit 1
+    ├── UsageError               exit 2   the command line or dd.toml is wrong
+    ├── LockHeld                 exit 75  another process works on the warehouse
+    ├── Mismatch                 exit 3   differences where none were allowed
+    ├── ProgramError             the program cannot be built: unknown column, types that do not meet
+    │   └── ProgramChanged       stored state belongs to another program
+    ├── DataError                rows that cannot be taken in
+    │   ├── LateUpdate           an update at a time that is closed
+    │   └── UnknownRetraction    a retraction of a row that is not there
+    ├── FoldError                the fold itself cannot go on
+    │   ├── NegativeMultiplicity a row with a negative count reached a reducer
+    │   ├── Diverged             a loop did not reach its fixed point
+    │   ├── DiffOverflow         a count left the range of int64
+    │   └── ExpressionError      a user's expression or function failed on its rows
+    └── StorageError             the warehouse cannot be read or written
+
+A message says what happened, where, and the value; a hint says what to do next, as a command where there is one.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class DdError(Exception):
+    """Root of the tree. ``message`` is one line; ``hint`` is one line or empty."""
+
+    exit_code = 1
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Errors cross process borders (Spark workers to the driver); subclasses with
+        # other constructors would not survive the default protocol.
+        return _restore, (type(self), self.message, self.hint, dict(self.__dict__))
+
+    def __str__(self) -> str:
+        return f"{self.message}\n{self.hint}" if self.hint else self.message
+
+
+def _restore(kind: type[DdError], message: str, hint: str, state: dict[str, Any]) -> DdError:
+    error = kind.__new__(kind)
+    Exception.__init__(error, message)
+    error.message, error.hint = message, hint
+    error.__dict__.update(state)
+    return error
+
+
+class UsageError(DdError):
+    """The command line, an environment variable or dd.toml asks for something that is not there."""
+
+    exit_code = 2
+
+
+class LockHeld(DdError):
+    """Another process holds the warehouse; the message names its host, pid, start and command."""
+
+    exit_code = 75
+
+
+class Mismatch(DdError):
+    """Two collections differ where the caller asked for them to be equal."""
+
+    exit_code = 3
+
+
+class ProgramError(DdError):
+    """The program cannot be built. Raised before any data is read."""
+
+
+class ProgramChanged(ProgramError):
+    """Stored state was made by a program with another fingerprint."""
+
+
+class DataError(DdError):
+    """Rows of an input cannot be taken in; the message names the source, the column and the value."""
+
+
+class LateUpdate(DataError):
+    """An update lies at a time that is already closed."""
+
+
+class UnknownRetraction(DataError):
+    """A retraction of a row that is not in the collection at that version."""
+
+
+class FoldError(DdError):
+    """The fold cannot go on; nothing of the run is kept."""
+
+
+class NegativeMultiplicity(FoldError):
+    """A reducer met a row whose count is below zero at a time it evaluates.
+
+    Attributes: ``op`` (the operator), ``key`` (its key as a tuple), ``time`` (tuple of ints), ``count`` (int).
+    """
+
+    def __init__(self, op: str, key: tuple[Any, ...], time: tuple[int, ...], count: int) -> None:
+        super().__init__(
+            f"{op}: key {key!r} has the count {count} at time {time}",
+            "retract only what was inserted, or pass allow_negative=True",
+        )
+        self.op, self.key, self.time, self.count = op, key, time, count
+
+
+class Diverged(FoldError):
+    """A loop had differences left after its last allowed round.
+
+    Attributes: ``loop`` (its name and place), ``time`` (a time still moving, rounds included), ``round``, ``moving`` (differences left).
+    """
+
+    def __init__(self, loop: str, time: tuple[int, ...], round: int, moving: int) -> None:
+        super().__init__(
+            f"loop {loop} did not reach a fixed point: at version {time[0]}, round {round}, {moving} differences still move",
+            "mend the loop's body, or raise max_rounds= in iterate()",
+        )
+        self.loop, self.time, self.round, self.moving = loop, time, round, moving
+
+
+class DiffOverflow(FoldError):
+    """A diff, a count or a sum left the range of int64."""
+
+
+class ExpressionError(FoldError):
+    """A user's expression or function failed, or left the range of its type, on the rows it was given."""
+
+
+class StorageError(DdError):
+    """A file or table of the warehouse cannot be read or written."""
