@@ -1,0 +1,1 @@
+"""Change logs, arrangements, output logs and the ledger as Delta tables; source adapters."""

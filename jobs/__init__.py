@@ -1,0 +1,1 @@
+"""What Spark runs: ingest, replay, and the session they run in."""
