@@ -1,0 +1,486 @@
+"""A project: what ``dd.toml`` says, found by walking up, with the environment and the flags laid over it.
+
+A setting comes from a flag, else from an environment variable ``DDCORE_...``, else from ``dd.toml``, else from the
+default; ``Project.origin`` says which. Everything wrong with the file is one :class:`UsageError` that names the file,
+the key and, where there is one, the name that was probably meant.
+
+This module reads no table and starts nothing. :func:`load_program` runs the user's program file: a program is code.
+"""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import importlib.util
+import inspect
+import linecache
+import os
+import re
+import sys
+import tomllib
+import traceback
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from ddcore.errors import DdError, ProgramError, UsageError
+from ddcore.schema import Schema, parse_type
+
+__all__ = ["ENGINES", "FILE_NAME", "OutputSettings", "Project", "find_project", "load_program"]
+
+FILE_NAME = "dd.toml"
+ENGINES = ("spark", "inline")
+
+# What each section may hold. [inputs] and [outputs] hold one table per name.
+_SECTIONS: dict[str, tuple[str, ...]] = {
+    "project": ("program", "warehouse"),
+    "time": ("dims",),
+    "inputs": (),
+    "outputs": (),
+    "run": ("engine", "width"),
+    "spark": ("master", "conf"),
+}
+# Settings that flags and the environment may override: name -> environment variable.
+_ENVIRONMENT = {
+    "warehouse": "DDCORE_WAREHOUSE",
+    "engine": "DDCORE_ENGINE",
+    "width": "DDCORE_WIDTH",
+    "spark_master": "DDCORE_MASTER",
+}
+_IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_PROGRAM = re.compile(r"(?P<file>.+\.py):(?P<function>[A-Za-z_][A-Za-z0-9_]*)")
+# Delta on protocol (1,2) takes none of these in a column name.
+_NOT_IN_COLUMNS = set(" ,;{}()\n\t=`.")
+
+
+@dataclass(frozen=True)
+class OutputSettings:
+    """What ``[outputs.NAME]`` says: ``key`` names the columns by which ``diff`` pairs a delete with an insert."""
+
+    key: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Project:
+    """One project, every setting resolved. Paths are absolute.
+
+    ``origin`` maps a setting's name to where its value came from: ``"flag"``, the name of an environment variable,
+    ``"dd.toml"`` or ``"default"``.
+    """
+
+    root: Path
+    program: str
+    warehouse: Path
+    dims: tuple[str, ...] = ("version",)
+    inputs: Mapping[str, Schema] = field(default_factory=dict)
+    outputs: Mapping[str, OutputSettings] = field(default_factory=dict)
+    engine: str = "spark"
+    width: int | None = None
+    spark_master: str = "local[*]"
+    spark_conf: Mapping[str, str] = field(default_factory=dict)
+    origin: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def file(self) -> Path:
+        """The project's ``dd.toml``."""
+        return self.root / FILE_NAME
+
+    @property
+    def program_file(self) -> Path:
+        """The file part of ``program``."""
+        return self.root / self.program.rpartition(":")[0]
+
+    @property
+    def program_function(self) -> str:
+        """The function part of ``program``."""
+        return self.program.rpartition(":")[2]
+
+    @property
+    def dim(self) -> str:
+        """The one time dimension; a project with several is refused by whatever cannot handle them yet."""
+        if len(self.dims) != 1:
+            raise UsageError(
+                f"{_shown(self.file)}: [time] dims = {list(self.dims)}: the commands fold one time dimension so far",
+                'say dims = ["version"]; dd.replay() takes several; for the commands that is on the roadmap',
+            )
+        return self.dims[0]
+
+    def input_schema(self, name: str) -> Schema:
+        """The schema of input ``name``; UsageError naming the inputs there are."""
+        if name not in self.inputs:
+            raise UsageError(
+                f"no input {name!r} in {_shown(self.file)}; there are: {_listed(self.inputs)}",
+                _meant(name, self.inputs) or f"add an [inputs.{name}] section with its schema",
+            )
+        return self.inputs[name]
+
+
+def find_project(
+    start: Path | None = None,
+    env: Mapping[str, str] | None = None,
+    flags: Mapping[str, str | int | None] | None = None,
+) -> Project:
+    """The project of ``start`` (``--project``), else of ``DDCORE_PROJECT``, else of the nearest folder upwards.
+
+    A folder that is named has to hold ``dd.toml`` itself: only the working folder is searched upwards, so that a
+    misspelt ``--project`` in a crontab never folds another project. ``flags`` are settings by name; None is unset.
+    """
+    env = os.environ if env is None else env
+    if start is not None:
+        file = _named_file(start, "--project")
+    elif env.get("DDCORE_PROJECT"):
+        file = _named_file(Path(env["DDCORE_PROJECT"]), "DDCORE_PROJECT")
+    else:
+        file = _nearest_file(Path.cwd())
+    return _read(file, env, flags or {})
+
+
+def _named_file(place: Path, said_by: str) -> Path:
+    file = place if place.name == FILE_NAME else place / FILE_NAME
+    if not file.is_file():
+        what = f"there is no {FILE_NAME} in {place}" if place.is_dir() else f"{place} is not a project folder"
+        raise UsageError(f"{said_by}: {what}", f"make one with: ddcore init {place}")
+    return file.resolve()
+
+
+def _nearest_file(folder: Path) -> Path:
+    for place in (folder, *folder.parents):
+        if (place / FILE_NAME).is_file():
+            return (place / FILE_NAME).resolve()
+    raise UsageError(
+        f"no {FILE_NAME} in {folder} or any folder above it",
+        "go to a project, name one with --project DIR, or make one with: ddcore init DIR",
+    )
+
+
+# --- reading the file -------------------------------------------------------------------------------------------------
+
+
+class _Section:
+    """One table of the file, taken apart key by key so that every complaint names file, section and key."""
+
+    def __init__(self, file: Path, name: str, table: Any) -> None:
+        self.file, self.name = file, name
+        if not isinstance(table, dict):
+            raise UsageError(f"{_shown(file)}: {name} must be a section [{name}], not {table!r}")
+        self.table: dict[str, Any] = table
+
+    def wrong(self, key: str, what: str, hint: str = "") -> UsageError:
+        return UsageError(f"{_shown(self.file)}: [{self.name}] {key}: {what}", hint)
+
+    def only(self, allowed: Iterable[str]) -> None:
+        allowed = tuple(allowed)
+        for key in self.table:
+            if key not in allowed:
+                raise self.wrong(key, "unknown key", _meant(key, allowed) or f"[{self.name}] takes: {_listed(allowed)}")
+
+    def text(self, key: str) -> str | None:
+        value = self.table.get(key)
+        if value is None:
+            return None
+        if not isinstance(value, str) or not value:
+            raise self.wrong(key, f"must be text, not {value!r}")
+        return value
+
+    def names(self, key: str) -> tuple[str, ...] | None:
+        value = self.table.get(key)
+        if value is None:
+            return None
+        if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+            raise self.wrong(key, f"must be a list of names, not {value!r}")
+        if len(set(value)) != len(value):
+            raise self.wrong(key, f"names something twice: {value!r}")
+        return tuple(value)
+
+
+def _read(file: Path, env: Mapping[str, str], flags: Mapping[str, str | int | None]) -> Project:
+    sections = _sections(file, _parsed(file))
+    dims = _dims(sections["time"])
+    settings, origin = _settings(file, sections, env, flags)
+    program = sections["project"].text("program")
+    if program is None:
+        raise sections["project"].wrong("program", "is missing", 'say program = "program.py:program"')
+    if not _PROGRAM.fullmatch(program):
+        raise sections["project"].wrong("program", f"must be FILE.py:FUNCTION, not {program!r}")
+    return Project(
+        root=file.parent,
+        program=program,
+        dims=dims,
+        inputs=_inputs(sections["inputs"], dims),
+        outputs=_outputs(sections["outputs"]),
+        spark_conf=_spark_conf(sections["spark"]),
+        origin={"program": FILE_NAME, **origin},
+        **settings,
+    )
+
+
+def _parsed(file: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(file.read_text(encoding="utf-8"))
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"{_shown(file)}: not valid TOML: {_one_line(error)}") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{_shown(file)}: cannot be read: {_one_line(error)}") from None
+
+
+def _sections(file: Path, tables: dict[str, Any]) -> dict[str, _Section]:
+    for name in tables:
+        if name not in _SECTIONS:
+            raise UsageError(
+                f"{_shown(file)}: [{name}]: unknown section",
+                _meant(name, _SECTIONS) or f"the sections are: {_listed(_SECTIONS)}",
+            )
+    sections = {name: _Section(file, name, tables.get(name, {})) for name in _SECTIONS}
+    for name, keys in _SECTIONS.items():
+        if keys:
+            sections[name].only(keys)
+    return sections
+
+
+def _dims(section: _Section) -> tuple[str, ...]:
+    dims = section.names("dims")
+    if dims is None:
+        return ("version",)
+    if not dims:
+        raise section.wrong("dims", "is empty", 'say dims = ["version"]')
+    for dim in dims:
+        if not _IDENTIFIER.fullmatch(dim) or dim == "diff" or dim.startswith("_"):
+            raise section.wrong(
+                "dims", f"{dim!r} cannot name a time dimension", "use letters, digits and _; not 'diff'"
+            )
+    return dims
+
+
+def _inputs(section: _Section, dims: tuple[str, ...]) -> dict[str, Schema]:
+    inputs: dict[str, Schema] = {}
+    for name, table in section.table.items():
+        _check_name(section, name)
+        one = _Section(section.file, f"inputs.{name}", table)
+        one.only(("schema",))
+        inputs[name] = _schema(one, dims)
+    _check_case(section, inputs)
+    return inputs
+
+
+def _schema(section: _Section, dims: tuple[str, ...]) -> Schema:
+    columns = section.table.get("schema")
+    if not isinstance(columns, dict) or not columns:
+        what = "is missing" if columns is None else f"must be {{ column = type }}, not {columns!r}"
+        raise section.wrong("schema", what, 'say schema = { src = "int64", dst = "int64" }')
+    schema: Schema = {}
+    for column, kind in columns.items():
+        if column in dims or column == "diff" or column.startswith("_"):
+            raise section.wrong(f"schema.{column}", "this name is taken: time columns, diff and names in _ are ours")
+        if not column or _NOT_IN_COLUMNS & set(column):
+            raise section.wrong(
+                f"schema.{column}", f"a column's name has none of {' '.join(sorted(_NOT_IN_COLUMNS))!r}"
+            )
+        try:
+            schema[column] = parse_type(kind)
+        except (DdError, TypeError, AttributeError) as error:
+            what = error.message if isinstance(error, DdError) else f"must be the name of a type, not {kind!r}"
+            hint = error.hint if isinstance(error, DdError) else ""
+            raise section.wrong(
+                f"schema.{column}", what, hint or "types are int64, string, decimal(10,2), ..."
+            ) from None
+    _check_case(section, schema)
+    return schema
+
+
+def _outputs(section: _Section) -> dict[str, OutputSettings]:
+    outputs: dict[str, OutputSettings] = {}
+    for name, table in section.table.items():
+        _check_name(section, name)
+        one = _Section(section.file, f"outputs.{name}", table)
+        one.only(("key",))
+        outputs[name] = OutputSettings(key=one.names("key") or ())
+    _check_case(section, outputs)
+    return outputs
+
+
+def _spark_conf(section: _Section) -> dict[str, str]:
+    conf = section.table.get("conf", {})
+    if not isinstance(conf, dict):
+        raise section.wrong("conf", f"must be {{ name = value }}, not {conf!r}")
+    settings = {}
+    for key, value in conf.items():
+        if not isinstance(value, str | int | float):
+            raise section.wrong(f"conf.{key}", f"must be text, a number or true/false, not {value!r}",
+                                "quote names that have dots in them")  # fmt: skip
+        settings[key] = str(value).lower() if isinstance(value, bool) else str(value)
+    return settings
+
+
+def _check_name(section: _Section, name: str) -> None:
+    # The name becomes a folder of the warehouse: nothing that could leave it.
+    if not _IDENTIFIER.fullmatch(name):
+        raise section.wrong(repr(name), "a name has letters, digits and _ only, and does not begin with a digit")
+
+
+def _check_case(section: _Section, names: Iterable[str]) -> None:
+    # Spark and some file systems do not tell upper from lower case.
+    seen: dict[str, str] = {}
+    for name in names:
+        if name.lower() in seen:
+            raise section.wrong(name, f"differs from {seen[name.lower()]!r} only by upper and lower case")
+        seen[name.lower()] = name
+
+
+# --- flag > environment > dd.toml > default ---------------------------------------------------------------------------
+
+
+def _settings(
+    file: Path, sections: dict[str, _Section], env: Mapping[str, str], flags: Mapping[str, str | int | None]
+) -> tuple[dict[str, Any], dict[str, str]]:
+    stated: dict[str, Any] = {
+        "warehouse": sections["project"].text("warehouse"),
+        "engine": sections["run"].text("engine"),
+        "width": sections["run"].table.get("width"),
+        "spark_master": sections["spark"].text("master"),
+    }
+    default: dict[str, Any] = {"warehouse": "warehouse", "engine": "spark", "width": None, "spark_master": "local[*]"}
+    settings, origin = {}, {}
+    for name, variable in _ENVIRONMENT.items():
+        layers = (("flag", flags.get(name)), (variable, env.get(variable) or None), (FILE_NAME, stated[name]))
+        where, value = next((layer for layer in layers if layer[1] is not None), ("default", default[name]))
+        origin[name] = where
+        said_by = {"flag": "--" + name.replace("spark_", ""), FILE_NAME: f"{_shown(file)}: {name}"}.get(where, where)
+        settings[name] = _checked(name, value, said_by, file.parent if where in (FILE_NAME, "default") else Path.cwd())
+    return settings, origin
+
+
+def _checked(name: str, value: Any, said_by: str, folder: Path) -> Any:
+    if name == "engine" and value not in ENGINES:
+        raise UsageError(
+            f"{said_by}: unknown engine {value!r}", _meant(value, ENGINES) or f"one of: {_listed(ENGINES)}"
+        )
+    if name == "width" and value is not None:
+        return _width(value, said_by)
+    if name == "warehouse":
+        if "://" in value:
+            raise UsageError(f"{said_by}: {value!r}: object stores are on the roadmap", "name a folder for now")
+        return Path(os.path.normpath(folder / Path(value).expanduser()))
+    return value
+
+
+def _width(value: Any, said_by: str) -> int:
+    text = str(value)
+    if isinstance(value, bool) or not text.isascii() or not text.isdigit() or int(text) < 1:
+        raise UsageError(f"{said_by}: the width is a number of workers from 1 up, not {value!r}")
+    return int(text)
+
+
+# --- the program ------------------------------------------------------------------------------------------------------
+
+
+def load_program(project: Project) -> Callable[..., Any]:
+    """The program function of ``project``, its file freshly imported.
+
+    The file becomes a module under a private name that depends on its path alone, with its folder on ``sys.path`` so
+    that it can import its neighbours. Whatever sends functions of that module to another process has to send them by
+    value: the module is not importable there.
+
+    Raises UsageError when the file is not there, ProgramError when it does not import, has no such function, or the
+    function's parameters are not the project's inputs.
+    """
+    file = project.program_file
+    if not file.is_file():
+        raise UsageError(
+            f"{_shown(project.file)}: [project] program: there is no file {_shown(file)}",
+            _meant(file.name, [other.name for other in file.parent.glob("*.py")]),
+        )
+    module = _imported(file)
+    function = getattr(module, project.program_function, None)
+    if not callable(function):
+        there = [
+            name
+            for name, value in vars(module).items()
+            if inspect.isfunction(value) and value.__module__ == module.__name__
+        ]
+        raise ProgramError(
+            f"{_shown(file)} has no function {project.program_function!r}; it has: {_listed(there)}",
+            _meant(project.program_function, there)
+            or f"name the function in {_shown(project.file)}, [project] program",
+        )
+    _check_parameters(project, function)
+    return function  # type: ignore[no-any-return]
+
+
+def _imported(file: Path) -> ModuleType:
+    file = file.resolve()
+    name = "_ddcore_program_" + hashlib.blake2b(str(file).encode(), digest_size=6).hexdigest()
+    spec = importlib.util.spec_from_file_location(name, file)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    if str(file.parent) not in sys.path:
+        sys.path.insert(0, str(file.parent))
+    linecache.checkcache(str(file))
+    sys.modules[name] = module
+    try:
+        # Compiled from the text: a .pyc is judged by its time stamp, and a program edited twice in a second is stale.
+        exec(compile(file.read_bytes(), str(file), "exec"), vars(module))
+    except (Exception, SystemExit) as error:
+        del sys.modules[name]
+        what = error.msg if isinstance(error, SyntaxError) else _one_line(error)
+        raise ProgramError(
+            f"{_place_of(error, file)}: the program does not import: {type(error).__name__}: {what}",
+            "mend the file, then run again",
+        ) from error
+    return module
+
+
+def _place_of(error: BaseException, file: Path) -> str:
+    """``file:line`` of what failed: the syntax error, else the innermost frame in the program file."""
+    if isinstance(error, SyntaxError) and error.filename:
+        return f"{_shown(Path(error.filename))}:{error.lineno or 1}"
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(file)]
+    return f"{_shown(file)}:{(lines[-1] if lines else None) or 1}"
+
+
+def _check_parameters(project: Project, function: Callable[..., Any]) -> None:
+    where = f"{_shown(project.program_file)}: {project.program_function}()"
+    parameters = inspect.signature(function).parameters
+    for parameter in parameters.values():
+        if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
+            raise ProgramError(
+                f"{where}: the parameter {parameter} is not an input", "name each input: def program(edges, roots)"
+            )
+    asked = [name for name in parameters if name not in project.inputs]
+    unused = [name for name in project.inputs if name not in parameters]
+    if not asked and not unused:
+        return
+    sides = []
+    if asked:
+        sides.append(f"it asks for {_listed(asked)}, which [inputs] of {_shown(project.file)} lacks")
+    if unused:
+        sides.append(f"[inputs] has {_listed(unused)}, which it does not take")
+    meant = _meant(asked[0], unused) if asked else ""
+    raise ProgramError(
+        f"{where} does not match the inputs: {'; '.join(sides)}", meant or "parameters are inputs, by name"
+    )
+
+
+# --- words ------------------------------------------------------------------------------------------------------------
+
+
+def _meant(name: object, names: Iterable[str]) -> str:
+    close = difflib.get_close_matches(str(name), list(names), n=1, cutoff=0.6)
+    return f"did you mean {close[0]!r}?" if close else ""
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(names) or "none"
+
+
+def _one_line(error: BaseException) -> str:
+    return " ".join(str(error).split()) or type(error).__name__
+
+
+def _shown(file: Path) -> str:
+    """``file`` as a person in the working folder would write it."""
+    try:
+        return str(file.relative_to(Path.cwd()))
+    except ValueError:
+        return str(file)
