@@ -39,10 +39,16 @@ def sum(expr: Any) -> Aggregate:
 
 
 def min(expr: Any) -> Aggregate:
-    """The least value of ``expr``, null where all are null; NaN is greater than every number. A bare string is a column."""
+    """The least value of ``expr``, null where all are null. NaN is greater than every number.
+
+    A bare string is a column.
+    """
     return Aggregate("min", parse(expr, bare_string="column"))
 
 
 def max(expr: Any) -> Aggregate:
-    """The greatest value of ``expr``, null where all are null; NaN is greater than every number. A bare string is a column."""
+    """The greatest value of ``expr``, null where all are null. NaN is greater than every number.
+
+    A bare string is a column.
+    """
     return Aggregate("max", parse(expr, bare_string="column"))

@@ -1,0 +1,62 @@
+"""Hash tables over pooled strings, and the stable mixing of key columns into one code."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import types
+
+from ddcore.kernels import IN1, OUT1, inline, kernel
+
+_NULL = np.int64(-(2**63))
+_NULL_HASH = np.uint64(0x9AE16A3B2F90404F)
+
+
+@inline
+def _scramble(word):  # type: ignore[no-untyped-def]
+    """A bijection of 64 bits in which every input bit moves about half of the output bits."""
+    x = np.uint64(word)
+    x ^= x >> np.uint64(30)
+    x *= np.uint64(0xBF58476D1CE4E5B9)
+    x ^= x >> np.uint64(27)
+    x *= np.uint64(0x94D049BB133111EB)
+    x ^= x >> np.uint64(31)
+    return x
+
+
+@kernel(OUT1, IN1, IN1, IN1)
+def probe(hashes, slots, known):  # type: ignore[no-untyped-def]
+    """Ids whose hash is ``hashes[i]``, or -1; ``slots`` is an open-addressing table of ids, ``known`` their hashes."""
+    mask = len(slots) - 1
+    found = np.empty(len(hashes), dtype=np.int64)
+    for i in range(len(hashes)):
+        slot = np.int64(_scramble(hashes[i])) & mask
+        while slots[slot] >= 0 and known[slots[slot]] != hashes[i]:
+            slot = (slot + 1) & mask
+        found[i] = slots[slot]
+    return found
+
+
+@kernel(types.void, IN1, OUT1, IN1)
+def insert(ids, slots, known):  # type: ignore[no-untyped-def]
+    """Put ids with distinct hashes into the table."""
+    mask = len(slots) - 1
+    for i in range(len(ids)):
+        slot = np.int64(_scramble(known[ids[i]])) & mask
+        while slots[slot] >= 0:
+            slot = (slot + 1) & mask
+        slots[slot] = ids[i]
+
+
+@kernel(types.void, OUT1, IN1)
+def mix(codes, words):  # type: ignore[no-untyped-def]
+    """Fold one fixed-width column into the codes, in place."""
+    for i in range(len(codes)):
+        codes[i] = np.int64(_scramble(np.uint64(codes[i]) * np.uint64(0x9E3779B97F4A7C15) + _scramble(words[i])))
+
+
+@kernel(types.void, OUT1, IN1, IN1)
+def mix_pooled(codes, ids, hashes):  # type: ignore[no-untyped-def]
+    """Fold one pooled column into the codes by the stable hash of its strings, in place."""
+    for i in range(len(codes)):
+        own = _NULL_HASH if ids[i] == _NULL else np.uint64(hashes[ids[i]])
+        codes[i] = np.int64(_scramble(np.uint64(codes[i]) * np.uint64(0x9E3779B97F4A7C15) + own))

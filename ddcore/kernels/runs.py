@@ -1,0 +1,177 @@
+"""Sorted runs: look-up by key code, merging, and gathering the rows of many keys."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import types
+
+from ddcore.kernels import IN1, IN2, INT, OUT1, OUT2, inline, kernel
+from ddcore.kernels.sorting import add
+
+_PAIR = types.Tuple((OUT1, OUT1))
+
+
+@kernel(OUT1, IN1, INT, INT, INT)
+def bucket_starts(codes, least, shift, buckets):  # type: ignore[no-untyped-def]
+    """First row of each bucket ``(code - least) >> shift`` of sorted codes, and one past the end: int64[buckets + 1]."""
+    starts = np.empty(buckets + 1, dtype=np.int64)
+    base, down = np.uint64(least), np.uint64(shift)
+    row = 0
+    for bucket in range(buckets):
+        while row < len(codes) and np.int64((np.uint64(codes[row]) - base) >> down) < bucket:
+            row += 1
+        starts[bucket] = row
+    starts[buckets] = len(codes)
+    return starts
+
+
+@inline
+def _bound(codes, lo, hi, code, after):  # type: ignore[no-untyped-def]
+    """First row in [lo, hi) whose code is at least ``code``, or beyond it when ``after``."""
+    while lo < hi:
+        middle = (lo + hi) >> 1
+        if codes[middle] < code or (after and codes[middle] == code):
+            lo = middle + 1
+        else:
+            hi = middle
+    return lo
+
+
+@kernel(_PAIR, IN1, IN1, INT, INT, IN1)
+def locate(codes, starts, least, shift, probes):  # type: ignore[no-untyped-def]
+    """Row ranges [lo, hi) of equal code for each probe, through the buckets: O(1) each where codes are spread evenly."""
+    lo, hi = np.zeros(len(probes), dtype=np.int64), np.zeros(len(probes), dtype=np.int64)
+    if len(codes) == 0:
+        return lo, hi
+    base, down, most = np.uint64(least), np.uint64(shift), codes[len(codes) - 1]
+    for i in range(len(probes)):
+        code = probes[i]
+        if code < least or code > most:
+            continue
+        bucket = np.int64((np.uint64(code) - base) >> down)
+        first, last = starts[bucket], starts[bucket + 1]
+        if shift > 0:
+            first = _bound(codes, first, last, code, False)
+            last = _bound(codes, first, last, code, True)
+        lo[i], hi[i] = first, last
+    return lo, hi
+
+
+@kernel(_PAIR, IN1, IN1, IN1, IN1)
+def search(codes, probes, first, last):  # type: ignore[no-untyped-def]
+    """Row ranges of equal code for each probe by binary search inside [first[i], last[i])."""
+    lo, hi = np.empty(len(probes), dtype=np.int64), np.empty(len(probes), dtype=np.int64)
+    for i in range(len(probes)):
+        lo[i] = _bound(codes, first[i], last[i], probes[i], False)
+        hi[i] = _bound(codes, lo[i], last[i], probes[i], True)
+    return lo, hi
+
+
+@kernel(OUT1, IN1, IN2, INT)
+def group_starts(codes, words, key_words):  # type: ignore[no-untyped-def]
+    """First row of each distinct key (code and first ``key_words`` words) of a sorted run, and one past the end."""
+    n, m = len(codes), 0
+    starts = np.empty(n + 1, dtype=np.int64)
+    for i in range(n):
+        fresh = i == 0 or codes[i] != codes[i - 1]
+        for k in range(key_words):
+            fresh = fresh or words[k, i] != words[k, i - 1]
+        if fresh:
+            starts[m] = i
+            m += 1
+    starts[m] = n
+    return starts[: m + 1].copy()
+
+
+@inline
+def _compare(a_codes, a_words, a_times, i, b_codes, b_words, b_times, j):  # type: ignore[no-untyped-def]
+    if a_codes[i] != b_codes[j]:
+        return -1 if a_codes[i] < b_codes[j] else 1
+    for w in range(a_words.shape[0]):
+        if a_words[w, i] != b_words[w, j]:
+            return -1 if a_words[w, i] < b_words[w, j] else 1
+    for t in range(a_times.shape[0]):
+        if a_times[t, i] != b_times[t, j]:
+            return -1 if a_times[t, i] < b_times[t, j] else 1
+    return 0
+
+
+@kernel(types.Tuple((OUT1, OUT1, types.boolean)), IN1, IN2, IN2, IN1, IN1, IN2, IN2, IN1)
+def merge(a_codes, a_words, a_times, a_diffs, b_codes, b_words, b_times, b_diffs):  # type: ignore[no-untyped-def]
+    """The order that merges two sorted, consolidated runs: ``take`` (row i of a as i, row j of b as -1 - j), diffs, overflow."""
+    na, nb = len(a_codes), len(b_codes)
+    take, diffs = np.empty(na + nb, dtype=np.int64), np.empty(na + nb, dtype=np.int64)
+    i, j, m, overflow = 0, 0, 0, False
+    while i < na or j < nb:
+        if j == nb:
+            order = -1
+        elif i == na:
+            order = 1
+        else:
+            order = _compare(a_codes, a_words, a_times, i, b_codes, b_words, b_times, j)
+        if order < 0:
+            take[m], diffs[m] = i, a_diffs[i]
+            i += 1
+            m += 1
+        elif order > 0:
+            take[m], diffs[m] = -1 - j, b_diffs[j]
+            j += 1
+            m += 1
+        else:
+            total, bad = add(a_diffs[i], b_diffs[j])
+            overflow |= bad
+            if total != 0:
+                take[m], diffs[m] = i, total
+                m += 1
+            i += 1
+            j += 1
+    return take[:m].copy(), diffs[:m].copy(), overflow
+
+
+@kernel(types.void, OUT2, IN1, IN2, IN2)
+def take_rows(target, take, a, b):  # type: ignore[no-untyped-def]
+    """Fill target with rows of a (at i) and of b (at -1 - i)."""
+    for w in range(target.shape[0]):
+        for i in range(len(take)):
+            target[w, i] = a[w, take[i]] if take[i] >= 0 else b[w, -1 - take[i]]
+
+
+@inline
+def _key_matches(words, row, keys, k):  # type: ignore[no-untyped-def]
+    for w in range(keys.shape[0]):
+        if words[w, row] != keys[w, k]:
+            return False
+    return True
+
+
+@kernel(types.void, OUT1, IN2, IN1, IN1, IN2)
+def count_matches(counts, keys, lo, hi, words):  # type: ignore[no-untyped-def]
+    """Add to each key's count its rows in [lo, hi); rows of another key under the same code do not match."""
+    if keys.shape[0] == 0:
+        for k in range(len(lo)):
+            counts[k] += hi[k] - lo[k]
+        return
+    for k in range(len(lo)):
+        for row in range(lo[k], hi[k]):
+            if _key_matches(words, row, keys, k):
+                counts[k] += 1
+
+
+@kernel(types.void, OUT1, OUT2, OUT2, OUT1, IN2, IN1, IN1, IN2, IN2, IN1)
+def copy_matches(at, out_words, out_times, out_diffs, keys, lo, hi, words, times, diffs):  # type: ignore[no-untyped-def]
+    """Copy each key's rows in [lo, hi) to its place ``at``, which moves on; missing loop coordinates become 0."""
+    skip = keys.shape[0]
+    for k in range(len(lo)):
+        place = at[k]
+        for row in range(lo[k], hi[k]):
+            if not _key_matches(words, row, keys, k):
+                continue
+            for w in range(out_words.shape[0]):
+                out_words[w, place] = words[skip + w, row]
+            for t in range(times.shape[0]):
+                out_times[t, place] = times[t, row]
+            for t in range(times.shape[0], out_times.shape[0]):
+                out_times[t, place] = 0
+            out_diffs[place] = diffs[row]
+            place += 1
+        at[k] = place

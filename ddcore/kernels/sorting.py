@@ -1,0 +1,216 @@
+"""Sorting by packed integers: the columns of an update in as few bits as they need, in one uint64."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import types
+
+from ddcore.kernels import IN1, IN2, INT, OUT1, inline, kernel
+
+_DIGIT = 11
+_SMALL = 24
+UIN1 = types.Array(types.uint64, 1, "C", readonly=True)
+UOUT1 = types.uint64[::1]
+
+
+@kernel(types.void, UOUT1, IN1, INT, INT)
+def pack(packed, column, least, bits):  # type: ignore[no-untyped-def]
+    """Append ``column - least`` below what is packed already, in place."""
+    shift, base = np.uint64(bits), np.uint64(least)
+    for i in range(len(packed)):
+        packed[i] = (packed[i] << shift) | (np.uint64(column[i]) - base)
+
+
+@kernel(types.void, OUT1, UIN1, INT, INT, INT)
+def unpack(column, packed, shift, bits, least):  # type: ignore[no-untyped-def]
+    """Take one column out again."""
+    mask = (np.uint64(1) << np.uint64(bits)) - np.uint64(1) if bits < 64 else ~np.uint64(0)
+    down, base = np.uint64(shift), np.uint64(least)
+    for i in range(len(packed)):
+        column[i] = np.int64(((packed[i] >> down) & mask) + base)
+
+
+@kernel(UOUT1, UOUT1, INT)
+def radix_sort(keys, bits):  # type: ignore[no-untyped-def]
+    """Sort keys of so many low bits: O(n * bits / 11). The argument is scratch afterwards."""
+    n, size = len(keys), 1 << _DIGIT
+    source, target = keys, np.empty_like(keys)
+    passes = (bits + _DIGIT - 1) // _DIGIT
+    mask = np.uint64(size - 1)
+    counts = np.zeros((max(passes, 1), size), dtype=np.int64)
+    for i in range(n):
+        key = source[i]
+        for p in range(passes):
+            counts[p, np.int64((key >> np.uint64(p * _DIGIT)) & mask)] += 1
+    for p in range(passes):
+        shift = np.uint64(p * _DIGIT)
+        if counts[p, np.int64((source[0] >> shift) & mask)] == n:
+            continue
+        at = 0
+        for d in range(size):
+            counts[p, d], at = at, at + counts[p, d]
+        for i in range(n):
+            digit = np.int64((source[i] >> shift) & mask)
+            target[counts[p, digit]] = source[i]
+            counts[p, digit] += 1
+        source, target = target, source
+    return source
+
+
+@kernel(types.Tuple((UOUT1, OUT1)), UIN1, INT, INT)
+def sum_equal(keys, diff_bits, least):  # type: ignore[no-untyped-def]
+    """Of sorted keys that carry ``diff - least`` in their low bits: the distinct rest, and each one's summed diff.
+
+    Sums of zero are left out. Cannot overflow while ``diff_bits`` is small, which is the caller's duty.
+    """
+    n, shift = len(keys), np.uint64(diff_bits)
+    mask = (np.uint64(1) << shift) - np.uint64(1)
+    kept, sums = np.empty(n, dtype=np.uint64), np.empty(n, dtype=np.int64)
+    m, i = 0, 0
+    while i < n:
+        row, total = keys[i] >> shift, np.int64(keys[i] & mask) + least
+        i += 1
+        while i < n and keys[i] >> shift == row:
+            total += np.int64(keys[i] & mask) + least
+            i += 1
+        if total != 0:
+            kept[m], sums[m] = row, total
+            m += 1
+    return kept[:m].copy(), sums[:m].copy()
+
+
+@kernel(OUT1, IN1)
+def radix_argsort(codes):  # type: ignore[no-untyped-def]
+    """The stable order of signed 64-bit codes."""
+    n, size = len(codes), 1 << _DIGIT
+    mask, sign = np.uint64(size - 1), np.uint64(1 << 63)
+    order, target = np.arange(n), np.empty(n, dtype=np.int64)
+    counts = np.zeros((6, size), dtype=np.int64)
+    for i in range(n):
+        key = np.uint64(codes[i]) ^ sign
+        for p in range(6):
+            counts[p, np.int64((key >> np.uint64(p * _DIGIT)) & mask)] += 1
+    for p in range(6):
+        shift = np.uint64(p * _DIGIT)
+        if n == 0 or counts[p, np.int64(((np.uint64(codes[0]) ^ sign) >> shift) & mask)] == n:
+            continue
+        at = 0
+        for d in range(size):
+            counts[p, d], at = at, at + counts[p, d]
+        for i in range(n):
+            digit = np.int64(((np.uint64(codes[order[i]]) ^ sign) >> shift) & mask)
+            target[counts[p, digit]] = order[i]
+            counts[p, digit] += 1
+        order, target = target, order
+    return order
+
+
+@inline
+def less(columns, i, j):  # type: ignore[no-untyped-def]
+    """Whether row i comes before row j, column by column."""
+    for c in range(columns.shape[0]):
+        if columns[c, i] != columns[c, j]:
+            return columns[c, i] < columns[c, j]
+    return False
+
+
+@inline
+def same(columns, i, j):  # type: ignore[no-untyped-def]
+    """Whether rows i and j are equal in every column."""
+    for c in range(columns.shape[0]):
+        if columns[c, i] != columns[c, j]:
+            return False
+    return True
+
+
+@inline
+def _sift(order, start, root, n, columns):  # type: ignore[no-untyped-def]
+    while 2 * root + 1 < n:
+        child = 2 * root + 1
+        if child + 1 < n and less(columns, order[start + child], order[start + child + 1]):
+            child += 1
+        if not less(columns, order[start + root], order[start + child]):
+            return
+        order[start + root], order[start + child] = order[start + child], order[start + root]
+        root = child
+
+
+@inline
+def sort_rows(order, start, stop, columns):  # type: ignore[no-untyped-def]
+    """Sort ``order[start:stop]``, row numbers, by the columns: insertion for few or nearly sorted rows, else heapsort."""
+    n = stop - start
+    ascending = True
+    for i in range(start + 1, stop):
+        if less(columns, order[i], order[i - 1]):
+            ascending = False
+            break
+    if ascending:
+        return
+    if n <= _SMALL:
+        for i in range(start + 1, stop):
+            row, j = order[i], i
+            while j > start and less(columns, row, order[j - 1]):
+                order[j] = order[j - 1]
+                j -= 1
+            order[j] = row
+        return
+    for root in range(n // 2 - 1, -1, -1):
+        _sift(order, start, root, n, columns)
+    for last in range(n - 1, 0, -1):
+        order[start], order[start + last] = order[start + last], order[start]
+        _sift(order, start, 0, last, columns)
+
+
+@kernel(types.void, OUT1, IN1, IN2)
+def sort_within(order, codes, columns):  # type: ignore[no-untyped-def]
+    """Sort rows of equal code by the columns, in place; ``order`` sorts ``codes`` already."""
+    n, start = len(order), 0
+    while start < n:
+        stop = start + 1
+        while stop < n and codes[order[stop]] == codes[order[start]]:
+            stop += 1
+        if stop - start > 1:
+            sort_rows(order, start, stop, columns)
+        start = stop
+
+
+@inline
+def add(a, b):  # type: ignore[no-untyped-def]
+    """a + b and whether it left int64."""
+    total = a + b
+    return total, ((a ^ total) & (b ^ total)) < 0
+
+
+@inline
+def multiply(a, b):  # type: ignore[no-untyped-def]
+    """a * b and whether it left int64."""
+    small = -2147483648 <= a <= 2147483647 and -2147483648 <= b <= 2147483647
+    product = a * b
+    if small or a == 0:
+        return product, False
+    if a == -1:
+        return product, b == np.int64(-(2**63))
+    return product, product // a != b
+
+
+@kernel(types.Tuple((OUT1, OUT1)), IN1, IN1, IN2, IN1)
+def sum_runs(order, codes, columns, diffs):  # type: ignore[no-untyped-def]
+    """Of rows sorted by (code, columns): one row number per distinct row, and its summed diff; zeros left out.
+
+    The second array has one more element: 1 if a sum left int64, else 0.
+    """
+    n = len(order)
+    rows, sums = np.empty(n, dtype=np.int64), np.empty(n + 1, dtype=np.int64)
+    m, i, overflow = 0, 0, 0
+    while i < n:
+        row, total = order[i], diffs[order[i]]
+        i += 1
+        while i < n and codes[order[i]] == codes[row] and same(columns, order[i], row):
+            total, bad = add(total, diffs[order[i]])
+            overflow |= bad
+            i += 1
+        if total != 0:
+            rows[m], sums[m] = row, total
+            m += 1
+    sums[m] = overflow
+    return rows[:m].copy(), sums[: m + 1].copy()

@@ -1,0 +1,488 @@
+"""What a program means: every operator by its definition, every time from nothing.
+
+The engine in the other modules must give the differences that :func:`replay` gives; nothing else is asked of it.
+This module shares no code with the engine, keeps no state from one time to the next, and is in no hurry. Its whole
+idea is
+
+    output at t        =  program( accumulate(inputs, t) )
+    differences at t   =  output at t  -  differences at every earlier time
+
+A collection is a ``Counter`` from row to count, a row is a tuple of Python values. Only the expressions of a
+``select``, ``where`` or ``agg`` are left to Polars, which maps each distinct row by itself.
+
+Cost: (number of grid times) x (rounds of the loops) x (rows), in Python. Meant for tens of rows and times.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from decimal import Decimal
+from fractions import Fraction
+from itertools import product
+from typing import Any
+
+import polars as pl
+
+from ddcore.errors import DiffOverflow, Diverged, ExpressionError, NegativeMultiplicity, ProgramError
+
+__all__ = ["NaiveCollection", "NaiveGroups", "accumulate", "differences", "evaluate", "grid", "log_of", "replay"]
+
+Row = tuple[Any, ...]
+Time = tuple[int, ...]
+Rows = Counter[Row]
+Columns = dict[str, pl.DataType]
+Log = dict[tuple[Row, Time], int]
+"""A consolidated log: for each row and time its diff, never 0."""
+
+NAN = float("nan")
+"""The only NaN a row may hold. Python finds an object equal to itself in tuples and dicts, NaN included."""
+
+
+# Times ------------------------------------------------------------------------------------------------------------
+
+
+def precedes(a: Time, b: Time) -> bool:
+    """Whether ``a <= b`` in the product order: in every coordinate."""
+    return all(x <= y for x, y in zip(a, b, strict=True))
+
+
+def grid(times: Iterable[Time]) -> list[Time]:
+    """Every combination of the coordinates that occur in ``times``, earlier ones before later ones.
+
+    A collection can change only where some of its updates' times join, and the grid holds all joins of ``times``.
+    Lexicographic order is one of the orders in which no time comes before one that precedes it.
+    """
+    coordinates = [sorted(set(axis)) for axis in zip(*times, strict=True)]
+    return list(product(*coordinates)) if coordinates else []
+
+
+def accumulate(frame: pl.DataFrame, time: Time, dims: Sequence[str]) -> Rows:
+    """The collection at ``time``: of each row the sum of its diffs at times <= ``time``. Rows with sum 0 are absent."""
+    columns = [name for name in frame.columns if name not in (*dims, "diff")]
+    rows: Rows = Counter()
+    for (row, when), diff in _updates(frame, columns, dims):
+        if precedes(when, time):
+            rows[row] += diff
+    return _present(rows.items())
+
+
+def differences(collection_at: Callable[[Time], Rows], times: Sequence[Time]) -> Log:
+    """The one log whose accumulation at each of ``times`` is ``collection_at(time)`` (Moebius inversion).
+
+    At each time: what should be there, less what the differences at earlier times already add up to.
+    ``times`` holds the join of any two of its members, and no time before one that precedes it: see :func:`grid`.
+    """
+    log: Log = {}
+    for time in times:
+        change = Counter(collection_at(time))
+        for (row, earlier), diff in log.items():
+            if precedes(earlier, time):
+                change[row] -= diff
+        log |= {(row, time): diff for row, diff in change.items() if diff}
+    return log
+
+
+def log_of(frame: pl.DataFrame, dims: Sequence[str] = ("version",)) -> Log:
+    """The log that a frame of updates (row columns, ``dims``, ``diff``) spells, consolidated."""
+    columns = [name for name in frame.columns if name not in (*dims, "diff")]
+    log: Counter[tuple[Row, Time]] = Counter()
+    for update, diff in _updates(frame, columns, dims):
+        log[update] += diff
+    return {update: diff for update, diff in log.items() if diff}
+
+
+def _updates(
+    frame: pl.DataFrame, columns: Sequence[str], dims: Sequence[str]
+) -> Iterable[tuple[tuple[Row, Time], int]]:
+    for values in frame.select(*columns, *dims, "diff").iter_rows():
+        row, time = values[: len(columns)], values[len(columns) : -1]
+        yield (_canonical(row), time), values[-1]
+
+
+# Programs ---------------------------------------------------------------------------------------------------------
+
+
+def evaluate(
+    program: Callable[..., Mapping[str, Any]], inputs: Mapping[str, Rows], schemas: Mapping[str, Mapping[str, Any]]
+) -> dict[str, Rows]:
+    """The program's outputs on these inputs, from nothing. ``schemas`` names and types the columns of each input."""
+    collections = {name: NaiveCollection(_columns(schemas[name]), rows.items()) for name, rows in inputs.items()}
+    return {name: output.rows for name, output in program(**collections).items()}
+
+
+def replay(
+    program: Callable[..., Mapping[str, Any]], dims: Sequence[str] = ("version",), **frames: pl.DataFrame
+) -> dict[str, Log]:
+    """The differences of every output, given those of every input: frames of row columns, ``dims`` and ``diff``."""
+    schemas = {
+        name: {column: _widened(dtype) for column, dtype in frame.schema.items() if column not in (*dims, "diff")}
+        for name, frame in frames.items()
+    }
+    times = grid(time for frame in frames.values() for time in frame.select(dims).iter_rows())
+
+    def outputs_at(time: Time) -> dict[str, Rows]:
+        inputs = {name: accumulate(frame, time, dims) for name, frame in frames.items()}
+        try:
+            return evaluate(program, inputs, schemas)
+        except NegativeMultiplicity as error:
+            raise NegativeMultiplicity(error.op, error.key, time, error.count) from None
+        except Diverged as error:
+            raise Diverged(error.loop, (*time, error.round), error.round, error.moving) from None
+
+    outputs = {time: outputs_at(time) for time in times}
+    names = outputs[times[0]] if times else []
+    return {name: differences(lambda time, name=name: outputs[time][name], times) for name in names}  # type: ignore[misc]
+
+
+# Collections ------------------------------------------------------------------------------------------------------
+
+
+class NaiveCollection:
+    """A multiset of rows with named, typed columns, and the operators of ``ddcore.Collection``.
+
+    ``columns`` maps names to Polars types; ``rows`` maps each row to its count, which may be negative but is never 0.
+    """
+
+    def __init__(self, columns: Columns, rows: Iterable[tuple[Row, int]]) -> None:
+        total: Rows = Counter()
+        for row, count in rows:
+            total[_canonical(row)] += count
+        self.columns = columns
+        self.rows = _present(total.items())
+
+    # Row by row
+
+    def select(self, *names: Any, **exprs: Any) -> NaiveCollection:
+        """Each row replaced by the values of the expressions; counts of rows that become equal add up."""
+        mapped = self._map(_named(names, exprs))
+        return NaiveCollection(dict(mapped.schema), zip(mapped.rows(), self.rows.values(), strict=True))
+
+    def where(self, *predicates: Any) -> NaiveCollection:
+        """The rows for which every predicate is true: null is not."""
+        truths = self._map({f"p{i}": _expression(predicate) for i, predicate in enumerate(predicates)}).rows()
+        kept = [item for item, truth in zip(self.rows.items(), truths, strict=True) if all(truth)]
+        return NaiveCollection(self.columns, kept)
+
+    def flat_map(
+        self, fn: Callable[[pl.DataFrame], pl.DataFrame] | None = None, schema: Any = None, **lists: Any
+    ) -> Any:
+        """Each row replaced by any number of rows, each with the row's count.
+
+        With a function: by those the function returns for it, told by the column ``row``.
+        With list expressions: by one row for each element; several lists of a row go side by side.
+        """
+        counts = list(self.rows.values())
+        if fn is not None:
+            columns = _columns(schema)
+            mapped = fn(self._frame().with_columns(row=pl.int_range(pl.len(), dtype=pl.Int64)))
+            found = _cast(mapped.select("row", *columns), columns).rows()
+            return NaiveCollection(columns, ((tuple(row), counts[at]) for at, *row in found))
+        raise NotImplementedError
+
+    def concat(self, *others: NaiveCollection) -> NaiveCollection:
+        """All rows of all: counts add up. Columns are matched by name."""
+        return NaiveCollection(self.columns, [item for each in (self, *others) for item in each._like(self)])
+
+    def negate(self) -> NaiveCollection:
+        """The same rows with the counts' signs turned."""
+        return NaiveCollection(self.columns, ((row, -count) for row, count in self.rows.items()))
+
+    def join(self, other: NaiveCollection, on: Any) -> NaiveCollection:
+        """Each pair of rows that agree on the key, as often as the product of their counts.
+
+        A null in a key agrees with nothing.
+        Columns: all of the left, then the right's but for its key; one whose name the left has too gets ``_right``.
+        """
+        pairs = dict(on) if isinstance(on, Mapping) else {name: name for name in _names(on)}
+        rest = [name for name in other.columns if name not in pairs.values()]
+        left_key, right_key, right_rest = self._picker(pairs), other._picker(pairs.values()), other._picker(rest)
+        partners: defaultdict[Row, list[tuple[Row, int]]] = defaultdict(list)
+        for row, count in other.rows.items():
+            if None not in right_key(row):
+                partners[right_key(row)].append((right_rest(row), count))
+        named = {f"{name}_right" if name in self.columns else name: other.columns[name] for name in rest}
+        pairings = [
+            (left + right, left_count * right_count)
+            for left, left_count in self.rows.items()
+            for right, right_count in partners.get(left_key(left), [])
+        ]
+        return NaiveCollection(self.columns | named, pairings)
+
+    def arrange_by(self, *keys: Any) -> NaiveCollection:
+        """The collection itself: the name of an index changes nothing."""
+        return self
+
+    # Group by group
+
+    def distinct(self, allow_negative: bool = False) -> NaiveCollection:
+        """Each row whose count is positive, once."""
+        if not allow_negative:
+            for row, count in self.rows.items():
+                _require_no_negative("distinct", row, [(row, count)])
+        return NaiveCollection(self.columns, ((row, 1) for row, count in self.rows.items() if count > 0))
+
+    def group_by(self, *keys: Any) -> NaiveGroups:
+        """The rows by their values in ``keys``; by no keys, all in one group. A null is a value like any other here."""
+        return NaiveGroups(self, [name for key in keys for name in _names(key)])
+
+    # Loops
+
+    def iterate(self, body: Callable[[NaiveCollection], NaiveCollection], max_rounds: int = 10_000) -> NaiveCollection:
+        """The body applied to this, then to what it returned, and so on, until it returns what it was given."""
+        given = self
+        for _ in range(max_rounds):
+            returned = NaiveCollection(self.columns, body(given)._like(self))
+            if returned.rows == given.rows:
+                return returned
+            given, before = returned, given
+        moving = sum(given.rows[row] != before.rows[row] for row in given.rows | before.rows)
+        raise Diverged(getattr(body, "__name__", "iterate"), (0, max_rounds), max_rounds, moving)
+
+    # Helpers
+
+    def _frame(self) -> pl.DataFrame:
+        """The distinct rows, in the order of ``self.rows``."""
+        return pl.DataFrame(list(self.rows), schema=self.columns, orient="row")
+
+    def _map(self, exprs: Mapping[str, pl.Expr]) -> pl.DataFrame:
+        """The values of ``exprs`` on each distinct row, in the order of ``self.rows``.
+
+        Integers are computed on 128 bits and have to fit their own type in the end, so that none wraps around. What
+        Polars cannot do on 128 bits is computed as it stands.
+        """
+        frame = self._frame().with_row_index("_row")
+        wide = frame.cast({pl.Int64: pl.Int128})
+        types = {name: _widened(dtype) for name, dtype in _select(frame.clear(), exprs).schema.items()}
+        try:
+            try:
+                values = _select(wide, exprs)
+            except pl.exceptions.InvalidOperationError as error:
+                if "not supported" not in str(error):
+                    raise
+                values = _select(frame, exprs)
+            return _cast(values, types)
+        except pl.exceptions.PolarsError as error:
+            raise ExpressionError(f"{', '.join(map(str, exprs.values()))}: {error}") from None
+
+    def _like(self, model: NaiveCollection) -> Iterable[tuple[Row, int]]:
+        """Rows and counts with the columns in the order of ``model``."""
+        if self.columns.keys() != model.columns.keys():
+            raise ProgramError(f"columns {list(self.columns)} do not meet columns {list(model.columns)}")
+        pick = self._picker(model.columns)
+        return ((pick(row), count) for row, count in self.rows.items())
+
+    def _picker(self, names: Iterable[str]) -> Callable[[Row], Row]:
+        """A function from a row to its values in the columns ``names``."""
+        order = list(self.columns)
+        places = [order.index(name) for name in names]
+        return lambda row: tuple(row[place] for place in places)
+
+
+class NaiveGroups:
+    """A collection and the key columns it is grouped by."""
+
+    def __init__(self, collection: NaiveCollection, keys: list[str]) -> None:
+        self.collection, self.keys = collection, keys
+
+    def agg(self, *, allow_negative: bool = False, **aggregates: Any) -> NaiveCollection:
+        """One row for each group that has any: its key and its aggregates.
+
+        Looked at are the values under the aggregates, with their counts. A negative count is an error; with
+        ``allow_negative``, count and sum take it as it is and min and max do not see the value.
+        """
+        exprs = {name: _expression(each.expr) for name, each in aggregates.items() if each.expr is not None}
+        looked_at = self.collection.select(*self.keys, **exprs)
+        columns = {name: looked_at.columns[name] for name in self.keys}
+        for name, each in aggregates.items():
+            columns[name] = _aggregate_type(each.kind, looked_at.columns.get(name))
+
+        found = []
+        for key, members in _by_key(looked_at, len(self.keys)).items():
+            if not allow_negative:
+                _require_no_negative("agg", key, members)
+            if _is_absent([each.kind for each in aggregates.values()], [count for _, count in members]):
+                continue
+            results = []
+            for name, each in aggregates.items():
+                place = list(exprs).index(name) if name in exprs else 0
+                values = [(row[place] if row else None, count) for row, count in members]
+                results.append(_aggregate(each.kind, values, columns[name]))
+            found.append(((*key, *results), 1))
+        return NaiveCollection(columns, found)
+
+    def reduce(
+        self, fn: Callable[[pl.DataFrame], pl.DataFrame], schema: Mapping[str, Any], allow_negative: bool = False
+    ) -> NaiveCollection:
+        """What ``fn`` makes of each group's rows and counts, beside the group's key.
+
+        ``fn`` is given all groups at once: ``group`` (a number, not the key), the columns that are no keys, ``count``.
+        It returns ``group``, the columns of ``schema`` and, if it likes, ``count``. Rows whose count is negative are
+        an error, or with ``allow_negative`` not shown.
+        """
+        source, columns = self.collection, _columns(schema)
+        rest = {name: dtype for name, dtype in source.columns.items() if name not in self.keys}
+        groups = _by_key(source.select(*self.keys, *rest), len(self.keys))
+        shown = []
+        for number, (key, members) in enumerate(groups.items()):
+            if not allow_negative:
+                _require_no_negative("reduce", key, members)
+            shown += [(number, *row, count) for row, count in members if count > 0]
+        frame = pl.DataFrame(shown, schema={"group": pl.Int64, **rest, "count": pl.Int64}, orient="row")
+        returned = fn(frame.sort("group", *rest))
+        if "count" not in returned.columns:
+            returned = returned.with_columns(count=pl.lit(1))
+        keys = list(groups)
+        found = [
+            ((*keys[number], *row), count)
+            for number, *row, count in _cast(returned.select("group", *columns, "count"), columns).rows()
+        ]
+        return NaiveCollection({name: source.columns[name] for name in self.keys} | columns, found)
+
+
+# Aggregates: each by its definition, of values with counts ----------------------------------------------------------
+
+
+def _aggregate(kind: str, values: list[tuple[Any, int]], dtype: pl.DataType) -> Any:
+    if kind == "count":
+        return _fits(sum(count for _, count in values))
+    values = [(value, count) for value, count in values if value is not None]
+    if kind == "sum":
+        return _exact_sum(values, dtype)
+    choose = min if kind == "min" else max
+    return choose((value for value, count in values if count > 0), key=_order, default=None)
+
+
+def _is_absent(kinds: Sequence[str], counts: Sequence[int]) -> bool:
+    """Whether a group is none: it counts and adds up to nothing, or has no row that min and max could look at."""
+    nothing_in_all = sum(counts) == 0 and not {"count", "sum"}.isdisjoint(kinds)
+    nothing_to_pick = max(counts) <= 0 and not {"min", "max"}.isdisjoint(kinds)
+    return nothing_in_all or nothing_to_pick
+
+
+def _exact_sum(values: list[tuple[Any, int]], dtype: pl.DataType) -> Any:
+    """The sum without any rounding on the way; a float is rounded once, at the end. Of none: 0."""
+    unusual = [value * math.copysign(1, count) for value, count in values if not math.isfinite(value)]
+    if unusual:
+        return sum(unusual)
+    total = sum((Fraction(value) * count for value, count in values), Fraction(0))
+    if isinstance(dtype, pl.Decimal):
+        return Decimal(_fits(int(total * 10**dtype.scale))).scaleb(-dtype.scale)
+    if dtype == pl.Int64:
+        return _fits(int(total))
+    try:
+        return float(total)
+    except OverflowError:
+        return math.copysign(math.inf, total)
+
+
+def _order(value: Any) -> tuple[bool, Any]:
+    """A sort key under which NaN is greater than every number."""
+    return (True, 0) if value is NAN else (False, value)
+
+
+def _aggregate_type(kind: str, dtype: pl.DataType | None) -> pl.DataType:
+    if dtype is None:
+        return pl.Int64()
+    if kind == "sum" and isinstance(dtype, pl.Decimal):
+        return pl.Decimal(18, dtype.scale)
+    return dtype
+
+
+def _by_key(collection: NaiveCollection, width: int) -> dict[Row, list[tuple[Row, int]]]:
+    """For each value of the first ``width`` columns, the rest of the rows with their counts."""
+    groups: defaultdict[Row, list[tuple[Row, int]]] = defaultdict(list)
+    for row, count in collection.rows.items():
+        groups[row[:width]].append((row[width:], count))
+    return groups
+
+
+# Rows, counts, types ------------------------------------------------------------------------------------------------
+
+
+def _canonical(row: Iterable[Any]) -> Row:
+    """Values that are equal to us made equal to Python: one NaN, and 0.0 for -0.0. Null (None) equals itself."""
+    return tuple((NAN if math.isnan(value) else value + 0.0) if isinstance(value, float) else value for value in row)
+
+
+def _present(counts: Iterable[tuple[Row, int]]) -> Rows:
+    return Counter({row: _fits(count) for row, count in counts if count})
+
+
+def _fits(number: int) -> int:
+    if not -(2**63) <= number < 2**63:
+        raise DiffOverflow(f"{number} is not an int64")
+    return number
+
+
+def _require_no_negative(op: str, key: Row, members: Iterable[tuple[Row, int]]) -> None:
+    for _, count in members:
+        if count < 0:
+            raise NegativeMultiplicity(op, key, (), count)
+
+
+def _names(keys: Any) -> list[str]:
+    return [keys] if isinstance(keys, str) else list(keys)
+
+
+def _named(names: Iterable[Any], exprs: Mapping[str, Any]) -> dict[str, pl.Expr]:
+    """The expressions of a ``select`` by the names of their results. A bare string in ``names`` is a column."""
+    plain = [pl.col(each) if isinstance(each, str) else each for each in names]
+    return {each.meta.output_name(): each for each in plain} | {name: _expression(e) for name, e in exprs.items()}
+
+
+def _expression(value: Any) -> pl.Expr:
+    """An expression as it is, a string as SQL, anything else as a literal; integer literals are int64."""
+    if isinstance(value, pl.Expr):
+        return value
+    if isinstance(value, str):
+        return pl.sql_expr(value)
+    return pl.lit(value, dtype=pl.Int64) if isinstance(value, int) and not isinstance(value, bool) else pl.lit(value)
+
+
+def _select(frame: pl.DataFrame, exprs: Mapping[str, pl.Expr]) -> pl.DataFrame:
+    """The values of ``exprs``, one row for each of ``frame``, also where all are literals."""
+    return frame.select("_row", **exprs).drop("_row")
+
+
+def _cast(frame: pl.DataFrame, columns: Columns) -> pl.DataFrame:
+    return frame.with_columns(pl.col(name).cast(dtype) for name, dtype in columns.items())
+
+
+def _columns(schema: Mapping[str, Any]) -> Columns:
+    """Names to Polars types, from names to our names of types (or to Polars types)."""
+    return {name: _dtype(each) for name, each in schema.items()}
+
+
+def _dtype(name: Any) -> pl.DataType:
+    if isinstance(name, pl.DataType):
+        return _widened(name)
+    decimal = re.fullmatch(r"decimal\((\d+),\s*(\d+)\)", str(name))
+    if decimal:
+        return pl.Decimal(int(decimal[1]), int(decimal[2]))
+    types: Columns = {
+        "int64": pl.Int64(),
+        "float64": pl.Float64(),
+        "bool": pl.Boolean(),
+        "string": pl.String(),
+        "binary": pl.Binary(),
+        "date": pl.Date(),
+        "timestamp": pl.Datetime("us", "UTC"),
+    }
+    return types[str(name)]
+
+
+def _widened(dtype: pl.DataType) -> pl.DataType:
+    """The type a column of ``dtype`` has here: one width of each kind."""
+    if dtype.is_integer():
+        return pl.Int64()
+    if dtype.is_float():
+        return pl.Float64()
+    if isinstance(dtype, pl.Datetime):
+        return pl.Datetime("us", "UTC")
+    if isinstance(dtype, pl.List):
+        inner = dtype.inner
+        return pl.List(_widened(inner if isinstance(inner, pl.DataType) else inner()))
+    return dtype

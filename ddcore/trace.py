@@ -1,0 +1,218 @@
+"""Traces: the history of one arrangement as a few sorted runs, with look-up by key.
+
+A :class:`Run` is immutable and sorted by key code. A :class:`Trace` keeps few of them by merging small ones as it grows, and
+leaves its newest run alone, so that whoever consumes it can tell what is new (the last run) from what was there before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ddcore.errors import DiffOverflow
+from ddcore.kernels import runs as kernels
+from ddcore.kernels import sorting
+
+_PACKED_BITS = 63
+_DIFF_BITS = 20  # packed diffs are summed unchecked: 2**20 * 2**40 rows stay inside int64
+
+
+class Run:
+    """Updates sorted by key code: ``codes`` int64[n], ``words`` (W, n), ``times`` (D, n), ``diffs`` int64[n].
+
+    The key of a direct arrangement (one fixed-width column) is its code, and ``words`` holds the values only; otherwise the first
+    words are the key's. Runs made here are also sorted by words and times within a code, and consolidated.
+    """
+
+    __slots__ = ("_least", "_shift", "_starts", "codes", "diffs", "times", "words")
+
+    def __init__(self, codes: np.ndarray, words: np.ndarray, times: np.ndarray, diffs: np.ndarray) -> None:
+        self.codes, self.words, self.times, self.diffs = codes, words, times, diffs
+        self._starts: np.ndarray | None = None
+        self._least = self._shift = 0
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    def locate(self, probes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Row ranges [lo, hi) of equal code, one per probe (int64[m], ascending): O(1) each where codes spread evenly."""
+        if self._starts is None:
+            self._starts = self._index()
+        return kernels.locate(self.codes, self._starts, self._least, self._shift, probes)
+
+    def _index(self) -> np.ndarray:
+        """Bucket starts over the codes, about one bucket per row; dense integer keys get a bucket each."""
+        n = len(self.codes)
+        if n == 0:
+            return np.zeros(2, dtype=np.int64)
+        self._least = int(self.codes[0])
+        spread = int(self.codes[-1]) - self._least
+        self._shift = max(0, spread.bit_length() - max(6, n.bit_length()))
+        return kernels.bucket_starts(self.codes, self._least, self._shift, (spread >> self._shift) + 1)
+
+
+@dataclass(slots=True)
+class Keys:
+    """Distinct keys by ascending code: ``codes`` int64[m], ``words`` (K, m); K is 0 for direct keys."""
+
+    codes: np.ndarray
+    words: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+
+@dataclass(slots=True)
+class Rows:
+    """The rows of many keys, one after another: key k's are ``offsets[k]:offsets[k + 1]``; words are values only."""
+
+    offsets: np.ndarray
+    words: np.ndarray
+    times: np.ndarray
+    diffs: np.ndarray
+
+
+class Trace:
+    """The runs of one arrangement, oldest first. Append is amortised O(log n) a row."""
+
+    def __init__(self, stored: Sequence[Run] = ()) -> None:
+        self.stored = list(stored)  # runs of earlier folds: never merged here
+        self.fresh: list[Run] = []  # runs of this fold
+
+    @property
+    def runs(self) -> list[Run]:
+        return self.stored + self.fresh
+
+    def append(self, run: Run) -> None:
+        """Add the newest run; merge what came before where it has grown to the size of its elder."""
+        while len(self.fresh) > 1 and 2 * len(self.fresh[-1]) >= len(self.fresh[-2]):
+            last = self.fresh.pop()
+            self.fresh[-1] = merge(self.fresh[-1], last)
+        self.fresh.append(run)
+
+    def before(self, newest: Run | None) -> list[Run]:
+        """All runs but ``newest``."""
+        return [run for run in self.runs if run is not newest]
+
+    def harvest(self) -> Run | None:
+        """The updates of this fold as one run, or None if there are none."""
+        while len(self.fresh) > 1:
+            last = self.fresh.pop()
+            self.fresh[-1] = merge(self.fresh[-1], last)
+        return self.fresh[0] if self.fresh and len(self.fresh[0]) else None
+
+
+def arrange(codes: np.ndarray, words: list[np.ndarray], times: list[np.ndarray], diffs: np.ndarray) -> Run:
+    """Sort and consolidate updates into a run.
+
+    Columns are packed into one 64-bit integer wherever their spreads allow, which costs a radix sort of n integers and nothing else;
+    otherwise an O(n) sort by code with small sorts inside. Raises DiffOverflow.
+    """
+    if len(diffs) == 0:
+        return Run(codes, _stacked(words, 0), _stacked(times, 0), diffs)
+    columns = [codes, *words, *times]
+    layout = _layout([*columns, diffs])
+    if layout is None:
+        return _arrange_wide(codes, words, times, diffs)
+    return _arrange_packed(columns, diffs, layout, len(words))
+
+
+def merge(a: Run, b: Run) -> Run:
+    """One run with the updates of two: O(n). Raises DiffOverflow."""
+    take, diffs, overflow = kernels.merge(
+        a.codes, a.words, a.times, a.diffs, b.codes, b.words, b.times, b.diffs
+    )
+    if overflow:
+        raise DiffOverflow("the diffs of a row add up to more than int64 holds")
+    n = len(take)
+    codes, words, times = (
+        np.empty((1, n), np.int64), np.empty((len(a.words), n), np.int64), np.empty((len(a.times), n), np.int64)
+    )  # fmt: skip
+    kernels.take_rows(codes, take, a.codes.reshape(1, -1), b.codes.reshape(1, -1))
+    kernels.take_rows(words, take, a.words, b.words)
+    kernels.take_rows(times, take, a.times, b.times)
+    return Run(codes[0], words, times, diffs)
+
+
+def distinct_keys(run: Run, key_words: int) -> tuple[Keys, np.ndarray]:
+    """The keys of a run made here, and where each one's rows start (int64[m + 1])."""
+    starts = kernels.group_starts(run.codes, run.words, key_words)
+    heads = starts[:-1]
+    return Keys(run.codes[heads], np.ascontiguousarray(run.words[:key_words, heads])), starts
+
+
+def gather(runs: Sequence[Run], keys: Keys, values: int, depth: int) -> Rows:
+    """All rows of the keys in all runs: ``values`` words and ``depth`` time coordinates each.
+
+    A run with fewer coordinates (an arrangement of an outer scope) reads as if at round 0.
+    """
+    spans = [run.locate(keys.codes) for run in runs]
+    counts = np.zeros(len(keys), dtype=np.int64)
+    for run, (lo, hi) in zip(runs, spans, strict=True):
+        kernels.count_matches(counts, keys.words, lo, hi, run.words)
+    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
+    total, at = int(offsets[-1]), offsets[:-1].copy()
+    rows = Rows(
+        offsets, np.empty((values, total), np.int64), np.empty((depth, total), np.int64), np.empty(total, np.int64)
+    )
+    for run, (lo, hi) in zip(runs, spans, strict=True):
+        kernels.copy_matches(
+            at, rows.words, rows.times, rows.diffs, keys.words, lo, hi, run.words, run.times, run.diffs
+        )
+    return rows
+
+
+@dataclass(slots=True)
+class _Field:
+    least: int
+    bits: int
+
+
+def _layout(columns: list[np.ndarray]) -> list[_Field] | None:
+    """How many bits each column needs (the last one is the diffs), or None if they do not fit into one integer together."""
+    fields, total = [], 0
+    for column in columns:
+        least = int(column.min())
+        bits = (int(column.max()) - least).bit_length()
+        fields.append(_Field(least, bits))
+        total += bits
+        if total > _PACKED_BITS:
+            return None
+    return fields if fields[-1].bits <= _DIFF_BITS else None
+
+
+def _arrange_packed(columns: list[np.ndarray], diffs: np.ndarray, layout: list[_Field], words: int) -> Run:
+    packed = np.zeros(len(diffs), dtype=np.uint64)
+    for column, field in zip([*columns, diffs], layout, strict=True):
+        if field.bits:
+            sorting.pack(packed, column, field.least, field.bits)
+    last = layout[-1]
+    packed = sorting.radix_sort(packed, sum(field.bits for field in layout))
+    kept, sums = sorting.sum_equal(packed, last.bits, last.least)
+    out = np.empty((len(columns), len(kept)), dtype=np.int64)
+    shift = 0
+    for place in range(len(columns) - 1, -1, -1):
+        field = layout[place]
+        if field.bits:
+            sorting.unpack(out[place], kept, shift, field.bits, field.least)
+        else:
+            out[place] = field.least
+        shift += field.bits
+    return Run(out[0], out[1 : 1 + words], out[1 + words :], sums)
+
+
+def _arrange_wide(codes: np.ndarray, words: list[np.ndarray], times: list[np.ndarray], diffs: np.ndarray) -> Run:
+    order = sorting.radix_argsort(codes)
+    columns = _stacked([*words, *times], len(diffs))
+    sorting.sort_within(order, codes, columns)
+    rows, sums = sorting.sum_runs(order, codes, columns, diffs)
+    if sums[-1]:
+        raise DiffOverflow("the diffs of a row add up to more than int64 holds")
+    kept = columns[:, rows]
+    return Run(codes[rows], kept[: len(words)], kept[len(words) :], sums[:-1].copy())
+
+
+def _stacked(columns: list[np.ndarray], n: int) -> np.ndarray:
+    return np.stack(columns) if columns else np.empty((0, n), dtype=np.int64)
