@@ -157,30 +157,39 @@ class NaiveCollection:
 
     def select(self, *names: Any, **exprs: Any) -> NaiveCollection:
         """Each row replaced by the values of the expressions; counts of rows that become equal add up."""
-        mapped = self._map(_named(names, exprs))
-        return NaiveCollection(dict(mapped.schema), zip(mapped.rows(), self.rows.values(), strict=True))
+        columns, mapped = self._map(_named(names, exprs))
+        return NaiveCollection(columns, zip(mapped, self.rows.values(), strict=True))
 
     def where(self, *predicates: Any) -> NaiveCollection:
         """The rows for which every predicate is true: null is not."""
-        truths = self._map({f"p{i}": _expression(predicate) for i, predicate in enumerate(predicates)}).rows()
+        _, truths = self._map({f"p{i}": _expression(predicate) for i, predicate in enumerate(predicates)})
         kept = [item for item, truth in zip(self.rows.items(), truths, strict=True) if all(truth)]
         return NaiveCollection(self.columns, kept)
 
     def flat_map(
-        self, fn: Callable[[pl.DataFrame], pl.DataFrame] | None = None, schema: Any = None, **lists: Any
-    ) -> Any:
+        self, fn: Callable[[pl.DataFrame], pl.DataFrame] | None = None, *, schema: Any = None, **lists: Any
+    ) -> NaiveCollection:
         """Each row replaced by any number of rows, each with the row's count.
 
-        With a function: by those the function returns for it, told by the column ``row``.
-        With list expressions: by one row for each element; several lists of a row go side by side.
+        With a list expression: by one row for each element, beside the columns there are; several lists go side by
+        side, and an empty or null list gives no row. With a function: by what it returns for the row, told by the
+        column ``row``.
         """
-        counts = list(self.rows.values())
-        if fn is not None:
-            columns = _columns(schema)
-            mapped = fn(self._frame().with_columns(row=pl.int_range(pl.len(), dtype=pl.Int64)))
-            found = _cast(mapped.select("row", *columns), columns).rows()
-            return NaiveCollection(columns, ((tuple(row), counts[at]) for at, *row in found))
-        raise NotImplementedError
+        if fn is None:
+            types, values = self._map(_named([], lists))
+            columns = self.columns | {name: _inner(dtype) for name, dtype in types.items()}
+            kept = self._picker(name for name in self.columns if name not in lists)
+            exploded = (
+                (kept(row) + elements, count)
+                for (row, count), of_row in zip(self.rows.items(), values, strict=True)
+                for elements in zip(*(each or [] for each in of_row), strict=True)
+            )
+            names = [name for name in self.columns if name not in lists] + list(types)
+            return NaiveCollection({name: columns[name] for name in names}, exploded)
+        columns, counts = _columns(schema), list(self.rows.values())
+        mapped = fn(self._frame().with_columns(row=pl.int_range(pl.len(), dtype=pl.Int64)))
+        found = _cast(mapped.select("row", *columns), columns).rows()
+        return NaiveCollection(columns, ((tuple(row), counts[number]) for number, *row in found))
 
     def concat(self, *others: NaiveCollection) -> NaiveCollection:
         """All rows of all: counts add up. Columns are matched by name."""
@@ -247,23 +256,22 @@ class NaiveCollection:
         """The distinct rows, in the order of ``self.rows``."""
         return pl.DataFrame(list(self.rows), schema=self.columns, orient="row")
 
-    def _map(self, exprs: Mapping[str, pl.Expr]) -> pl.DataFrame:
-        """The values of ``exprs`` on each distinct row, in the order of ``self.rows``.
+    def _map(self, exprs: Mapping[str, pl.Expr]) -> tuple[Columns, list[Row]]:
+        """The types of ``exprs`` and their values on each distinct row, in the order of ``self.rows``.
 
         Integers are computed on 128 bits and have to fit their own type in the end, so that none wraps around. What
         Polars cannot do on 128 bits is computed as it stands.
         """
-        frame = self._frame().with_row_index("_row")
-        wide = frame.cast({pl.Int64: pl.Int128})
-        types = {name: _widened(dtype) for name, dtype in _select(frame.clear(), exprs).schema.items()}
+        frame = self._frame().with_row_index("_row")  # beside it, a literal has a value for each row
+        types = {name: _widened(dtype) for name, dtype in frame.clear().select(**exprs).schema.items()}
         try:
             try:
-                values = _select(wide, exprs)
+                values = frame.cast({pl.Int64: pl.Int128}).select("_row", **exprs)
             except pl.exceptions.InvalidOperationError as error:
                 if "not supported" not in str(error):
                     raise
-                values = _select(frame, exprs)
-            return _cast(values, types)
+                values = frame.select("_row", **exprs)
+            return types, [tuple(row) for _, *row in _cast(values, types).rows()]
         except pl.exceptions.PolarsError as error:
             raise ExpressionError(f"{', '.join(map(str, exprs.values()))}: {error}") from None
 
@@ -375,7 +383,7 @@ def _exact_sum(values: list[tuple[Any, int]], dtype: pl.DataType) -> Any:
     try:
         return float(total)
     except OverflowError:
-        return math.copysign(math.inf, total)
+        return math.inf if total > 0 else -math.inf
 
 
 def _order(value: Any) -> tuple[bool, Any]:
@@ -442,11 +450,6 @@ def _expression(value: Any) -> pl.Expr:
     return pl.lit(value, dtype=pl.Int64) if isinstance(value, int) and not isinstance(value, bool) else pl.lit(value)
 
 
-def _select(frame: pl.DataFrame, exprs: Mapping[str, pl.Expr]) -> pl.DataFrame:
-    """The values of ``exprs``, one row for each of ``frame``, also where all are literals."""
-    return frame.select("_row", **exprs).drop("_row")
-
-
 def _cast(frame: pl.DataFrame, columns: Columns) -> pl.DataFrame:
     return frame.with_columns(pl.col(name).cast(dtype) for name, dtype in columns.items())
 
@@ -482,7 +485,10 @@ def _widened(dtype: pl.DataType) -> pl.DataType:
         return pl.Float64()
     if isinstance(dtype, pl.Datetime):
         return pl.Datetime("us", "UTC")
-    if isinstance(dtype, pl.List):
-        inner = dtype.inner
-        return pl.List(_widened(inner if isinstance(inner, pl.DataType) else inner()))
-    return dtype
+    return pl.List(_inner(dtype)) if isinstance(dtype, pl.List) else dtype
+
+
+def _inner(dtype: pl.DataType) -> pl.DataType:
+    """The type of the elements of a list."""
+    assert isinstance(dtype, pl.List), f"{dtype} is no list"
+    return _widened(dtype.inner if isinstance(dtype.inner, pl.DataType) else dtype.inner())

@@ -1,0 +1,92 @@
+"""The ways to fold one history: from the definitions, whole, and cut into runs. All must give the same logs."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import polars as pl
+from notation import dims_of
+
+import ddcore as dd
+from ddcore import reference
+
+Time = tuple[int, ...]
+Logs = dict[str, dict[tuple[Any, Time], int]]
+Fold = Callable[..., Logs]
+
+
+def by_reference(program: Any, **frames: pl.DataFrame) -> Logs:
+    return reference.replay(program, dims_of(frames), **frames)
+
+
+def whole(program: Any, **frames: pl.DataFrame) -> Logs:
+    dims = dims_of(frames)
+    return {name: reference.log_of(log, dims) for name, log in dd.replay(program, dims=dims, **frames).items()}
+
+
+def one_time_each(program: Any, **frames: pl.DataFrame) -> Logs:
+    """A run for every time of the grid, also for those no update lies at: they may owe something all the same."""
+    times = grid(frames)
+    return in_runs(program, frames, [times[:end] for end in range(1, len(times))])
+
+
+def randomly_cut(program: Any, *, seed: Any = 0, **frames: pl.DataFrame) -> Logs:
+    """Up to four runs, cut anywhere in any order that goes forward."""
+    return in_runs(program, frames, random_cuts(random.Random(str(seed)), grid(frames)))
+
+
+def grid(frames: Mapping[str, pl.DataFrame]) -> list[Time]:
+    dims = dims_of(frames)
+    return reference.grid(time for frame in frames.values() for time in frame.select(dims).iter_rows())
+
+
+def random_cuts(rng: random.Random, times: Sequence[Time]) -> list[list[Time]]:
+    """Growing sets of times to have closed, each with all that precede its members."""
+    order: list[Time] = []
+    while left := [time for time in times if time not in order]:
+        order.append(rng.choice([t for t in left if not any(s != t and reference.precedes(s, t) for s in left)]))
+    ends = sorted(rng.randrange(len(order) + 1) for _ in range(rng.randint(1, 3)))
+    return [order[:end] for end in ends]
+
+
+def upper_of(closed: Sequence[Time], times: Sequence[Time]) -> list[Time]:
+    """The frontier that closes ``closed`` and nothing else of ``times``: the least of all that is not closed."""
+    tops = [max(axis) for axis in zip(*times, strict=True)]
+    beyond = [tuple(top + 1 if i == axis else 0 for i in range(len(tops))) for axis, top in enumerate(tops)]
+    open_ = [time for time in times if time not in closed] + beyond
+    return [t for t in open_ if not any(s != t and reference.precedes(s, t) for s in open_)]
+
+
+def in_runs(program: Any, frames: Mapping[str, pl.DataFrame], cuts: Sequence[Sequence[Time]]) -> Logs:
+    """One session, one fold for each cut and one for the rest; the logs of all folds together."""
+    dims, times = dims_of(frames), grid(frames)
+    schemas = {
+        name: {column: type_name(dtype) for column, dtype in frame.schema.items() if column not in (*dims, "diff")}
+        for name, frame in frames.items()
+    }
+    session = dd.Session(program, schemas=schemas, dims=dims)
+    parts: list[dict[str, pl.DataFrame]] = []
+    done: set[Time] = set()
+    for closed in [*cuts, times]:
+        upper = upper_of(closed, times) if closed is not times else None
+        new = {name: at_times(frame, dims, set(closed) - done) for name, frame in frames.items()}
+        parts.append(session.fold({name: frame for name, frame in new.items() if len(frame)}, upper=upper))
+        done |= set(closed)
+    return {name: reference.log_of(pl.concat([part[name] for part in parts]), dims) for name in parts[0]}
+
+
+def at_times(frame: pl.DataFrame, dims: Sequence[str], times: set[Time]) -> pl.DataFrame:
+    return frame.filter([time in times for time in frame.select(dims).iter_rows()])
+
+
+def type_name(dtype: pl.DataType) -> str:
+    return {
+        pl.Int64: "int64",
+        pl.Float64: "float64",
+        pl.String: "string",
+        pl.Boolean: "bool",
+        pl.Date: "date",
+        pl.Datetime: "timestamp",
+    }[dtype.base_type()]
