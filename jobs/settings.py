@@ -1,0 +1,152 @@
+"""What Spark is told at its start, for a master and a purpose: a dict of strings, computed without starting anything.
+
+The caller's own settings win. Where a setting is a list by nature (class path, JVM options, SQL extensions, jars)
+ours comes first and the caller's is appended, so that the caller's word is the last one there too.
+Measured reasons for each setting: docs/spark.md.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+__all__ = ["cores_of", "defaults_file", "is_local", "settings"]
+
+# A setting that is a list: its separator.
+_LISTS = {
+    "spark.driver.extraClassPath": os.pathsep,
+    "spark.driver.extraJavaOptions": " ",
+    "spark.executor.extraJavaOptions": " ",
+    "spark.jars": ",",
+    "spark.sql.extensions": ",",
+    "spark.submit.pyFiles": ",",
+}
+_SAME_EVERYWHERE = {
+    "spark.app.name": "ddcore",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.python.unix.domain.socket.enabled": "true",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.databricks.delta.snapshotPartitions": "1",
+    "spark.databricks.delta.properties.defaults.checkpointInterval": "100",
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    "spark.sql.sources.parallelPartitionDiscovery.parallelism": "4",
+    "spark.cleaner.periodicGC.interval": "5min",
+    "spark.sql.ui.retainedExecutions": "20",
+    # Hadoop's checksummed local file system leaves .crc files in tables, which a later Delta read stumbles over.
+    "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
+    "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
+}
+_LOOPBACK = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+_UTC = "-Duser.timezone=UTC"
+# The first-tier compiler alone starts faster; without the larger code cache it stops compiling after a minute.
+_QUICK = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m"
+
+
+def is_local(master: str) -> bool:
+    """Whether ``master`` runs everything in the driver's own JVM."""
+    return master == "local" or master.startswith("local[")
+
+
+def is_this_machine(master: str) -> bool:
+    """Whether ``master`` leaves this machine not at all: ``local[...]`` and ``local-cluster[...]``."""
+    return master.startswith("local")
+
+
+def cores_of(master: str) -> int | None:
+    """How many tasks ``master`` runs at a time; None for a cluster, which only knows once it runs."""
+    if master == "local":
+        return 1
+    here = re.fullmatch(r"local\[(\*|\d+)(?:,.*)?\]", master)
+    if here:
+        return _cpus() if here[1] == "*" else int(here[1])
+    cluster = re.fullmatch(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,.*\]", master)
+    return int(cluster[1]) * int(cluster[2]) if cluster else None
+
+
+def settings(
+    master: str,
+    asked: Mapping[str, str],
+    *,
+    jars: Sequence[str],
+    log4j: Path,
+    archive: Path | None = None,
+    package: Path | None = None,
+    width: int | None = None,
+    bulk: bool = False,
+) -> dict[str, str]:
+    """Spark's settings for ``master``, with ``asked`` (the caller's) over them.
+
+    ``width`` is the number of workers; it defaults to the cores. ``bulk`` is for long runs: the optimising compiler
+    and adaptive plans, which cost seconds and repay minutes. ``archive`` is a class archive for a quicker start,
+    ``package`` a zip of this package for executors that have none.
+    """
+    ours = {**_SAME_EVERYWHERE, "spark.master": master, "spark.sql.adaptive.enabled": str(bulk).lower()}
+    options = [_UTC, f"-Dlog4j2.configurationFile={log4j}"]
+    if not bulk:
+        options.append(_QUICK)
+    if is_local(master):
+        ours |= {"spark.driver.extraClassPath": os.pathsep.join(jars), "spark.driver.memory": _memory()}
+        ours["spark.python.daemon.module"] = "ddcore.jobs.daemon"
+        if archive is not None:
+            options.append(f"-XX:SharedArchiveFile={archive} -Xshare:auto")
+    else:
+        ours |= {"spark.jars": ",".join(jars), "spark.executor.extraJavaOptions": _UTC}
+        if package is not None:
+            ours["spark.submit.pyFiles"] = str(package)
+    if is_this_machine(master):
+        ours |= _LOOPBACK
+    ours |= _parallelism(master, width)
+    ours["spark.driver.extraJavaOptions"] = " ".join(options)
+    return _joined(ours, asked)
+
+
+def _parallelism(master: str, width: int | None) -> dict[str, str]:
+    cores = cores_of(master)
+    partitions = width or cores
+    chosen = {} if partitions is None else {
+        "spark.sql.shuffle.partitions": str(partitions),
+        "spark.default.parallelism": str(partitions),
+    }  # fmt: skip
+    # Polars in a task uses the task's share of the machine, not all of it.
+    share = max(1, cores // min(width, cores)) if is_local(master) and cores and width else 1
+    return {**chosen, "spark.executorEnv.POLARS_MAX_THREADS": str(share)}
+
+
+def _joined(ours: dict[str, str], asked: Mapping[str, str]) -> dict[str, str]:
+    both = {**ours, **asked}
+    for name, separator in _LISTS.items():
+        parts = [side[name] for side in (ours, asked) if side.get(name)]
+        if parts:
+            both[name] = separator.join(dict.fromkeys(parts))
+    return both
+
+
+def defaults_file(environment: Mapping[str, str], spark_home: Path) -> dict[str, str]:
+    """The settings of the ``spark-defaults.conf`` that Spark would read, which our own must not override."""
+    folder = environment.get("SPARK_CONF_DIR")
+    file = (Path(folder) if folder else spark_home / "conf") / "spark-defaults.conf"
+    try:
+        lines = file.read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return {}
+    pairs = (re.match(r"\s*([^#\s=:]+)[\s=:]+(.*)", line) for line in lines)
+    return {pair[1]: pair[2].strip() for pair in pairs if pair}
+
+
+def _cpus() -> int:
+    # As the JVM counts them: those this process may run on.
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _memory() -> str:
+    """A quarter of the machine's memory, at least 1 GiB and at most 8."""
+    try:
+        total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (ValueError, OSError):
+        total = 4 << 30
+    return f"{min(max(total // 4, 1 << 30), 8 << 30) >> 20}m"
