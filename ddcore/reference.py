@@ -247,7 +247,7 @@ class NaiveCollection:
             if returned.rows == given.rows:
                 return returned
             given, before = returned, given
-        moving = sum(given.rows[row] != before.rows[row] for row in given.rows | before.rows)
+        moving = sum(given.rows[row] != before.rows[row] for row in {*given.rows, *before.rows})
         raise Diverged(getattr(body, "__name__", "iterate"), (0, max_rounds), max_rounds, moving)
 
     # Helpers
