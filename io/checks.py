@@ -1,0 +1,348 @@
+"""Checks: foreign rows on their way into an input's change log.
+
+First a source's columns are fitted to the input (:func:`fit`): every column is there, under its name or a given other
+one, and of a type that holds no more than the declared one. Then its batches are (:func:`normalise`): values become
+exactly the declared types, times whole numbers from 0 up, diffs whole numbers; a diff of 0 says nothing and is dropped.
+What does not fit is one :class:`DataError` that names the source, the column, the value, and what to do.
+
+Both engines of ``dd ingest`` go through here, batch by batch, with vector operations only. Whether a row may be
+retracted, or a version is closed, cannot be seen in a batch: see :mod:`ddcore.jobs.ingest`.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+import polars as pl
+
+from ddcore.errors import DataError, DdError
+from ddcore.schema import Schema, Type, type_of
+
+__all__ = ["DIFF", "LARGEST_TIME", "Layout", "Rules", "fit", "normalise"]
+
+DIFF = "diff"
+LARGEST_TIME = 2**63 - 2  # one less than int64 holds, so that a version always has a next one
+_NULL = -(2**63)  # the word that stands for null in the engine
+
+# Text forms that are told apart from a value of another type before Polars, which is more lenient, parses them.
+_WHOLE = r"^[+-]?[0-9]+$"
+_DATE = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
+_TIMESTAMP = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?(Z|[+-][0-9]{2}:?[0-9]{2})?$"
+_EXPECTED = {
+    "int64": "a whole number",
+    "float64": "a number",
+    "bool": "true or false",
+    "date": "a date such as 2026-01-31",
+    "timestamp": "a timestamp such as 2026-01-31T12:00:00Z",
+    "binary": "bytes in hexadecimal",
+}
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What the rows of an input look like, and what was said about sources that look otherwise.
+
+    ``time`` and ``diff`` stand in for columns the sources lack; ``rename`` maps our name to the source's.
+    """
+
+    schema: Schema
+    dims: tuple[str, ...] = ("version",)
+    time: tuple[int, ...] | None = None
+    diff: int | None = None
+    rename: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of the change log, in order: the row, the time, ``diff``."""
+        return (*self.schema, *self.dims, DIFF)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How the columns of one source serve an input.
+
+    ``taken`` maps our name to the column that is read, ``folders`` our name to the text that a folder's name carries.
+    ``text`` are the columns of ``taken`` whose values are parsed; ``ignored`` the source's columns nobody asked for.
+    """
+
+    where: str
+    taken: Mapping[str, str]
+    folders: Mapping[str, str | None]
+    text: bool
+    ignored: tuple[str, ...]
+
+    @property
+    def read(self) -> tuple[str, ...]:
+        """The columns to read from the source, each once."""
+        return tuple(dict.fromkeys(self.taken.values()))
+
+
+# --- columns ----------------------------------------------------------------------------------------------------------
+
+
+def fit(
+    where: str,
+    types: Mapping[str, pl.DataType],
+    rules: Rules,
+    *,
+    folders: Iterable[tuple[str, str | None]] = (),
+    text: bool = False,
+) -> Layout:
+    """The layout of a source with columns of these types; ``text`` says that its values are to be parsed.
+
+    Raises DataError naming the column: missing (with the name that was probably meant), of a type that does not fit,
+    or there although a rule stands in for it.
+    """
+    carried = dict(folders)
+    taken: dict[str, str] = {}
+    from_folders: dict[str, str | None] = {}
+    for name in rules.columns:
+        wanted = rules.rename.get(name, name)
+        stood_in = _stood_in(name, rules)
+        if wanted in types and not stood_in:
+            taken[name] = wanted
+            if not text:
+                _check_type(where, name, types[wanted], rules.schema.get(name))
+        elif wanted in carried and not stood_in:
+            from_folders[name] = carried[wanted]
+        elif wanted in types or wanted in carried:
+            raise DataError(
+                f"{where}: has a column {wanted!r}, and --{_flag(name)} says it for all rows",
+                f"leave out --{_flag(name)}, or take the column away from the source",
+            )
+        elif not stood_in:
+            raise _missing(where, name, wanted, [*types, *carried], rules)
+    used = set(taken.values())
+    return Layout(where, taken, from_folders, text, tuple(name for name in types if name not in used))
+
+
+def _stood_in(name: str, rules: Rules) -> bool:
+    return (name in rules.dims and rules.time is not None) or (name == DIFF and rules.diff is not None)
+
+
+def _flag(name: str) -> str:
+    return "diff" if name == DIFF else "version"
+
+
+def _missing(where: str, name: str, wanted: str, there: list[str], rules: Rules) -> DataError:
+    message = f"{where}: the column {wanted!r} is missing; there are: {', '.join(there) or 'none'}"
+    spare = [column for column in there if column not in rules.columns]
+    close = next((column for column in spare if column.lower() == wanted.lower()), None)
+    close = close or next(iter(difflib.get_close_matches(wanted, spare, n=1)), None)
+    if close:
+        return DataError(message, f"did you mean {close!r}? then say: --rename {name}={close}")
+    if name == DIFF:
+        return DataError(message, "if each row of it is one insertion, say: --diff 1")
+    if name in rules.dims:
+        hint = f"--version N gives all rows the version N; --rename {name}=COLUMN names the column that holds it"
+        return DataError(message, hint)
+    return DataError(message, f"if it has another name there, say: --rename {name}=COLUMN")
+
+
+def _check_type(where: str, name: str, there: pl.DataType, declared: Type | None) -> None:
+    if declared is None:
+        if not (there.is_integer() or there.is_float() or there.is_decimal()):
+            raise DataError(
+                f"{where}: the column {name!r} holds {_type_name(there)}, not whole numbers",
+                "cast it to int64 at the source",
+            )
+    elif not _fits(there, declared):
+        raise DataError(
+            f"{where}: the column {name!r} is {_type_name(there)}, and the input says {declared}",
+            f"cast it at the source, or say {name} = {str(_type_or_none(there) or declared)!r} in dd.toml",
+        )
+
+
+def _fits(there: pl.DataType, declared: Type) -> bool:
+    if isinstance(there, pl.Decimal) and isinstance(declared.polars, pl.Decimal):
+        scale, own = there.scale, declared.polars.scale
+        return scale <= own and (there.precision or 38) - scale <= (declared.polars.precision or 38) - own
+    return _type_or_none(there) == declared
+
+
+def _type_or_none(there: pl.DataType) -> Type | None:
+    if isinstance(there, pl.Categorical | pl.Enum):
+        there = pl.String()
+    try:
+        return type_of(there)
+    except (DdError, TypeError, ValueError):
+        return None
+
+
+def _type_name(there: pl.DataType) -> str:
+    if isinstance(there, pl.Object):
+        return "of a type no input can have"
+    return str(there)
+
+
+# --- rows -------------------------------------------------------------------------------------------------------------
+
+
+def normalise(frame: pl.DataFrame, layout: Layout, rules: Rules, first_row: int | None = None) -> pl.DataFrame:
+    """The updates in a batch of a source: the columns of ``rules``, in their order, of exactly the declared types.
+
+    ``frame`` holds the columns of ``layout.taken`` under the source's names. ``first_row`` is the number of its first
+    row in the source, for messages, where that is known. Rows whose diff is 0 are not in the result; the order is kept.
+    Cost: a pass over each column.
+    """
+    columns = []
+    for name in rules.columns:
+        series, text = _raw(frame, name, layout, rules)
+        column = _Column(layout.where, name, series.alias(name), first_row)
+        if name in rules.schema:
+            columns.append(_parse(column, rules.schema[name]) if text else _convert(column, rules.schema[name]))
+        else:
+            columns.append(_time_or_diff(column, text))
+    updates = pl.DataFrame(columns)
+    return updates.filter(pl.col(DIFF) != 0)
+
+
+def _raw(frame: pl.DataFrame, name: str, layout: Layout, rules: Rules) -> tuple[pl.Series, bool]:
+    """The values of one of our columns as the source has them, and whether they are text to be parsed."""
+    if name in layout.taken:
+        return frame[layout.taken[name]], layout.text
+    if name in layout.folders:
+        return pl.Series([layout.folders[name]], dtype=pl.String).new_from_index(0, len(frame)), True
+    value = rules.diff if name == DIFF else (rules.time or ())[rules.dims.index(name)]
+    return pl.Series([value], dtype=pl.Int64).new_from_index(0, len(frame)), False
+
+
+@dataclass(frozen=True)
+class _Column:
+    """A column of a batch with what a message needs to say about it."""
+
+    where: str
+    name: str
+    values: pl.Series
+    first_row: int | None
+
+    def refuse(self, bad: pl.Series, what: str, hint: str) -> None:
+        """Raise DataError about the first value under the mask ``bad``, if there is one (null is not bad)."""
+        place = bad.arg_max() if bad.any() else None
+        if place is not None:
+            row = "" if self.first_row is None else f" (row {self.first_row + place})"
+            value = self.values[place]
+            shown = "null" if value is None else repr(value) if isinstance(value, str | bytes) else str(value)
+            raise DataError(f"{self.where}: column {self.name!r}: {shown} {what}{row}", hint)
+
+
+_MEND = "mend the row at the source"
+
+
+def _convert(column: _Column, kind: Type) -> pl.Series:
+    """Typed values as the declared type; the type is known to fit."""
+    values = column.values
+    if kind.name == "int64":
+        values = values.cast(pl.Int64)
+        column.refuse(values == _NULL, "is reserved", "int64 starts at -9223372036854775807 here")
+        return values
+    if kind.name == "float64":
+        return _one_nan_one_zero(values)
+    if kind.name == "timestamp":
+        return _timestamps(column, kind)
+    return values.cast(kind.polars)
+
+
+def _one_nan_one_zero(values: pl.Series) -> pl.Series:
+    floats = values.cast(pl.Float64)
+    ones = pl.when(floats == 0).then(0.0).otherwise(floats)  # not floats + 0.0, which Polars takes for floats
+    return pl.select(ones.alias(values.name)).to_series().fill_nan(float("nan"))
+
+
+def _timestamps(column: _Column, kind: Type) -> pl.Series:
+    """Microseconds in UTC; a timestamp without a zone is in UTC already."""
+    values = column.values
+    assert isinstance(values.dtype, pl.Datetime)
+    if values.dtype.time_zone is None:
+        values = values.dt.replace_time_zone("UTC")
+    assert isinstance(values.dtype, pl.Datetime)
+    if values.dtype.time_unit == "ns":
+        fraction = values.to_physical() % 1000 != 0
+        column.refuse(fraction, "has nanoseconds", "round it to microseconds at the source")
+    converted = values.cast(kind.polars, strict=False)
+    beyond = (converted.is_null() & values.is_not_null()) | (converted.to_physical() == _NULL)
+    column.refuse(beyond, "is beyond what microseconds in 64 bits hold", _MEND)
+    return converted
+
+
+def _time_or_diff(column: _Column, text: bool) -> pl.Series:
+    """A time or diff column as int64, without nulls."""
+    values = column.values
+    if text and values.dtype == pl.String:
+        column.refuse(~values.str.contains(_WHOLE), "is not a whole number", _MEND)
+    elif values.dtype.is_float():
+        column.refuse(~(values == values.floor()) | values.is_nan(), "is not a whole number", _MEND)
+    elif values.dtype.is_decimal():
+        column.refuse(values != values.round(0), "is not a whole number", _MEND)
+    whole = _whole(values)
+    column.refuse(values.is_null(), "is not allowed here", f"every row needs a {column.name}")
+    column.refuse(whole.is_null() | (whole == _NULL), "does not fit into int64", _MEND)
+    if column.name != DIFF:
+        column.refuse(whole < 0, "is negative", "times start at 0")
+        column.refuse(whole > LARGEST_TIME, "is too large", f"times end at {LARGEST_TIME}")
+    return whole
+
+
+def _whole(values: pl.Series) -> pl.Series:
+    if values.dtype.is_float():
+        # 2.0**63 is a float, 2**63 - 1 is not: compare before the cast, which would saturate.
+        inside = (values < 2.0**63) & (values >= -(2.0**63))
+        values = values.zip_with(inside, pl.Series([None], dtype=values.dtype).new_from_index(0, len(values)))
+    return values.cast(pl.Int64, strict=False)
+
+
+def _parse(column: _Column, kind: Type) -> pl.Series:
+    """Text as the declared type, strictly: no blanks around, no other notation."""
+    text = column.values
+    if kind.name == "string":
+        return text
+    parsed = _parsed(text, kind)
+    expected = _EXPECTED.get(kind.name) or f"a {kind}"
+    if kind.name == "int64":
+        column.refuse(~text.str.contains(_WHOLE), f"is not {expected}", _MEND)
+        column.refuse(text.is_not_null() & (parsed.is_null() | (parsed == _NULL)), "does not fit into int64", _MEND)
+    column.refuse(text.is_not_null() & parsed.is_null(), f"is not {expected}", _MEND)
+    if kind.name == "float64":
+        runaway = parsed.is_infinite() & ~text.str.to_lowercase().str.contains("inf")
+        column.refuse(runaway, "does not fit into float64", _MEND)
+    return parsed
+
+
+def _parsed(text: pl.Series, kind: Type) -> pl.Series:
+    """The values of ``text``, null where it is not the text of one."""
+    if isinstance(kind.polars, pl.Decimal):
+        # Polars would round what has more digits than the type.
+        digits = f"[.][0-9]{{0,{kind.polars.scale}}}" if kind.polars.scale else "[.]"
+        text = _only(text, f"^[+-]?[0-9]+({digits})?$")
+    parser = _PARSERS.get(kind.name)
+    return parser(text) if parser else text.cast(kind.polars, strict=False)
+
+
+def _parsed_bools(text: pl.Series) -> pl.Series:
+    low = text.str.to_lowercase()
+    return (low == "true").zip_with(low.is_in(["true", "false"]).fill_null(False), _nulls(text, pl.Boolean()))
+
+
+def _parsed_timestamps(text: pl.Series) -> pl.Series:
+    iso = _only(text, _TIMESTAMP).str.replace(" ", "T", literal=True)
+    iso = iso.str.replace("Z$", "+00:00").str.replace("(T[0-9:.]+)$", "${1}+00:00")
+    return iso.str.to_datetime("%Y-%m-%dT%H:%M:%S%.f%z", time_unit="us", strict=False).cast(pl.Datetime("us", "UTC"))
+
+
+_PARSERS: Mapping[str, Callable[[pl.Series], pl.Series]] = {
+    "float64": lambda text: _one_nan_one_zero(text.cast(pl.Float64, strict=False)),
+    "bool": _parsed_bools,
+    "date": lambda text: _only(text, _DATE).str.to_date("%Y-%m-%d", strict=False),
+    "timestamp": _parsed_timestamps,
+    "binary": lambda text: text.str.decode("hex", strict=False),
+}
+
+
+def _only(text: pl.Series, form: str) -> pl.Series:
+    return text.zip_with(text.str.contains(form).fill_null(False), _nulls(text, pl.String()))
+
+
+def _nulls(like: pl.Series, kind: pl.DataType) -> pl.Series:
+    return pl.Series(like.name, [None], dtype=kind).new_from_index(0, len(like))

@@ -1,0 +1,329 @@
+"""Sources: the foreign files and tables that ``dd ingest`` reads, and the batches of rows in them.
+
+A source is a Parquet or CSV file, a folder or a glob of such files, or a Delta table; all of them are change logs: the
+columns of a row, one column per time dimension, and ``diff``. This module finds the sources behind what a person typed,
+tells the columns of each, and reads them batch by batch without Spark. What the rows have to look like is judged in
+:mod:`ddcore.io.checks`, which the Spark job uses on its batches just the same.
+
+It differences no snapshots and follows no change data feed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+from urllib.parse import unquote, urlparse
+
+from ddcore.errors import DataError, UsageError
+
+if TYPE_CHECKING:
+    import polars as pl
+    import pyarrow as pa
+
+__all__ = ["Source", "column_types", "find_sources", "read_frames", "row_count", "unreadable"]
+
+Format = Literal["parquet", "csv", "delta"]
+
+_SUFFIXES: dict[str, Format] = {".parquet": "parquet", ".pq": "parquet", ".csv": "csv", ".csv.gz": "csv"}
+_GLOB = frozenset("*?[")
+_BATCH_ROWS = 1 << 20
+_CSV_BLOCK = 16 << 20
+_HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
+
+
+@dataclass(frozen=True)
+class Source:
+    """One thing that is read by itself: a file, or a Delta table as of one version.
+
+    ``name`` is how messages call it, ``path`` is absolute. ``folders`` holds the columns that folder names of the form
+    ``name=value`` carry, as text. ``version`` is the Delta version that is read.
+    """
+
+    name: str
+    path: str
+    format: Format
+    folders: tuple[tuple[str, str | None], ...] = ()
+    version: int | None = None
+
+
+def find_sources(places: Sequence[str]) -> list[Source]:
+    """The sources behind paths, globs and ``file:`` URLs, in the order of ``places``, then of their names.
+
+    A folder stands for the data files anywhere under it (names that begin with ``.`` or ``_`` are not data), or for
+    the Delta table that it is. A file found twice is read once. Costs one look at the file system; opens Delta logs
+    only. Raises UsageError for a place that is not there, DataError for one that holds nothing to read.
+    """
+    found: dict[str, Source] = {}
+    for place in places:
+        for source in _sources_at(place):
+            found.setdefault(source.path, source)
+    return list(found.values())
+
+
+def _sources_at(place: str) -> list[Source]:
+    path = _local_path(place)
+    if path.is_dir():
+        return [_delta_table(path, place)] if (path / "_delta_log").is_dir() else _sources_under(path, place)
+    if path.is_file():
+        return [Source(place, str(path.absolute()), _format_of(path, place))]
+    if _GLOB & set(place):
+        return _sources_matching(place)
+    raise UsageError(f"{place}: there is no such file or folder", _nearby(path))
+
+
+def _local_path(place: str) -> Path:
+    url = urlparse(place)
+    if url.scheme == "file" and url.netloc in ("", "localhost"):
+        return Path(unquote(url.path))
+    if "://" in place:
+        raise UsageError(
+            f"{place}: only files and folders are read so far", "object stores are on the roadmap: copy or mount it"
+        )
+    return Path(place).expanduser()
+
+
+def _sources_matching(pattern: str) -> list[Source]:
+    import glob
+
+    sources = []
+    for match in sorted(glob.glob(str(Path(pattern).expanduser()), recursive=True)):
+        path = Path(match)
+        if path.name[0] not in "._" and (path.is_dir() or _suffix(path)):
+            sources += _sources_at(match)
+    if not sources:
+        raise DataError(f"{pattern}: matches no Parquet or CSV file", "quote the pattern and look at it with: ls")
+    return sources
+
+
+def _sources_under(folder: Path, place: str) -> list[Source]:
+    sources = []
+    for root, folders, files in os.walk(folder):
+        folders[:] = sorted(name for name in folders if name[0] not in "._")
+        for name in sorted(files):
+            path = Path(root, name)
+            suffix = _suffix(path)
+            if suffix and name[0] not in "._":
+                parts = path.parent.relative_to(folder).parts
+                carried = tuple(_carried(part) for part in parts if "=" in part)
+                shown = str(Path(place, *parts, name))
+                sources.append(Source(shown, str(path.absolute()), _SUFFIXES[suffix], carried))
+    if not sources:
+        raise DataError(
+            f"{place}: no Parquet or CSV file in this folder, and it is no Delta table",
+            f"data files end in {', '.join(_SUFFIXES)}; names that begin with . or _ are left out",
+        )
+    return sources
+
+
+def _carried(part: str) -> tuple[str, str | None]:
+    name, _, value = part.partition("=")
+    return unquote(name), None if value == _HIVE_NULL else unquote(value)
+
+
+def _suffix(path: Path) -> str:
+    return next((suffix for suffix in _SUFFIXES if path.name.lower().endswith(suffix)), "")
+
+
+def _format_of(path: Path, place: str) -> Format:
+    suffix = _suffix(path)
+    if not suffix:
+        raise UsageError(
+            f"{place}: cannot tell the format from the name", f"name the file with one of {', '.join(_SUFFIXES)}"
+        )
+    return _SUFFIXES[suffix]
+
+
+def _nearby(path: Path) -> str:
+    import difflib
+
+    names = [child.name for child in path.parent.iterdir()] if path.parent.is_dir() else []
+    close = difflib.get_close_matches(path.name, names, n=1)
+    return f"did you mean {path.parent / close[0]}?" if close else "look at the path; a pattern needs quotes"
+
+
+def _delta_table(path: Path, place: str) -> Source:
+    from deltalake import DeltaTable
+
+    try:
+        version = DeltaTable(str(path.absolute())).version()
+    except Exception as error:
+        raise _broken(place, "Delta table", error) from error
+    return Source(f"{place} (Delta version {version})", str(path.absolute()), "delta", version=version)
+
+
+# --- columns ----------------------------------------------------------------------------------------------------------
+
+
+def column_types(source: Source) -> dict[str, pl.DataType]:
+    """The columns of ``source`` as its footer, header or log tells them; every CSV column is text.
+
+    Columns of a type that no input can have (nested, time of day, ...) are told as ``pl.Object``. Reads no rows.
+    Raises DataError when the file is unreadable, truncated, or names a column twice.
+    """
+    import polars as pl
+
+    if source.format == "csv":
+        names = _csv_header(source)
+        types: list[pl.DataType] = [pl.String() for _ in names]
+    else:
+        schema = _delta_schema(source) if source.format == "delta" else _parquet_schema(source)
+        names = schema.names
+        types = [_polars_type(field.type) for field in schema]
+    for name in names:
+        if names.count(name) > 1:
+            raise DataError(f"{source.name}: the column {name!r} is there twice", "give each column a name of its own")
+    return dict(zip(names, types, strict=True))
+
+
+def row_count(source: Source) -> int | None:
+    """How many rows ``source`` says it has, without reading them; None when it does not say."""
+    if source.format != "parquet":
+        return None
+    with _parquet_file(source) as file:
+        return int(file.metadata.num_rows)
+
+
+def _parquet_file(source: Source) -> Any:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        return pq.ParquetFile(source.path, page_checksum_verification=True)
+    except (pa.ArrowException, OSError) as error:
+        raise unreadable(source, error) from error
+
+
+def _parquet_schema(source: Source) -> pa.Schema:
+    import pyarrow as pa
+
+    with _parquet_file(source) as file:
+        try:
+            return file.schema_arrow
+        except (pa.ArrowException, OSError) as error:
+            raise unreadable(source, error) from error
+
+
+def _delta_schema(source: Source) -> pa.Schema:
+    import pyarrow as pa
+    from deltalake import DeltaTable
+
+    return pa.schema(DeltaTable(source.path, version=source.version).schema().to_arrow())
+
+
+def _polars_type(kind: pa.DataType) -> pl.DataType:
+    import polars as pl
+    import pyarrow as pa
+
+    try:
+        series = pl.from_arrow(pa.array([], type=kind))
+    except Exception:  # what Polars cannot hold, no input can
+        return pl.Object()
+    assert isinstance(series, pl.Series)
+    return series.dtype
+
+
+def _csv_header(source: Source) -> list[str]:
+    import pyarrow as pa
+
+    try:
+        with _csv_reader(source, {}) as reader:
+            names: list[str] = reader.schema.names
+            return names
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        raise unreadable(source, error) from error
+
+
+# --- rows -------------------------------------------------------------------------------------------------------------
+
+
+def read_frames(source: Source, columns: Sequence[str]) -> Iterator[tuple[int, pl.DataFrame]]:
+    """The named columns of ``source``, batch by batch, each with the number of its first row.
+
+    Rows are counted as a person would in the file: from 1, where a CSV file's header is row 1. CSV is UTF-8 with
+    commas, a header, and quotes as RFC 4180 has them; an empty field is null, a quoted empty one is the empty string.
+    Raises DataError when the file turns out to be unreadable on the way.
+    """
+    import polars as pl
+    import pyarrow as pa
+
+    row = 2 if source.format == "csv" else 1
+    try:
+        for batch in _batches(source, columns):
+            frame = pl.from_arrow(batch)
+            assert isinstance(frame, pl.DataFrame)
+            yield row, frame
+            row += len(frame)
+    except (pa.ArrowException, OSError, UnicodeDecodeError, pl.exceptions.PolarsError) as error:
+        raise unreadable(source, error) from error
+
+
+def _batches(source: Source, columns: Sequence[str]) -> Iterator[pa.RecordBatch | pa.Table]:
+    import pyarrow as pa
+
+    if source.format == "delta":
+        yield from _delta_batches(source, columns)
+    elif source.format == "parquet":
+        with _parquet_file(source) as file:
+            yield from file.iter_batches(_BATCH_ROWS, columns=list(columns))
+    else:
+        with _csv_reader(source, dict.fromkeys(columns, pa.string())) as reader:
+            for batch in reader:
+                yield batch.select(list(columns))
+
+
+def _delta_batches(source: Source, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    import pyarrow as pa
+    from deltalake import DeltaTable, QueryBuilder
+
+    # DataFusion, because it minds deletion vectors and column mapping; to_pyarrow_* refuses such tables.
+    names = ", ".join('"' + name.replace('"', '""') + '"' for name in columns)
+    try:
+        table = DeltaTable(source.path, version=source.version)
+        reader = QueryBuilder().register("source", table).execute(f"SELECT {names} FROM source")
+        for batch in reader:
+            yield pa.record_batch(batch)
+    except Exception as error:
+        raise unreadable(source, error) from error
+
+
+def _csv_reader(source: Source, types: Mapping[str, pa.DataType]) -> Any:
+    from pyarrow import csv
+
+    # Not Polars' reader: it fills short lines up with nulls. One thread, or errors lose the row's number.
+    return csv.open_csv(
+        source.path,
+        read_options=csv.ReadOptions(use_threads=False, block_size=_CSV_BLOCK),
+        parse_options=csv.ParseOptions(newlines_in_values=True),
+        convert_options=csv.ConvertOptions(
+            column_types=types, null_values=[""], strings_can_be_null=True, quoted_strings_can_be_null=False
+        ),
+    )
+
+
+def unreadable(source: Source, error: BaseException) -> DataError:
+    """The DataError for a source whose bytes are not what they should be."""
+    if isinstance(error, DataError):
+        return error
+    if source.format == "csv" and ("utf8" in str(error).lower() or isinstance(error, UnicodeDecodeError)):
+        return DataError(f"{source.name}: not UTF-8: {_first_line(error)}", "write it again as UTF-8, say with: iconv")
+    if source.format == "csv" and "Empty CSV" in str(error):
+        return DataError(f"{source.name}: an empty file, without even a header", "leave it out, or write it again")
+    kind = {"csv": "CSV file", "parquet": "Parquet file", "delta": "Delta table"}[source.format]
+    return _broken(source.name, kind, error)
+
+
+def _broken(name: str, kind: str, error: BaseException) -> DataError:
+    hint = "write it again at its origin, or leave it out"
+    if kind == "Delta table":
+        hint = "read it with Spark, which knows every table feature: --engine spark"
+    elif kind == "CSV file":
+        hint = "each row needs as many fields as the header; a field with a comma or a quote in it is quoted"
+    return DataError(f"{name}: not a readable {kind}: {_first_line(error)}", hint)
+
+
+def _first_line(error: BaseException) -> str:
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    return lines[0][:200]

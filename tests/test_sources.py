@@ -1,0 +1,449 @@
+"""Finding sources, reading them, and fitting their rows to an input: each bad one with its one clear line."""
+
+from __future__ import annotations
+
+import gzip
+import random
+from collections.abc import Mapping
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pyarrow.parquet as pq
+import pytest
+from deltalake import write_deltalake
+
+from ddcore.errors import DataError, DdError, UsageError
+from ddcore.io.checks import Rules, fit, normalise
+from ddcore.io.sources import Source, column_types, find_sources, read_frames
+from ddcore.io.updates import (
+    Digest,
+    Shortfall,
+    accumulate_counts,
+    consolidate,
+    digest,
+    first_shortfall,
+    merge_counts,
+)
+from ddcore.schema import Schema, parse_type
+
+EDGES = {"src": "int64", "dst": "int64"}
+ROWS = {"src": [1, 2], "dst": [2, 3], "version": [0, 1], "diff": [1, -1]}
+
+
+def schema_of(columns: Mapping[str, str]) -> Schema:
+    return {name: parse_type(kind) for name, kind in columns.items()}
+
+
+def rules(columns: Mapping[str, str] = EDGES, **said: Any) -> Rules:
+    return Rules(schema_of(columns), **said)
+
+
+def updates_of(source: Source, wanted: Rules) -> pl.DataFrame:
+    text = source.format == "csv"
+    layout = fit(source.name, column_types(source), wanted, folders=source.folders, text=text)
+    frames = [normalise(frame, layout, wanted, first_row) for first_row, frame in read_frames(source, layout.read)]
+    return pl.concat(frames)
+
+
+def updates_in(place: Path | str, columns: Mapping[str, str] = EDGES, **said: Any) -> pl.DataFrame:
+    wanted = rules(columns, **said)
+    return pl.concat([updates_of(source, wanted) for source in find_sources([str(place)])])
+
+
+def parquet(path: Path, **columns: Any) -> Path:
+    pl.DataFrame(columns).write_parquet(path)
+    return path
+
+
+def csv(path: Path, text: str | bytes) -> Path:
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return path
+
+
+def refused(place: Path | str, columns: Mapping[str, str] = EDGES, **said: Any) -> DdError:
+    with pytest.raises(DdError) as caught:
+        updates_in(place, columns, **said)
+    error = caught.value
+    assert "\n" not in error.message and "\n" not in error.hint and error.hint
+    return error
+
+
+# --- finding ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_file_a_folder_a_glob_and_a_url_are_sources(tmp_path: Path) -> None:
+    for name in ("b.parquet", "a.parquet", "_hidden.parquet", ".b.parquet.crc"):
+        parquet(tmp_path / name, **ROWS)
+    csv(tmp_path / "c.csv", "src,dst,version,diff\n1,2,0,1\n")
+    (tmp_path / "notes.txt").write_text("not data")
+    names = [Path(source.path).name for source in find_sources([str(tmp_path)])]
+    assert names == ["a.parquet", "b.parquet", "c.csv"]
+    assert len(find_sources([f"{tmp_path}/*.parquet"])) == 2
+    assert len(find_sources([f"{tmp_path}/*"])) == 3
+    assert find_sources([(tmp_path / "a.parquet").as_uri()])[0].path == str(tmp_path / "a.parquet")
+
+
+def test_a_file_named_twice_is_read_once(tmp_path: Path) -> None:
+    file = parquet(tmp_path / "a.parquet", **ROWS)
+    assert len(find_sources([str(file), f"{tmp_path}/*.parquet", str(tmp_path)])) == 1
+
+
+def test_folders_may_carry_columns(tmp_path: Path) -> None:
+    for version in (0, 1):
+        folder = tmp_path / f"version={version}"
+        folder.mkdir()
+        parquet(folder / "part.parquet", src=[version], dst=[9], diff=[1])
+    assert updates_in(tmp_path).rows() == [(0, 9, 0, 1), (1, 9, 1, 1)]
+
+
+def test_a_delta_table_is_a_source_even_with_deletion_vectors_off(tmp_path: Path) -> None:
+    write_deltalake(str(tmp_path / "t"), pl.DataFrame(ROWS).to_arrow())
+    write_deltalake(str(tmp_path / "t"), pl.DataFrame({**ROWS, "version": [2, 3]}).to_arrow(), mode="append")
+    (source,) = find_sources([str(tmp_path / "t")])
+    assert source.format == "delta" and source.version == 1 and "Delta version 1" in source.name
+    assert sorted(updates_in(tmp_path / "t")["version"]) == [0, 1, 2, 3]
+
+
+def test_a_place_that_is_not_there_is_said_with_its_neighbour(tmp_path: Path) -> None:
+    parquet(tmp_path / "edges.parquet", **ROWS)
+    with pytest.raises(UsageError, match="no such file") as caught:
+        find_sources([str(tmp_path / "edegs.parquet")])
+    assert "edges.parquet" in caught.value.hint
+
+
+@pytest.mark.parametrize("place", ["*.parquet", "."])
+def test_a_place_with_nothing_to_read_is_an_error(tmp_path: Path, place: str) -> None:
+    with pytest.raises(DataError, match="no Parquet or CSV file"):
+        find_sources([str(tmp_path / place)])
+
+
+def test_an_unknown_format_and_an_object_store_are_usage_errors(tmp_path: Path) -> None:
+    (tmp_path / "edges.xml").write_text("<a/>")
+    with pytest.raises(UsageError, match="cannot tell the format"):
+        find_sources([str(tmp_path / "edges.xml")])
+    with pytest.raises(UsageError, match="only files and folders"):
+        find_sources(["s3://bucket/edges.parquet"])
+
+
+# --- unreadable bytes -------------------------------------------------------------------------------------------------
+
+
+def test_truncated_and_foreign_parquet_is_named(tmp_path: Path) -> None:
+    whole = parquet(tmp_path / "whole.parquet", **ROWS).read_bytes()
+    for name, data in (("cut", whole[: len(whole) // 2]), ("empty", b""), ("text", b"src,dst\n")):
+        file = tmp_path / f"{name}.parquet"
+        file.write_bytes(data)
+        error = refused(file)
+        assert f"{name}.parquet: not a readable Parquet file" in error.message
+
+
+def test_parquet_damaged_inside_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "edges.parquet"
+    numbers = list(range(50_000))
+    random.Random(1).shuffle(numbers)
+    frame = pl.DataFrame({"src": numbers, "dst": numbers, "version": 0, "diff": 1})
+    pq.write_table(frame.to_arrow(), file, write_page_checksum=True)
+    data = bytearray(file.read_bytes())
+    data[1000:1010] = b"\xff" * 10
+    file.write_bytes(data)
+    assert "edges.parquet: not a readable Parquet file" in refused(file).message
+
+
+def test_a_damaged_delta_log_is_named(tmp_path: Path) -> None:
+    write_deltalake(str(tmp_path / "t"), pl.DataFrame(ROWS).to_arrow())
+    next((tmp_path / "t" / "_delta_log").glob("*.json")).write_text("{")
+    with pytest.raises(DataError, match="not a readable Delta table"):
+        find_sources([str(tmp_path / "t")])
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (b"", "an empty file"),
+        (b"src,dst,version,diff\n1,2,0\n", "Row #2: Expected 4 columns, got 3: 1,2,0"),
+        (b"src,dst,version,diff\n1,2,0,1,7\n", "Row #2: Expected 4 columns, got 5"),
+        (b"src,dst,version,diff\n1,\xff,0,1\n", "not UTF-8"),
+        (b"src,\xff,version,diff\n1,2,0,1\n", "not UTF-8"),
+        (b"src,src,version,diff\n1,2,0,1\n", "the column 'src' is there twice"),
+        (b'src,dst,version,diff\n1,2,"0,1\n', "Row #2: Expected 4 columns, got 3"),
+        (b'src,dst,version,diff\n1,2,0,"1\n', r"column 'diff': '1\n' is not a whole number (row 2)"),
+    ],
+)
+def test_bad_csv_is_named_with_its_row(tmp_path: Path, text: bytes, says: str) -> None:
+    assert says in refused(csv(tmp_path / "edges.csv", text)).message
+
+
+# --- columns ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_misspelt_column_is_matched_with_a_close_one(tmp_path: Path) -> None:
+    file = parquet(tmp_path / "e.parquet", scr=[1], dst=[2], version=[0], diff=[1])
+    error = refused(file)
+    assert "e.parquet: the column 'src' is missing; there are: scr, dst, version, diff" in error.message
+    assert error.hint == "did you mean 'scr'? then say: --rename src=scr"
+    assert updates_in(file, rename={"src": "scr"}).rows() == [(1, 2, 0, 1)]
+
+
+def test_upper_case_is_another_column(tmp_path: Path) -> None:
+    file = parquet(tmp_path / "e.parquet", src=[1], dst=[2], VERSION=[0], diff=[1])
+    assert "--rename version=VERSION" in refused(file).hint
+
+
+def test_no_version_and_no_diff_column_need_a_rule(tmp_path: Path) -> None:
+    file = parquet(tmp_path / "e.parquet", src=[1, 2], dst=[2, 3])
+    assert "--version N" in refused(file).hint
+    assert "--diff 1" in refused(file, time=(4,)).hint
+    assert updates_in(file, time=(4,), diff=1).rows() == [(1, 2, 4, 1), (2, 3, 4, 1)]
+
+
+def test_a_rule_for_a_column_that_is_there_is_refused(tmp_path: Path) -> None:
+    file = parquet(tmp_path / "e.parquet", **ROWS)
+    assert "has a column 'version', and --version says it" in refused(file, time=(4,)).message
+    assert "has a column 'diff', and --diff says it" in refused(file, diff=1).message
+
+
+def test_extra_columns_are_told_and_left_out(tmp_path: Path) -> None:
+    file = parquet(tmp_path / "e.parquet", **ROWS, note=["a", "b"])
+    (source,) = find_sources([str(file)])
+    assert fit(source.name, column_types(source), rules()).ignored == ("note",)
+    assert updates_in(file).columns == ["src", "dst", "version", "diff"]
+
+
+@pytest.mark.parametrize(
+    ("declared", "values", "fits"),
+    [
+        ("int64", pl.Series([1], dtype=pl.Int8), True),
+        ("int64", pl.Series([1], dtype=pl.UInt32), True),
+        ("int64", pl.Series(["1"]), False),
+        ("int64", pl.Series([1.0]), False),
+        ("int64", pl.Series([True]), False),
+        ("float64", pl.Series([1.0], dtype=pl.Float32), True),
+        ("float64", pl.Series([1]), False),
+        ("string", pl.Series(["a"], dtype=pl.Categorical), True),
+        ("string", pl.Series([1]), False),
+        ("bool", pl.Series([1]), False),
+        ("date", pl.Series([datetime(2026, 1, 1)]), False),
+        ("timestamp", pl.Series([datetime(2026, 1, 1)], dtype=pl.Datetime("ms")), True),
+        ("timestamp", pl.Series([date(2026, 1, 1)]), False),
+        ("decimal(10,2)", pl.Series([Decimal("1.5")], dtype=pl.Decimal(8, 1)), True),
+        ("decimal(10,2)", pl.Series([Decimal("1.5")], dtype=pl.Decimal(10, 1)), False),
+        ("decimal(10,2)", pl.Series([Decimal("1.5")], dtype=pl.Decimal(10, 3)), False),
+        ("int64", pl.Series([[1]]), False),
+    ],
+)
+def test_a_type_may_widen_and_nothing_else(tmp_path: Path, declared: str, values: pl.Series, fits: bool) -> None:
+    file = tmp_path / "x.parquet"
+    pl.DataFrame({"x": values, "version": [0], "diff": [1]}).write_parquet(file)
+    if fits:
+        (found,) = updates_in(file, {"x": declared})["x"]
+        assert found == values[0] or str(found).startswith(str(values[0]))
+    else:
+        error = refused(file, {"x": declared})
+        assert "the column 'x' " in error.message and declared in error.message
+
+
+# --- values -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("column", "values", "says"),
+    [
+        ("diff", [1, None], "column 'diff': null is not allowed here (row 2)"),
+        ("diff", [1.0, 1.5], "column 'diff': 1.5 is not a whole number (row 2)"),
+        ("diff", [1.0, float("nan")], "column 'diff': nan is not a whole number (row 2)"),
+        ("diff", [1.0, float("inf")], "column 'diff': inf does not fit into int64 (row 2)"),
+        ("diff", [1.0, 2.0**63], "does not fit into int64 (row 2)"),
+        ("diff", pl.Series([1, 2**63], dtype=pl.UInt64), "column 'diff': 9223372036854775808 does not fit into int64"),
+        ("diff", [1, -(2**63)], "does not fit into int64"),
+        ("diff", [Decimal("1.0"), Decimal("1.5")], "column 'diff': 1.5 is not a whole number (row 2)"),
+        ("diff", [Decimal(1), Decimal(10**25)], "does not fit into int64 (row 2)"),
+        ("diff", ["1", "1"], "the column 'diff' holds String, not whole numbers"),
+        ("diff", [True, True], "the column 'diff' holds Boolean, not whole numbers"),
+        ("version", [0, None], "column 'version': null is not allowed here (row 2)"),
+        ("version", [0, -3], "column 'version': -3 is negative (row 2)"),
+        ("version", [0, 2**63 - 1], "is too large (row 2)"),
+        ("version", [0.0, 0.5], "column 'version': 0.5 is not a whole number (row 2)"),
+        ("src", [1, -(2**63)], "column 'src': -9223372036854775808 is reserved (row 2)"),
+    ],
+)
+def test_a_bad_value_is_said_with_its_row(tmp_path: Path, column: str, values: Any, says: str) -> None:
+    file = parquet(tmp_path / "e.parquet", **{**ROWS, column: values})
+    assert says in refused(file).message
+
+
+def test_whole_numbers_of_any_type_are_diffs(tmp_path: Path) -> None:
+    for values in ([2.0, -1.0], [Decimal(2), Decimal(-1)], pl.Series([2, -1], dtype=pl.Int8)):
+        file = parquet(tmp_path / "e.parquet", **{**ROWS, "diff": values})
+        assert updates_in(file)["diff"].to_list() == [2, -1]
+
+
+def test_a_diff_of_zero_is_dropped(tmp_path: Path) -> None:
+    file = parquet(tmp_path / "e.parquet", **{**ROWS, "diff": [0, 1]})
+    assert updates_in(file).rows() == [(2, 3, 1, 1)]
+
+
+def test_nulls_floats_and_times_become_canonical(tmp_path: Path) -> None:
+    file = tmp_path / "x.parquet"
+    floats = [-0.0, float("nan"), None, 1.5]
+    times = [datetime(2026, 1, 1, 12), None, datetime(1969, 1, 1), datetime(2026, 7, 1, 12)]
+    local = pl.Series(times, dtype=pl.Datetime("ns")).dt.replace_time_zone("Europe/Berlin")
+    pl.DataFrame({"f": floats, "t": local, "version": 0, "diff": 1}).write_parquet(file)
+    updates = updates_in(file, {"f": "float64", "t": "timestamp"})
+    assert str(updates["f"].to_list()) == "[0.0, nan, None, 1.5]"
+    assert updates["t"].to_list()[0] == datetime(2026, 1, 1, 11, tzinfo=UTC)
+    assert updates["t"].to_list()[3] == datetime(2026, 7, 1, 10, tzinfo=UTC)
+
+
+def test_nanoseconds_are_refused_not_cut_off(tmp_path: Path) -> None:
+    file = tmp_path / "x.parquet"
+    stamps = pl.Series([1_000, 1_001], dtype=pl.Int64).cast(pl.Datetime("ns"))
+    pl.DataFrame({"t": stamps, "version": 0, "diff": 1}).write_parquet(file)
+    assert "has nanoseconds (row 2)" in refused(file, {"t": "timestamp"}).message
+
+
+# --- CSV text ---------------------------------------------------------------------------------------------------------
+
+TYPES = {
+    "i": "int64", "f": "float64", "s": "string", "b": "bool", "d": "date", "t": "timestamp", "n": "decimal(5,2)",
+    "x": "binary",
+}  # fmt: skip
+LINE = "7,-0.0,é,true,2026-01-31,2026-01-31 12:00:00.5,1.5,ff00"
+
+
+def test_csv_is_parsed_to_the_declared_types(tmp_path: Path) -> None:
+    header = ",".join(TYPES) + ",version,diff\n"
+    text = header + f'{LINE},0,1\n,,"",FALSE,,2026-01-31T12:00:00+02:00,,,1,-2\n,inf,"a ""b""\n,c",,,,-3,,1,1\n'
+    for file in (csv(tmp_path / "a.csv", text), csv(tmp_path / "b.csv.gz", gzip.compress(text.encode()))):
+        rows = updates_in(file, TYPES).rows()
+        noon = datetime(2026, 1, 31, 12, tzinfo=UTC)
+        half = datetime(2026, 1, 31, 12, 0, 0, 500_000, tzinfo=UTC)
+        assert rows[0] == (7, 0.0, "é", True, date(2026, 1, 31), half, Decimal("1.50"), b"\xff\x00", 0, 1)
+        assert str(rows[0][1]) == "0.0"
+        assert rows[1] == (None, None, "", False, None, noon.replace(hour=10), None, None, 1, -2)
+        assert rows[2] == (None, float("inf"), 'a "b"\n,c', None, None, None, Decimal("-3.00"), None, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "says"),
+    [
+        ("int64", "1.0", "'1.0' is not a whole number"),
+        ("int64", " 1", "' 1' is not a whole number"),
+        ("int64", "9223372036854775808", "does not fit into int64"),
+        ("int64", "-9223372036854775808", "does not fit into int64"),
+        ("float64", "1,5", "'1,5' is not a number"),
+        ("float64", "1e999", "does not fit into float64"),
+        ("bool", "yes", "'yes' is not true or false"),
+        ("date", "2026-02-30", "'2026-02-30' is not a date"),
+        ("date", "2026-2-3", "'2026-2-3' is not a date"),
+        ("timestamp", "2026-02-03", "is not a timestamp"),
+        ("timestamp", "2026-02-03T25:00:00Z", "is not a timestamp"),
+        ("decimal(5,2)", "1.255", "'1.255' is not a decimal(5,2)"),
+        ("decimal(5,2)", "1e2", "'1e2' is not a decimal(5,2)"),
+        ("decimal(5,2)", "12345", "'12345' is not a decimal(5,2)"),
+        ("binary", "0g", "is not bytes in hexadecimal"),
+    ],
+)
+def test_csv_text_of_another_form_is_refused(tmp_path: Path, kind: str, value: str, says: str) -> None:
+    file = csv(tmp_path / "x.csv", f'x,version,diff\n,0,1\n"{value}",0,1\n')
+    error = refused(file, {"x": kind})
+    assert says in error.message and error.message.endswith("(row 3)")
+
+
+@pytest.mark.parametrize(
+    ("version", "diff", "says"),
+    [
+        ("0", "1.0", "column 'diff': '1.0' is not a whole number (row 2)"),
+        ("0", "", "column 'diff': null is not allowed here (row 2)"),
+        ("0", "99999999999999999999", "column 'diff': '99999999999999999999' does not fit into int64 (row 2)"),
+        ("-1", "1", "column 'version': '-1' is negative (row 2)"),
+        ("v1", "1", "column 'version': 'v1' is not a whole number (row 2)"),
+    ],
+)
+def test_csv_times_and_diffs_are_whole_numbers(tmp_path: Path, version: str, diff: str, says: str) -> None:
+    file = csv(tmp_path / "x.csv", f"src,dst,version,diff\n1,2,{version},{diff}\n")
+    assert says in refused(file).message
+
+
+def test_other_separators_are_noticed_by_their_missing_columns(tmp_path: Path) -> None:
+    assert "there are: src;dst;version;diff" in refused(csv(tmp_path / "x.csv", "src;dst;version;diff\n")).message
+
+
+# --- updates ----------------------------------------------------------------------------------------------------------
+
+
+def frame(*rows: tuple[Any, ...]) -> pl.DataFrame:
+    schema = {"x": pl.Float64(), "s": pl.String(), "version": pl.Int64(), "diff": pl.Int64()}
+    return pl.DataFrame(list(rows), schema=schema, orient="row")
+
+
+def test_T46_equal_rows_add_up_within_a_version() -> None:
+    nan = float("nan")
+    updates = frame(
+        (None, None, 1, 1), (None, None, 1, 1), (nan, "a", 0, 1), (nan, "a", 0, -1), (nan, "a", 1, 2), (1.0, "a", 1, -2)
+    )  # fmt: skip
+    rows = consolidate(updates, ("version",)).rows()
+    assert str(rows) == "[(None, None, 1, 2), (1.0, 'a', 1, -2), (nan, 'a', 1, 2)]"
+
+
+def test_diffs_that_add_up_beyond_int64_are_refused() -> None:
+    large = 2**62
+    with pytest.raises(DataError, match="add up to 9223372036854775808, beyond int64"):
+        consolidate(frame((1.0, "a", 0, large), (1.0, "a", 0, large)), ("version",))
+    (row,) = consolidate(frame(*[(1.0, "a", 0, large)] * 2, *[(1.0, "a", 0, -large)] * 3), ("version",)).rows()
+    assert row[-1] == -large
+
+
+def test_a_digest_depends_on_the_content_alone() -> None:
+    rows = [(float(i % 7), f"s{i % 5}", i % 3, 1 - 2 * (i % 2)) for i in range(200)] + [(None, None, 1, 4)]
+    whole = digest(frame(*rows))
+    shuffled = random.Random(3).sample(rows, len(rows))
+    assert digest(frame(*shuffled)) == whole
+    assert digest(frame(*rows[:50])) + digest(frame(*rows[50:])) == whole
+    assert digest(consolidate(frame(*rows), ("version",))) == whole
+    assert Digest.parse(str(whole)) == whole
+    assert not digest(frame((1.0, "a", 0, 1), (1.0, "a", 0, -1)))
+
+
+def test_a_digest_tells_values_columns_times_and_diffs_apart() -> None:
+    rows = [
+        (1.0, "a", 0, 1), (1.0, "a", 0, 2), (1.0, "a", 0, -1), (1.0, "a", 1, 1), (None, "a", 0, 1), (0.0, "a", 0, 1),
+        (1.0, None, 0, 1), (1.0, "", 0, 1), (1.0, "b", 0, 1), (0.0, None, 0, 1),
+    ]  # fmt: skip
+    assert len({digest(frame(row)) for row in rows}) == len(rows)
+
+
+def test_a_digest_is_the_same_in_every_release() -> None:
+    assert str(digest(frame((1.5, "é", 3, -2), (None, None, 0, 1)))) == STORED
+
+
+STORED = "ffffffffffffffff587f58f9bb43d31a8fd527e6fa17c8ad"
+
+
+def test_counts_are_exact_and_add_up() -> None:
+    large = 2**62
+    counts = accumulate_counts(frame(*[(1.0, "a", 4, large)] * 3, (1.0, "a", 4, -2), (1.0, "a", 2, 1)), "version")
+    assert counts == {2: (1, 0), 4: (3 * large, 2)}
+    assert merge_counts([counts, {4: (0, 5), 1: (1, 1)}]) == {1: (1, 1), 2: (1, 0), 4: (3 * large, 7)}
+
+
+def test_T45_the_first_version_and_row_with_too_few_are_found() -> None:
+    fine = frame(
+        (1.0, "a", 0, 2),
+        (1.0, "a", 3, -2),
+        (None, None, 1, 1),
+        (None, None, 1, -1),
+        (2.0, "b", 5, -1),
+        (2.0, "b", 5, 1),
+    )
+    assert first_shortfall(fine, "version") is None
+    assert first_shortfall(fine.clear(), "version") is None
+    short = first_shortfall(
+        pl.concat([fine, frame((None, None, 2, -1), (1.0, "a", 2, -1), (0.5, "z", 7, -9))]), "version"
+    )
+    assert short == Shortfall({"x": None, "s": None}, 2, -1)
+    # taken out at 1, put in at 2: the sum at the end is right, and still nothing was there to take
+    short = first_shortfall(frame((1.0, "a", 2, 1), (1.0, "a", 1, -1)), "version")
+    assert short == Shortfall({"x": 1.0, "s": "a"}, 1, -1)
