@@ -1,5 +1,40 @@
-"""Differential dataflow over version histories, on Spark and Delta Lake."""
+"""Differential dataflow over version histories, on Spark and Delta Lake.
+
+Names are loaded when first used, so that importing the package, as every command does, costs nothing.
+"""
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from polars import col as col
+
+    from ddcore.aggregates import count as count
+    from ddcore.aggregates import max as max
+    from ddcore.aggregates import min as min
+    from ddcore.aggregates import sum as sum
+    from ddcore.collection import Collection as Collection
+    from ddcore.session import Session as Session
+    from ddcore.session import replay as replay
+
 __version__ = "0.1.0"
+
+_HOMES = {
+    "Collection": "ddcore.collection",
+    "Session": "ddcore.session",
+    "col": "polars",
+    "count": "ddcore.aggregates",
+    "max": "ddcore.aggregates",
+    "min": "ddcore.aggregates",
+    "replay": "ddcore.session",
+    "sum": "ddcore.aggregates",
+}
+__all__ = ["Collection", "Session", "col", "count", "max", "min", "replay", "sum"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'ddcore' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)

@@ -210,7 +210,7 @@ def _arrange_wide(codes: np.ndarray, words: list[np.ndarray], times: list[np.nda
     rows, sums = sorting.sum_runs(order, codes, columns, diffs)
     if sums[-1]:
         raise DiffOverflow("the diffs of a row add up to more than int64 holds")
-    kept = columns[:, rows]
+    kept = np.take(columns, rows, axis=1)  # stays contiguous by column
     return Run(codes[rows], kept[: len(words)], kept[len(words) :], sums[:-1].copy())
 
 

@@ -1,0 +1,76 @@
+"""Times as tuples of ints under the product order: which is before which, joins, meets, and frontiers.
+
+A time is the input coordinates, then one loop coordinate per loop around. Coordinates are Python ints here and int64 in columns; a round of
+2**31 is as good as any. A *frontier* is a set of mutually incomparable times; what is at or beyond one of them is still open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+Time = tuple[int, ...]
+Frontier = tuple[Time, ...]
+
+
+def le(a: Time, b: Time) -> bool:
+    """Whether an update at ``a`` is seen at ``b``.
+
+    >>> le((0, 3), (1, 3)), le((0, 3), (1, 2))
+    (True, False)
+    """
+    return len(a) == len(b) and all(x <= y for x, y in zip(a, b, strict=True))
+
+
+def join(a: Time, b: Time) -> Time:
+    """The least time that sees both.
+
+    >>> join((0, 3), (1, 2))
+    (1, 3)
+    """
+    return tuple(max(x, y) for x, y in zip(a, b, strict=True))
+
+
+def meet(a: Time, b: Time) -> Time:
+    """The greatest time that both see.
+
+    >>> meet((0, 3), (1, 2))
+    (0, 2)
+    """
+    return tuple(min(x, y) for x, y in zip(a, b, strict=True))
+
+
+def frontier(times: Iterable[Time]) -> Frontier:
+    """The minimal elements of some times, sorted: O(n**2).
+
+    >>> frontier([(2, 0), (0, 2), (2, 2)])
+    ((0, 2), (2, 0))
+    """
+    least: list[Time] = []
+    for time in sorted(set(times)):
+        if not any(le(other, time) for other in least):
+            least.append(time)
+    return tuple(least)
+
+
+def beyond(time: Time, upper: Sequence[Time]) -> bool:
+    """Whether a time is at or beyond an element of a frontier, that is, still open.
+
+    >>> beyond((2, 0), [(1, 1)]), beyond((1, 2), [(1, 1)])
+    (False, True)
+    """
+    return any(le(element, time) for element in upper)
+
+
+def advance(time: Time, since: Sequence[Time]) -> Time:
+    """The representative of a time among those that no time beyond ``since`` can tell apart; an empty frontier changes nothing.
+
+    >>> advance((0, 0), [(4, 8), (5, 3)]), advance((6, 1), [(4, 8), (5, 3)])
+    ((4, 3), (6, 3))
+    """
+    joined = [join(time, element) for element in since]
+    if not joined:
+        return time
+    least = joined[0]
+    for other in joined[1:]:
+        least = meet(least, other)
+    return least

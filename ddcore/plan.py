@@ -1,0 +1,312 @@
+"""From a program to what a worker does: blocks in order, arrangements shared, and where every collection's updates go.
+
+A *block* is one operator with state, together with the arrangements that are brought up to date just before it. Linear operators have
+no block: they are applied on the way from one block to the next. Blocks are ranked within their loop, loops within the loop around;
+ranks and rounds, interleaved, are the *position* of a piece of work, and work is done in the order of positions.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ddcore.collection import Collection, JoinKeys, Reduction
+from ddcore.encoding import is_direct
+from ddcore.errors import ProgramError
+from ddcore.graph import LINEAR, Graph, Loop, Node, Scope, digest
+from ddcore.schema import Schema, Type, check_names, parse_schema
+
+Position = tuple[int, ...]
+Program = Callable[..., Mapping[str, Collection]]
+
+
+@dataclass(eq=False)
+class Arrangement:
+    """An index of one collection by key columns, kept for as long as the program is.
+
+    ``schema`` has the key columns, then the value columns; ``times`` names the coordinates; ``fingerprint`` names its table. ``block`` brings it up to date,
+    ``listeners`` are the other blocks that must hear of its new updates.
+    """
+
+    index: int
+    node: Node
+    key: tuple[str, ...]
+    times: tuple[str, ...]
+    fingerprint: str
+    block: Block
+    listeners: list[Block] = field(default_factory=list)
+    transient: bool = False  # consolidates and routes, but nothing is kept
+
+    @property
+    def schema(self) -> Schema:
+        columns = self.node.schema
+        return {name: columns[name] for name in self.key} | {n: t for n, t in columns.items() if n not in self.key}
+
+    @property
+    def key_types(self) -> list[Type]:
+        return [self.node.schema[name] for name in self.key]
+
+    @property
+    def direct(self) -> bool:
+        """Whether the key is its own code and not stored among the words."""
+        return is_direct(self.key_types)
+
+    @property
+    def key_words(self) -> int:
+        return 0 if self.direct else len(self.key)
+
+    @property
+    def values(self) -> list[str]:
+        """Names of the value columns."""
+        return [name for name in self.node.schema if name not in self.key]
+
+
+@dataclass(eq=False)
+class Block:
+    """One step of a worker: bring ``owned`` arrangements up to date, then run the operator of ``node``.
+
+    ``op`` is arrange (no operator), join, reduce or variable (consolidate what goes round a loop that has no other state).
+    """
+
+    index: int
+    op: str
+    node: Node
+    path: tuple[int, ...]
+    loops: tuple[Loop, ...]
+    owned: list[Arrangement] = field(default_factory=list)
+    ports: list[Arrangement] = field(default_factory=list)
+    output: Arrangement | None = None
+
+    @property
+    def depth(self) -> int:
+        return len(self.loops)
+
+    def position(self, rounds: tuple[int, ...]) -> Position:
+        """Ranks and rounds interleaved; compares lexicographically."""
+        position = [self.path[0]]
+        for current, rank in zip(rounds, self.path[1:], strict=True):
+            position += (current, rank)
+        return tuple(position)
+
+
+@dataclass(frozen=True)
+class Target:
+    """Where the updates of a node go on to: ``kind`` is linear, arrange, enter, feed, leave or output."""
+
+    kind: str
+    node: Node | None = None
+    arrangement: Arrangement | None = None
+    loop: Loop | None = None
+    output: str = ""
+
+
+@dataclass
+class Plan:
+    """A program, ready for workers. Holds no data."""
+
+    dims: tuple[str, ...]
+    inputs: dict[str, Schema]
+    outputs: dict[str, Schema]
+    sources: dict[str, Node]
+    blocks: list[Block]
+    arrangements: list[Arrangement]
+    fingerprint: str
+
+
+def build(program: Program, schemas: Mapping[str, Mapping[str, Any]], dims: tuple[str, ...] = ("version",)) -> Plan:
+    """Call the program once with symbolic collections and plan what it returns.
+
+    Raises ProgramError: parameters that are no inputs, anything the operators refuse, a result that is no dict of collections.
+    """
+    graph = Graph()
+    inputs = {name: parse_schema(schema) for name, schema in schemas.items()}
+    for schema in inputs.values():
+        check_names(schema, dims)
+    sources = {name: graph.add("input", (), schema, name) for name, schema in inputs.items()}
+    _check_parameters(program, inputs)
+    returned = program(**{name: Collection(graph, node) for name, node in sources.items()})
+    outputs = _check_outputs(returned, graph.root, dims)
+    compiler = _Compiler(dims, graph.root)
+    for name, node in outputs.items():
+        compiler.visit(node)
+        node.targets.append(Target("output", output=name))
+    texts = [f"{name}={node.fingerprint}" for name, node in sorted(outputs.items())]
+    shapes = [f"{name}:{schema}" for name, schema in sorted(inputs.items())]
+    return Plan(
+        dims, inputs, {name: dict(node.schema) for name, node in outputs.items()}, sources, compiler.blocks,
+        compiler.arrangements, digest(*dims, *shapes, *texts)[:32],
+    )  # fmt: skip
+
+
+class _Compiler:
+    """Visits nodes depth first, inputs before users, and gives ranks in that order."""
+
+    def __init__(self, dims: tuple[str, ...], root: Scope) -> None:
+        self.dims = dims
+        self.blocks: list[Block] = []
+        self.arrangements: list[Arrangement] = []
+        self._known: dict[tuple[int, tuple[str, ...]], Arrangement] = {}
+        self._seen: set[int] = set()
+        self._ranks: dict[int, int] = {}
+        self._paths: dict[int, tuple[int, ...]] = {id(root): ()}
+
+    def visit(self, node: Node) -> None:
+        if id(node) in self._seen:
+            return
+        self._seen.add(id(node))
+        if node.kind == "variable":
+            return  # its loop sees to it
+        for before in node.inputs:
+            self.visit(before)
+        if node.kind in LINEAR:
+            for before in node.inputs:  # once per use: x.concat(x) counts everything twice
+                before.targets.append(Target("linear", node))
+        elif node.kind == "join":
+            self._join(node)
+        elif node.kind == "reduce":
+            self._reduce(node)
+        elif node.kind == "leave":
+            self._loop(node)
+
+    def _join(self, node: Node) -> None:
+        keys: JoinKeys = node.settings
+        block = self._block("join", node)
+        block.ports = [self._arrange(node.inputs[0], keys.left, block), self._arrange(node.inputs[1], keys.right, block)]
+
+    def _reduce(self, node: Node) -> None:
+        keys = node.settings.keys
+        block = self._block("reduce", node)
+        block.ports = [self._arrange(node.inputs[0], keys, block)]
+        block.output = self._arrangement(node, keys, block, "output")
+
+    def _loop(self, leave: Node) -> None:
+        loop: Loop = leave.settings
+        # Everything of outer scopes that the body uses comes before the loop, its arrangements included.
+        for outer, keys in _outer_uses(loop):
+            self.visit(outer)
+            if keys is not None and (id(outer), keys) not in self._known:
+                self._arrange(outer, keys, self._block("arrange", outer))
+        scope = loop.scope
+        assert scope.parent is not None
+        self._paths[id(scope)] = (*self._paths[id(scope.parent)], self._rank(scope.parent))
+        if _linear_round(loop):
+            block = self._block("variable", loop.variable)
+            loop.consolidated = self._arrangement(loop.variable, tuple(loop.variable.schema), block, "variable")
+            loop.consolidated.transient = True
+            block.owned.append(loop.consolidated)
+        loop.source.targets.append(Target("enter", loop.variable, loop=loop))
+        self.visit(loop.body)
+        loop.body.targets.append(Target("feed", loop.variable, loop=loop))
+        loop.body.targets.append(Target("leave", leave, loop=loop))
+
+    def _rank(self, scope: Scope) -> int:
+        rank = self._ranks.get(id(scope), 0)
+        self._ranks[id(scope)] = rank + 1
+        return rank
+
+    def _block(self, op: str, node: Node) -> Block:
+        loops, walk = [], node.scope
+        while walk.loop is not None and walk.parent is not None:
+            loops.append(walk.loop)
+            walk = walk.parent
+        path = (*self._paths[id(node.scope)], self._rank(node.scope))
+        block = Block(len(self.blocks), op, node, path, tuple(reversed(loops)))
+        self.blocks.append(block)
+        return block
+
+    def _arrange(self, node: Node, key: tuple[str, ...], user: Block) -> Arrangement:
+        """The arrangement of a node by a key, shared; the first user in its scope brings it up to date."""
+        known = self._known.get((id(node), key))
+        if known is None:
+            known = self._arrangement(node, key, user, "")
+            user.owned.append(known)
+            node.targets.append(Target("arrange", arrangement=known))
+        elif known.block is not user and user not in known.listeners:
+            known.listeners.append(user)
+        return known
+
+    def _arrangement(self, node: Node, key: tuple[str, ...], block: Block, role: str) -> Arrangement:
+        times = (*self.dims, *(f"_round_{i + 1}" for i in range(node.scope.depth)))
+        name = digest(node.fingerprint, role, *key)[:32]
+        made = Arrangement(len(self.arrangements), node, key, times, name, block)
+        self.arrangements.append(made)
+        self._known[id(node), key] = made
+        return made
+
+
+def _outer_uses(loop: Loop) -> Iterator[tuple[Node, tuple[str, ...] | None]]:
+    """Nodes outside the loop that its body, nested loops included, reads; with the key where they are read through an arrangement."""
+    seen: set[int] = set()
+    waiting = [loop.body]
+    while waiting:
+        node = waiting.pop()
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
+        if not loop.scope.encloses(node.scope):
+            yield node, None
+            continue
+        befores = list(node.inputs) if node is not loop.variable else []
+        if node.kind == "leave":
+            befores.append(node.settings.body)
+        waiting += befores
+        if node.kind == "join":
+            for before, key in zip(node.inputs, (node.settings.left, node.settings.right), strict=True):
+                if not loop.scope.encloses(before.scope):
+                    yield before, key
+
+
+def _linear_round(loop: Loop) -> bool:
+    """Whether an update can go once round the loop without meeting a block: then the variable must be one, to consolidate."""
+    waiting, seen = [loop.body], set()
+    while waiting:
+        node = waiting.pop()
+        if node is loop.variable:
+            return True
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
+        if node.kind in LINEAR:
+            waiting += node.inputs
+        elif node.kind == "leave":
+            waiting.append(node.settings.body)
+        elif node.kind == "variable":
+            waiting.append(node.inputs[0])
+    return False
+
+
+def _check_parameters(program: Program, inputs: Mapping[str, Schema]) -> None:
+    parameters = inspect.signature(program).parameters
+    missing = [name for name in parameters if name not in inputs]
+    extra = [name for name in inputs if name not in parameters]
+    if missing or extra:
+        raise ProgramError(
+            f"the program takes ({', '.join(parameters)}) but the inputs are ({', '.join(inputs)})",
+            "name the function's parameters after the inputs, one each",
+        )
+
+
+def _check_outputs(returned: Any, root: Scope, dims: tuple[str, ...]) -> dict[str, Node]:
+    if not isinstance(returned, Mapping) or not returned:
+        raise ProgramError(
+            f"the program returned {type(returned).__name__}, not a dict of collections", 'return {"name": collection}'
+        )
+    outputs = {}
+    for name, collection in returned.items():
+        if not isinstance(name, str) or not isinstance(collection, Collection):
+            raise ProgramError(f"the program's output {name!r} is {type(collection).__name__}, not a Collection")
+        node = collection._node
+        if node.scope is not root:
+            raise ProgramError(f"output {name} belongs to a loop", "return it from the loop's body instead")
+        check_names(node.schema, dims)
+        outputs[name] = node
+    return outputs
+
+
+def reductions(plan: Plan) -> Iterator[tuple[Block, Reduction]]:
+    """The reduce blocks of a plan with what they do."""
+    for block in plan.blocks:
+        if block.op == "reduce":
+            yield block, block.node.settings

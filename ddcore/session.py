@@ -1,0 +1,137 @@
+"""Running a program in this process, on frames: for notebooks, for tests, and as the law's first witness."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from ddcore import encoding
+from ddcore.batch import Batch, concatenate
+from ddcore.errors import DataError, LateUpdate
+from ddcore.plan import Plan, Program, build
+from ddcore.schema import Schema, type_of
+from ddcore.trace import arrange
+from ddcore.worker import Worker
+
+_INT64 = pl.Int64
+
+
+class Session:
+    """A program and its state in memory; each :meth:`fold` takes updates in and returns the output updates they cause.
+
+    ``schemas``: per input, column names and types. ``dims``: names of the time columns.
+    Raises ProgramError where the program cannot be built.
+    """
+
+    def __init__(
+        self, program: Program, schemas: Mapping[str, Mapping[str, Any]], dims: Sequence[str] = ("version",)
+    ) -> None:
+        self.plan: Plan = build(program, schemas, tuple(dims))
+        self._worker = Worker(self.plan)
+        self._closed: list[tuple[int, ...]] = []  # the last fold's upper: times at or beyond it are open
+
+    def fold(
+        self, frames: Mapping[str, Any], upper: Sequence[tuple[int, ...]] | None = None
+    ) -> dict[str, pl.DataFrame]:
+        """Fold updates: per input a frame of its columns, the time columns and ``diff``.
+
+        ``upper`` is the frontier of times not complete after this fold; without it every time becomes complete for which updates were
+        given, and later updates may still come at any time. Returns per output the consolidated new updates, sorted by time and row.
+        Raises DataError, LateUpdate for updates at times closed before, and the FoldError family.
+        """
+        batches = {name: self._batch(name, frame) for name, frame in frames.items()}
+        worker = self._worker
+        worker.begin(upper)
+        for name, batch in batches.items():
+            worker.feed(name, batch)
+        worker.run()
+        for _ in worker.harvest():
+            pass
+        if upper is not None:
+            self._closed = list(upper)
+        made = {}
+        for name, schema in self.plan.outputs.items():
+            made[name] = output_frame(worker.outputs[name], schema, self.plan.dims)
+            worker.outputs[name] = []
+        return made
+
+    def _batch(self, name: str, frame: Any) -> Batch:
+        if name not in self.plan.inputs:
+            raise DataError(f"there is no input {name}; there are {', '.join(self.plan.inputs)}")
+        batch = batch_of(as_frame(frame, name), self.plan.inputs[name], self.plan.dims, name)
+        if self._closed and len(batch):
+            times, open_ = np.stack(batch.times), np.zeros(len(batch), dtype=bool)
+            for element in self._closed:
+                open_ |= (times >= np.array(element)[:, None]).all(axis=0)
+            if not open_.all():
+                late = tuple(int(c) for c in times[:, int(np.argmin(open_))])
+                raise LateUpdate(f"input {name}: an update at {late}, but only times from {self._closed} on are open")
+        return batch
+
+
+def replay(program: Program, dims: Sequence[str] = ("version",), **frames: Any) -> dict[str, pl.DataFrame]:
+    """The output logs of a program on change logs held in memory.
+
+    Each keyword is an input: a frame (Polars, Arrow, pandas) with the input's columns, the time columns ``dims`` and ``diff``.
+    Returns per output a frame of its columns, the time columns and ``diff``, consolidated and sorted by time and row.
+    """
+    collected = {name: as_frame(frame, name) for name, frame in frames.items()}
+    schemas = {name: schema_of(frame, dims, name) for name, frame in collected.items()}
+    return Session(program, schemas, dims).fold(collected)
+
+
+def as_frame(frame: Any, name: str) -> pl.DataFrame:
+    """A Polars frame of whatever frame this is. Raises DataError."""
+    if isinstance(frame, pl.LazyFrame):
+        return frame.collect()
+    if isinstance(frame, pl.DataFrame):
+        return frame
+    try:
+        made = pl.from_pandas(frame) if type(frame).__module__.startswith("pandas") else pl.DataFrame(frame)
+    except Exception as error:
+        raise DataError(f"input {name}: {type(frame).__name__} is not a frame: {error}") from None
+    return made
+
+
+def schema_of(frame: pl.DataFrame, dims: Sequence[str], name: str) -> Schema:
+    """The row columns of a change log and their types."""
+    for column in (*dims, "diff"):
+        if column not in frame.columns:
+            raise DataError(
+                f"input {name}: there is no column {column}; there are {', '.join(frame.columns)}",
+                f"a change log has its row's columns, {', '.join(dims)} and diff",
+            )
+    return {column: type_of(frame.schema[column]) for column in frame.columns if column not in (*dims, "diff")}
+
+
+def batch_of(frame: pl.DataFrame, schema: Schema, dims: Sequence[str], name: str) -> Batch:
+    """A change log as an update batch. Raises DataError where columns are missing or are no integers."""
+    for column in (*schema, *dims, "diff"):
+        if column not in frame.columns:
+            raise DataError(f"input {name}: there is no column {column}; there are {', '.join(frame.columns)}")
+    for column in (*dims, "diff"):
+        if not frame.schema[column].is_integer() or frame[column].null_count():
+            raise DataError(f"input {name}: column {column} must be integers without nulls, not {frame.schema[column]}")
+    times = [np.ascontiguousarray(frame[dim].cast(_INT64).to_numpy()) for dim in dims]
+    for dim, column in zip(dims, times, strict=True):
+        if len(column) and column.min() < 0:
+            raise DataError(f"input {name}: {dim} is {int(column.min())}", "times count from 0")
+    diffs = np.ascontiguousarray(frame["diff"].cast(_INT64).to_numpy())
+    return Batch(encoding.encode_frame(frame, schema), times, diffs)
+
+
+def output_frame(batches: Sequence[Batch], schema: Schema, dims: Sequence[str]) -> pl.DataFrame:
+    """Output updates as a frame: consolidated, sorted by time and row."""
+    if batches:
+        batch = concatenate(batches)
+        run = arrange(np.zeros(len(batch), dtype=np.int64), batch.words, batch.times, batch.diffs)
+        batch = Batch(list(run.words), list(run.times), run.diffs)
+    else:
+        nothing = np.empty(0, dtype=np.int64)
+        batch = Batch([nothing] * len(schema), [nothing] * len(dims), nothing)
+    frame = encoding.decode_frame(batch.words, schema)
+    times = [pl.Series(dim, column) for dim, column in zip(dims, batch.times, strict=True)]
+    return frame.hstack([*times, pl.Series("diff", batch.diffs)]).sort([*dims, *schema])

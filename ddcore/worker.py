@@ -1,0 +1,315 @@
+"""The worker: holds the traces of a plan and does one piece of work after the other, in the order of positions.
+
+All versions of a run go through a block together. What a block sends lands at its own round in a later block, or at a later round: the
+product order of times guarantees that nothing reaches back, and an assertion holds it to that.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ddcore.batch import Batch, concatenate
+from ddcore.encoding import key_codes
+from ddcore.errors import Diverged
+from ddcore.graph import Loop, Node
+from ddcore.operators import linear
+from ddcore.operators.join import JoinStep
+from ddcore.operators.reduce import ReduceStep
+from ddcore.plan import Arrangement, Block, Plan, Position
+from ddcore.trace import Run, Trace, arrange
+
+Rounds = tuple[int, ...]
+Frontier = Sequence[tuple[int, ...]]
+
+
+@dataclass(slots=True)
+class Work:
+    """What waits for one block at one setting of the rounds: updates for its arrangements, and wake-ups."""
+
+    block: Block
+    rounds: Rounds
+    rows: dict[int, list[Batch]] = field(default_factory=dict)
+    wakes: list[Run] = field(default_factory=list)
+
+
+class Worker:
+    """Folds updates through a plan. Not thread-safe; one worker, one process.
+
+    ``stored``: runs of earlier folds by arrangement index. ``owed``: wake-ups of earlier folds by block index.
+    """
+
+    def __init__(
+        self, plan: Plan, stored: Mapping[int, Sequence[Run]] | None = None, owed: Mapping[int, Run] | None = None
+    ) -> None:
+        self.plan = plan
+        self.traces = [Trace((stored or {}).get(a.index, ())) for a in plan.arrangements]
+        self.owed: dict[int, Run] = dict(owed or {})
+        self.outputs: dict[str, list[Batch]] = {name: [] for name in plan.outputs}
+        self.rounds = 0  # rounds of the outermost loops gone through, for reports
+        self.divert: Callable[[Arrangement, Rounds, Batch], bool] | None = None  # an exchange may take updates elsewhere
+        self._pending: dict[Position, Work] = {}
+        self._order: list[Position] = []
+        self._latest: dict[int, tuple[Rounds, Run]] = {}
+        self._position: Position = (-1,)
+        self._upper = np.empty((len(plan.dims), 0), dtype=np.int64)
+        inputs = len(plan.dims)
+        self._joins = {b.index: JoinStep.of(b, inputs) for b in plan.blocks if b.op == "join"}
+        self._reduces = {b.index: ReduceStep(b, inputs) for b in plan.blocks if b.op == "reduce"}
+
+    # -- a fold, from outside -----------------------------------------------------------------------------------------
+
+    def begin(self, upper: Frontier | None = None) -> None:
+        """Start a fold: times at or beyond ``upper`` will not be complete when it ends. Debts of earlier folds come due."""
+        self._position = (-1,)
+        elements = [] if upper is None else list(upper)
+        self._upper = np.array(elements, dtype=np.int64).reshape(len(elements), len(self.plan.dims)).T.copy()
+        owed, self.owed = self.owed, {}
+        for index, wakes in owed.items():
+            self._wake(self.plan.blocks[index], wakes)
+
+    def feed(self, name: str, batch: Batch) -> None:
+        """Updates of an input, before the first step."""
+        self.push(self.plan.sources[name], batch)
+
+    def run(self) -> None:
+        """Step until nothing waits."""
+        while self._order:
+            self.step()
+
+    @property
+    def next_position(self) -> Position | None:
+        """Where the least work waits, or None."""
+        return self._order[0] if self._order else None
+
+    def waiting(self) -> int:
+        """How many updates and wake-ups wait."""
+        rows = (len(b) for work in self._pending.values() for batches in work.rows.values() for b in batches)
+        return sum(rows) + sum(len(run) for work in self._pending.values() for run in work.wakes)
+
+    def drain(self) -> Iterator[Work]:
+        """Take all waiting work away, in order: what an exchange hands to other workers."""
+        while self._order:
+            yield self._pending.pop(heapq.heappop(self._order))
+
+    def harvest(self) -> Iterator[tuple[Arrangement, Run]]:
+        """Each kept arrangement's updates of this fold; afterwards they count as stored."""
+        for arrangement in self.plan.arrangements:
+            trace = self.traces[arrangement.index]
+            run = None if arrangement.transient else trace.harvest()
+            trace.fresh = []
+            if run is not None:
+                trace.stored.append(run)
+                yield arrangement, run
+        self._latest.clear()
+
+    # -- one step -----------------------------------------------------------------------------------------------------
+
+    def step(self) -> None:
+        """Do the least piece of work there is."""
+        self._position = heapq.heappop(self._order)
+        work = self._pending.pop(self._position)
+        block = work.block
+        self.rounds = max(self.rounds, work.rounds[0] + 1 if work.rounds else 0)
+        for arrangement in block.owned:
+            if arrangement.index in work.rows:
+                self._update(arrangement, work)
+        if block.op == "join":
+            self._join(block, work.rounds)
+        elif block.op == "reduce":
+            self._reduce(block, work)
+
+    def _update(self, arrangement: Arrangement, work: Work) -> None:
+        """Consolidate what waits for an arrangement, add it to the trace and tell whoever listens."""
+        batch = concatenate(work.rows[arrangement.index])
+        run = self.arranged(arrangement, batch)
+        if len(run) == 0:
+            return
+        self._guard(work.block, work.rounds, run)
+        if arrangement.transient:
+            # Every column is a key column here.
+            words = [run.codes] if arrangement.direct else list(run.words)
+            self.push(arrangement.node, Batch(words, list(run.times), run.diffs))
+            return
+        self._announce(arrangement, work.rounds, run)
+
+    def arranged(self, arrangement: Arrangement, batch: Batch) -> Run:
+        """A batch of the arrangement's collection as a run."""
+        schema = arrangement.node.schema
+        columns = dict(zip(schema, batch.words, strict=True))
+        keys = [columns[name] for name in arrangement.key]
+        codes = key_codes(keys, arrangement.key_types, len(batch))
+        values = [columns[name] for name in arrangement.values]
+        return arrange(codes, values if arrangement.direct else keys + values, batch.times, batch.diffs)
+
+    def _announce(self, arrangement: Arrangement, rounds: Rounds, run: Run) -> None:
+        self.traces[arrangement.index].append(run)
+        self._latest[arrangement.index] = (rounds, run)
+        for block in arrangement.listeners:
+            self._work(block, rounds + (0,) * (block.depth - len(rounds)))
+
+    def _new(self, arrangement: Arrangement, rounds: Rounds) -> Run | None:
+        """What the arrangement gained at these rounds; an outer one gains only at round 0 of the loops inside."""
+        at, run = self._latest.get(arrangement.index, (None, None))
+        return run if at is not None and rounds == at + (0,) * (len(rounds) - len(at)) else None
+
+    def _join(self, block: Block, rounds: Rounds) -> None:
+        left, right = block.ports
+        new_left, new_right = self._new(left, rounds), self._new(right, rounds)
+        all_right = self.traces[right.index].runs
+        old_left = self.traces[left.index].before(new_left)
+        for batch in self._joins[block.index].run(new_left, new_right, all_right, old_left):
+            self.push(block.node, batch)
+
+    def _reduce(self, block: Block, work: Work) -> None:
+        step = self._reduces[block.index]
+        new = self._new(step.port, work.rounds)
+        wakes = None
+        if work.wakes:
+            wakes = work.wakes[0] if len(work.wakes) == 1 else _joined(work.wakes)
+        if new is None and wakes is None:
+            return
+        source, target = self.traces[step.port.index], self.traces[step.output.index]
+        updates, owed = step.run(work.rounds, new, wakes, source, target, self._upper)
+        self._wake(block, owed)
+        run = self.arranged(step.output, updates)
+        if len(run):
+            self._announce(step.output, work.rounds, run)
+            self.push(block.node, updates)
+
+    def _guard(self, block: Block, rounds: Rounds, run: Run) -> None:
+        """A difference that enters a round past the last allowed one: the loop has no fixed point in sight."""
+        for loop, current in zip(block.loops, rounds, strict=True):
+            if current >= loop.max_rounds:
+                last = tuple(int(c) for c in run.times[:, -1])
+                raise Diverged(loop.name, last, current, len(run))
+
+    # -- moving updates on --------------------------------------------------------------------------------------------
+
+    def push(self, node: Node, batch: Batch) -> None:
+        """Send updates of a node's collection through linear operators and loop borders to the arrangements that wait for them."""
+        if len(batch) == 0:
+            return
+        for target in node.targets:
+            if target.kind == "arrange":
+                self._deliver(target.arrangement, batch)
+            elif target.kind == "linear":
+                lifted = self._lifted(batch, target.node.scope.depth)
+                self.push(target.node, linear.apply(target.node, lifted))
+            elif target.kind == "enter":
+                entered = self._lifted(batch, target.loop.scope.depth)
+                self._vary(target.loop, entered)
+                self._vary(target.loop, _next_round(entered.negated()))
+            elif target.kind == "feed":
+                self._vary(target.loop, _next_round(self._lifted(batch, target.loop.scope.depth)))
+            elif target.kind == "leave":
+                self.push(target.node, self._left(batch, target.node.scope.depth))
+            else:
+                self.outputs[target.output].append(batch)
+
+    def _vary(self, loop: Loop, batch: Batch) -> None:
+        if loop.consolidated is not None:
+            self._deliver(loop.consolidated, batch)
+        else:
+            self.push(loop.variable, batch)
+
+    def _lifted(self, batch: Batch, depth: int) -> Batch:
+        """Enter: loop coordinates a scope adds start at 0."""
+        missing = len(self.plan.dims) + depth - len(batch.times)
+        if missing <= 0:
+            return batch
+        zeros = np.zeros(len(batch), dtype=np.int64)
+        return Batch(batch.words, batch.times + [zeros] * missing, batch.diffs)
+
+    def _left(self, batch: Batch, depth: int) -> Batch:
+        """Leave: the loop's coordinate goes, and differences at all its rounds add up to the last round's collection."""
+        lifted = self._lifted(batch, depth)
+        return Batch(lifted.words, lifted.times[: len(self.plan.dims) + depth], lifted.diffs)
+
+    def _deliver(self, arrangement: Arrangement, batch: Batch) -> None:
+        for rounds, part in _by_rounds(batch, len(self.plan.dims)):
+            if self.divert is None or not self.divert(arrangement, rounds, part):
+                self.accept(arrangement, rounds, part)
+
+    def accept(self, arrangement: Arrangement, rounds: Rounds, batch: Batch) -> None:
+        """Updates for an arrangement, all at these rounds, of keys this worker owns."""
+        self._work(arrangement.block, rounds).rows.setdefault(arrangement.index, []).append(batch)
+
+    def _wake(self, block: Block, wakes: Run) -> None:
+        """Queue wake-ups by round; those at or beyond the fold's upper stay owed."""
+        if len(wakes) == 0:
+            return
+        inputs = len(self.plan.dims)
+        late = _beyond(wakes.times[:inputs], self._upper)
+        if late.any():
+            kept = _rows(wakes, np.flatnonzero(late))
+            known = self.owed.get(block.index)
+            self.owed[block.index] = kept if known is None else _joined([known, kept])
+            wakes = _rows(wakes, np.flatnonzero(~late))
+        for rounds, rows in _groups(list(wakes.times[inputs:]), len(wakes)):
+            self._work(block, rounds).wakes.append(wakes if len(rows) == len(wakes) else _rows(wakes, rows))
+
+    def accept_wakes(self, block: Block, rounds: Rounds, wakes: Run) -> None:
+        """Wake-ups of keys this worker owns, all at these rounds."""
+        self._work(block, rounds).wakes.append(wakes)
+
+    def _work(self, block: Block, rounds: Rounds) -> Work:
+        position = block.position(rounds)
+        assert position > self._position, f"work at {position} while at {self._position}"
+        work = self._pending.get(position)
+        if work is None:
+            work = self._pending[position] = Work(block, rounds)
+            heapq.heappush(self._order, position)
+        return work
+
+
+def _next_round(batch: Batch) -> Batch:
+    return Batch(batch.words, [*batch.times[:-1], batch.times[-1] + 1], batch.diffs)
+
+
+def _by_rounds(batch: Batch, inputs: int) -> Iterator[tuple[Rounds, Batch]]:
+    """The batch cut by loop coordinates."""
+    for rounds, rows in _groups(batch.times[inputs:], len(batch)):
+        yield rounds, batch if len(rows) == len(batch) else batch.take(rows)
+
+
+def _groups(columns: Sequence[np.ndarray], n: int) -> Iterator[tuple[Rounds, np.ndarray]]:
+    """Distinct settings of the columns, with the row numbers of each: O(n) where all are alike, else a sort."""
+    if n == 0:
+        return
+    if all(column[0] == column[-1] and column.min() == column.max() for column in columns):
+        yield tuple(int(column[0]) for column in columns), np.arange(n)
+        return
+    order = np.lexsort(columns[::-1])
+    ordered = [column[order] for column in columns]
+    changes = np.zeros(n - 1, dtype=bool)
+    for column in ordered:
+        changes |= column[1:] != column[:-1]
+    for rows in np.split(order, np.flatnonzero(changes) + 1):
+        yield tuple(int(column[rows[0]]) for column in columns), np.sort(rows)
+
+
+def _beyond(versions: np.ndarray, upper: np.ndarray) -> np.ndarray:
+    """Which versions (inputs, n) are at or beyond an element of the frontier (inputs, elements): bool[n]."""
+    late = np.zeros(versions.shape[1], dtype=bool)
+    for element in upper.T:
+        late |= (versions >= element[:, None]).all(axis=0)
+    return late
+
+
+def _rows(run: Run, rows: np.ndarray) -> Run:
+    return Run(run.codes[rows], np.take(run.words, rows, axis=1), np.take(run.times, rows, axis=1), run.diffs[rows])
+
+
+def _joined(runs: Sequence[Run]) -> Run:
+    """Several runs of wake-ups as one, each (key, time) once."""
+    merged = arrange(
+        np.concatenate([run.codes for run in runs]),
+        list(np.concatenate([run.words for run in runs], axis=1)),
+        list(np.concatenate([run.times for run in runs], axis=1)),
+        np.ones(sum(len(run) for run in runs), dtype=np.int64),
+    )
+    return Run(merged.codes, merged.words, merged.times, np.ones(len(merged), dtype=np.int64))
