@@ -359,6 +359,7 @@ def _checked(name: str, value: Any, said_by: str, folder: Path) -> Any:
     if name == "width" and value is not None:
         return _width(value, said_by)
     if name == "warehouse":
+        value = value.removeprefix("file://")
         if "://" in value:
             raise UsageError(f"{said_by}: {value!r}: object stores are on the roadmap", "name a folder for now")
         return Path(os.path.normpath(folder / Path(value).expanduser()))

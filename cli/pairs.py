@@ -1,0 +1,58 @@
+"""Pairs a delete with an insert of the same key, so that a difference reads as a change of cells.
+
+Works on consolidated differences alone; how rows came about plays no part.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+__all__ = ["Change", "paired"]
+
+Row = tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Change:
+    """``times`` rows went from ``before`` to ``after``; None before is an insert, None after a delete."""
+
+    before: Row | None
+    after: Row | None
+    times: int = 1
+
+
+def paired(rows: Iterable[tuple[Row, int]], key: Sequence[int]) -> Iterator[Change]:
+    """Changes from rows with their diffs; ``key`` holds the places of the key columns.
+
+    Rows come sorted by key. Within a key deletes meet inserts in order; what has no partner stays alone. Linear, and
+    holds one key's rows at a time. With no key every row stays alone.
+    """
+    if not key:
+        yield from (Change(None, row, diff) if diff > 0 else Change(row, None, -diff) for row, diff in rows)
+        return
+    for _, group in groupby(rows, key=lambda item: tuple(_same(item[0][place]) for place in key)):
+        yield from _meet(list(group))
+
+
+def _meet(group: list[tuple[Row, int]]) -> Iterator[Change]:
+    gone = [[row, -diff] for row, diff in group if diff < 0]
+    come = [[row, diff] for row, diff in group if diff > 0]
+    while gone and come:
+        (before, left), (after, right) = gone[0], come[0]
+        times = min(left, right)
+        yield Change(before, after, times)
+        for side in (gone, come):
+            side[0][1] -= times
+            if not side[0][1]:
+                side.pop(0)
+    yield from (Change(row, None, times) for row, times in gone)
+    yield from (Change(None, row, times) for row, times in come)
+
+
+def _same(value: Any) -> Any:
+    # NaN is equal to NaN here, and -0.0 to 0.0 by Python's own rule.
+    return ("NaN",) if isinstance(value, float) and math.isnan(value) else value

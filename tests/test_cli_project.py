@@ -1,0 +1,246 @@
+"""dd.toml: what it may say, what overrides it, and how each mistake is told."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from ddcore.errors import ProgramError, UsageError
+from ddcore.io.project import OutputSettings, find_project, load_program
+
+TOML = """
+[project]
+program = "program.py:program"
+[inputs.edges]
+schema = { src = "int64", dst = "decimal(10,2)" }
+[inputs.roots]
+schema = { node = "string" }
+[outputs.dists]
+key = ["node"]
+"""
+PROGRAM = "def program(edges, roots):\n    return {'dists': roots}\n"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    for name in [name for name in os.environ if name.startswith("DDCORE_")]:
+        monkeypatch.delenv(name)
+    (tmp_path / "dd.toml").write_text(TOML)
+    (tmp_path / "program.py").write_text(PROGRAM)
+    return tmp_path
+
+
+def refused(folder: Path, toml: str) -> UsageError:
+    (folder / "dd.toml").write_text(toml)
+    with pytest.raises(UsageError) as caught:
+        find_project()
+    assert "\n" not in caught.value.message
+    assert "dd.toml" in caught.value.message
+    return caught.value
+
+
+def test_a_project(folder: Path) -> None:
+    project = find_project()
+    assert project.root == folder
+    assert project.warehouse == folder / "warehouse"
+    assert {
+        name: {column: str(kind) for column, kind in schema.items()} for name, schema in project.inputs.items()
+    } == {
+        "edges": {"src": "int64", "dst": "decimal(10,2)"},
+        "roots": {"node": "string"},
+    }
+    assert project.outputs == {"dists": OutputSettings(key=("node",))}
+    assert (project.dims, project.dim, project.engine, project.width) == (("version",), "version", "spark", None)
+    assert (project.spark_master, project.spark_conf) == ("local[*]", {})
+    assert project.program_file == folder / "program.py"
+
+
+def test_found_from_below(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "a" / "b").mkdir(parents=True)
+    monkeypatch.chdir(folder / "a" / "b")
+    assert find_project().root == folder
+
+
+def test_a_named_folder_is_not_searched_from(folder: Path) -> None:
+    (folder / "a").mkdir()
+    assert find_project(folder).root == find_project(folder / "dd.toml").root == folder
+    with pytest.raises(UsageError, match=r"--project: there is no dd\.toml in"):
+        find_project(folder / "a")
+    with pytest.raises(UsageError, match="is not a project folder"):
+        find_project(folder / "gone")
+    with pytest.raises(UsageError, match="DDCORE_PROJECT: "):
+        find_project(env={"DDCORE_PROJECT": str(folder / "a")})
+
+
+def test_nothing_upwards(folder: Path) -> None:
+    (folder / "dd.toml").unlink()
+    with pytest.raises(UsageError, match=r"no dd\.toml in .* or any folder above it") as caught:
+        find_project()
+    assert "ddcore init" in caught.value.hint
+
+
+def test_flag_environment_file_default(folder: Path) -> None:
+    assert find_project().origin["warehouse"] == "default"
+    (folder / "dd.toml").write_text(TOML.replace("[inputs.edges]", 'warehouse = "w1"\n[inputs.edges]', 1))
+    assert (find_project().warehouse, find_project().origin["warehouse"]) == (folder / "w1", "dd.toml")
+    env = {"DDCORE_WAREHOUSE": "w2", "DDCORE_ENGINE": "inline", "DDCORE_WIDTH": "3", "DDCORE_MASTER": "local[1]"}
+    project = find_project(env=env)
+    assert (project.warehouse, project.engine, project.width) == (folder / "w2", "inline", 3)
+    assert (project.spark_master, project.origin["width"]) == ("local[1]", "DDCORE_WIDTH")
+    project = find_project(env=env, flags={"warehouse": "w3", "engine": None})
+    assert (project.warehouse, project.origin["warehouse"]) == (folder / "w3", "flag")
+    assert project.engine == "inline"
+
+
+@pytest.mark.parametrize(
+    ("env", "says"),
+    [
+        ({"DDCORE_ENGINE": "spak"}, "DDCORE_ENGINE: unknown engine 'spak'"),
+        ({"DDCORE_WIDTH": "0"}, "DDCORE_WIDTH: the width is a number of workers from 1 up, not '0'"),
+        ({"DDCORE_WIDTH": "two"}, "not 'two'"),
+        ({"DDCORE_WAREHOUSE": "s3://bucket/w"}, "object stores are on the roadmap"),
+    ],
+)
+def test_wrong_environment(folder: Path, env: dict[str, str], says: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        find_project(env=env)
+    assert says in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says", "hint"),
+    [
+        ("[project]", "[projct]", "[projct]: unknown section", "did you mean 'project'?"),
+        ("program =", "programm =", "[project] programm: unknown key", "did you mean 'program'?"),
+        ('"program.py:program"', '"program.py"', "[project] program: must be FILE.py:FUNCTION", ""),
+        ('"program.py:program"', "3", "[project] program: must be text, not 3", ""),
+        ('program = "program.py:program"', "", "[project] program: is missing", "program.py:program"),
+        ("[inputs.edges]", "[inputs.ed-ges]", "[inputs] 'ed-ges': a name has letters", ""),
+        ("[inputs.edges]", '[inputs."../../etc"]', "[inputs] '../../etc': a name has letters", ""),
+        ("[outputs.dists]", '[outputs."a/b"]', "[outputs] 'a/b': a name has letters", ""),
+        ("[inputs.roots]", "[inputs.Edges]", "differs from 'edges' only by upper and lower case", ""),
+        ("schema = { node", "shema = { node", "[inputs.roots] shema: unknown key", "did you mean 'schema'?"),
+        ('{ node = "string" }', "{}", "[inputs.roots] schema: must be { column = type }", "src ="),
+        ('node = "string"', 'node = "strin"', "[inputs.roots] schema.node: ", ""),
+        ('node = "string"', "node = 7", "[inputs.roots] schema.node: ", ""),
+        ('node = "string"', 'version = "int64"', "[inputs.roots] schema.version: this name is taken", ""),
+        ('node = "string"', 'diff = "int64"', "[inputs.roots] schema.diff: this name is taken", ""),
+        ('node = "string"', '_code = "int64"', "[inputs.roots] schema._code: this name is taken", ""),
+        ('node = "string"', '"a b" = "int64"', "[inputs.roots] schema.a b: a column's name has none of", ""),
+        ('node = "string"', 'a = "int64", A = "int64"', "only by upper and lower case", ""),
+        ('key = ["node"]', 'key = "node"', "[outputs.dists] key: must be a list of names", ""),
+        ('key = ["node"]', 'key = ["a", "a"]', "[outputs.dists] key: names something twice", ""),
+        ('key = ["node"]', "keys = []", "[outputs.dists] keys: unknown key", "did you mean 'key'?"),
+        ("[outputs.dists]", "[time]\ndims = []\n[outputs.dists]", "[time] dims: is empty", ""),
+        ("[outputs.dists]", '[time]\ndims = ["diff"]\n[outputs.dists]', "'diff' cannot name a time dimension", ""),
+        ("[outputs.dists]", '[time]\ndim = ["v"]\n[outputs.dists]', "[time] dim: unknown key", "did you mean 'dims'?"),
+        ("[outputs.dists]", '[run]\nengine = "flink"\n[outputs.dists]', "unknown engine 'flink'", "spark, inline"),
+        ("[outputs.dists]", "[run]\nwidth = true\n[outputs.dists]", "the width is a number", ""),
+        ("[outputs.dists]", "[spark]\nconf = 3\n[outputs.dists]", "[spark] conf: must be", ""),
+        ("[outputs.dists]", "[spark]\nconf = { a = { b = 3 } }\n[outputs.dists]", "conf.a: must be text", "dots"),
+        ("[project]", "[project", "not valid TOML: ", ""),
+    ],
+)
+def test_wrong_file(folder: Path, old: str, new: str, says: str, hint: str) -> None:
+    assert old in TOML
+    error = refused(folder, TOML.replace(old, new, 1))
+    assert says in error.message
+    assert hint in error.hint
+
+
+def test_a_section_that_is_none(folder: Path) -> None:
+    assert "project must be a section [project], not 3" in refused(folder, "project = 3").message
+
+
+def test_spark_settings_become_text(folder: Path) -> None:
+    settings = '[spark]\nmaster = "local[2]"\nconf = { "a.b" = "4g", n = 3, t = true }\n'
+    (folder / "dd.toml").write_text(TOML + settings)
+    project = find_project()
+    assert (project.spark_master, project.spark_conf) == ("local[2]", {"a.b": "4g", "n": "3", "t": "true"})
+
+
+def test_several_time_dimensions_are_read_but_refused_by_commands(folder: Path) -> None:
+    (folder / "dd.toml").write_text(TOML + '[time]\ndims = ["day", "revision"]\n')
+    project = find_project()
+    assert project.dims == ("day", "revision")
+    with pytest.raises(UsageError, match="the commands fold one time dimension so far"):
+        _ = project.dim
+
+
+def test_unknown_input(folder: Path) -> None:
+    with pytest.raises(UsageError, match=r"no input 'edgs' in dd\.toml; there are: edges, roots") as caught:
+        find_project().input_schema("edgs")
+    assert caught.value.hint == "did you mean 'edges'?"
+
+
+# --- the program ------------------------------------------------------------------------------------------------------
+
+
+def test_load_program(folder: Path) -> None:
+    program = load_program(find_project())
+    assert program.__name__ == "program"
+    assert "program" not in sys.modules
+
+
+def test_load_program_sees_the_newest_text(folder: Path) -> None:
+    (folder / "program.py").write_text("def program(edges, roots):\n    return 1\n")
+    assert load_program(find_project())(1, 2) == 1
+    (folder / "program.py").write_text("def program(edges, roots):\n    return 2\n")
+    assert load_program(find_project())(1, 2) == 2
+
+
+def test_load_program_imports_its_neighbours(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    (folder / "neighbour_of_program.py").write_text("VALUE = 5\n")
+    (folder / "program.py").write_text(
+        "from neighbour_of_program import VALUE\ndef program(edges, roots):\n    return VALUE\n"
+    )
+    assert load_program(find_project())(1, 2) == 5
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("def program(edges, roots:\n    pass\n", "program.py:1: the program does not import: SyntaxError: "),
+        ("x = 1\nimport no_such_module\n", "program.py:2: the program does not import: ModuleNotFoundError: No module"),
+        ("def f():\n    return {}['a']\nf()\n", "program.py:2: the program does not import: KeyError: 'a'"),
+        ("raise SystemExit(3)\n", "program.py:1: the program does not import: SystemExit: 3"),
+        ("def progam(edges, roots):\n    pass\n", "program.py has no function 'program'; it has: progam"),
+        ("program = 3\n", "program.py has no function 'program'; it has: none"),
+        ("def program(edges):\n    pass\n", "[inputs] has roots, which it does not take"),
+        (
+            "def program(edges, root):\n    pass\n",
+            "it asks for root, which [inputs] of dd.toml lacks; [inputs] has roots",
+        ),
+        ("def program(*inputs):\n    pass\n", "the parameter *inputs is not an input"),
+    ],
+)
+def test_wrong_program(folder: Path, text: str, says: str) -> None:
+    (folder / "program.py").write_text(text)
+    with pytest.raises(ProgramError) as caught:
+        load_program(find_project())
+    assert says in caught.value.message
+    assert caught.value.exit_code == 1
+
+
+def test_a_wrong_neighbour_is_named_with_its_place(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    (folder / "broken_neighbour.py").write_text("\n\nx = = 1\n")
+    (folder / "program.py").write_text("import broken_neighbour\n")
+    with pytest.raises(ProgramError, match=r"broken_neighbour\.py:3: the program does not import: SyntaxError"):
+        load_program(find_project())
+
+
+def test_close_matches_are_offered(folder: Path) -> None:
+    (folder / "program.py").write_text("def progam(edges, roots):\n    pass\n")
+    with pytest.raises(ProgramError) as caught:
+        load_program(find_project())
+    assert caught.value.hint == "did you mean 'progam'?"
+    (folder / "program.py").rename(folder / "programm.py")
+    with pytest.raises(UsageError, match=r"there is no file program\.py") as missing:
+        load_program(find_project())
+    assert missing.value.hint == "did you mean 'programm.py'?"
