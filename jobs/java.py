@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from ddcore.errors import StorageError
 
-__all__ = ["INSTALL", "LEAST", "Java", "find_java"]
+__all__ = ["INSTALL", "LEAST", "Java", "find_java", "java_path"]
 
 LEAST = 17
 INSTALL = (
@@ -28,16 +28,22 @@ class Java:
     banner: str
 
 
-def find_java() -> Java:
-    """The Java that Spark's launcher takes: ``JAVA_HOME`` first, then ``PATH``. Costs about 50 ms.
+def java_path() -> str:
+    """The ``java`` that Spark's launcher takes: of ``JAVA_HOME`` first, then of ``PATH``. It is not started.
 
-    Raises StorageError, with the commands that install one, where there is none or it is too old.
+    Raises StorageError, with the commands that install one, where there is none.
     """
     home = os.environ.get("JAVA_HOME")
     path = os.path.join(home, "bin", "java") if home else shutil.which("java")
     if path is None or not os.access(path, os.X_OK):
         where = f"JAVA_HOME={home} has no bin/java" if home else "there is no java on PATH and JAVA_HOME is not set"
         raise StorageError(f"Spark needs Java {LEAST} or newer: {where}", INSTALL)
+    return path
+
+
+def find_java() -> Java:
+    """What :func:`java_path` says of itself; about 50 ms. Raises StorageError, too, where it is older than 17."""
+    path = java_path()
     answer = subprocess.run([path, "-version"], capture_output=True, text=True, check=False)
     banner = (answer.stderr or answer.stdout).strip()
     number = re.search(r'version "(?:1\.)?(\d+)', banner)

@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-__all__ = ["cores_of", "defaults_file", "is_local", "settings"]
+__all__ = ["DELTA", "cores_of", "defaults_file", "is_local", "is_this_machine", "runtime", "settings"]
 
 # A setting that is a list: its separator.
 _LISTS = {
@@ -23,17 +23,17 @@ _LISTS = {
     "spark.sql.extensions": ",",
     "spark.submit.pyFiles": ",",
 }
+DELTA = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+}
 _SAME_EVERYWHERE = {
     "spark.app.name": "ddcore",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.python.unix.domain.socket.enabled": "true",
-    "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
-    "spark.sql.session.timeZone": "UTC",
     "spark.databricks.delta.snapshotPartitions": "1",
     "spark.databricks.delta.properties.defaults.checkpointInterval": "100",
-    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
-    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "4",
     "spark.cleaner.periodicGC.interval": "5min",
     "spark.sql.ui.retainedExecutions": "20",
@@ -85,7 +85,7 @@ def settings(
     and adaptive plans, which cost seconds and repay minutes. ``archive`` is a class archive for a quicker start,
     ``package`` a zip of this package for executors that have none.
     """
-    ours = {**_SAME_EVERYWHERE, "spark.master": master, "spark.sql.adaptive.enabled": str(bulk).lower()}
+    ours = {**_SAME_EVERYWHERE, **DELTA, **runtime(width or cores_of(master), bulk=bulk), "spark.master": master}
     options = [_UTC, f"-Dlog4j2.configurationFile={log4j}"]
     if not bulk:
         options.append(_QUICK)
@@ -100,21 +100,25 @@ def settings(
             ours["spark.submit.pyFiles"] = str(package)
     if is_this_machine(master):
         ours |= _LOOPBACK
-    ours |= _parallelism(master, width)
+    ours["spark.executorEnv.POLARS_MAX_THREADS"] = str(_threads(master, width))
     ours["spark.driver.extraJavaOptions"] = " ".join(options)
     return _joined(ours, asked)
 
 
-def _parallelism(master: str, width: int | None) -> dict[str, str]:
+def runtime(width: int | None, *, bulk: bool) -> dict[str, str]:
+    """The part that belongs to a session, not to its JVM, and may be set on one that runs already."""
+    chosen = {
+        "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.adaptive.enabled": str(bulk).lower(),
+    }
+    return chosen if width is None else {**chosen, "spark.sql.shuffle.partitions": str(width)}
+
+
+def _threads(master: str, width: int | None) -> int:
+    """How many threads Polars may use in one task: the task's share of the machine, not all of it."""
     cores = cores_of(master)
-    partitions = width or cores
-    chosen = {} if partitions is None else {
-        "spark.sql.shuffle.partitions": str(partitions),
-        "spark.default.parallelism": str(partitions),
-    }  # fmt: skip
-    # Polars in a task uses the task's share of the machine, not all of it.
-    share = max(1, cores // min(width, cores)) if is_local(master) and cores and width else 1
-    return {**chosen, "spark.executorEnv.POLARS_MAX_THREADS": str(share)}
+    return max(1, cores // min(width, cores)) if is_local(master) and cores and width else 1
 
 
 def _joined(ours: dict[str, str], asked: Mapping[str, str]) -> dict[str, str]:

@@ -1,0 +1,206 @@
+"""The JVM of a session that this process starts: launched with its noise in a log file, stopped without delay.
+
+PySpark would let the JVM write to the user's terminal, and waits a second at the end for a thread of its own; this
+module reaches into PySpark for both, which is why ``pyspark`` is pinned to one version. It knows no setting.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, cast
+
+from ddcore.cache import cache_folder
+from ddcore.errors import DdError
+from ddcore.jobs.java import find_java
+
+__all__ = ["Gateway", "keeping_signals", "launch", "log4j_file", "see", "terminating"]
+
+_KEPT_LOGS = 20
+_LOG4J = """\
+rootLogger.level = ${sys:ddcore.log:-error}
+rootLogger.appenderRef.stderr.ref = console
+appender.console.type = Console
+appender.console.name = console
+appender.console.target = SYSTEM_ERR
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n%ex
+"""
+
+
+class Gateway:
+    """The JVM of a session of ours. ``log`` is the file its streams go to; None when they are shown.
+
+    Under ``spark-submit`` the JVM launched this process, not the other way round: then only the session is ours.
+    """
+
+    def __init__(self, gateway: Any, log: Path | None = None) -> None:
+        self._gateway = gateway
+        self._process: subprocess.Popen[bytes] | None = gateway.proc
+        self.log = log
+
+    def stop(self, session: Any, patience: float) -> None:
+        """Stop ``session`` (None when there is none yet) and end the JVM, by force after ``patience`` seconds.
+
+        Runs in a thread of its own: the connection of a thread that was interrupted in a call to the JVM is unusable.
+        """
+        worker = threading.Thread(target=self._stop_politely, args=(session, patience), daemon=True)
+        worker.start()
+        worker.join(patience)
+        if self._process is not None:
+            if self._process.poll() is None:
+                self._process.kill()
+            self._process.wait()
+            worker.join(1.0)
+            _forget()
+
+    def _stop_politely(self, session: Any, patience: float) -> None:
+        with contextlib.suppress(Exception):
+            accumulators = None
+            if session is not None:
+                accumulators = _detach_accumulators(session.sparkContext)
+                session.stop()
+            if self._process is None:
+                return
+            self._gateway.shutdown()
+            assert self._process.stdin is not None
+            self._process.stdin.close()
+            self._process.wait(patience)
+            if accumulators is not None:
+                _close(accumulators)
+
+
+def launch(conf: Mapping[str, str], environment: Mapping[str, str], debug: bool) -> Gateway:
+    """Start a JVM with ``conf``, register it with PySpark, and give it. About 1 s.
+
+    ``environment`` is added to this process's own where it does not say otherwise. DdError, with the end of the
+    log, when the JVM does not come up.
+    """
+    from pyspark import SparkConf, SparkContext
+    from pyspark.errors import PySparkRuntimeError
+    from pyspark.java_gateway import launch_gateway
+
+    for name, value in environment.items():
+        os.environ.setdefault(name, value)
+    for name in () if debug else ("py4j", "SQLQueryContextLogger"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+    spark_conf = SparkConf(loadDefaults=False)
+    for name, value in conf.items():
+        spark_conf.set(name, value)
+    log = None if debug else _new_log()
+    try:
+        with _streams(log) as streams:
+            gateway = cast(Any, launch_gateway)(spark_conf, popen_kwargs=streams)
+    except PySparkRuntimeError as error:
+        find_java()  # where it is too old, this says so better
+        raise DdError(f"Spark's Java process did not start: {_last_line(log) or error}", see(log)) from None
+    SparkContext._ensure_initialized(gateway=gateway)
+    return Gateway(gateway, log)
+
+
+def log4j_file() -> Path:
+    """The logging configuration handed to every JVM: errors only, unless ``-Dddcore.log=`` says otherwise."""
+    file = cache_folder() / "log4j2.properties"
+    if not file.exists() or file.read_text() != _LOG4J:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        fresh = file.with_name(f"{file.name}.{os.getpid()}")
+        fresh.write_text(_LOG4J)
+        os.replace(fresh, file)
+    return file
+
+
+@contextlib.contextmanager
+def keeping_signals() -> Iterator[None]:
+    """Put back the handler of SIGINT that PySpark replaces: its own calls the JVM on a connection in use."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    handler = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, handler)
+
+
+@contextlib.contextmanager
+def terminating() -> Iterator[None]:
+    """While inside, SIGTERM ends the program as an exception, exit code 143, so that cleaning up happens."""
+    unhandled = signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    if threading.current_thread() is not threading.main_thread() or not unhandled:
+        yield
+        return
+    signal.signal(signal.SIGTERM, _exit_143)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def _exit_143(*_: Any) -> None:
+    sys.exit(128 + signal.SIGTERM)
+
+
+@contextlib.contextmanager
+def _streams(log: Path | None) -> Iterator[dict[str, Any]]:
+    if log is None:
+        yield {}
+        return
+    with log.open("wb") as stream:
+        yield {"stdout": stream, "stderr": stream}
+
+
+def _new_log() -> Path:
+    folder = cache_folder() / "logs"
+    folder.mkdir(parents=True, exist_ok=True)
+    for old in sorted(folder.glob("spark-*.log"))[: -_KEPT_LOGS + 1]:
+        old.unlink(missing_ok=True)
+    return folder / f"spark-{time.strftime('%Y%m%dT%H%M%S')}-{os.getpid()}.log"
+
+
+def _last_line(log: Path | None) -> str:
+    if log is None:
+        return ""
+    lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
+    telling = [line for line in lines if "rror" in line or "xception" in line]
+    return (telling or lines or [""])[0][:300]
+
+
+def see(log: Path | None) -> str:
+    """The hint after a failed start: what to run, and where the JVM's own words are."""
+    return "run: ddcore doctor" + (f"; all of what it said is in {log}" if log else "")
+
+
+def _detach_accumulators(context: Any) -> Any:
+    """Take the server that ``SparkContext.stop`` would wait a second for; it ends at once when the JVM has gone."""
+    server, context._accumulatorServer = context._accumulatorServer, None
+    server.server_shutdown = True
+    quiet: Callable[..., None] = lambda *_: None  # noqa: E731
+    server.handle_error = quiet  # it meets the end of its stream, as it should
+    return server
+
+
+def _close(server: Any) -> None:
+    """Close a server whose client has gone; it notices within half a second, for which nobody has to wait."""
+    threading.Thread(target=server.shutdown, daemon=True).start()
+    if isinstance(server.server_address, str):
+        with contextlib.suppress(OSError):
+            os.remove(server.server_address)
+
+
+def _forget() -> None:
+    """Let PySpark launch another JVM in this process when it is asked to."""
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    SparkContext._gateway = SparkContext._jvm = None
+    SparkContext._active_spark_context = None
+    SparkSession._instantiatedSession = None
+    SparkSession._activeSession = None

@@ -1,0 +1,204 @@
+"""A Spark session that starts quickly, says nothing, and stops when it is told to.
+
+:func:`spark_session` takes what is there: a session of the caller's (a notebook, ``spark-submit``) is used as it is
+and never stopped; else one is started with the settings of :mod:`ddcore.jobs.settings`, Delta's jars from the cache,
+and the JVM's output in a log file. Nothing here touches the network.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ddcore.errors import DdError
+from ddcore.jobs import cds, jars
+from ddcore.jobs.gateway import Gateway, keeping_signals, launch, log4j_file, see, terminating
+from ddcore.jobs.java import java_path
+from ddcore.jobs.settings import DELTA, defaults_file, is_local, is_this_machine, runtime, settings
+from ddcore.jobs.shipping import package_zip
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["cancel", "log_file", "spark", "spark_session", "stop", "warm"]
+
+# What this process launched; PySpark allows one context per process.
+_own: Gateway | None = None
+
+
+@contextlib.contextmanager
+def spark(
+    conf: Mapping[str, str],
+    master: str = "local[*]",
+    width: int | None = None,
+    *,
+    bulk: bool = False,
+    debug: bool = False,
+) -> Iterator[SparkSession]:
+    """A session for the length of a ``with``. An exception, SIGINT or SIGTERM cancels its jobs and stops it at once.
+
+    SIGTERM leaves as ``SystemExit(143)``, SIGINT as ``KeyboardInterrupt``; a session that was there before is
+    neither cancelled nor stopped.
+    """
+    with terminating():
+        session = None
+        try:
+            session = spark_session(conf, master, width, bulk=bulk, debug=debug)
+            yield session
+        except BaseException:
+            stop(session, patience=2.0)
+            raise
+        stop(session)
+
+
+def spark_session(
+    conf: Mapping[str, str],
+    master: str = "local[*]",
+    width: int | None = None,
+    *,
+    bulk: bool = False,
+    debug: bool = False,
+) -> SparkSession:
+    """The session to work in; started, in about 2 s, when there is none. End it with :func:`stop`.
+
+    ``conf`` is the project's ``[spark] conf`` and wins over every setting of ours, as do ``spark-defaults.conf`` and
+    ``PYSPARK_SUBMIT_ARGS``. ``width`` is the number of workers (default: the cores); ``bulk`` chooses for a long
+    run; ``debug`` lets Spark speak on this process's own streams.
+
+    Raises StorageError where Java or the jars are missing, DdError where Spark does not start; both say what to do.
+    """
+    from pyspark import SparkContext
+
+    if SparkContext._active_spark_context is not None or "PYSPARK_GATEWAY_PORT" in os.environ:
+        return _callers_session(conf, width, bulk=bulk)
+    return _own_session(conf, master, width, bulk=bulk, debug=debug)
+
+
+def stop(session: SparkSession | None, patience: float = 10.0) -> None:
+    """End a session that :func:`spark_session` started, and its JVM; about 0.2 s. Leaves any other alone.
+
+    After ``patience`` seconds the JVM is killed: it has no state that the next run needs.
+    """
+    global _own
+    if _own is not None:
+        launched, _own = _own, None
+        with keeping_signals():
+            launched.stop(session, patience)
+
+
+def cancel(session: SparkSession) -> None:
+    """Cancel the jobs of ``session``; they fail in the threads that wait for them. Callable from any thread."""
+    helper = threading.Thread(target=session.sparkContext.cancelAllJobs, daemon=True)
+    helper.start()
+    helper.join(5.0)
+
+
+def log_file() -> Path | None:
+    """Where the running JVM's output goes; None when it is shown, or the JVM is not ours."""
+    return _own.log if _own is not None else None
+
+
+def warm(session: SparkSession) -> list[threading.Thread]:
+    """Start the Python workers and load the classes of a first job, in the background, while the caller is busy.
+
+    The first ``mapInArrow`` of a session costs about 2 s, nearly all of it once per JVM. Nobody has to join the
+    threads; what goes wrong in them goes wrong again, and is reported, in the real job.
+    """
+
+    def start_workers() -> None:
+        with contextlib.suppress(Exception):
+            session.range(0, 1, 1, 1).mapInArrow(_identity, "id long").toArrow()
+
+    def load_shuffle() -> None:
+        with contextlib.suppress(Exception):
+            session.range(0, 2, 1, 2).repartition(2, "id").sortWithinPartitions("id").toArrow()
+
+    threads = [threading.Thread(target=target, daemon=True) for target in (start_workers, load_shuffle)]
+    for thread in threads:
+        thread.start()
+    return threads
+
+
+def _identity(batches: Any) -> Any:
+    return batches
+
+
+def _own_session(conf: Mapping[str, str], master: str, width: int | None, *, bulk: bool, debug: bool) -> SparkSession:
+    global _own  # noqa: PLW0603
+    import pyspark
+    from pyspark.sql import SparkSession
+
+    spark_home = Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent)
+    local = is_local(master)
+    chosen = settings(
+        master,
+        {**defaults_file(os.environ, spark_home), **conf},
+        jars=jars.paths(),
+        log4j=log4j_file(),
+        archive=cds.archive(java_path(), spark_home) if local else None,
+        package=None if local else package_zip(),
+        width=width,
+        bulk=bulk,
+    )
+    if debug:
+        chosen["spark.driver.extraJavaOptions"] += " -Dddcore.log=warn"
+    environment = {"PYSPARK_PYTHON": chosen.get("spark.pyspark.python", sys.executable)}
+    if is_this_machine(master):
+        environment["SPARK_LOCAL_IP"] = "127.0.0.1"
+    with keeping_signals():
+        _own = launch(chosen, environment, debug)
+        try:
+            return SparkSession.builder.getOrCreate()
+        except Exception as error:
+            log = log_file()
+            stop(None)
+            raise DdError(f"Spark did not start on {master}: {_cause(error)}", see(log)) from error
+
+
+def _callers_session(conf: Mapping[str, str], width: int | None, *, bulk: bool) -> SparkSession:
+    """A session of our own on the caller's context, so that our SQL settings are not seen in theirs."""
+    global _own  # noqa: PLW0603
+    from pyspark import SparkConf, SparkContext
+    from pyspark.sql import SparkSession
+
+    if SparkContext._active_spark_context is None:
+        with keeping_signals():
+            SparkContext._ensure_initialized()
+            _own = Gateway(SparkContext._gateway)
+            builder: Any = SparkSession.builder
+            for name, value in (_extensions() | dict(conf)).items():
+                if name != "spark.master" and not SparkConf().contains(name):
+                    builder.config(name, value)
+            session: SparkSession = builder.getOrCreate()
+    else:
+        session = SparkSession.builder.getOrCreate().newSession()
+    stated = session.sparkContext.getConf()
+    for name, value in runtime(width, bulk=bulk).items():
+        if name == "spark.sql.session.timeZone" or not (stated.contains(name) or name in conf):
+            session.conf.set(name, value)
+    return session
+
+
+def _extensions() -> dict[str, str]:
+    """Delta's part of the settings, where the JVM that ``spark-submit`` started has Delta on its class path."""
+    from pyspark import SparkContext
+
+    assert SparkContext._jvm is not None
+    loader = SparkContext._jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    try:
+        loader.loadClass(DELTA["spark.sql.extensions"])
+    except Exception:
+        return {}
+    return dict(DELTA)
+
+
+def _cause(error: Exception) -> str:
+    """The innermost line of a Java stack trace that says what happened, else the error's own first line."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    causes = [line for line in lines if line.startswith(("Caused by:", ": "))]
+    return (causes or lines or [type(error).__name__])[-1].removeprefix("Caused by: ").removeprefix(": ")[:300]
