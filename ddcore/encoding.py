@@ -18,7 +18,7 @@ import polars_hash as plh
 
 from ddcore.errors import DataError
 from ddcore.kernels import hashing
-from ddcore.schema import Schema, Type
+from ddcore.schema import Schema, Type, is_direct
 
 NULL = -(2**63)
 _NAN_WORD = 0x7FF8000000000000
@@ -153,11 +153,6 @@ def encode_frame(frame: pl.DataFrame, schema: Schema) -> list[np.ndarray]:
 def decode_frame(words: Sequence[np.ndarray], schema: Schema) -> pl.DataFrame:
     """The frame with the columns of ``schema`` that ``words`` (one array per column) stand for."""
     return pl.DataFrame([decode(column, kind, name) for column, (name, kind) in zip(words, schema.items(), strict=True)])
-
-
-def is_direct(kinds: Sequence[Type]) -> bool:
-    """Whether a key of these columns is its own code: one column of fixed width."""
-    return len(kinds) == 1 and kinds[0].name not in _POOLED
 
 
 def key_codes(words: Sequence[np.ndarray], kinds: Sequence[Type], rows: int) -> np.ndarray:

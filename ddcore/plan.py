@@ -13,10 +13,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ddcore.collection import Collection, JoinKeys, Reduction
-from ddcore.encoding import is_direct
 from ddcore.errors import ProgramError
 from ddcore.graph import LINEAR, Graph, Loop, Node, Scope, digest
-from ddcore.schema import Schema, Type, check_names, parse_schema
+from ddcore.schema import Schema, Type, check_names, is_direct, parse_schema
 
 Position = tuple[int, ...]
 Program = Callable[..., Mapping[str, Collection]]
@@ -38,6 +37,7 @@ class Arrangement:
     block: Block
     listeners: list[Block] = field(default_factory=list)
     transient: bool = False  # consolidates and routes, but nothing is kept
+    output: str = ""  # of a transient one: the output log its updates go to
 
     @property
     def schema(self) -> Schema:
@@ -67,7 +67,7 @@ class Arrangement:
 class Block:
     """One step of a worker: bring ``owned`` arrangements up to date, then run the operator of ``node``.
 
-    ``op`` is arrange (no operator), join, reduce or variable (consolidate what goes round a loop that has no other state).
+    ``op`` is arrange (no operator), join, reduce, variable (consolidate what goes round a loop that has no other state) or output.
     """
 
     index: int
@@ -93,13 +93,12 @@ class Block:
 
 @dataclass(frozen=True)
 class Target:
-    """Where the updates of a node go on to: ``kind`` is linear, arrange, enter, feed, leave or output."""
+    """Where the updates of a node go on to: ``kind`` is linear, arrange, enter, feed or leave."""
 
     kind: str
     node: Node | None = None
     arrangement: Arrangement | None = None
     loop: Loop | None = None
-    output: str = ""
 
 
 @dataclass
@@ -130,8 +129,7 @@ def build(program: Program, schemas: Mapping[str, Mapping[str, Any]], dims: tupl
     outputs = _check_outputs(returned, graph.root, dims)
     compiler = _Compiler(dims, graph.root)
     for name, node in outputs.items():
-        compiler.visit(node)
-        node.targets.append(Target("output", output=name))
+        compiler.output(name, node)
     texts = [f"{name}={node.fingerprint}" for name, node in sorted(outputs.items())]
     shapes = [f"{name}:{schema}" for name, schema in sorted(inputs.items())]
     return Plan(
@@ -170,6 +168,14 @@ class _Compiler:
         elif node.kind == "leave":
             self._loop(node)
 
+    def output(self, name: str, node: Node) -> None:
+        """Everything an output needs, and the block that consolidates its log."""
+        self.visit(node)
+        block = self._block("output", node)
+        log = self._transient(node, block, name)
+        log.output = name
+        node.targets.append(Target("arrange", arrangement=log))
+
     def _join(self, node: Node) -> None:
         keys: JoinKeys = node.settings
         block = self._block("join", node)
@@ -193,9 +199,7 @@ class _Compiler:
         self._paths[id(scope)] = (*self._paths[id(scope.parent)], self._rank(scope.parent))
         if _linear_round(loop):
             block = self._block("variable", loop.variable)
-            loop.consolidated = self._arrangement(loop.variable, tuple(loop.variable.schema), block, "variable")
-            loop.consolidated.transient = True
-            block.owned.append(loop.consolidated)
+            loop.consolidated = self._transient(loop.variable, block, "variable")
         loop.source.targets.append(Target("enter", loop.variable, loop=loop))
         self.visit(loop.body)
         loop.body.targets.append(Target("feed", loop.variable, loop=loop))
@@ -226,6 +230,15 @@ class _Compiler:
         elif known.block is not user and user not in known.listeners:
             known.listeners.append(user)
         return known
+
+    def _transient(self, node: Node, block: Block, role: str) -> Arrangement:
+        """What brings updates of equal rows together, and keeps nothing."""
+        times = (*self.dims, *(f"_round_{i + 1}" for i in range(node.scope.depth)))
+        made = Arrangement(len(self.arrangements), node, tuple(node.schema), times, digest(node.fingerprint, role)[:32], block)
+        made.transient = True
+        self.arrangements.append(made)
+        block.owned.append(made)
+        return made
 
     def _arrangement(self, node: Node, key: tuple[str, ...], block: Block, role: str) -> Arrangement:
         times = (*self.dims, *(f"_round_{i + 1}" for i in range(node.scope.depth)))

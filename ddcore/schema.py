@@ -111,6 +111,11 @@ def parse_schema(columns: Mapping[str, Any]) -> Schema:
     return schema
 
 
+def is_direct(kinds: Sequence[Type]) -> bool:
+    """Whether a key of columns of these types is its own code: one column of fixed width."""
+    return len(kinds) == 1 and kinds[0].name not in ("string", "binary")
+
+
 def check_names(schema: Schema, dims: Sequence[str]) -> None:
     """Raises ProgramError for column names that change logs need for themselves."""
     for name in schema:

@@ -13,7 +13,6 @@ from ddcore.batch import Batch, concatenate
 from ddcore.errors import DataError, LateUpdate
 from ddcore.plan import Plan, Program, build
 from ddcore.schema import Schema, type_of
-from ddcore.trace import arrange
 from ddcore.worker import Worker
 
 _INT64 = pl.Int64
@@ -124,14 +123,9 @@ def batch_of(frame: pl.DataFrame, schema: Schema, dims: Sequence[str], name: str
 
 
 def output_frame(batches: Sequence[Batch], schema: Schema, dims: Sequence[str]) -> pl.DataFrame:
-    """Output updates as a frame: consolidated, sorted by time and row."""
-    if batches:
-        batch = concatenate(batches)
-        run = arrange(np.zeros(len(batch), dtype=np.int64), batch.words, batch.times, batch.diffs)
-        batch = Batch(list(run.words), list(run.times), run.diffs)
-    else:
-        nothing = np.empty(0, dtype=np.int64)
-        batch = Batch([nothing] * len(schema), [nothing] * len(dims), nothing)
+    """Consolidated output updates as a frame, sorted by time and row."""
+    nothing = np.empty(0, dtype=np.int64)
+    batch = concatenate(batches) if batches else Batch([nothing] * len(schema), [nothing] * len(dims), nothing)
     frame = encoding.decode_frame(batch.words, schema)
     times = [pl.Series(dim, column) for dim, column in zip(dims, batch.times, strict=True)]
     return frame.hstack([*times, pl.Series("diff", batch.diffs)]).sort([*dims, *schema])

@@ -53,6 +53,7 @@ class Worker:
         self.divert: Callable[[Arrangement, Rounds, Batch], bool] | None = None  # an exchange may take updates elsewhere
         self._pending: dict[Position, Work] = {}
         self._order: list[Position] = []
+        self.journal: list[tuple[Arrangement, Rounds, Run]] = []  # what traces gained, for an exchange that must store it
         self._latest: dict[int, tuple[Rounds, Run]] = {}
         self._position: Position = (-1,)
         self._upper = np.empty((len(plan.dims), 0), dtype=np.int64)
@@ -129,15 +130,17 @@ class Worker:
         if len(run) == 0:
             return
         self._guard(work.block, work.rounds, run)
-        if arrangement.transient:
-            # Every column is a key column here.
-            words = [run.codes] if arrangement.direct else list(run.words)
-            self.push(arrangement.node, Batch(words, list(run.times), run.diffs))
-            return
-        self._announce(arrangement, work.rounds, run)
+        if not arrangement.transient:
+            self._announce(arrangement, work.rounds, run)
+        elif arrangement.output:
+            self.outputs[arrangement.output].append(Batch(list(run.words), list(run.times), run.diffs))
+        else:
+            self.push(arrangement.node, Batch(list(run.words), list(run.times), run.diffs))
 
     def arranged(self, arrangement: Arrangement, batch: Batch) -> Run:
-        """A batch of the arrangement's collection as a run."""
+        """A batch of the arrangement's collection as a run. A transient one is not looked up by key and needs no codes."""
+        if arrangement.transient:
+            return arrange(np.zeros(len(batch), dtype=np.int64), batch.words, batch.times, batch.diffs)
         schema = arrangement.node.schema
         columns = dict(zip(schema, batch.words, strict=True))
         keys = [columns[name] for name in arrangement.key]
@@ -145,9 +148,15 @@ class Worker:
         values = [columns[name] for name in arrangement.values]
         return arrange(codes, values if arrangement.direct else keys + values, batch.times, batch.diffs)
 
-    def _announce(self, arrangement: Arrangement, rounds: Rounds, run: Run) -> None:
+    def restore(self, arrangement: Arrangement, rounds: Rounds, run: Run) -> None:
+        """Take back what a trace gained earlier in this fold, here or in another process."""
         self.traces[arrangement.index].append(run)
         self._latest[arrangement.index] = (rounds, run)
+
+    def _announce(self, arrangement: Arrangement, rounds: Rounds, run: Run) -> None:
+        self.restore(arrangement, rounds, run)
+        if self.divert is not None:
+            self.journal.append((arrangement, rounds, run))
         for block in arrangement.listeners:
             self._work(block, rounds + (0,) * (block.depth - len(rounds)))
 
@@ -205,10 +214,8 @@ class Worker:
                 self._vary(target.loop, _next_round(entered.negated()))
             elif target.kind == "feed":
                 self._vary(target.loop, _next_round(self._lifted(batch, target.loop.scope.depth)))
-            elif target.kind == "leave":
-                self.push(target.node, self._left(batch, target.node.scope.depth))
             else:
-                self.outputs[target.output].append(batch)
+                self.push(target.node, self._left(batch, target.node.scope.depth))
 
     def _vary(self, loop: Loop, batch: Batch) -> None:
         if loop.consolidated is not None:
@@ -252,9 +259,11 @@ class Worker:
         for rounds, rows in _groups(list(wakes.times[inputs:]), len(wakes)):
             self._work(block, rounds).wakes.append(wakes if len(rows) == len(wakes) else _rows(wakes, rows))
 
-    def accept_wakes(self, block: Block, rounds: Rounds, wakes: Run) -> None:
-        """Wake-ups of keys this worker owns, all at these rounds."""
-        self._work(block, rounds).wakes.append(wakes)
+    def accept_wakes(self, block: Block, rounds: Rounds, wakes: Run | None) -> None:
+        """Wake-ups of keys this worker owns, all at these rounds; None is word that an arrangement has news for the block."""
+        work = self._work(block, rounds)
+        if wakes is not None:
+            work.wakes.append(wakes)
 
     def _work(self, block: Block, rounds: Rounds) -> Work:
         position = block.position(rounds)
