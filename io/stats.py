@@ -1,0 +1,78 @@
+"""Bounds of a column as Delta's log wants them: JSON text that no reader can misread.
+
+A bound may be loose and must never be wrong: strings are cut to 32 characters and the upper one raised, timestamps
+are rounded outwards to milliseconds. Where JSON has no form for a value there is no bound.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["bounds", "json_object"]
+
+_LONGEST = 32
+_LAST_CHARACTER = "\U0010ffff"
+_MILLISECOND = timedelta(milliseconds=1)
+
+
+def json_object(members: Mapping[str, str]) -> str:
+    """A JSON object of members that are JSON text already: a decimal keeps every digit."""
+    return "{" + ",".join(f"{json.dumps(name)}:{text}" for name, text in members.items()) + "}"
+
+
+def bounds(column: pa.ChunkedArray) -> tuple[str, str] | None:
+    """The least and the greatest value of a column as JSON text, or None. O(n), vectorised."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    kind = column.type
+    if pa.types.is_boolean(kind) or _is_bytes(kind) or column.null_count == len(column):
+        return None
+    if pa.types.is_floating(kind) and pc.any(pc.is_nan(column)).as_py():
+        return None  # NaN is above all numbers here, and below none in other readers
+    try:
+        pair = pc.min_max(column).as_py()
+        return _text(pair["min"], upper=False), _text(pair["max"], upper=True)
+    except (OverflowError, ValueError):  # years that Python has no date for; infinities; a string that cannot be raised
+        return None
+
+
+def _is_bytes(kind: pa.DataType) -> bool:
+    import pyarrow as pa
+
+    return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind))
+
+
+def _text(value: Any, *, upper: bool) -> str:
+    if isinstance(value, str):
+        return json.dumps(_cut(value, upper))
+    if isinstance(value, datetime):
+        return json.dumps(_milliseconds(value, upper))
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(value)
+    if hasattr(value, "isoformat"):
+        return json.dumps(value.isoformat())
+    return repr(value) if isinstance(value, int | float) else format(value, "f")
+
+
+def _cut(text: str, upper: bool) -> str:
+    if len(text) <= _LONGEST:
+        return text
+    head, rest = text[:_LONGEST], text[_LONGEST:]
+    if upper and rest.startswith(_LAST_CHARACTER):
+        raise ValueError(text)
+    return head + _LAST_CHARACTER if upper else head
+
+
+def _milliseconds(moment: datetime, upper: bool) -> str:
+    moment = moment.astimezone(UTC)
+    down = moment.replace(microsecond=moment.microsecond // 1000 * 1000)
+    rounded = down + _MILLISECOND if upper and down != moment else down
+    return rounded.replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"

@@ -1,0 +1,181 @@
+"""The ledger: what it remembers, what follows from it, and what it costs to ask."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from ddcore.errors import StorageError
+from ddcore.io.ledger import IngestRecord, IntentRecord, Ledger, RunRecord, Source, TableState
+from ddcore.io.warehouse import Warehouse
+
+
+def ingest(number: int, first: int, last: int, input: str = "edges", digest: str = "00ff") -> IngestRecord:
+    counts = {version: (version + 1, 1) for version in range(first, last + 1)}
+    source = Source(f"{input}-{number}.parquet", digest)
+    return IngestRecord(number, input, (source,), first, last, 10, counts, ("a.parquet",), table_version=number)
+
+
+def intent(run: int, first: int, last: int, refresh: bool = False) -> IntentRecord:
+    return IntentRecord(run, "ab12", first, last, width=2, engine="inline", refresh=refresh)
+
+
+def run(number: int, first: int, last: int, **tables: int) -> RunRecord:
+    return RunRecord(
+        number, "ab12", first, last, "inline", 2, rounds=15, took=0.25,
+        inputs={"edges": {first: (3, 1)}},
+        outputs={"dists": {first: (7, 7)}},
+        tables={f"outputs/{name}": TableState(version, ("f.parquet",), 14) for name, version in tables.items()},
+        quantiles={"00ff": (-(2**62), 0, 2**62)},
+    )  # fmt: skip
+
+
+def test_no_ledger_is_an_empty_ledger(tmp_path: Path) -> None:
+    ledger = Ledger.load(Warehouse(tmp_path / "none"))
+    assert ledger.last_folded() is None
+    assert ledger.latest_ingested() is None
+    assert ledger.open_intent() is None
+    assert ledger.current_run() is None
+    assert ledger.closed() is None
+    assert ledger.input_version("edges") is None
+    assert ledger.table_version("outputs/dists") is None
+    assert (ledger.next_run(), ledger.next_ingest()) == (1, 1)
+    assert not (tmp_path / "none").exists(), "looking makes nothing"
+
+
+def test_records_come_back_as_they_were(tmp_path: Path) -> None:
+    ledger = Ledger.load(Warehouse(tmp_path))
+    written = [ingest(1, 0, 3), intent(1, 0, 3), run(1, 0, 3, dists=2)]
+    for record in written:
+        ledger.append(record)
+    again = Ledger.load(Warehouse(tmp_path))
+    assert list(again.ingests()) == written[:1]
+    assert list(again.runs()) == written[2:]
+    assert again.current_run() == written[2]
+    assert again.current_run().at.tzinfo is UTC
+
+
+def test_an_intent_without_its_run_is_open(tmp_path: Path) -> None:
+    ledger = Ledger.load(Warehouse(tmp_path))
+    ledger.append(ingest(1, 0, 9))
+    ledger.append(intent(1, 0, 4))
+    again = Ledger.load(Warehouse(tmp_path))
+    assert again.open_intent() == intent_at(again, 1)
+    assert again.last_folded() is None
+    assert again.closed() == 4, "what a run has begun to fold takes no more rows"
+    assert again.next_run() == 2
+    again.append(run(1, 0, 4))
+    assert again.open_intent() is None
+    assert again.last_folded() == again.closed() == 4
+    assert [record.number for record in again.waiting()] == [1]
+
+
+def intent_at(ledger: Ledger, number: int) -> IntentRecord:
+    found = ledger.open_intent()
+    assert found is not None
+    assert found.run == number
+    return found
+
+
+def test_a_refresh_gives_an_older_intent_up(tmp_path: Path) -> None:
+    ledger = Ledger.load(Warehouse(tmp_path))
+    ledger.append(intent(1, 0, 4))
+    ledger.append(intent(2, 0, 9, refresh=True))
+    assert intent_at(ledger, 2).refresh
+    ledger.append(run(2, 0, 9))
+    assert ledger.open_intent() is None
+    assert ledger.next_run() == 3
+
+
+def test_tables_are_at_the_versions_that_the_last_run_names(tmp_path: Path) -> None:
+    ledger = Ledger.load(Warehouse(tmp_path))
+    ledger.append(run(1, 0, 4, dists=1))
+    ledger.append(run(2, 5, 9, dists=2, cycles=1))
+    again = Ledger.load(Warehouse(tmp_path))
+    assert again.table_version("outputs/dists") == 2
+    assert again.table_version("outputs/cycles") == 1
+    assert again.table_version("outputs/other") is None
+
+
+def test_inputs_are_told_apart(tmp_path: Path) -> None:
+    ledger = Ledger.load(Warehouse(tmp_path))
+    ledger.append(ingest(1, 0, 9, "edges"))
+    ledger.append(ingest(2, 0, 2, "roots", digest="aa"))
+    ledger.append(ingest(3, 10, 11, "edges", digest="bb"))
+    again = Ledger.load(Warehouse(tmp_path))
+    assert again.latest_ingested() == 11
+    assert again.latest_ingested(["roots"]) == 2
+    assert again.input_version("edges") == 3
+    assert again.input_version("roots") == 2
+    assert [record.number for record in again.ingests("edges")] == [1, 3]
+    found = again.ingested("edges", "bb")
+    assert found is not None
+    assert found.number == 3
+    assert again.ingested("roots", "bb") is None
+
+
+def test_a_record_is_never_written_twice(tmp_path: Path) -> None:
+    ledger = Ledger.load(Warehouse(tmp_path))
+    ledger.append(run(1, 0, 4))
+    with pytest.raises(StorageError, match="run 1"):
+        ledger.append(run(1, 0, 4))
+
+
+def test_a_long_ledger_loads_in_one_piece_and_quickly(tmp_path: Path) -> None:
+    warehouse = Warehouse(tmp_path)
+    ledger = Ledger.load(warehouse)
+    for number in range(1, 51):
+        ledger.append(ingest(number, number, number, digest=f"{number:x}"))
+        ledger.append(run(number, number, number, dists=number))
+    files = list(warehouse.ledger.glob("*.parquet"))
+    assert len(files) >= 100
+    timings = []
+    for _ in range(5):
+        start = time.perf_counter()
+        again = Ledger.load(warehouse)
+        assert (again.latest_ingested(), again.last_folded()) == (50, 50)
+        timings.append(time.perf_counter() - start)
+    assert [record.run for record in again.runs()] == list(range(1, 51))
+    assert min(timings) < 0.25, "about 10 ms when nothing else runs"
+
+
+def test_asking_what_is_new_loads_no_table_library(tmp_path: Path) -> None:
+    ledger = Ledger.load(Warehouse(tmp_path))
+    ledger.append(ingest(1, 0, 9))
+    ledger.append(run(1, 0, 9))
+    asking = """
+import sys
+import ddcore.io.ledger, ddcore.io.warehouse, ddcore.io.tables
+before = [name for name in ("numpy", "polars", "pyarrow", "deltalake") if name in sys.modules]
+ledger = ddcore.io.ledger.Ledger.load(ddcore.io.warehouse.Warehouse(sys.argv[1]))
+assert ledger.latest_ingested() == ledger.last_folded() == 9
+print(before, [name for name in ("numpy", "polars", "pyarrow") if name in sys.modules])
+"""
+    done = subprocess.run([sys.executable, "-c", asking, str(tmp_path)], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[] []"
+
+
+def test_a_damaged_ledger_is_a_storage_error_that_names_it(tmp_path: Path) -> None:
+    warehouse = Warehouse(tmp_path)
+    Ledger.load(warehouse).append(run(1, 0, 4))
+    next(warehouse.ledger.glob("*.parquet")).write_bytes(b"PAR1")
+    with pytest.raises(StorageError) as caught:
+        Ledger.load(warehouse)
+    assert str(warehouse.ledger) in caught.value.message
+
+
+def test_a_log_folder_without_a_commit_is_no_ledger_yet(tmp_path: Path) -> None:
+    warehouse = Warehouse(tmp_path)
+    (warehouse.ledger / "_delta_log").mkdir(parents=True)
+    ledger = Ledger.load(warehouse)
+    ledger.append(run(1, 0, 4))
+    assert Ledger.load(warehouse).last_folded() == 4
+
+
+def test_records_know_when_they_were_made() -> None:
+    assert abs((datetime.now(UTC) - run(1, 0, 1).at).total_seconds()) < 60

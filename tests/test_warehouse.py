@@ -1,0 +1,162 @@
+"""Paths of the warehouse, its lock, and how its failures are told."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ddcore.errors import DataError, LockHeld, StorageError, UsageError
+from ddcore.io.warehouse import Warehouse, reporting
+
+HOLD = """
+import sys, time
+from ddcore.io.warehouse import Warehouse
+with Warehouse(sys.argv[1]).lock("dd run") as lock:
+    lock.note_run(7)
+    print("held", flush=True)
+    time.sleep(60)
+"""
+
+
+@pytest.fixture
+def holder(tmp_path: Path):
+    """Another process that holds the lock of ``tmp_path``."""
+    command = [sys.executable, "-c", HOLD, str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "held\n"
+        yield process
+        process.kill()
+
+
+def test_every_table_has_one_place(tmp_path: Path) -> None:
+    warehouse = Warehouse(tmp_path)
+    assert warehouse.input("edges") == tmp_path / "inputs" / "edges"
+    assert warehouse.output("dists") == tmp_path / "outputs" / "dists"
+    assert warehouse.state("00ff") == tmp_path / "state" / "00ff"
+    assert warehouse.relative(warehouse.state("00ff")) == "state/00ff"
+    assert warehouse.table("outputs/dists") == warehouse.output("dists")
+    assert not list(tmp_path.iterdir()), "naming tables touches nothing"
+
+
+@pytest.mark.parametrize("name", ["../edges", "inputs", "inputs/", "inputs/..", "inputs/a/b", "other/a", "inputs/_a"])
+def test_no_name_leads_out_of_the_warehouse(tmp_path: Path, name: str) -> None:
+    with pytest.raises(UsageError):
+        Warehouse(tmp_path).table(name)
+
+
+@pytest.mark.parametrize("url", ["s3://bucket/path", "abfss://c@a.dfs.core.windows.net/x", "gs://b", "hdfs://n:9/x"])
+def test_object_stores_are_refused_by_name(url: str) -> None:
+    with pytest.raises(UsageError, match="not supported yet") as caught:
+        Warehouse(url)
+    assert url in caught.value.message
+
+
+def test_a_file_url_is_a_folder(tmp_path: Path) -> None:
+    assert Warehouse(f"file://{tmp_path}").root == tmp_path
+
+
+def test_the_lock_says_who_holds_it_while_it_is_held(tmp_path: Path) -> None:
+    warehouse = Warehouse(tmp_path / "new")
+    assert warehouse.holder() is None
+    with warehouse.lock("dd run") as lock:
+        lock.note_run(3)
+        written = json.loads((tmp_path / "new" / ".lock").read_text())
+        assert written["pid"] == os.getpid()
+        assert written["command"] == "dd run"
+        assert written["run"] == 3
+        assert warehouse.holder() == lock.holder
+    assert warehouse.holder() is None
+    with warehouse.lock("dd run"):
+        pass
+
+
+def test_a_second_process_is_turned_away_with_the_holders_name(tmp_path: Path, holder) -> None:
+    with pytest.raises(LockHeld) as caught, Warehouse(tmp_path).lock("dd ingest"):
+        pytest.fail("the lock was given twice")
+    assert caught.value.exit_code == 75
+    assert f"pid {holder.pid}" in caught.value.message
+    assert "run 7" in caught.value.message
+    assert "since" in caught.value.message
+    assert "host" in caught.value.message
+
+
+def test_a_killed_holder_leaves_nothing_to_clear(tmp_path: Path, holder) -> None:
+    holder.send_signal(signal.SIGKILL)
+    holder.wait()
+    warehouse = Warehouse(tmp_path)
+    assert (tmp_path / ".lock").read_text(), "its text is still there"
+    assert warehouse.holder() is None
+    with warehouse.lock("dd run") as lock:
+        assert lock.holder.pid == os.getpid()
+
+
+def test_looking_does_not_turn_a_writer_away(tmp_path: Path) -> None:
+    looking = """
+import sys
+from ddcore.io.warehouse import Warehouse
+print("looking", flush=True)
+while True:
+    Warehouse(sys.argv[1]).holder()
+"""
+    warehouse = Warehouse(tmp_path)
+    with warehouse.lock("dd run"):
+        pass
+    command = [sys.executable, "-c", looking, str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        try:
+            for _ in range(100):
+                with warehouse.lock("dd run"):
+                    pass
+        finally:
+            process.kill()
+
+
+def test_a_failing_body_gives_the_lock_back(tmp_path: Path) -> None:
+    warehouse = Warehouse(tmp_path)
+    with pytest.raises(DataError), warehouse.lock("dd run"):
+        raise DataError("no")
+    with warehouse.lock("dd run"):
+        pass
+
+
+def test_a_warehouse_that_cannot_be_written_is_a_storage_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    with (
+        pytest.raises(StorageError, match="warehouse") as caught,
+        Warehouse(tmp_path / "file" / "warehouse").lock("dd"),
+    ):
+        pytest.fail("locked inside a file")
+    assert str(tmp_path / "file") in caught.value.message
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_read_only_warehouse_is_a_storage_error(tmp_path: Path) -> None:
+    tmp_path.chmod(0o555)
+    try:
+        with pytest.raises(StorageError, match="Permission denied"), Warehouse(tmp_path).lock("dd run"):
+            pytest.fail("locked a read-only folder")
+    finally:
+        tmp_path.chmod(0o755)
+
+
+def test_failures_name_the_path_and_the_reason(tmp_path: Path) -> None:
+    with pytest.raises(StorageError) as caught, reporting(tmp_path, "read"):
+        raise OSError(28, "No space left on device")
+    assert caught.value.message == f"cannot read {tmp_path}: No space left on device"
+    assert "free some space" in caught.value.hint
+
+
+def test_our_own_errors_and_bugs_pass_unchanged(tmp_path: Path) -> None:
+    with pytest.raises(DataError), reporting(tmp_path, "read"):
+        raise DataError("a row")
+    with pytest.raises(KeyError), reporting(tmp_path, "read"):
+        raise KeyError("a bug")
