@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -42,9 +43,10 @@ class Gateway:
     Under ``spark-submit`` the JVM launched this process, not the other way round: then only the session is ours.
     """
 
-    def __init__(self, gateway: Any, log: Path | None = None) -> None:
+    def __init__(self, gateway: Any, log: Path | None = None, scratch: Path | None = None) -> None:
         self._gateway = gateway
         self._process: subprocess.Popen[bytes] | None = gateway.proc
+        self._scratch = scratch
         self.log = log
 
     def stop(self, session: Any, patience: float) -> None:
@@ -61,6 +63,8 @@ class Gateway:
             self._process.wait()
             worker.join(1.0)
             _forget()
+        if self._scratch is not None:
+            shutil.rmtree(self._scratch, ignore_errors=True)
 
     def _stop_politely(self, session: Any, patience: float) -> None:
         with contextlib.suppress(Exception):
@@ -78,11 +82,11 @@ class Gateway:
                 _close(accumulators)
 
 
-def launch(conf: Mapping[str, str], environment: Mapping[str, str], debug: bool) -> Gateway:
+def launch(conf: Mapping[str, str], environment: Mapping[str, str], scratch: Path, debug: bool) -> Gateway:
     """Start a JVM with ``conf``, register it with PySpark, and give it. About 1 s.
 
-    ``environment`` is added to this process's own where it does not say otherwise. DdError, with the end of the
-    log, when the JVM does not come up.
+    ``environment`` is added to this process's own where it does not say otherwise; ``scratch`` is a folder to remove
+    in the end. DdError, with what the log says, when the JVM does not come up.
     """
     from pyspark import SparkConf, SparkContext
     from pyspark.errors import PySparkRuntimeError
@@ -103,7 +107,7 @@ def launch(conf: Mapping[str, str], environment: Mapping[str, str], debug: bool)
         find_java()  # where it is too old, this says so better
         raise DdError(f"Spark's Java process did not start: {_last_line(log) or error}", see(log)) from None
     SparkContext._ensure_initialized(gateway=gateway)
-    return Gateway(gateway, log)
+    return Gateway(gateway, log, scratch)
 
 
 def log4j_file() -> Path:

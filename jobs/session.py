@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+import tempfile
 import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -135,6 +136,8 @@ def _own_session(conf: Mapping[str, str], master: str, width: int | None, *, bul
 
     spark_home = Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent)
     local = is_local(master)
+    # A short path: the sockets of the Python workers are in it, and a socket's path has a hundred characters at most.
+    scratch = Path(tempfile.mkdtemp(prefix="dd-"))
     chosen = settings(
         master,
         {**defaults_file(os.environ, spark_home), **conf},
@@ -142,6 +145,7 @@ def _own_session(conf: Mapping[str, str], master: str, width: int | None, *, bul
         log4j=log4j_file(),
         archive=cds.archive(java_path(), spark_home) if local else None,
         package=None if local else package_zip(),
+        scratch=scratch,
         width=width,
         bulk=bulk,
     )
@@ -151,7 +155,7 @@ def _own_session(conf: Mapping[str, str], master: str, width: int | None, *, bul
     if is_this_machine(master):
         environment["SPARK_LOCAL_IP"] = "127.0.0.1"
     with keeping_signals():
-        _own = launch(chosen, environment, debug)
+        _own = launch(chosen, environment, scratch, debug)
         try:
             return SparkSession.builder.getOrCreate()
         except Exception as error:

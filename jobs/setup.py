@@ -1,0 +1,60 @@
+"""Everything that is made once per machine, so that no run pays for it: ``python -m ddcore.jobs.setup``.
+
+Delta's jars, compiled kernels, and a class archive for a quicker start of Spark. Each step that finds its work done
+costs next to nothing; all of it lies in the cache folder and can be deleted at any time.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import sys
+import time
+from collections.abc import Callable
+
+from ddcore.errors import DdError
+from ddcore.jobs import cds, jars
+from ddcore.jobs.java import find_java
+
+__all__ = ["compile_kernels", "main"]
+
+
+def compile_kernels() -> bool:
+    """Import every kernel module, which compiles what the cache lacks: up to a minute once, 1 s later on."""
+    import ddcore.kernels
+
+    began = time.monotonic()
+    for module in pkgutil.iter_modules(ddcore.kernels.__path__):
+        importlib.import_module(f"ddcore.kernels.{module.name}")
+    return time.monotonic() - began > 5.0
+
+
+def main(arguments: list[str]) -> int:
+    """Do the steps, a line each on stderr; exit code 1 with what to do where one of them cannot be done."""
+    debug = "--debug" in arguments
+    steps: list[tuple[str, str, Callable[[], bool]]] = [
+        ("Delta's jars", "resolved once, 13 MB", lambda: jars.resolve(debug)),
+        ("compiled kernels", "up to a minute, once", compile_kernels),
+        ("class archive", "half a minute, once; Spark then starts in half the time", lambda: cds.make_archive(debug)),
+    ]
+    if "--no-archive" in arguments:
+        steps.pop()
+    try:
+        find_java()
+        for name, cost, step in steps:
+            _say(f"  {name:<18}{cost} ... ", end="")
+            began = time.monotonic()
+            made = step()
+            _say(f"{time.monotonic() - began:.1f} s" if made else "there")
+    except DdError as error:
+        _say(f"\n{error}")
+        return error.exit_code
+    return 0
+
+
+def _say(text: str, end: str = "\n") -> None:
+    print(text, end=end, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
