@@ -394,7 +394,8 @@ def test_T43_distinct_refuses_a_negative_count(fold: Fold) -> None:
     with pytest.raises(NegativeMultiplicity) as caught:
         fold(lambda x, y: {"out": x.concat(y.negate()).distinct()}, x=X, y=Y)
     error = caught.value
-    assert (error.op, error.key, error.time, error.count) == ("distinct", ("x",), (0,), -1)
+    assert error.op.startswith("distinct")
+    assert (error.key, error.time, error.count) == (("x",), (0,), -1)
 
 
 def test_T43_distinct_allows_a_negative_count(fold: Fold) -> None:
@@ -406,7 +407,8 @@ def test_T43_aggregates_refuse_a_negative_count(fold: Fold) -> None:
     with pytest.raises(NegativeMultiplicity) as caught:
         fold(lambda x, y: {"out": x.concat(y.negate()).group_by("w").agg(n=dd.count())}, x=X, y=Y)
     error = caught.value
-    assert (error.op, error.key, error.time, error.count) == ("agg", ("x",), (0,), -1)
+    assert error.op.startswith("agg")
+    assert (error.key, error.time, error.count) == (("x",), (0,), -1)
 
 
 def test_T43_aggregates_allow_a_negative_count(fold: Fold) -> None:
