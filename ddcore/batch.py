@@ -7,8 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-Words = np.ndarray  # int64[n]
-
 
 @dataclass(slots=True)
 class Batch:

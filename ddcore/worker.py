@@ -39,15 +39,22 @@ class Work:
 class Worker:
     """Folds updates through a plan. Not thread-safe; one worker, one process.
 
-    ``stored``: runs of earlier folds by arrangement index. ``owed``: wake-ups of earlier folds by block index.
+    ``stored``: runs of earlier folds by arrangement index. ``owed``: wake-ups of earlier folds by block index; ``held``: updates of earlier folds that
+    wait before an arrangement, by its index. Both lie at times that were not complete, and nothing is done there before they are: a loop that
+    went round with half of its input might never come to rest.
     """
 
     def __init__(
-        self, plan: Plan, stored: Mapping[int, Sequence[Run]] | None = None, owed: Mapping[int, Run] | None = None
+        self,
+        plan: Plan,
+        stored: Mapping[int, Sequence[Run]] | None = None,
+        owed: Mapping[int, Run] | None = None,
+        held: Mapping[int, Batch] | None = None,
     ) -> None:
         self.plan = plan
         self.traces = [Trace((stored or {}).get(a.index, ())) for a in plan.arrangements]
         self.owed: dict[int, Run] = dict(owed or {})
+        self.held: dict[int, Batch] = dict(held or {})
         self.outputs: dict[str, list[Batch]] = {name: [] for name in plan.outputs}
         self.rounds = 0  # rounds of the outermost loops gone through, for reports
         self.divert: Callable[[Arrangement, Rounds, Batch], bool] | None = None  # an exchange may take updates elsewhere
@@ -69,8 +76,11 @@ class Worker:
         elements = [] if upper is None else list(upper)
         self._upper = np.array(elements, dtype=np.int64).reshape(len(elements), len(self.plan.dims)).T.copy()
         owed, self.owed = self.owed, {}
+        held, self.held = self.held, {}
         for index, wakes in owed.items():
             self._wake(self.plan.blocks[index], wakes)
+        for index, batch in held.items():
+            self._deliver(self.plan.arrangements[index], batch)
 
     def feed(self, name: str, batch: Batch) -> None:
         """Updates of an input, before the first step."""
@@ -141,6 +151,10 @@ class Worker:
         """A batch of the arrangement's collection as a run. A transient one is not looked up by key and needs no codes."""
         if arrangement.transient:
             return arrange(np.zeros(len(batch), dtype=np.int64), batch.words, batch.times, batch.diffs)
+        return self.keyed(arrangement, batch)
+
+    def keyed(self, arrangement: Arrangement, batch: Batch) -> Run:
+        """A batch of the arrangement's collection, sorted by key code."""
         schema = arrangement.node.schema
         columns = dict(zip(schema, batch.words, strict=True))
         keys = [columns[name] for name in arrangement.key]
@@ -193,8 +207,9 @@ class Worker:
         """A difference that enters a round past the last allowed one: the loop has no fixed point in sight."""
         for loop, current in zip(block.loops, rounds, strict=True):
             if current >= loop.max_rounds:
-                last = tuple(int(c) for c in run.times[:, -1])
-                raise Diverged(loop.name, last, current, len(run))
+                first = run.times[:, np.lexsort(run.times[::-1])[0]]
+                moving = int((run.times == first[:, None]).all(axis=0).sum())
+                raise Diverged(loop.name, tuple(int(c) for c in first), current, moving)
 
     # -- moving updates on --------------------------------------------------------------------------------------------
 
@@ -237,9 +252,22 @@ class Worker:
         return Batch(lifted.words, lifted.times[: len(self.plan.dims) + depth], lifted.diffs)
 
     def _deliver(self, arrangement: Arrangement, batch: Batch) -> None:
+        batch = self._complete(arrangement, batch)
         for rounds, part in _by_rounds(batch, len(self.plan.dims)):
             if self.divert is None or not self.divert(arrangement, rounds, part):
                 self.accept(arrangement, rounds, part)
+
+    def _complete(self, arrangement: Arrangement, batch: Batch) -> Batch:
+        """The updates at times this fold completes; the others are held back."""
+        if self._upper.shape[1] == 0:
+            return batch
+        late = _beyond(np.stack(batch.times[: len(self.plan.dims)]), self._upper)
+        if late.any():
+            kept = [batch.take(np.flatnonzero(late))]
+            if arrangement.index in self.held:
+                kept.append(self.held[arrangement.index])
+            self.held[arrangement.index] = concatenate(kept)
+        return batch.take(np.flatnonzero(~late))
 
     def accept(self, arrangement: Arrangement, rounds: Rounds, batch: Batch) -> None:
         """Updates for an arrangement, all at these rounds, of keys this worker owns."""

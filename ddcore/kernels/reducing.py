@@ -548,7 +548,7 @@ def aggregate(inputs, loops, kinds, columns, offsets, words, times, diffs, e_off
     INT, IN1, IN1, IN2, IN2, IN1, IN1, IN2, types.boolean,
 )  # fmt: skip
 def accumulate(inputs, loops, offsets, words, times, diffs, e_offsets, e_times, allow):  # type: ignore[no-untyped-def]
-    """The rows of every key at every evaluated version: eval number, row number, count; and what went wrong, as in aggregate."""
+    """The rows with positive counts of every key at every evaluated version: eval number, row number, count; and what went wrong."""
     keys = len(offsets) - 1
     out = np.empty((3, 64), dtype=np.int64)
     used, capacity = 0, 64
@@ -572,9 +572,9 @@ def accumulate(inputs, loops, offsets, words, times, diffs, e_offsets, e_times, 
                 if _holds(times, order[i], e_times, e):
                     counts[member[i]] += diffs[order[i]]
             for i in range(m):
-                if counts[i] == 0:
+                if counts[i] == 0 or (counts[i] < 0 and allow):
                     continue
-                if counts[i] < 0 and not allow:
+                if counts[i] < 0:
                     wrong[0], wrong[1], wrong[2], wrong[3] = NEGATIVE, k, e, counts[i]
                     return out[0, :used].copy(), out[1, :used].copy(), out[2, :used].copy(), wrong
                 if used == out.shape[1]:

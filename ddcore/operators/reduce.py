@@ -73,7 +73,10 @@ class ReduceStep:
             self.inputs, loops, upper, seed_offsets, seed_times, history.offsets, history.times, made.offsets, made.times
         )
         owed = arrange(
-            keys.codes[late_keys], list(keys.words[:, late_keys]), list(late_times), np.ones(len(late_keys), np.int64)
+            keys.codes[late_keys],
+            list(np.take(keys.words, late_keys, axis=1)),
+            list(late_times),
+            np.ones(len(late_keys), dtype=np.int64),
         )
         evaluations = _Evaluations(keys, offsets, versions)
         wanted = self._evaluate(evaluations, history, loops)

@@ -1,0 +1,161 @@
+"""The state of a plan as tables: a worker opened from stored runs, and what it gained written back.
+
+Knows how arrangements, owed wake-ups and output logs become files; commits nothing. Used by the driver and by tasks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from ddcore.io import arrangements
+from ddcore.io.arrangements import Layout, Span
+from ddcore.io.changelog import ChangeLog
+from ddcore.io.tables import AddedFile, LiveFile
+from ddcore.io.warehouse import Warehouse
+from ddcore.plan import Arrangement, Block, Plan
+from ddcore.session import output_frame
+from ddcore.trace import Run
+from ddcore.worker import Worker
+
+__all__ = ["Gained", "Stored", "open_worker", "owed_layout", "owed_name", "spans_of", "tables_of", "write_gains"]
+
+_QUANTILES = 16  # cuts kept per arrangement: widths up to 17 get even ranges
+
+Spans = Mapping[int, Span]
+
+
+@dataclass(frozen=True)
+class Stored:
+    """Where state lies and which files of it are live, by table name as in ``Warehouse.relative``. Travels between processes."""
+
+    root: Path
+    run: int
+    files: Mapping[str, Sequence[LiveFile]]
+
+    @property
+    def warehouse(self) -> Warehouse:
+        return Warehouse(self.root)
+
+
+@dataclass
+class Gained:
+    """What one worker added in a fold: files by table, output rows by version (plus, minus), rounds, and quantiles of key codes."""
+
+    files: dict[str, list[AddedFile]] = field(default_factory=dict)
+    outputs: dict[str, dict[int, tuple[int, int]]] = field(default_factory=dict)
+    quantiles: dict[str, list[int]] = field(default_factory=dict)
+    rounds: int = 0
+
+    def absorb(self, other: Gained) -> None:
+        """Add what another worker of the same fold gained."""
+        for table, files in other.files.items():
+            self.files.setdefault(table, []).extend(files)
+        for name, counts in other.outputs.items():
+            mine = self.outputs.setdefault(name, {})
+            for version, (plus, minus) in counts.items():
+                before = mine.get(version, (0, 0))
+                mine[version] = (before[0] + plus, before[1] + minus)
+        for name, cuts in other.quantiles.items():
+            self.quantiles[name] = sorted([*self.quantiles.get(name, []), *cuts])
+        self.rounds = max(self.rounds, other.rounds)
+
+
+def layout_of(arrangement: Arrangement) -> Layout:
+    """How an arrangement's rows lie in its table."""
+    return Layout(arrangement.schema, arrangement.key, arrangement.times)
+
+
+def owed_layout(block: Block) -> Layout:
+    """How a reduce block's owed wake-ups lie in their table: keys and times; every diff is 1."""
+    port = block.ports[0]
+    return Layout({name: port.schema[name] for name in port.key}, port.key, port.times)
+
+
+def owed_name(block: Block) -> str:
+    """The table of a reduce block's owed wake-ups."""
+    assert block.output is not None
+    return f"state/{block.output.fingerprint}_owed"
+
+
+def tables_of(plan: Plan) -> Iterator[tuple[str, Layout]]:
+    """Every state table of a plan by name, those of owed wake-ups left out: they come into being when something is owed."""
+    for arrangement in plan.arrangements:
+        if not arrangement.transient:
+            yield f"state/{arrangement.fingerprint}", layout_of(arrangement)
+
+
+def open_worker(plan: Plan, stored: Stored, spans: Spans | None = None) -> Worker:
+    """A worker over the live runs, or over each arrangement's codes in ``spans`` (by arrangement index). Reads rows when they are needed.
+
+    Raises StorageError for files that are missing or damaged.
+    """
+    runs: dict[int, Sequence[Run]] = {}
+    for arrangement in plan.arrangements:
+        if not arrangement.transient:
+            span = (spans or {}).get(arrangement.index, (None, None))
+            runs[arrangement.index] = _open(stored, f"state/{arrangement.fingerprint}", layout_of(arrangement), span)
+    owed: dict[int, Run] = {}
+    for block in plan.blocks:
+        if block.op == "reduce":
+            span = (spans or {}).get(block.ports[0].index, (None, None))
+            for run in _open(stored, owed_name(block), owed_layout(block), span):
+                run.load_all()
+                owed[block.index] = run
+    return Worker(plan, runs, owed)
+
+
+def _open(stored: Stored, table: str, layout: Layout, span: Span) -> list[arrangements.FileRun]:
+    files = stored.files.get(table, ())
+    return arrangements.open_runs(stored.warehouse.table(table), files, layout, span) if files else []
+
+
+def write_gains(plan: Plan, worker: Worker, stored: Stored, part: str) -> Gained:
+    """Write what a finished fold added: one file per table that gained rows, named after the run and ``part``; nothing is visible yet."""
+    gained = Gained(rounds=worker.rounds)
+    for arrangement, run in worker.harvest():
+        table = f"state/{arrangement.fingerprint}"
+        _write_run(gained, stored, table, layout_of(arrangement), run, part)
+        gained.quantiles[arrangement.fingerprint] = _quantiles(run.codes)
+    for index, run in worker.owed.items():
+        block = plan.blocks[index]
+        _write_run(gained, stored, owed_name(block), owed_layout(block), run, part)
+    for name, schema in plan.outputs.items():
+        frame = output_frame(worker.outputs[name], schema, plan.dims)
+        worker.outputs[name] = []
+        gained.outputs[name] = counts_by_version(frame, plan.dims[0])
+        if len(frame):
+            log = ChangeLog(stored.warehouse.output(name), schema, plan.dims)
+            gained.files[f"outputs/{name}"] = [log.write(f"run-{stored.run:06d}-{part}", frame)]
+    return gained
+
+
+def _write_run(gained: Gained, stored: Stored, table: str, layout: Layout, run: Run, part: str) -> None:
+    rows = arrangements.run_table(run, layout)
+    gained.files[table] = [arrangements.write_run(stored.warehouse.table(table), stored.run, part, rows)]
+
+
+def counts_by_version(updates: pl.DataFrame, dim: str) -> dict[int, tuple[int, int]]:
+    """How much each version adds and takes away: sums of the positive and of the negative diffs."""
+    sums = updates.group_by(dim).agg(
+        plus=pl.col("diff").filter(pl.col("diff") > 0).sum(), minus=-pl.col("diff").filter(pl.col("diff") < 0).sum()
+    )
+    return {version: (plus, minus) for version, plus, minus in sums.sort(dim).iter_rows()}
+
+
+def spans_of(plan: Plan, cuts: Mapping[int, Sequence[int]], part: int) -> Spans:
+    """The codes that worker ``part`` owns of each arrangement, cut at ``cuts``: [lo, hi), None for no bound."""
+    spans = {}
+    for arrangement in plan.arrangements:
+        bounds = [None, *cuts[arrangement.index], None]
+        spans[arrangement.index] = (bounds[part], bounds[part + 1])
+    return spans
+
+
+def _quantiles(codes: np.ndarray) -> list[int]:
+    places = (np.arange(1, _QUANTILES + 1) * len(codes)) // (_QUANTILES + 1)
+    return [int(code) for code in codes[places]]
