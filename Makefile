@@ -1,0 +1,41 @@
+# `make` says what there is. Everything works in .venv, which `make setup` makes.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+PY := .venv/bin/python
+READY := .venv/ready
+
+.PHONY: help setup demo test check format bench clean
+
+help: ## say what there is
+	@printf 'make TARGET, where TARGET is one of\n\n'
+	@sed -n 's/^\([a-z]*\):[^#]*## \(.*\)/  \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 12
+	@printf '\nmake test ARGS="-k join" passes arguments on to pytest.\n'
+
+setup: ## .venv, Delta's jars, compiled kernels, a class archive; needs Python 3.11-3.13 and Java 17
+	@tools/setup.sh
+
+$(READY): pyproject.toml constraints.txt
+	@tools/setup.sh
+
+demo: $(READY) ## ingest, run and diff on sample_data, in ./demo
+	@examples/outages/demo.sh demo
+
+test: $(READY) ## all tests
+	@$(PY) -m pytest $(ARGS)
+
+check: $(READY) ## formatting, lint and types, as CI has them
+	@.venv/bin/ruff format --check --quiet . || { echo 'make format puts that right' >&2; exit 1; }
+	@.venv/bin/ruff check --quiet .
+	@$(PY) tools/typecheck.py
+
+format: $(READY) ## put formatting and imports right
+	@.venv/bin/ruff check --quiet --fix-only .
+	@.venv/bin/ruff format --quiet .
+
+bench: $(READY) ## measure against peers; a JSON object per line
+	@$(PY) -m bench $(ARGS)
+
+clean: ## remove what make made here (the cache of jars and kernels stays)
+	@rm -rf .venv build dist demo *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,55 @@
+#!/usr/bin/env bash
+# What `make setup` does: .venv with pinned packages, then what is made once per machine. Fast when there is nothing to do.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+say() { printf '%s\n' "$*" >&2; }
+
+java_major() { # prints the major version of the Java that Spark would start, or nothing
+    local java=java
+    [ -z "${JAVA_HOME:-}" ] || java="$JAVA_HOME/bin/java"
+    "$java" -version 2>&1 | sed -n 's/.*version "\(1\.\)\{0,1\}\([0-9]*\).*/\2/p' | head -n 1
+}
+
+find_python() { # prints the first Python of 3.11 to 3.13
+    local python
+    for python in ${PYTHON:-python3.11 python3.12 python3.13 python3}; do
+        if "$python" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null; then
+            printf '%s\n' "$python"
+            return
+        fi
+    done
+}
+
+major=$(java_major || true)
+if [ "${major:-0}" -lt 17 ]; then
+    if [ -n "$major" ]; then say "Spark needs Java 17 or newer; this is Java $major."; else say "Spark needs Java 17 or newer; there is none here."; fi
+    say "  Debian, Ubuntu   sudo apt-get install openjdk-17-jre-headless"
+    say "  macOS            brew install openjdk@17   (and set JAVA_HOME as it says)"
+    say "  elsewhere        any full Java 17 or 21, with JAVA_HOME set to its folder"
+    exit 1
+fi
+
+python=$(find_python)
+if [ -z "$python" ]; then
+    say "Python 3.11, 3.12 or 3.13 is needed; ${PYTHON:-none of python3.11, python3.12, python3.13, python3} is one that runs."
+    say "  Debian, Ubuntu   sudo apt-get install python3 python3-venv   (Debian 12, Ubuntu 24.04 or newer)"
+    say "  macOS            brew install python@3.12"
+    say "  elsewhere        any CPython of these, named to make: make setup PYTHON=/path/to/python3.12"
+    exit 1
+fi
+
+ready=.venv/ready
+if [ ! -e "$ready" ] || [ pyproject.toml -nt "$ready" ] || [ constraints.txt -nt "$ready" ]; then
+    [ -x .venv/bin/python ] || "$python" -m venv .venv
+    say "Environment in .venv, of $(.venv/bin/python --version); a minute or two the first time ..."
+    mkdir -p build
+    if ! .venv/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]' >build/pip.log 2>&1; then
+        tail -n 20 build/pip.log >&2
+        say "The packages could not be installed; all that pip said is in build/pip.log."
+        exit 1
+    fi
+fi
+say "Once per machine, in ${DDCORE_CACHE:-~/.cache/ddcore}:"
+.venv/bin/python -m ddcore.jobs.setup ${SETUP_FLAGS:-}
+touch "$ready"
