@@ -64,7 +64,8 @@ class Layout:
     """How the columns of one source serve an input.
 
     ``taken`` maps our name to the column that is read, ``folders`` our name to the text that a folder's name carries.
-    ``text`` are the columns of ``taken`` whose values are parsed; ``ignored`` the source's columns nobody asked for.
+    ``text`` says that the values of ``taken`` are parsed; ``ignored`` are the source's columns nobody asked for.
+    Sources of one ``shape`` have the same columns of the same types, as far as they are read.
     """
 
     where: str
@@ -72,11 +73,12 @@ class Layout:
     folders: Mapping[str, str | None]
     text: bool
     ignored: tuple[str, ...]
+    shape: str = ""
 
     @property
     def read(self) -> tuple[str, ...]:
-        """The columns to read from the source, each once."""
-        return tuple(dict.fromkeys(self.taken.values()))
+        """The columns to read from the source, each once; any one where folders carry all, for the sake of its rows."""
+        return tuple(dict.fromkeys(self.taken.values())) or self.ignored[:1]
 
 
 # --- columns ----------------------------------------------------------------------------------------------------------
@@ -115,7 +117,9 @@ def fit(
         elif not stood_in:
             raise _missing(where, name, wanted, [*types, *carried], rules)
     used = set(taken.values())
-    return Layout(where, taken, from_folders, text, tuple(name for name in types if name not in used))
+    ignored = tuple(name for name in types if name not in used)
+    shape = ", ".join(f"{name} {types[name]}" for name in sorted(used))
+    return Layout(where, taken, from_folders, text, ignored, shape)
 
 
 def _stood_in(name: str, rules: Rules) -> bool:
@@ -132,13 +136,13 @@ def _missing(where: str, name: str, wanted: str, there: list[str], rules: Rules)
     close = next((column for column in spare if column.lower() == wanted.lower()), None)
     close = close or next(iter(difflib.get_close_matches(wanted, spare, n=1)), None)
     if close:
-        return DataError(message, f"did you mean {close!r}? then say: --rename {name}={close}")
+        return DataError(message, f"did you mean {close!r}? then say: --column {name}={close}")
     if name == DIFF:
         return DataError(message, "if each row of it is one insertion, say: --diff 1")
     if name in rules.dims:
-        hint = f"--version N gives all rows the version N; --rename {name}=COLUMN names the column that holds it"
+        hint = f"--version N gives all rows the version N; --column {name}=COLUMN names the column that holds it"
         return DataError(message, hint)
-    return DataError(message, f"if it has another name there, say: --rename {name}=COLUMN")
+    return DataError(message, f"if it has another name there, say: --column {name}=COLUMN")
 
 
 def _check_type(where: str, name: str, there: pl.DataType, declared: Type | None) -> None:

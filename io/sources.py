@@ -39,7 +39,8 @@ class Source:
     """One thing that is read by itself: a file, or a Delta table as of one version.
 
     ``name`` is how messages call it, ``path`` is absolute. ``folders`` holds the columns that folder names of the form
-    ``name=value`` carry, as text. ``version`` is the Delta version that is read.
+    ``name=value`` carry, as text. ``version`` is the Delta version that is read. ``member`` says that nobody named this
+    file, but a folder it is in.
     """
 
     name: str
@@ -47,6 +48,7 @@ class Source:
     format: Format
     folders: tuple[tuple[str, str | None], ...] = ()
     version: int | None = None
+    member: bool = False
 
 
 def find_sources(places: Sequence[str]) -> list[Source]:
@@ -109,7 +111,7 @@ def _sources_under(folder: Path, place: str) -> list[Source]:
                 parts = path.parent.relative_to(folder).parts
                 carried = tuple(_carried(part) for part in parts if "=" in part)
                 shown = str(Path(place, *parts, name))
-                sources.append(Source(shown, str(path.absolute()), _SUFFIXES[suffix], carried))
+                sources.append(Source(shown, str(path.absolute()), _SUFFIXES[suffix], carried, member=True))
     if not sources:
         raise DataError(
             f"{place}: no Parquet or CSV file in this folder, and it is no Delta table",

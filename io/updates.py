@@ -182,7 +182,7 @@ def first_shortfall(history: pl.DataFrame, dim: str) -> Shortfall | None:
 
 
 def _begins(ordered: pl.DataFrame, names: Sequence[str]) -> pl.Series:
-    """Whether a row differs from the one before it in these columns, as the first does. Nulls are equal, as NaNs are."""
+    """Whether a row differs from the one before it in these columns; the first does. Nulls are equal, so are NaNs."""
     changes = [pl.col(name).ne_missing(pl.col(name).shift()) for name in names]
     begins = ordered.select(pl.any_horizontal(changes)).to_series()
     if len(begins):

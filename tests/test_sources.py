@@ -183,13 +183,13 @@ def test_a_misspelt_column_is_matched_with_a_close_one(tmp_path: Path) -> None:
     file = parquet(tmp_path / "e.parquet", scr=[1], dst=[2], version=[0], diff=[1])
     error = refused(file)
     assert "e.parquet: the column 'src' is missing; there are: scr, dst, version, diff" in error.message
-    assert error.hint == "did you mean 'scr'? then say: --rename src=scr"
+    assert error.hint == "did you mean 'scr'? then say: --column src=scr"
     assert updates_in(file, rename={"src": "scr"}).rows() == [(1, 2, 0, 1)]
 
 
 def test_upper_case_is_another_column(tmp_path: Path) -> None:
     file = parquet(tmp_path / "e.parquet", src=[1], dst=[2], VERSION=[0], diff=[1])
-    assert "--rename version=VERSION" in refused(file).hint
+    assert "--column version=VERSION" in refused(file).hint
 
 
 def test_no_version_and_no_diff_column_need_a_rule(tmp_path: Path) -> None:

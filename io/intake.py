@@ -1,0 +1,178 @@
+"""Intake: checked rows on their way into data files of an input's change log, not yet visible to anyone.
+
+One :class:`Intake` says where a whole ingest goes; each of its writers (the one process of ``inline``, each task of a
+Spark job) hands its batches to :meth:`Intake.take` and gets a :class:`Part`: the files it wrote and what the driver
+has to know to judge them. Parts of one ingest add up by :func:`merge`, in any order.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from ddcore.io.changelog import ChangeLog
+from ddcore.io.checks import DIFF, Layout, Rules, fit, normalise
+from ddcore.io.sources import Source, column_types, read_frames
+from ddcore.io.tables import AddedFile
+from ddcore.io.updates import Counts, Digest, accumulate_counts, consolidate, digest, merge_counts
+
+__all__ = ["Intake", "Part", "fitted", "frames_of", "merge"]
+
+Frames = Iterable[
+    tuple[Layout, int | None, pl.DataFrame]
+]  # the layout, the number of the first row, the source's columns
+
+# What is held, consolidated and written at a time. Updates of one file are consolidated, not those of several.
+_MOST_ROWS = 4 << 20
+_MOST_BYTES = 512 << 20
+_NAME = re.compile(r"[.]?ingest-([0-9]{8,})-")
+
+
+@dataclass
+class Part:
+    """What one writer took in.
+
+    ``digests`` holds the digest of the rows of each source, by its name, as the source has them; ``counts`` what is
+    inserted and retracted at each version, after late rows were moved. ``late`` counts updates at closed versions,
+    and ``first_late`` is the first of them. ``retracts`` says whether something is retracted.
+    """
+
+    files: list[AddedFile] = field(default_factory=list)
+    rows: int = 0
+    digests: dict[str, Digest] = field(default_factory=dict)
+    counts: Counts = field(default_factory=dict)
+    late: int = 0
+    first_late: tuple[int, str, str] | None = None  # version, source, row
+    retracts: bool = False
+
+    def to_json(self) -> str:
+        """This part as text, to travel between processes."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> Part:
+        """The part that :meth:`to_json` wrote."""
+        values = json.loads(text)
+        values["files"] = [AddedFile(**file) for file in values["files"]]
+        values["digests"] = {name: Digest(**digest) for name, digest in values["digests"].items()}
+        values["counts"] = {int(version): (plus, minus) for version, (plus, minus) in values["counts"].items()}
+        values["first_late"] = tuple(values["first_late"]) if values["first_late"] else None
+        return cls(**values)
+
+
+def merge(parts: Sequence[Part]) -> Part:
+    """All parts of an ingest as one; the files in the order of their names."""
+    digests: dict[str, Digest] = {}
+    for part in parts:
+        for name, one in part.digests.items():
+            digests[name] = digests.get(name, Digest()) + one
+    late = [part.first_late for part in parts if part.first_late]
+    return Part(
+        files=sorted((file for part in parts for file in part.files), key=lambda file: file.path),
+        rows=sum(part.rows for part in parts),
+        digests=digests,
+        counts=merge_counts(part.counts for part in parts),
+        late=sum(part.late for part in parts),
+        first_late=min(late) if late else None,
+        retracts=any(part.retracts for part in parts),
+    )
+
+
+@dataclass(frozen=True)
+class Intake:
+    """Where and how the rows of one ingest are written.
+
+    ``log`` is the input's change log, ``number`` the ingest's. Versions up to ``closed`` are closed; with
+    ``move`` the updates there are moved to the next version.
+    """
+
+    log: ChangeLog
+    number: int
+    rules: Rules
+    closed: int | None = None
+    move: bool = False
+
+    @property
+    def dim(self) -> str:
+        """The time dimension; several are on the roadmap."""
+        (dim,) = self.rules.dims
+        return dim
+
+    def strays(self) -> list[Path]:
+        """Files in the table's folder from this ingest or an unfinished one of its number or later, whole or not."""
+        found = [(path, _NAME.match(path.name)) for path in self.log.folder.glob("*ingest-*")]
+        return [path for path, name in found if name and int(name[1]) >= self.number]
+
+    def take(self, writer: str, frames: Frames) -> Part:
+        """Check, consolidate, sort and write these rows; ``writer`` is a name no other writer of this ingest has.
+
+        The same frames give the same files, byte for byte. Holds some 4M updates at a time. Raises what the checks
+        and the file system raise; files written until then stay, unseen, until the next ingest sweeps them.
+        """
+        part = Part()
+        held: list[pl.DataFrame] = []
+        for layout, first_row, frame in frames:
+            updates = normalise(frame, layout, self.rules, first_row)
+            part.rows += len(frame)
+            part.digests[layout.where] = part.digests.get(layout.where, Digest()) + digest(updates)
+            self._note_late(part, updates, layout.where)
+            held.append(self.moved(updates))
+            if sum(map(len, held)) >= _MOST_ROWS or sum(one.estimated_size() for one in held) >= _MOST_BYTES:
+                self._write(part, writer, held)
+                held = []
+        self._write(part, writer, held)
+        return part
+
+    def _note_late(self, part: Part, updates: pl.DataFrame, where: str) -> None:
+        if self.closed is None:
+            return
+        late = updates.filter(pl.col(self.dim) <= self.closed)
+        if len(late):
+            part.late += len(late)
+            first = late.sort(self.dim, *self.rules.schema).row(0, named=True)
+            said = (first[self.dim], where, shown({name: first[name] for name in self.rules.schema}))
+            part.first_late = min(part.first_late or said, said)
+
+    def moved(self, updates: pl.DataFrame) -> pl.DataFrame:
+        """The updates where they land in the log: late ones at the next open version, if they may."""
+        if not self.move or self.closed is None:
+            return updates
+        return updates.with_columns(pl.col(self.dim).clip(lower_bound=self.closed + 1))
+
+    def _write(self, part: Part, writer: str, held: Sequence[pl.DataFrame]) -> None:
+        if not held:
+            return
+        taken = pl.concat(held)
+        part.counts = merge_counts([part.counts, accumulate_counts(taken, self.dim)])
+        updates = consolidate(taken, self.rules.dims)
+        if updates.is_empty():
+            return
+        part.retracts |= bool((updates[DIFF] < 0).any())
+        part.files.append(self.log.write(f"ingest-{self.number:08d}-{writer}-{len(part.files):04d}", updates))
+
+
+def shown(row: Mapping[str, Any]) -> str:
+    """A row in a message: ``src=1, dst='x', day=2026-01-31, note=null``."""
+    texts = {name: repr(value) if isinstance(value, str | bytes) else str(value) for name, value in row.items()}
+    return ", ".join(f"{name}={'null' if row[name] is None else text}" for name, text in texts.items())
+
+
+def fitted(sources: Sequence[Source], rules: Rules) -> list[tuple[Source, Layout]]:
+    """Each source with its layout; DataError for the first that does not fit. Reads footers and headers only."""
+    return [
+        (source, fit(source.name, column_types(source), rules, folders=source.folders, text=source.format == "csv"))
+        for source in sources
+    ]
+
+
+def frames_of(sources: Iterable[tuple[Source, Layout]]) -> Iterator[tuple[Layout, int | None, pl.DataFrame]]:
+    """The batches of these sources, read in this process."""
+    for source, layout in sources:
+        for first_row, frame in read_frames(source, layout.read):
+            yield layout, first_row, frame

@@ -1,0 +1,428 @@
+"""Ingest: appends the rows of sources to an input's change log, all of them or none.
+
+The order of things: the sources' columns are fitted, their rows checked and written as sorted Parquet into the
+input's table folder, where nobody sees them; then the whole is judged (known already? late? does it retract what is
+not there?); then one commit and one line of the ledger make it visible. Killed anywhere before that line, nothing was
+ingested, and the next ingest sweeps what lies about.
+
+With the engine ``spark``, Spark reads and one pass of :mod:`ddcore.jobs.intake` checks and writes; with ``inline`` this
+process does, without a JVM. The rows, the errors and the tables are the same.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+import polars as pl
+
+from ddcore.errors import DataError, DdError, LateUpdate, UnknownRetraction, UsageError
+from ddcore.io.changelog import ChangeLog
+from ddcore.io.checks import DIFF, LARGEST_TIME, Layout, Rules, normalise
+from ddcore.io.intake import Intake, Part, fitted, frames_of, merge, shown
+from ddcore.io.ledger import IngestRecord, Ledger
+from ddcore.io.ledger import Source as TakenSource
+from ddcore.io.project import ENGINES, Project, find_project
+from ddcore.io.sources import Source, find_sources, row_count
+from ddcore.io.tables import AddedFile, mend_hint
+from ddcore.io.updates import Digest, Shortfall, first_shortfall
+from ddcore.io.warehouse import Warehouse, reporting
+
+__all__ = ["LATE", "IngestReport", "ingest", "main"]
+
+LATE = ("refuse", "move")
+_BULK_BYTES = 256 << 20
+_NAMED = 3
+
+Listener = Callable[..., None]  # listener(stage, done, total, note), all but the first optional
+Fitted = list[tuple[Source, Layout]]
+Take = Callable[[Intake, Fitted], Part]
+
+
+@dataclass(frozen=True)
+class IngestReport:
+    """What an ingest did.
+
+    ``ingest`` is its number, or, where there was ``nothing_new``, that of the earlier ingest of the same content (0
+    when the sources' updates cancel out). ``rows`` are the rows read; ``plus`` and ``minus`` the sums of their
+    positive and negative diffs; ``moved`` how many late rows were moved. ``notes`` are sentences for the user:
+    columns and files left out.
+    """
+
+    input: str
+    ingest: int
+    sources: tuple[str, ...]
+    rows: int
+    plus: int
+    minus: int
+    first: int | None
+    last: int | None
+    versions: int
+    moved: int
+    nothing_new: bool
+    engine: str
+    took: float
+    notes: tuple[str, ...] = ()
+
+
+def ingest(
+    project: Project,
+    input_name: str,
+    sources: Sequence[str],
+    *,
+    engine: str = "spark",
+    version: int | None = None,
+    diff: int | None = None,
+    rename: Mapping[str, str] | None = None,
+    late: str = "refuse",
+    listener: Listener | None = None,
+) -> IngestReport:
+    """Append the rows of ``sources`` to the change log of the input ``input_name``.
+
+    ``sources`` are files, folders, globs or Delta tables. ``version`` and ``diff`` stand for columns they lack;
+    ``rename`` maps our name of a column to theirs. ``late`` says what becomes of rows at closed versions: ``refuse``,
+    or ``move`` to the next open version. ``listener(stage, done, total, note)`` hears of progress. Cost: one pass
+    over the sources, and one over the log where something is retracted; two over the sources where a part of them was
+    ingested before.
+
+    Raises UsageError (unknown input, no such file), DataError (rows that cannot be taken in), LateUpdate,
+    UnknownRetraction, LockHeld, StorageError; the input is then as it was.
+    """
+    began = time.monotonic()
+    _check_choices(engine, late)
+    rules = _rules(project, input_name, version, diff, rename or {})
+    tell = listener or _silent
+    tell("reading columns")
+    found = fitted(find_sources(sources), rules)
+    _refuse_empty(sources, found)
+    warehouse = Warehouse(project.warehouse)
+    with warehouse.lock("ddcore ingest"):
+        work = _Work(Ledger.load(warehouse), input_name, rules, late == "move", tell)
+        with work.cleaning(), _taking(engine, project, found) as take:
+            report = work.run(take, sources, found)
+    return replace(report, engine=engine, took=time.monotonic() - began)
+
+
+# --- what was asked ---------------------------------------------------------------------------------------------------
+
+
+def _check_choices(engine: str, late: str) -> None:
+    if engine not in ENGINES:
+        raise UsageError(f"unknown engine {engine!r}", f"one of: {', '.join(ENGINES)}")
+    if late not in LATE:
+        raise UsageError(f"--late {late}: not known", f"one of: {', '.join(LATE)}")
+
+
+def _rules(project: Project, name: str, version: int | None, diff: int | None, rename: Mapping[str, str]) -> Rules:
+    schema, dim = project.input_schema(name), project.dim
+    if version is not None and not 0 <= version <= LARGEST_TIME:
+        raise UsageError(f"--version {version}: versions go from 0 to {LARGEST_TIME}", "say: --version 0")
+    if diff is not None and (diff == 0 or abs(diff) >= 2**63):
+        raise UsageError(f"--diff {diff}: each row's diff is a whole number of 64 bits, and not 0", "say: --diff 1")
+    rules = Rules(schema, (dim,), None if version is None else (version,), diff, dict(rename))
+    for ours in rename:
+        if ours not in rules.columns:
+            raise UsageError(
+                f"--column {ours}={rename[ours]}: the input {name} has no column {ours!r}",
+                f"its columns are {', '.join(rules.columns)}; say --column OURS=THEIRS",
+            )
+    return rules
+
+
+def _refuse_empty(places: Sequence[str], found: Fitted) -> None:
+    """Say at once, before anything is locked or started, that Parquet files have no rows."""
+    if not found:
+        raise UsageError("no source was named", "name files, folders, globs or Delta tables")
+    if all(row_count(source) == 0 for source, _ in found):
+        raise _empty(places)
+
+
+def _empty(places: Sequence[str]) -> DataError:
+    return DataError(f"{', '.join(places)}: no rows", "an empty source is refused: it is mostly a mistake upstream")
+
+
+def _silent(*_: object) -> None:
+    """A listener for nobody."""
+
+
+# --- who reads and writes ---------------------------------------------------------------------------------------------
+
+
+def _taking(engine: str, project: Project, found: Fitted) -> AbstractContextManager[Take]:
+    return _spark(project, found) if engine == "spark" else nullcontext(_take_inline)
+
+
+def _take_inline(intake: Intake, found: Fitted) -> Part:
+    return merge([intake.take("000", frames_of(found))])
+
+
+@contextmanager
+def _spark(project: Project, found: Fitted) -> Iterator[Take]:
+    from ddcore.jobs.intake import take_by_spark
+    from ddcore.jobs.session import spark
+
+    size = sum(os.path.getsize(source.path) for source, _ in found if source.format != "delta")
+    with spark(project.spark_conf, project.spark_master, project.width, bulk=size >= _BULK_BYTES) as session:
+        yield lambda intake, sources: merge(take_by_spark(session, intake, sources))
+
+
+# --- the work ---------------------------------------------------------------------------------------------------------
+
+
+class _Work:
+    """One ingest, with the warehouse's lock held."""
+
+    def __init__(self, ledger: Ledger, name: str, rules: Rules, move: bool, tell: Listener) -> None:
+        self.ledger, self.name, self.rules, self.tell = ledger, name, rules, tell
+        self.log = ChangeLog(ledger.warehouse.input(name), rules.schema, rules.dims)
+        self.base, self.committing = ledger.input_version(name), False
+        self.intake = Intake(self.log, ledger.next_ingest(), rules, ledger.closed(), move)
+
+    def run(self, take: Take, places: Sequence[str], found: Fitted) -> IngestReport:
+        """Take the sources in, judge them, and make them visible."""
+        notes = _left_out(found)
+        self.tell("reading rows", 0, None, ", ".join(places))
+        part = take(self.intake, found)
+        if not part.rows:
+            raise _empty(places)
+        known = self._known(part.digests, found)
+        if known:
+            fresh = [(source, layout) for source, layout in found if source.name not in known]
+            if not any(part.digests.get(source.name) for source, _ in fresh):
+                number = max(known.values())
+                return self._report(places, part, number, nothing_new=True, notes=notes)
+            notes += [_said_known(known)]
+            self._sweep()
+            found, part = fresh, take(self.intake, fresh)
+        if not part.files:
+            notes.append("every update of it is taken back at its own version: nothing changes")
+            return self._report(places, part, 0, nothing_new=True, notes=notes)
+        self._judge(part, found)
+        self._commit(part)
+        return self._report(places, part, self.intake.number, nothing_new=False, notes=notes)
+
+    def _report(
+        self, places: Sequence[str], part: Part, number: int, nothing_new: bool, notes: list[str]
+    ) -> IngestReport:
+        versions = list(part.counts)
+        return IngestReport(
+            input=self.name,
+            ingest=number,
+            sources=tuple(places),
+            rows=part.rows,
+            plus=sum(plus for plus, _ in part.counts.values()),
+            minus=sum(minus for _, minus in part.counts.values()),
+            first=min(versions, default=None),
+            last=max(versions, default=None),
+            versions=len(versions),
+            moved=part.late if self.intake.move and not nothing_new else 0,
+            nothing_new=nothing_new,
+            engine="",
+            took=0.0,
+            notes=tuple(notes),
+        )
+
+    # --- judging ---
+
+    def _known(self, digests: Mapping[str, Digest], found: Fitted) -> dict[str, int]:
+        """The sources whose rows were ingested before, each with the number of that ingest.
+
+        Known by content, under whatever name: a file by its own digest, all together by the sum of theirs. Of named
+        files with the same rows the first counts and the others are known by it; files of one folder all count.
+        """
+        taken: dict[str, int] = {}
+        for record in self.ledger.ingests(self.name):
+            texts = [source.digest for source in record.sources]
+            whole = sum(map(Digest.parse, texts), Digest())
+            taken |= {text: record.number for text in (*texts, str(whole)) if text not in taken}
+        whole = sum(digests.values(), Digest())
+        if whole and str(whole) in taken:
+            return dict.fromkeys((source.name for source, _ in found), taken[str(whole)])
+        known = {}
+        for source, _ in found:
+            digest = digests.get(source.name)
+            if digest and str(digest) in taken:
+                known[source.name] = taken[str(digest)]
+            elif digest and not source.member:
+                taken[str(digest)] = self.intake.number
+        return known
+
+    def _judge(self, part: Part, found: Fitted) -> None:
+        if part.first_late is not None and not self.intake.move:
+            version, where, row = part.first_late
+            raise LateUpdate(
+                f"{part.late} of {part.rows} rows are late: version {self.intake.closed} is closed; the first is "
+                f"{row} at version {version} in {where}",
+                "leave them out, or take them in at the next open version with: --late move",
+            )
+        if part.retracts:
+            self.tell("checking retractions")
+            short = first_shortfall(self._history(part.files), self.intake.dim)
+            if short is not None:
+                raise self._unknown(short, found)
+
+    def _history(self, files: Sequence[AddedFile]) -> pl.DataFrame:
+        """Every update, old and new, of the rows that the new files retract.
+
+        By Polars, for both engines: the rows that are retracted are few, the log is scanned once and streamed, and a
+        join of Spark's would shuffle it.
+        """
+        columns = [*self.log.columns]
+        types = {name: kind.polars for name, kind in self.log.columns.items()}
+        paths = [self.log.folder / file.path for file in files]
+        fresh = pl.scan_parquet(paths, schema=types, glob=False).select(columns)
+        rows = list(self.rules.schema)
+        with reporting(self.log.folder, "read", mend_hint(self.log.folder)):
+            retracted = fresh.filter(pl.col(DIFF) < 0).select(rows).unique().collect().lazy()
+        history = pl.concat([self.log.scan(self.base).select(columns), fresh])
+        return self.log.collect(history.join(retracted, on=rows, how="semi", nulls_equal=True))
+
+    def _unknown(self, short: Shortfall, found: Fitted) -> UnknownRetraction:
+        where, version = self._culprit(short, found)
+        later = "" if version == short.version else f" as of version {short.version}"
+        return UnknownRetraction(
+            f"{where}: retracts {shown(short.row)} at version {version}, and the row is not there: "
+            f"its count would be {short.count}{later}",
+            "nothing was ingested; insert the row first, or take the retraction out of the source",
+        )
+
+    def _culprit(self, short: Shortfall, found: Fitted) -> tuple[str, int]:
+        """The source with the last retraction of the row that counts at that version, and where it lands in the log."""
+        best: tuple[str, int] | None = None
+        is_row = pl.all_horizontal(
+            pl.col(name).eq_missing(pl.lit(short.row[name], dtype=kind.polars))
+            for name, kind in self.rules.schema.items()
+        )
+        try:
+            for layout, _, frame in frames_of(found):
+                updates = self.intake.moved(normalise(frame, layout, self.rules))
+                mine = updates.filter(is_row, pl.col(DIFF) < 0, pl.col(self.intake.dim) <= short.version)
+                last = mine[self.intake.dim].max()
+                if isinstance(last, int) and (best is None or last > best[1]):
+                    best = layout.where, last
+        except DataError:
+            if len(found) > 1:  # a Delta table that only Spark reads
+                return ", ".join(source.name for source, _ in found), short.version
+        return best or (found[0][0].name, short.version)
+
+    # --- the table and the ledger ---
+
+    def _commit(self, part: Part) -> None:
+        self.tell("committing")
+        self.committing = True
+        version = self.log.commit(part.files, self.intake.number, base=self.base)
+        self.ledger.append(
+            IngestRecord(
+                number=self.intake.number,
+                input=self.name,
+                sources=tuple(TakenSource(name, str(digest)) for name, digest in part.digests.items()),
+                first=min(part.counts),
+                last=max(part.counts),
+                rows=sum(file.rows for file in part.files),
+                counts=part.counts,
+                files=tuple(file.path for file in part.files),
+                table_version=version,
+            )
+        )
+
+    @contextmanager
+    def cleaning(self) -> Iterator[None]:
+        """Begin with what the ledger names and nothing beside it; leave nothing beside it when this ingest fails."""
+        self.log.create()
+        self._sweep()
+        try:
+            yield
+        finally:
+            # Once the commit has begun only the ledger on disk knows how it ended: then it is the next ingest's to
+            # sweep.
+            if not self.committing:
+                self._sweep()
+
+    def _sweep(self) -> None:
+        """Take out of the table, then of its folder, what an unfinished ingest left there."""
+        self.log.commit([], self.intake.number, base=self.base)
+        live = {self.log.folder / file.path for file in self.log.files(self.base)}
+        for path in self.intake.strays():
+            if path not in live:
+                path.unlink(missing_ok=True)
+
+
+def _left_out(found: Fitted) -> list[str]:
+    """A sentence for every set of columns that sources have and the input has not."""
+    by_columns: dict[tuple[str, ...], list[str]] = {}
+    for source, layout in found:
+        if layout.ignored:
+            by_columns.setdefault(layout.ignored, []).append(source.name)
+    return [f"{_some(names)}: columns left out: {', '.join(columns)}" for columns, names in by_columns.items()]
+
+
+def _said_known(known: Mapping[str, int]) -> str:
+    return f"{_some(list(known))}: left out, the same rows were ingested before"
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names) if len(names) <= _NAMED else f"{names[0]} and {len(names) - 1} more"
+
+
+# --- spark-submit -----------------------------------------------------------------------------------------------------
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The entry for ``spark-submit``; takes plain arguments, never sets a master of its own, gives the exit code.
+
+    The last line of stdout is the report as JSON.
+    """
+    asked = _parser().parse_args(argv)
+    try:
+        project = find_project(asked.project, flags={"warehouse": asked.warehouse, "engine": asked.engine})
+        report = ingest(
+            project,
+            asked.input,
+            asked.source,
+            engine=project.engine,
+            version=asked.version,
+            diff=asked.diff,
+            rename=dict(asked.column),
+            late=asked.late,
+        )
+    except DdError as error:
+        print(f"error: {error.message}", f"  {error.hint}", sep="\n", file=sys.stderr)
+        return error.exit_code
+    for note in report.notes:
+        print(note, file=sys.stderr)
+    print(json.dumps(asdict(report)))
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        "ingest.py", description="Append the rows of sources to the change log of an input."
+    )
+    parser.add_argument("input", metavar="INPUT")
+    parser.add_argument("source", metavar="SOURCE", nargs="+", help="a file, a folder, a glob or a Delta table")
+    parser.add_argument("--project", type=Path, metavar="DIR", help="the folder of dd.toml")
+    parser.add_argument("--warehouse", metavar="DIR")
+    parser.add_argument("--engine", choices=ENGINES)
+    parser.add_argument("--version", type=int, metavar="N", help="all rows have this version")
+    parser.add_argument("--diff", type=int, metavar="N", help="all rows have this diff")
+    parser.add_argument("--column", type=_pair, action="append", default=[], metavar="OURS=THEIRS")
+    parser.add_argument("--late", choices=LATE, default="refuse")
+    return parser
+
+
+def _pair(text: str) -> tuple[str, str]:
+    ours, equals, theirs = text.partition("=")
+    if not (ours and equals and theirs):
+        raise argparse.ArgumentTypeError(f"{text!r} is not OURS=THEIRS")
+    return ours, theirs
+
+
+if __name__ == "__main__":
+    sys.exit(main())

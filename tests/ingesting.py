@@ -1,0 +1,83 @@
+"""What tests of ingest share: a project in a folder, sources in it, and what is in the warehouse afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from ddcore.io.changelog import ChangeLog
+from ddcore.io.ledger import IngestRecord, Ledger, RunRecord
+from ddcore.io.project import Project
+from ddcore.io.warehouse import Warehouse
+from ddcore.jobs.ingest import IngestReport, ingest
+from ddcore.schema import parse_schema
+
+EDGES = {"src": "int64", "dst": "int64"}
+
+Update = tuple[Any, ...]
+
+
+class Desk:
+    """A project whose one input is ``edges``, and a folder for sources."""
+
+    def __init__(
+        self, folder: Path, schema: Mapping[str, str] = EDGES, engine: str = "inline", **settings: Any
+    ) -> None:
+        self.folder, self.engine = folder, engine
+        self.schema = parse_schema(schema)
+        self.project = Project(
+            root=folder, program="program.py:program", warehouse=folder / "warehouse", inputs={"edges": self.schema},
+            **settings,
+        )  # fmt: skip
+        (folder / "dd.toml").write_text(
+            '[project]\nprogram = "program.py:program"\n[inputs.edges]\nschema = {'
+            + ", ".join(f'{name} = "{kind}"' for name, kind in schema.items()) + "}\n"
+        )  # fmt: skip
+
+    def source(self, name: str, *updates: Update, **more: Sequence[Any]) -> str:
+        """A source of these updates (row, version, diff); its format follows from the name."""
+        types = {name: kind.polars for name, kind in self.schema.items()}
+        frame = pl.DataFrame(list(updates), {**types, "version": pl.Int64, "diff": pl.Int64}, orient="row")
+        frame = frame.with_columns(pl.Series(name, values) for name, values in more.items())
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if name.endswith(".csv"):
+            frame.write_csv(path, quote_style="non_numeric")
+        else:
+            frame.write_parquet(path)
+        return str(path)
+
+    def ingest(self, *sources: str, **asked: Any) -> IngestReport:
+        return ingest(self.project, "edges", list(sources), **{"engine": self.engine, **asked})
+
+    @property
+    def ledger(self) -> Ledger:
+        return Ledger.load(Warehouse(self.project.warehouse))
+
+    @property
+    def log(self) -> ChangeLog:
+        return ChangeLog(Warehouse(self.project.warehouse).input("edges"), self.schema)
+
+    def updates(self) -> list[Update]:
+        """What readers see: the input's updates, each (row, version) once, sorted by version and row."""
+        frame = self.log.collect(self.log.scan(self.ledger.input_version("edges")))
+        names = [*self.schema, "version"]
+        summed = frame.group_by(names).agg(pl.col("diff").sum()).filter(pl.col("diff") != 0)
+        return summed.sort("version", *self.schema, nulls_last=True).rows()
+
+    def stray_files(self) -> list[str]:
+        """Data files in the table's folder that no reader sees."""
+        live = {file.path for file in self.log.files(self.ledger.input_version("edges"))}
+        return [path.name for path in self.log.folder.glob("*ingest-*") if path.name not in live]
+
+    def records(self) -> list[IngestRecord]:
+        return list(self.ledger.ingests())
+
+    def fold(self, version: int) -> None:
+        """Let the ledger say that everything up to ``version`` is folded."""
+        number = self.ledger.next_run()
+        nothing: dict[str, Any] = {"inputs": {}, "outputs": {}, "tables": {}}
+        self.ledger.append(RunRecord(number, "ab12", 0, version, "inline", 1, rounds=1, took=0.1, **nothing))

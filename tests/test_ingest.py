@@ -1,0 +1,437 @@
+"""Ingest without Spark: what gets in, what is known already, what is refused, and that a refusal leaves nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import resource
+import subprocess
+import sys
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from deltalake import DeltaTable, write_deltalake
+from ingesting import EDGES, Desk
+from real_data import shared_data
+
+from ddcore.errors import DataError, DdError, LateUpdate, LockHeld, StorageError, UnknownRetraction, UsageError
+from ddcore.io import intake
+from ddcore.io.ledger import IntentRecord
+from ddcore.io.warehouse import Warehouse
+from ddcore.jobs.ingest import main
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    return Desk(tmp_path)
+
+
+def refused(desk: Desk, kind: type[DdError], *sources: str, **asked: Any) -> DdError:
+    """The error of an ingest, which has left everything as it was."""
+    before = str(desk.updates()), len(desk.records())
+    with pytest.raises(kind) as caught:
+        desk.ingest(*sources, **asked)
+    assert type(caught.value) is kind
+    assert (str(desk.updates()), len(desk.records())) == before
+    assert desk.stray_files() == []
+    assert "\n" not in caught.value.message and caught.value.hint
+    return caught.value
+
+
+# --- what gets in -----------------------------------------------------------------------------------------------------
+
+
+def test_the_first_ingest_makes_the_input(desk: Desk) -> None:
+    report = desk.ingest(desk.source("a.parquet", (1, 2, 0, 1), (2, 3, 0, 1), (1, 2, 3, -1)))
+    assert desk.updates() == [(1, 2, 0, 1), (2, 3, 0, 1), (1, 2, 3, -1)]
+    assert (report.ingest, report.rows, report.plus, report.minus) == (1, 3, 2, 1)
+    assert (report.first, report.last, report.versions, report.nothing_new) == (0, 3, 2, False)
+    (record,) = desk.records()
+    assert record.counts == {0: (2, 0), 3: (0, 1)} and record.rows == 3
+    assert DeltaTable(str(desk.log.folder)).protocol().min_writer_version <= 2
+
+
+def test_later_ingests_append(desk: Desk) -> None:
+    desk.ingest(desk.source("a.parquet", (1, 2, 0, 1)))
+    report = desk.ingest(desk.source("b.csv", (1, 2, 5, -1), (2, 3, 4, 1)))
+    assert report.ingest == 2
+    assert desk.updates() == [(1, 2, 0, 1), (2, 3, 4, 1), (1, 2, 5, -1)]
+
+
+def test_versions_may_come_in_any_order_while_they_are_open(desk: Desk) -> None:
+    desk.ingest(desk.source("late.parquet", (1, 2, 7, 1)))
+    desk.ingest(desk.source("early.parquet", (1, 2, 2, 1), (1, 2, 6, -1)))
+    assert desk.updates() == [(1, 2, 2, 1), (1, 2, 6, -1), (1, 2, 7, 1)]
+
+
+def test_files_folders_globs_and_delta_tables_at_once(desk: Desk) -> None:
+    file = desk.source("a.parquet", (1, 1, 0, 1))
+    desk.source("folder/version=3/x.parquet", (2, 2, 0, 1))
+    pl.read_parquet(f"{desk.folder}/folder/version=3/x.parquet").drop("version").write_parquet(
+        f"{desk.folder}/folder/version=3/x.parquet"
+    )
+    desk.source("glob-1.csv", (3, 3, 1, 1))
+    table = pl.DataFrame({"src": [4], "dst": [4], "version": [2], "diff": [2]})
+    write_deltalake(str(desk.folder / "delta"), table.to_arrow())
+    report = desk.ingest(file, f"{desk.folder}/folder", f"{desk.folder}/glob-*", f"{desk.folder}/delta")
+    assert desk.updates() == [(1, 1, 0, 1), (3, 3, 1, 1), (4, 4, 2, 2), (2, 2, 3, 1)]
+    assert report.rows == 4
+
+
+def test_sources_without_version_and_diff(desk: Desk) -> None:
+    file = str(desk.folder / "edges.csv")
+    Path(file).write_text("from,dst\n1,2\n1,2\n")
+    desk.ingest(file, version=9, diff=1, rename={"src": "from"})
+    assert desk.updates() == [(1, 2, 9, 2)]
+
+
+def test_columns_left_out_are_noted(desk: Desk) -> None:
+    report = desk.ingest(desk.source("a.parquet", (1, 2, 0, 1), note=["x"], who=["y"]))
+    assert report.notes == (f"{desk.folder}/a.parquet: columns left out: note, who",)
+
+
+def test_T46_multiplicities_are_kept_and_cancel_within_a_version(desk: Desk) -> None:
+    updates = [(1, 2, 0, 1), (1, 2, 0, 1), (1, 2, 1, -2), (5, 5, 1, -1), (5, 5, 1, 1), (6, 6, 2, 2), (6, 6, 2, -1)]
+    desk.ingest(desk.source("a.parquet", *updates))
+    assert desk.updates() == [(1, 2, 0, 2), (1, 2, 1, -2), (6, 6, 2, 1)]
+
+
+def test_large_sources_are_written_in_several_sorted_files(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = random.Random(5)
+    updates = [(rng.randrange(50), rng.randrange(50), rng.randrange(9), 1) for _ in range(3_000)]
+    monkeypatch.setattr(intake, "_MOST_ROWS", 1_000)
+    names = [desk.source(f"{part}.parquet", *updates[part * 500 : part * 500 + 500]) for part in range(6)]
+    desk.ingest(*names)
+    files = desk.log.files(desk.ledger.input_version("edges"))
+    assert len(files) == 3
+    for file in files:
+        rows = pl.read_parquet(desk.log.folder / file.path).select("version", "src", "dst").rows()
+        assert rows == sorted(rows) and len(rows) == len(set(rows))
+    assert sum(diff for *_, diff in desk.updates()) == 3_000
+
+
+# --- what is known already --------------------------------------------------------------------------------------------
+
+
+def test_the_same_content_again_is_a_no_op_that_says_so(desk: Desk) -> None:
+    updates = [(1, 2, 0, 2), (2, 3, 0, 1), (1, 2, 3, -1)]
+    desk.ingest(desk.source("a.parquet", *updates))
+    desk.fold(3)
+    for name in ("a.parquet", "other.parquet", "text.csv"):
+        report = desk.ingest(desk.source(name, *reversed(updates)))
+        assert report.nothing_new and report.ingest == 1
+    split = [(1, 2, 0, 1), (1, 2, 0, 1), (1, 2, 0, 0), *updates[1:]]
+    assert desk.ingest(desk.source("split.parquet", *split)).nothing_new
+    assert len(desk.records()) == 1 and desk.stray_files() == []
+
+
+def test_one_value_more_or_less_is_other_content(desk: Desk) -> None:
+    desk.ingest(desk.source("a.parquet", (1, 2, 0, 1)))
+    for number, update in enumerate([(1, 2, 0, 2), (1, 2, 1, 1), (2, 1, 0, 1), (1, 3, 0, 1)]):
+        assert not desk.ingest(desk.source(f"{number}.parquet", update)).nothing_new
+
+
+def test_a_glob_that_grows_brings_only_what_is_new(desk: Desk) -> None:
+    for day in range(3):
+        desk.source(f"days/{day}.parquet", (day, day, day, 1), (9, 9, day, 1))
+        places = [f"{desk.folder}/days/*.parquet", f"{desk.folder}/days"]
+        report = desk.ingest(places[day % 2])
+        assert report.ingest == day + 1
+        desk.fold(day)
+    assert desk.updates() == sorted(
+        [(day, day, day, 1) for day in range(3)] + [(9, 9, day, 1) for day in range(3)], key=lambda row: row[2]
+    )
+    assert "0.parquet, " in report.notes[0] and "ingested before" in report.notes[0]
+    assert desk.ingest(*places).nothing_new
+    assert desk.stray_files() == []
+
+
+def test_one_file_with_all_that_came_in_several_is_known(desk: Desk) -> None:
+    desk.ingest(desk.source("a.parquet", (1, 2, 0, 1)), desk.source("b.parquet", (1, 2, 1, -1)))
+    assert desk.ingest(desk.source("both.parquet", (1, 2, 0, 1), (1, 2, 1, -1))).nothing_new
+
+
+def test_a_copy_counts_once_and_equal_files_of_a_folder_each(desk: Desk) -> None:
+    a, copy = desk.source("a.parquet", (1, 2, 0, 1)), desk.source("copy.parquet", (1, 2, 0, 1))
+    report = desk.ingest(a, copy)
+    assert "copy.parquet: left out" in report.notes[0]
+    assert desk.updates() == [(1, 2, 0, 1)]
+    for part in ("part-0", "part-1"):
+        desk.source(f"folder/{part}.parquet", (7, 7, 0, 1))
+    desk.ingest(f"{desk.folder}/folder")
+    assert desk.updates() == [(1, 2, 0, 1), (7, 7, 0, 2)]
+
+
+def test_updates_that_cancel_out_are_nothing_new(desk: Desk) -> None:
+    report = desk.ingest(desk.source("a.parquet", (1, 2, 0, 1), (1, 2, 0, -1)))
+    assert report.nothing_new and report.ingest == 0 and report.notes
+    assert desk.records() == [] and desk.updates() == []
+
+
+# --- late rows --------------------------------------------------------------------------------------------------------
+
+
+def test_late_rows_are_refused_with_their_count_and_the_first(desk: Desk) -> None:
+    desk.ingest(desk.source("a.parquet", (1, 2, 0, 1), (1, 2, 4, 1)))
+    desk.fold(4)
+    late = desk.source("late.parquet", (7, 8, 9, 1), (5, 6, 4, 1), (3, 4, 2, 1), (2, 9, 2, 1))
+    error = refused(desk, LateUpdate, late)
+    assert error.message == (
+        f"3 of 4 rows are late: version 4 is closed; the first is src=2, dst=9 at version 2 in {late}"
+    )
+    assert "--late move" in error.hint
+
+
+def test_late_rows_may_move_to_the_next_open_version(desk: Desk) -> None:
+    desk.ingest(desk.source("a.parquet", (1, 2, 0, 1), (1, 2, 4, 1)))
+    desk.fold(4)
+    late = desk.source("late.parquet", (7, 8, 9, 1), (1, 2, 4, -1), (3, 4, 2, 1), (3, 4, 3, -1))
+    report = desk.ingest(late, late="move")
+    assert (report.moved, report.first, report.last) == (3, 5, 9)
+    assert desk.updates() == [(1, 2, 0, 1), (1, 2, 4, 1), (1, 2, 5, -1), (7, 8, 9, 1)]
+    assert desk.ingest(late, late="move").nothing_new and desk.ingest(late).nothing_new
+
+
+def test_versions_of_a_run_that_is_to_be_finished_are_closed(desk: Desk) -> None:
+    desk.ingest(desk.source("a.parquet", (1, 2, 0, 1), (1, 2, 4, 1)))
+    desk.ledger.append(IntentRecord(1, "ab12", 0, 4, width=1, engine="inline"))
+    assert "version 4 is closed" in refused(desk, LateUpdate, desk.source("b.parquet", (9, 9, 3, 1))).message
+
+
+# --- retractions ------------------------------------------------------------------------------------------------------
+
+
+def test_T45_a_retraction_of_a_row_that_never_was_names_row_version_and_source(desk: Desk) -> None:
+    desk.ingest(desk.source("a.parquet", (1, 2, 0, 1)))
+    good = desk.source("good.parquet", (5, 6, 2, 1))
+    bad = desk.source("bad.csv", (5, 6, 3, -1), (9, 9, 3, -1), (8, 8, 4, -1))
+    error = refused(desk, UnknownRetraction, good, bad)
+    assert error.message == (
+        f"{bad}: retracts src=9, dst=9 at version 3, and the row is not there: its count would be -1"
+    )
+
+
+@pytest.mark.parametrize(
+    ("updates", "says"),
+    [
+        ([(1, 2, 3, -2)], "at version 3, and the row is not there: its count would be -1"),
+        ([(4, 4, 3, -1), (4, 4, 5, 1)], "retracts src=4, dst=4 at version 3"),
+        ([(1, 2, 2, -1)], "at version 2, and the row is not there: its count would be -1 as of version 7"),
+        ([(4, 4, 3, 1), (4, 4, 3, -1), (4, 4, 4, -1)], "retracts src=4, dst=4 at version 4"),
+    ],
+)
+def test_T45_at_no_version_may_a_row_be_there_less_than_never(desk: Desk, updates: Any, says: str) -> None:
+    desk.ingest(desk.source("a.parquet", (1, 2, 0, 1)))
+    desk.ingest(
+        desk.source("b.parquet", (1, 2, 7, -1)), *([] if "version 7" in says else [desk.source("c.csv", (1, 2, 6, 1))])
+    )
+    assert says in refused(desk, UnknownRetraction, desk.source("bad.parquet", *updates)).message
+
+
+def test_rows_with_nulls_and_nans_are_found_to_be_retracted(tmp_path: Path) -> None:
+    schema = {
+        "f": "float64",
+        "s": "string",
+        "b": "bool",
+        "d": "date",
+        "t": "timestamp",
+        "n": "decimal(9,2)",
+        "x": "binary",
+    }
+    desk = Desk(tmp_path, schema)
+    nothing = (None,) * 7
+    odd = (float("nan"), "é", None, None, None, None, b"\x00")
+    full = (1.5, "", True, date(2026, 1, 31), datetime(2026, 1, 31, 12, tzinfo=UTC), Decimal("1.50"), b"")
+    zero, minus = (0.0, *(None,) * 6), (-0.0, *(None,) * 6)
+    desk.ingest(desk.source("a.parquet", (*nothing, 0, 1), (*odd, 0, 2), (*minus, 0, 1), (*full, 0, 1)))
+    desk.ingest(desk.source("b.parquet", (*nothing, 1, -1), (*odd, 1, -2), (*zero, 1, -1), (*full, 1, -1)))
+    assert len(desk.updates()) == 8
+    error = refused(desk, UnknownRetraction, desk.source("c.parquet", (*odd, 2, -1)))
+    assert "c.parquet: retracts f=nan, s='é', b=null, d=null" in error.message
+    error = refused(desk, UnknownRetraction, desk.source("d.parquet", (*full, 2, -1)))
+    assert "d=2026-01-31, t=2026-01-31 12:00:00+00:00, n=1.50, x=b'' at version 2" in error.message
+
+
+def test_a_moved_retraction_is_judged_where_it_lands(desk: Desk) -> None:
+    desk.ingest(desk.source("a.parquet", (1, 2, 3, 1)))
+    desk.fold(3)
+    report = desk.ingest(desk.source("b.parquet", (1, 2, 1, -1)), late="move")
+    assert report.moved == 1 and desk.updates() == [(1, 2, 3, 1), (1, 2, 4, -1)]
+    error = refused(desk, UnknownRetraction, desk.source("c.parquet", (1, 2, 0, -1)), late="move")
+    assert "c.parquet: retracts src=1, dst=2 at version 4" in error.message
+
+
+# --- what is refused --------------------------------------------------------------------------------------------------
+
+
+def test_an_empty_source_is_refused(desk: Desk) -> None:
+    for name in ("a.parquet", "a.csv"):
+        assert "no rows" in refused(desk, DataError, desk.source(name)).message
+
+
+def test_bad_rows_leave_nothing(desk: Desk) -> None:
+    desk.ingest(desk.source("a.parquet", (1, 2, 0, 1)))
+    good = desk.source("good.parquet", (7, 7, 1, 1))
+    bad = desk.source("bad.parquet", (7, 7, 1, 1), diff=[0.5])
+    assert "bad.parquet: column 'diff': 0.5 is not a whole number" in refused(desk, DataError, good, bad).message
+    Path(bad).write_bytes(Path(bad).read_bytes()[:-9])
+    assert "bad.parquet: not a readable Parquet file" in refused(desk, DataError, good, bad).message
+
+
+@pytest.mark.parametrize(
+    ("asked", "says"),
+    [
+        ({"engine": "flink"}, "unknown engine 'flink'"),
+        ({"late": "drop"}, "--late drop"),
+        ({"version": -1}, "--version -1"),
+        ({"diff": 0}, "--diff 0"),
+        ({"rename": {"source": "src"}}, "has no column 'source'"),
+    ],
+)
+def test_what_cannot_be_asked(desk: Desk, asked: dict[str, Any], says: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        desk.ingest(desk.source("a.parquet", (1, 2, 0, 1)), **asked)
+    assert says in caught.value.message and caught.value.hint
+    assert not desk.project.warehouse.exists()
+
+
+def test_a_second_writer_is_refused_and_told_who_holds_the_lock(desk: Desk) -> None:
+    source = desk.source("a.parquet", (1, 2, 0, 1))
+    with Warehouse(desk.project.warehouse).lock("ddcore run"), pytest.raises(LockHeld) as caught:
+        desk.ingest(source)
+    assert "ddcore run" in caught.value.message and str(os.getpid()) in caught.value.message
+    assert not desk.ingest(source).nothing_new
+
+
+def test_a_changed_input_schema_is_refused(desk: Desk, tmp_path: Path) -> None:
+    desk.ingest(desk.source("a.parquet", (1, 2, 0, 1)))
+    other = Desk(tmp_path, {"src": "int64", "dst": "string"})
+    with pytest.raises(StorageError, match="dst"):
+        other.ingest(other.source("b.parquet", (1, "2", 1, 1)))
+    assert len(Desk(tmp_path).records()) == 1
+
+
+# --- killed, interrupted, out of space --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("stage", ["reading rows", "checking retractions", "committing"])
+def test_an_interrupt_leaves_nothing_visible(desk: Desk, stage: str) -> None:
+    desk.ingest(desk.source("a.parquet", (1, 2, 0, 1)))
+
+    def listener(said: str, *_: object) -> None:
+        if said == stage:
+            raise KeyboardInterrupt
+
+    source = desk.source("b.parquet", (1, 2, 1, -1))
+    with pytest.raises(KeyboardInterrupt):
+        desk.ingest(source, listener=listener)
+    assert desk.updates() == [(1, 2, 0, 1)]
+    assert desk.stray_files() == []
+    assert desk.ingest(source).ingest == 2
+
+
+def submit(
+    desk: Desk, *arguments: str, limit: int | None = None, **environment: str
+) -> subprocess.CompletedProcess[str]:
+    """Run the job's entry file in a process of its own; ``limit`` is the size at which the disk is full."""
+
+    def narrow() -> None:
+        if limit is not None:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+
+    command = [sys.executable, "-m", "ddcore.jobs.ingest", "edges", *arguments, "--engine", "inline"]
+    return subprocess.run(
+        [*command, "--project", str(desk.folder)], env={**os.environ, **environment}, preexec_fn=narrow,
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("place", ["after-file", "after-table", "after-ingest"])
+def test_killed_anywhere_the_next_ingest_finds_its_way(desk: Desk, place: str) -> None:
+    desk.ingest(desk.source("a.parquet", (1, 2, 0, 1)))
+    killed = desk.source("killed.parquet", (3, 3, 1, 1), (1, 2, 1, -1))
+    assert submit(desk, killed, DDCORE_FAILPOINT=place).returncode == -9
+    done = place == "after-ingest"
+    assert len(desk.updates()) == (3 if done else 1)
+    # another source first: what the killed one left must not come in with it
+    desk.ingest(desk.source("other.parquet", (8, 8, 2, 1)))
+    assert len(desk.updates()) == (4 if done else 2)
+    assert desk.stray_files() == []
+    assert desk.ingest(killed).nothing_new == done
+    assert desk.updates() == [(1, 2, 0, 1), (1, 2, 1, -1), (3, 3, 1, 1), (8, 8, 2, 1)]
+    seen_by_others = pl.from_arrow(DeltaTable(str(desk.log.folder)).to_pyarrow_table())
+    assert isinstance(seen_by_others, pl.DataFrame) and len(seen_by_others) == 4
+
+
+def test_a_refused_ingest_after_a_kill_takes_the_leftovers_back(desk: Desk) -> None:
+    desk.ingest(desk.source("a.parquet", (1, 2, 0, 1)))
+    assert submit(desk, desk.source("b.parquet", (3, 3, 1, 1)), DDCORE_FAILPOINT="after-table").returncode == -9
+    refused(desk, UnknownRetraction, desk.source("c.parquet", (4, 4, 1, -1)))
+    assert DeltaTable(str(desk.log.folder)).to_pyarrow_table().num_rows == 1
+
+
+def test_a_full_disk_leaves_nothing_visible(desk: Desk) -> None:
+    rng = random.Random(1)
+    updates = [(rng.randrange(2**60), rng.randrange(2**60), 0, 1) for _ in range(20_000)]
+    source = desk.source("a.parquet", *updates)
+    done = submit(desk, source, limit=100_000)
+    assert done.returncode == 1
+    assert "cannot write" in done.stderr and "File too large" in done.stderr
+    assert desk.updates() == [] and desk.stray_files() == []
+    assert desk.ingest(source).ingest == 1
+
+
+# --- the entry file ---------------------------------------------------------------------------------------------------
+
+
+def test_the_entry_file_ends_with_the_report_as_json(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["edges", desk.source("a.parquet", (1, 2, 0, 1), note=["x"]), "--engine", "inline"]
+    assert main([*arguments, "--project", str(desk.folder)]) == 0
+    out, err = capsys.readouterr()
+    report = json.loads(out.splitlines()[-1])
+    assert (report["input"], report["ingest"], report["plus"], report["nothing_new"]) == ("edges", 1, 1, False)
+    assert "columns left out: note" in err
+
+
+def test_the_entry_file_gives_the_exit_code_of_its_error(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
+    project = ["--project", str(desk.folder), "--engine", "inline"]
+    assert main(["edges", str(desk.folder / "none.parquet"), *project]) == 2
+    assert main(["edges", desk.source("a.parquet", (1, 2, 0, -1)), *project]) == 1
+    assert "error: " in capsys.readouterr().err
+    with Warehouse(desk.project.warehouse).lock("ddcore run"):
+        assert main(["edges", desk.source("a.parquet", (1, 2, 0, 1)), *project]) == 75
+
+
+# --- real data --------------------------------------------------------------------------------------------------------
+
+
+def test_the_package_sets_get_in(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, {"package": "string", "dependency": "string"})
+    source = shared_data("package_sets", "dependencies.parquet")
+    report = desk.ingest(str(source))
+    assert (report.rows, report.first, report.last, report.versions) == (31_116, 0, 1493, 937)
+    wanted = pl.read_parquet(source).sort("version", "package", "dependency").rows()
+    assert desk.updates() == wanted
+    assert desk.ingest(str(source)).nothing_new
+
+
+def test_the_package_sets_get_in_by_pieces(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, {"package": "string", "tag": "string"})
+    whole = pl.read_parquet(shared_data("package_sets", "releases.parquet"))
+    for number, upto in enumerate([100, 700, 1494]):
+        piece = whole.filter(pl.col("version") < upto, pl.col("version") >= [0, 100, 700][number])
+        desk.ingest(desk.source(f"{number}.csv", *piece.select("package", "tag", "version", "diff").rows()))
+        desk.fold(upto - 1)
+    assert desk.updates() == whole.sort("version", "package", "tag").rows()
+
+
+def test_a_static_graph_gets_in_as_one_version(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, EDGES)
+    report = desk.ingest(str(shared_data("wiki_vote", "edges.parquet")), version=0, diff=1)
+    assert (report.rows, report.plus, report.versions) == (103_689, 103_689, 1)
+    assert len(desk.updates()) == 103_689
