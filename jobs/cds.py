@@ -17,11 +17,12 @@ from typing import TYPE_CHECKING
 from ddcore.cache import cache_folder
 from ddcore.errors import DdError
 from ddcore.jobs import jars
+from ddcore.jobs.java import java_path
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["archive", "make_archive"]
+__all__ = ["archive", "current", "make_archive"]
 
 _KEPT = 3  # archives of other environments of this user
 
@@ -32,14 +33,19 @@ def archive(java: str, spark_home: Path) -> Path | None:
     return file if file.is_file() else None
 
 
+def current() -> Path | None:
+    """The archive that a session started now would use; None where there is none, or no Java."""
+    try:
+        return archive(java_path(), _spark_home())
+    except DdError:
+        return None
+
+
 def make_archive(debug: bool = False) -> bool:
     """Make the archive, in some 40 s; False when it is there already or cannot be made, which is no error."""
-    import pyspark
-
-    from ddcore.jobs.java import java_path
     from ddcore.jobs.session import spark_session, stop
 
-    target = _file(java_path(), Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent))
+    target = _file(java_path(), _spark_home())
     if target.exists():
         return False
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -72,6 +78,12 @@ def _exercise(session: SparkSession) -> None:
         for mode in ("error", "append"):
             numbers.write.format("delta").mode(mode).save(f"{folder}/delta")
         session.read.format("delta").load(f"{folder}/delta").where("id = 3").toArrow()
+
+
+def _spark_home() -> Path:
+    import pyspark
+
+    return Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent)
 
 
 def _file(java: str, spark_home: Path) -> Path:

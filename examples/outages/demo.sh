@@ -12,9 +12,9 @@ PATH="$top/.venv/bin:$PATH"
 
 if [ -t 1 ] && [ -z "${NO_COLOR:-}" ]; then bold=$'\e[1m' dim=$'\e[2m' plain=$'\e[0m'; else bold='' dim='' plain=''; fi
 tell() { printf '\n%s%s%s\n' "$dim" "$*" "$plain"; }
-command() { printf '%s$ dd %s%s\n' "$bold" "$*" "$plain"; }
-show() { command "$@"; dd "$@"; }
-work() { command "$@"; dd "$@" >/dev/null; } # what is left out: the result for machines, a line of JSON on stdout
+typed() { printf '%s$ dd %s%s\n' "$bold" "$*" "$plain"; }
+show() { typed "$@"; dd "$@"; }
+work() { typed "$@"; dd "$@" >/dev/null; } # what is left out: the result for machines, a line of JSON on stdout
 
 tell "# A shop's service map and its incidents: twenty-three versions. Spark reads them in."
 work ingest dependencies data/dependencies-1.parquet
