@@ -1,0 +1,54 @@
+"""``python -m bench``: every benchmark, or those named; one JSON object per line on stdout.
+
+The table in ``docs/performance.md`` is rewritten when all of them were measured. What this machine lacks something for
+is a line with ``skipped``; a benchmark that fails, or whose sides disagree, ends the command with exit code 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from importlib import import_module
+
+from bench import table
+from bench.measure import Failed, Result, Skipped
+
+BENCHMARKS = ("bfs", "nothing_new", "ten_rows", "whole_history")
+
+
+def main() -> int:
+    """Run, print, and write the table."""
+    parser = argparse.ArgumentParser(prog="python -m bench", description="Measure ours and its peers, in turn.")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"which: {', '.join(BENCHMARKS)} (default: all)")
+    parser.add_argument("--rounds", type=int, default=3, help="runs of each side; medians are given (default: 3)")
+    given = parser.parse_args()
+    if unknown := {*given.names} - {*BENCHMARKS}:
+        parser.error(f"unknown: {', '.join(sorted(unknown))}; there are {', '.join(BENCHMARKS)}")
+    names = given.names or BENCHMARKS
+    results, complete, failed = [], names == BENCHMARKS, False
+    for name in names:
+        try:
+            results += measured(name, given.rounds)
+        except Skipped as why:
+            complete = False
+            print(json.dumps({"name": name, "skipped": str(why)}), flush=True)
+        except Failed as why:
+            complete, failed = False, True
+            print(f"{name}: {why}", file=sys.stderr, flush=True)
+    if complete:
+        table.write(results)
+    return int(failed)
+
+
+def measured(name: str, rounds: int) -> list[Result]:
+    """The results of one benchmark, each printed as soon as it is there."""
+    results = []
+    for result in import_module(f"bench.{name}").run(rounds):
+        print(result.line(), flush=True)
+        results.append(result)
+    return results
+
+
+if __name__ == "__main__":
+    sys.exit(main())

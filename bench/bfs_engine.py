@@ -1,0 +1,76 @@
+"""Breadth-first search in the engine: ``python -m bench.bfs_engine EDGES CHANGES`` prints one JSON object.
+
+A process of its own, so that the peak memory is that of the load and the replay. Timed is what is timed for the peer:
+from building the dataflow until every difference of version 0 is there, then the fold of all later versions. Reading
+the files and importing libraries is outside.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+import ddcore as dd
+from bench.project import example_function
+
+SCHEMAS = {"edges": {"src": "int64", "dst": "int64"}, "roots": {"node": "int64"}}
+
+
+def main(edges_file: Path, changes_file: Path) -> None:
+    """Load version 0, replay the others, print what it took."""
+    edges, changes = read_edges(edges_file), read_changes(changes_file)
+    roots = pl.DataFrame({"node": [0], "version": [0], "diff": [1]})
+    bfs = example_function("graphs", "bfs")
+    make_session = dd.Session  # imports the engine
+
+    clock = Clock()
+    session = make_session(bfs, schemas=SCHEMAS, dims=("version",))
+    first = session.fold({"edges": edges, "roots": roots})["hops"]
+    load = clock.figures("load")
+
+    clock = Clock()
+    later = session.fold({"edges": changes})["hops"]
+    replay = clock.figures("replay")
+
+    peak_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    outcome = {"changes": len(later), "checksum": checksum(first) + checksum(later)}
+    print(json.dumps({**load, **replay, "peak_mib": peak_mib, **outcome}))
+
+
+class Clock:
+    """Started when made."""
+
+    def __init__(self) -> None:
+        self._wall, self._cpu = time.perf_counter(), time.process_time()
+
+    def figures(self, what: str) -> dict[str, float]:
+        """Seconds since the start, on the wall and of all processors."""
+        return {f"{what}_s": time.perf_counter() - self._wall, f"{what}_cpu_s": time.process_time() - self._cpu}
+
+
+def read_edges(file: Path) -> pl.DataFrame:
+    """All edges, at version 0."""
+    pairs = np.fromfile(file, dtype="<i8").reshape(-1, 2)
+    frame = pl.DataFrame({"src": pairs[:, 0].copy(), "dst": pairs[:, 1].copy()})
+    return frame.with_columns(version=pl.lit(0, pl.Int64), diff=pl.lit(1, pl.Int64))
+
+
+def read_changes(file: Path) -> pl.DataFrame:
+    """The edges that come and go at versions 1 and up."""
+    rows = np.fromfile(file, dtype="<i8").reshape(-1, 4)
+    return pl.DataFrame({name: rows[:, i].copy() for i, name in enumerate(("version", "src", "dst", "diff"))})
+
+
+def checksum(log: pl.DataFrame) -> int:
+    """The sum of node x dist x diff, as the peer has it."""
+    return int(log.select((pl.col("node") * pl.col("dist") * pl.col("diff")).sum()).item())
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(sys.argv[2]))

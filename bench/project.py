@@ -1,0 +1,75 @@
+"""A project on the package set in a folder of its own, and the `dd` command to measure on it."""
+
+from __future__ import annotations
+
+import importlib.util
+import random
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from bench.measure import Skipped, prompt_to_prompt
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+LAST_VERSION = 1493
+
+
+def example_function(name: str, function: str) -> Callable[..., Any]:
+    """A function of ``examples/NAME/program.py``."""
+    spec = importlib.util.spec_from_file_location(name, REPOSITORY / "examples" / name / "program.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    found: Callable[..., Any] = getattr(module, function)
+    return found
+
+
+def package_set() -> Path:
+    """The package set's change log; Skipped where ``../shared`` is not there."""
+    file = REPOSITORY.parent / "shared" / "data" / "package_sets" / "dependencies.parquet"
+    if not file.exists():
+        raise Skipped("needs package_sets/dependencies.parquet from ../shared/data, beside the repository")
+    return file
+
+
+class Project:
+    """A copy of ``examples/packages`` with the whole package set ingested."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        folder.mkdir(parents=True)
+        for name in ("program.py", "dd.toml"):
+            shutil.copy(REPOSITORY / "examples" / "packages" / name, folder)
+        self.ingest(package_set())
+        self.version = LAST_VERSION
+        self._rng = random.Random(0)
+        log = pl.read_parquet(package_set()).group_by("package", "dependency").agg(pl.col("diff").sum())
+        self._present = {*log.filter(pl.col("diff") != 0).select("package", "dependency").iter_rows()}
+
+    def dd(self, *arguments: str, environment: dict[str, str] | None = None) -> float:
+        """Seconds that ``dd ARGUMENTS`` takes in this project, from prompt to prompt."""
+        command = Path(sys.executable).with_name("ddcore")
+        return prompt_to_prompt([command, *arguments], self.folder, environment)[0]
+
+    def ingest(self, source: Path) -> None:
+        """Append a change log to the input."""
+        self.dd("ingest", "dependencies", str(source), "--engine", "inline")
+
+    def change_ten_rows(self) -> None:
+        """Ingest one more version: five dependencies go, and five packages come to need what some other one needs."""
+        self.version += 1
+        gone = self._rng.sample(sorted(self._present), 5)
+        self._present -= {*gone}
+        come: set[tuple[str, str]] = set()
+        while len(come) < 5:
+            (package, _), (_, dependency) = self._rng.sample(sorted(self._present), 2)
+            come |= {(package, dependency)} - self._present - {*gone}
+        self._present |= come
+        rows = [(*pair, self.version, diff) for pairs, diff in ((gone, -1), (come, 1)) for pair in sorted(pairs)]
+        file = self.folder / f"changes-{self.version}.parquet"
+        pl.DataFrame(rows, schema=["package", "dependency", "version", "diff"], orient="row").write_parquet(file)
+        self.ingest(file)

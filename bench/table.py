@@ -1,0 +1,46 @@
+"""The table in ``docs/performance.md``, between two markers."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Sequence
+from importlib.metadata import version
+from pathlib import Path
+
+from bench.measure import Result
+from bench.project import REPOSITORY
+
+DOCUMENT = REPOSITORY / "docs" / "performance.md"
+BEGIN, END = "<!-- make bench: begin -->", "<!-- make bench: end -->"
+LIBRARIES = ("pyspark", "delta-spark", "deltalake", "polars", "numba", "numpy")
+
+
+def write(results: Sequence[Result], document: Path = DOCUMENT) -> None:
+    """Replace what is between the markers."""
+    text = document.read_text(encoding="utf-8")
+    before, _, rest = text.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    document.write_text(f"{before}{BEGIN}\n{rendered(results)}\n{END}{after}", encoding="utf-8")
+
+
+def rendered(results: Sequence[Result]) -> str:
+    """Markdown: one row per result, then what it was measured on."""
+    lines = [
+        "| what | ours, s | peer | peer, s | ratio | promised | peak MiB, ours / peer |",
+        "|---|--:|---|--:|--:|--:|--:|",
+    ]
+    for it in results:
+        promised = f"{it.limit:.1f}" if it.limit is not None else ""
+        peaks = f"{it.ours_peak_mib:,.0f} / {it.peer_peak_mib:,.0f}" if it.ours_peak_mib and it.peer_peak_mib else ""
+        figures = f"{it.ours_s:.2f} | {it.peer} | {it.peer_s:.2f} | {it.ratio:.2f} | {promised} | {peaks}"
+        lines.append(f"| {it.name} | {figures} |")
+    runs = sorted({it.runs for it in results})
+    return "\n".join([*lines, "", f"Medians of {' or '.join(map(str, runs))} runs each, in turn, on {machine()}."])
+
+
+def machine() -> str:
+    """Cores, memory and versions; no names of machines."""
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30
+    libraries = ", ".join(f"{name} {version(name)}" for name in LIBRARIES)
+    return f"{os.cpu_count()} cores and {memory:.0f} GiB, Python {platform.python_version()}, {libraries}"
