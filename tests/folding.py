@@ -37,6 +37,12 @@ def randomly_cut(program: Any, *, seed: Any = 0, **frames: pl.DataFrame) -> Logs
     return in_runs(program, frames, random_cuts(random.Random(str(seed)), grid(frames)))
 
 
+def fed_early(program: Any, *, seed: Any = 0, **frames: pl.DataFrame) -> Logs:
+    """Cut at random, and some updates are given in runs that do not close their times yet."""
+    rng = random.Random(str(seed))
+    return in_runs(program, frames, random_cuts(rng, grid(frames)), rng)
+
+
 def grid(frames: Mapping[str, pl.DataFrame]) -> list[Time]:
     dims = dims_of(frames)
     return reference.grid(time for frame in frames.values() for time in frame.select(dims).iter_rows())
@@ -59,29 +65,35 @@ def upper_of(closed: Sequence[Time], times: Sequence[Time]) -> list[Time]:
     return [t for t in open_ if not any(s != t and reference.precedes(s, t) for s in open_)]
 
 
-def in_runs(program: Any, frames: Mapping[str, pl.DataFrame], cuts: Sequence[Sequence[Time]]) -> Logs:
-    """One session, one fold for each cut and one for the rest; the logs of all folds together."""
+def in_runs(
+    program: Any, frames: Mapping[str, pl.DataFrame], cuts: Sequence[Sequence[Time]], early: random.Random | None = None
+) -> Logs:
+    """One session, one fold for each cut and one for the rest; the logs of all folds together.
+
+    An update is given in the run that closes its time, or with ``early`` in any run before it.
+    """
     dims, times = dims_of(frames), grid(frames)
     schemas = {
         name: {column: type_name(dtype) for column, dtype in frame.schema.items() if column not in (*dims, "diff")}
         for name, frame in frames.items()
     }
+    run_of = {time: min(i for i, closed in enumerate([*cuts, times]) if time in closed) for time in times}
+    runs = {
+        name: [early.randint(0, run_of[time]) if early else run_of[time] for time in frame.select(dims).iter_rows()]
+        for name, frame in frames.items()
+    }
     session = dd.Session(program, schemas=schemas, dims=dims)
     parts: list[dict[str, pl.DataFrame]] = []
-    done: set[Time] = set()
-    for closed in [*cuts, times]:
-        upper = upper_of(closed, times) if closed is not times else None
-        new = {name: at_times(frame, dims, set(closed) - done) for name, frame in frames.items()}
+    for i in range(len(cuts) + 1):
+        upper = upper_of(cuts[i], times) if i < len(cuts) else None
+        new = {name: frame.filter([run == i for run in runs[name]]) for name, frame in frames.items()}
         parts.append(session.fold({name: frame for name, frame in new.items() if len(frame)}, upper=upper))
-        done |= set(closed)
     return {name: reference.log_of(pl.concat([part[name] for part in parts]), dims) for name in parts[0]}
 
 
-def at_times(frame: pl.DataFrame, dims: Sequence[str], times: set[Time]) -> pl.DataFrame:
-    return frame.filter([time in times for time in frame.select(dims).iter_rows()])
-
-
 def type_name(dtype: pl.DataType) -> str:
+    if isinstance(dtype, pl.Decimal):
+        return f"decimal({dtype.precision},{dtype.scale})"
     return {
         pl.Int64: "int64",
         pl.Float64: "float64",

@@ -14,16 +14,18 @@ import random
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any
 
 import polars as pl
-from folding import grid
+from folding import grid, type_name
 from notation import DIMS
 
 from ddcore import reference
 
 MODULUS = 4
 MAX_ROUNDS = 20
+ORIGINS = [0, 0, 0, 0, 0, 70_000, 2**31, 2**50]
 HEADER = "import polars as pl\nfrom polars import col\n\nimport ddcore as dd\n"
 INPUTS = {
     "edges": {"a": "int", "b": "int"},
@@ -31,15 +33,48 @@ INPUTS = {
     "nodes": {"b": "int"},
     "marks": {"w": "str", "f": "float"},
     "days": {"a": "int", "d": "date", "b": "int"},
+    "bills": {"m": "money", "n": "num", "t": "time"},
+    "flags": {"o": "bool", "a": "int"},
 }
 VALUES: dict[str, list[Any]] = {
     "int": [0, 0, 1, 1, 2, 2, 3, 3, None],
     "str": ["x", "y", "z", None],
     "float": [0.5, -0.5, 0.1, 1e16, float("nan"), -0.0, 0.0, None],
     "date": [datetime.date(2024, 2, 29), datetime.date(1969, 12, 31), None],
+    "time": [datetime.datetime(2024, 2, 29, 1, 2, 3, 4, datetime.UTC), None],
+    "money": [Decimal("0.05"), Decimal("-3.00"), Decimal("12345678.90"), None],
+    "bool": [True, False, None],
+    "num": [2**33, -(2**35), 0, 7, None],
 }
-TYPES = {"int": pl.Int64(), "str": pl.String(), "float": pl.Float64(), "date": pl.Date()}
-NAMES = {"int": "abc", "num": "nmk", "str": "wv", "float": "fg", "date": "de"}
+TYPES = {
+    "int": pl.Int64(),
+    "num": pl.Int64(),
+    "str": pl.String(),
+    "float": pl.Float64(),
+    "date": pl.Date(),
+    "time": pl.Datetime("us", "UTC"),
+    "money": pl.Decimal(10, 2),
+    "sum of money": pl.Decimal(18, 2),
+    "bool": pl.Boolean(),
+}
+OTHERWISE = {
+    "str": "pl.lit('y')",
+    "float": "0.25",
+    "date": "pl.date(2024, 2, 29)",
+    "time": 'pl.datetime(2024, 2, 29, time_unit="us", time_zone="UTC")',
+    "bool": "pl.lit(True)",
+}
+NAMES = {
+    "int": "abc",
+    "num": "nk",
+    "str": "wv",
+    "float": "fg",
+    "date": "de",
+    "time": "tu",
+    "money": "mp",
+    "sum of money": "xy",
+    "bool": "oq",
+}
 
 
 @dataclass
@@ -71,7 +106,7 @@ class Named:
 def case(seed: int) -> Case:
     """The case of this seed."""
     rng = random.Random(seed)
-    names = ["edges", *rng.sample(["words", "nodes", "marks", "days"], rng.randint(0, 2))]
+    names = ["edges", *rng.sample([name for name in INPUTS if name != "edges"], rng.randint(0, 2))]
     source = Writer(rng).program(names)
     filename = f"<program {seed}>"
     linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)  # for inspect.getsource
@@ -87,7 +122,7 @@ def history(rng: random.Random, names: list[str]) -> dict[str, pl.DataFrame]:
     """Insertions and retractions at one, two or three coordinates; no count is negative at any time of the grid."""
     dims = DIMS[rng.choice([1, 1, 2, 2, 3])]
     extent = {1: rng.randint(2, 6), 2: rng.randint(2, 3), 3: 2}[len(dims)]
-    axes = [sorted(rng.sample(range(9), extent)) for _ in dims]
+    axes = [sorted(rng.choice(ORIGINS) + step for step in rng.sample(range(9), extent)) for _ in dims]
     frames = {}
     for name in names:
         columns = INPUTS[name]
@@ -231,6 +266,7 @@ class Writer:
         for name in of.having("int", "num", "float"):
             kind = "float" if of.columns[name] == "float" else "num"
             adding |= {f's=dd.sum("{name}")': kind, f's=dd.sum(col("{name}") * 3)': kind}
+        adding |= {f's=dd.sum("{name}")': "sum of money" for name in of.having("money", "sum of money")}
         picking = {}
         for name, kind in of.columns.items():
             picking |= {f'lo=dd.min("{name}")': kind, f'hi=dd.max("{name}")': kind}
@@ -361,7 +397,7 @@ class Writer:
             return f'col("{self.rng.choice(numbers)}") - 1' if numbers else "5"
         if same:
             return f'"{self.rng.choice(same)}"'
-        return {"str": "pl.lit('y')", "float": "0.25", "date": "pl.date(2024, 2, 29)"}[kind]
+        return OTHERWISE[kind]
 
     def integer(self, of: Named) -> str:
         """An integer of the small domain, or null."""
@@ -402,6 +438,10 @@ class Writer:
             choices += [f'col("{w}") == "y"', f"\"{w} <> 'x'\""]
         for f in of.having("float"):
             choices += [f'col("{f}") > 0', f'col("{f}").is_nan()']
+        for o in of.having("bool"):
+            choices += [f'"{o}"', f'~col("{o}")']
+        for m in of.having("money", "sum of money"):
+            choices += [f'col("{m}") > 0']
         return self.rng.choice(choices) if choices else ""
 
 
@@ -424,10 +464,10 @@ def _allow(of: Named) -> str:
 
 
 def _type(kind: str) -> str:
-    return {"int": "int64", "num": "int64", "str": "string", "float": "float64", "date": "date"}[kind]
+    return type_name(TYPES[kind])
 
 
 def _literal(frame: pl.DataFrame) -> str:
-    rows = ",\n    ".join(str(row).replace("datetime.date", "date") for row in frame.rows())
+    rows = ",\n    ".join(str(row) for row in frame.rows())
     schema = ", ".join(f'"{name}": pl.{dtype}' for name, dtype in frame.schema.items())
     return f'pl.DataFrame([\n    {rows},\n], schema={{{schema}}}, orient="row")'

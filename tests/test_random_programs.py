@@ -27,6 +27,7 @@ def test_same_logs(seed: int) -> None:
     expected = outcome(folding.by_reference, drawn)
     compare(drawn, "whole", expected, outcome(folding.whole, drawn))
     compare(drawn, "cut at random", expected, outcome(folding.randomly_cut, drawn, seed=seed))
+    compare(drawn, "fed early", expected, outcome(folding.fed_early, drawn, seed=seed))
 
 
 def outcome(fold: folding.Fold, drawn: Case, **how: Any) -> Any:
