@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
 import pytest
-from real_data import at, every_row_once, example, shared_data
+from polars.testing import assert_frame_equal
+from real_data import REPOSITORY, at, every_row_once, example, shared_data
 from scipy.sparse import csr_matrix
 from scipy.sparse.csgraph import connected_components
 
@@ -91,3 +97,76 @@ def test_cycles_come_and_go() -> None:
     assert_equal_from_scratch(logs, frame, list(range(7)))
     cyclic = [sorted(name for (name,) in every_row_once(logs["cyclic"], version)) for version in range(7)]
     assert ["".join(names) for names in cyclic] == ["", "abc", "abcd", "d", "d", "", "abc"]
+
+
+# -- cut into runs -----------------------------------------------------------------------------------------------------
+
+ONE_AT_A_TIME = [*range(100), LAST]
+IN_TEN = [*range(149, LAST, 150), LAST]
+
+
+def in_order(log: pl.DataFrame) -> pl.DataFrame:
+    return log.select(sorted(log.columns)).sort(pl.all())
+
+
+@pytest.mark.parametrize("ends", [IN_TEN, ONE_AT_A_TIME], ids=["in ten runs", "the first hundred one at a time"])
+def test_same_log_however_the_history_is_cut(
+    logs: dict[str, pl.DataFrame], dependencies: pl.DataFrame, ends: Sequence[int]
+) -> None:
+    schemas = {"dependencies": {"package": "string", "dependency": "string"}}
+    session = dd.Session(example("packages"), schemas=schemas)
+    parts = []
+    for start, end in zip([-1, *ends], ends, strict=False):
+        batch = dependencies.filter(pl.col("version").is_between(start + 1, end))
+        parts.append(session.fold({"dependencies": batch}, upper=[(end + 1,)]))
+    for name, log in logs.items():
+        assert_frame_equal(in_order(pl.concat([part[name] for part in parts])), in_order(log))
+
+
+# -- from the command line ---------------------------------------------------------------------------------------------
+
+
+def ddcore(project: Path, *words: str) -> list[Any]:
+    """Run a command in ``project``; gives the JSON objects it printed."""
+    command = [str(Path(sys.executable).with_name("ddcore")), *words]
+    done = subprocess.run(command, cwd=project, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{command}: exit {done.returncode}\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}"
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+@pytest.fixture(scope="module", params=["inline", pytest.param("spark", marks=pytest.mark.spark)])
+def project(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, source: Path) -> Path:
+    """``examples/packages`` with the whole history ingested and folded, by either engine."""
+    folder = tmp_path_factory.mktemp("packages") / "project"
+    shutil.copytree(REPOSITORY / "examples" / "packages", folder, ignore=shutil.ignore_patterns("warehouse"))
+    engine = ("--engine", str(request.param))
+    ingested = ddcore(folder, "ingest", "dependencies", str(source), *engine)[-1]
+    assert (ingested["rows"], ingested["versions"]) == (31_116, 937)
+    ran = ddcore(folder, "run", *engine)[-1]
+    assert (ran["first"], ran["last"], ran["nothing_new"]) == (0, LAST, False)
+    return folder
+
+
+def test_tables_hold_the_same_logs(project: Path, logs: dict[str, pl.DataFrame]) -> None:
+    """Read as any Delta reader would, not through ``dd``."""
+    for name, log in logs.items():
+        assert_frame_equal(in_order(pl.read_delta(str(project / "warehouse" / "outputs" / name))), in_order(log))
+
+
+def test_diff_of_two_versions_equals_scipy(project: Path, dependencies: pl.DataFrame) -> None:
+    before, after = (from_scratch(dependencies, version) for version in (900, 1400))
+    for name in before:
+        _, counts, *changes = ddcore(project, "diff", name, "900", "1400", "--json")
+        rows = {diff: {tuple(it["row"].values()) for it in changes if it["diff"] == diff} for diff in (1, -1)}
+        assert rows == {1: after[name] - before[name], -1: before[name] - after[name]}, name
+        assert (counts["plus"], counts["minus"]) == (len(rows[1]), len(rows[-1]))
+
+
+def test_show_equals_scipy(project: Path, dependencies: pl.DataFrame) -> None:
+    for name, expected in from_scratch(dependencies, 1000).items():
+        _, _, *rows = ddcore(project, "show", name, "--at", "1000", "--json")
+        assert {tuple(it["row"].values()) for it in rows} == expected, name
+
+
+def test_nothing_new_afterwards(project: Path) -> None:
+    assert ddcore(project, "run")[-1]["nothing_new"] is True
