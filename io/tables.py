@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "APP", "AddedFile", "LiveFile", "arrow_table", "commit", "create", "exists", "live_files", "mend_hint",
-    "open_table", "settle", "write_file",
+    "open_table", "settle", "values", "write_file",
 ]  # fmt: skip
 
 APP = "ddcore"  # the one application id of our transactions; its version is the number of the run or ingest

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -25,7 +26,7 @@ with Warehouse(sys.argv[1]).lock("dd run") as lock:
 
 
 @pytest.fixture
-def holder(tmp_path: Path):
+def holder(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
     """Another process that holds the lock of ``tmp_path``."""
     command = [sys.executable, "-c", HOLD, str(tmp_path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
@@ -77,7 +78,7 @@ def test_the_lock_says_who_holds_it_while_it_is_held(tmp_path: Path) -> None:
         pass
 
 
-def test_a_second_process_is_turned_away_with_the_holders_name(tmp_path: Path, holder) -> None:
+def test_a_second_process_is_turned_away_with_the_holders_name(tmp_path: Path, holder: subprocess.Popen[str]) -> None:
     with pytest.raises(LockHeld) as caught, Warehouse(tmp_path).lock("dd ingest"):
         pytest.fail("the lock was given twice")
     assert caught.value.exit_code == 75
@@ -87,7 +88,7 @@ def test_a_second_process_is_turned_away_with_the_holders_name(tmp_path: Path, h
     assert "host" in caught.value.message
 
 
-def test_a_killed_holder_leaves_nothing_to_clear(tmp_path: Path, holder) -> None:
+def test_a_killed_holder_leaves_nothing_to_clear(tmp_path: Path, holder: subprocess.Popen[str]) -> None:
     holder.send_signal(signal.SIGKILL)
     holder.wait()
     warehouse = Warehouse(tmp_path)

@@ -1,0 +1,270 @@
+"""Arrangements on disk: runs of updates sorted by key code, with Parquet's row groups as their index.
+
+A run is one or a few files, one per writer. Row groups are small and carry the least and the greatest code, read once
+from the footer; a look-up finds its row groups by binary search and reads those only. Tables are partitioned by
+``run``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import polars as pl
+
+from ddcore.encoding import decode, encode
+from ddcore.errors import StorageError
+from ddcore.io import tables
+from ddcore.io.tables import AddedFile, LiveFile
+from ddcore.io.warehouse import REFRESH, reporting
+from ddcore.schema import Schema, Type, is_direct
+from ddcore.trace import Run
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+__all__ = ["CODE", "FileRun", "Layout", "commit", "create", "open_runs", "run_table", "write_run"]
+
+CODE = "_code"
+ROW_GROUP = 16 * 1024
+# Row groups cost the same alone and together, so reading all of a file only pays where most of it is needed anyway.
+_NEARLY_ALL = 0.5
+
+_INT64 = Type("int64")
+
+Span = tuple[int | None, int | None]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What the columns of an arrangement are: key columns then value columns in ``schema``, and ``times``.
+
+    A *direct* arrangement has one key column of fixed width: the key's word is the code, and is not among the words
+    of a run. Travels between processes, which a plan's arrangement does not.
+    """
+
+    schema: Schema
+    key: tuple[str, ...]
+    times: tuple[str, ...]
+
+    @property
+    def direct(self) -> bool:
+        """Whether the key is its own code."""
+        return is_direct([self.schema[name] for name in self.key])
+
+    @property
+    def stored(self) -> Schema:
+        """The columns that are words of a run: without the key where it is its own code."""
+        return {name: kind for name, kind in self.schema.items() if not (self.direct and name in self.key)}
+
+    @property
+    def columns(self) -> Schema:
+        """The columns of a data file, without the partition."""
+        return {**self.schema, **dict.fromkeys((*self.times, "diff", CODE), _INT64)}
+
+
+def create(folder: Path, layout: Layout, *, replace: bool = False) -> None:
+    """Make the table if there is none; ``replace`` allows other columns than it has now."""
+    tables.create(folder, {**layout.columns, "run": _INT64}, partition_by=["run"], replace=replace)
+
+
+def run_table(run: Run, layout: Layout) -> pa.Table:
+    """The rows of a run as :func:`write_run` takes them; values are decoded."""
+    columns: dict[str, pl.Series] = {}
+    if layout.direct:
+        name = layout.key[0]
+        columns[name] = decode(run.codes, layout.schema[name], name)
+    for word, (name, kind) in zip(run.words, layout.stored.items(), strict=True):
+        columns[name] = decode(word, kind, name)
+    for time, name in zip(run.times, layout.times, strict=True):
+        columns[name] = pl.Series(time)
+    columns["diff"], columns[CODE] = pl.Series(run.diffs), pl.Series(run.codes)
+    return tables.arrow_table({name: column.to_arrow() for name, column in columns.items()}, layout.columns)
+
+
+def write_run(folder: Path, run: int, part: str | int, table: pa.Table) -> AddedFile:
+    """Write the rows of one run, or a range of its codes, as one file that no reader sees before :func:`commit`.
+
+    ``table`` is sorted by ``_code``; ``part`` tells the writers of a run apart. Called by tasks, wherever they run.
+    """
+    return tables.write_file(
+        folder, f"part-{part}", table, bounded=[CODE], row_group=ROW_GROUP, partition={"run": str(run)}
+    )
+
+
+def commit(folder: Path, files: Sequence[AddedFile], run: int, *, base: int | None, overwrite: bool = False) -> int:
+    """Make a run's files visible on top of table version ``base``; gives the new version. See :func:`tables.commit`."""
+    return tables.commit(folder, files, run, base=base, overwrite=overwrite)
+
+
+def open_runs(folder: Path, files: Sequence[LiveFile], layout: Layout, span: Span = (None, None)) -> list[FileRun]:
+    """The files that have codes in ``span``, [lo, hi) with None for no bound. Opens no other file."""
+    lo, hi = span
+    runs = []
+    for file in files:
+        least, greatest = file.lower.get(CODE), file.upper.get(CODE)
+        if (lo is None or greatest is None or greatest >= lo) and (hi is None or least is None or least < hi):
+            run = FileRun(folder / file.path, layout, span)
+            if len(run):
+                runs.append(run)
+    return runs
+
+
+class FileRun(Run):
+    """A run in a file, or the part of it with codes in ``span``.
+
+    Arrays have their full size at once and are filled as needed.
+
+    Rows of ``codes``, ``words``, ``times`` and ``diffs`` hold their values only where :meth:`locate` has found them,
+    or everywhere after :meth:`load_all`. Opening reads the footer, and at most the two row groups at the ends of the
+    span. StorageError where the file is missing, truncated or not of this layout.
+    """
+
+    __slots__ = ("_file", "_first", "_greatest", "_groups", "_layout", "_least_codes", "_missing", "_offsets", "path")
+
+    def __init__(self, path: Path, layout: Layout, span: Span = (None, None)) -> None:
+        self.path, self._layout = path, layout
+        with reporting(path, "read", REFRESH):
+            self._file = _open(path)
+            rows, least, greatest = self._index_groups()
+        self._groups, rows, least, greatest = _meeting(span, rows, least, greatest)
+        self._least_codes, self._greatest = least, greatest
+        self._missing = np.ones(len(rows), dtype=bool)
+        before, after = self._outside(span)
+        # Group g holds rows offsets[g]:offsets[g + 1] of the arrays; the first begins `_first` rows into its group.
+        self._first = before
+        self._offsets = np.concatenate([[0], np.cumsum(rows)]).astype(np.int64) - before
+        n = max(0, int(self._offsets[-1]) - after)
+        self._offsets = np.clip(self._offsets, 0, n)
+        super().__init__(
+            np.empty(n, np.int64),
+            np.empty((len(layout.stored), n), np.int64),
+            np.empty((len(layout.times), n), np.int64),
+            np.empty(n, np.int64),
+        )
+
+    def locate(self, probes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Row ranges [lo, hi) of equal code, one per probe (int64[m], ascending). Reads the row groups it needs."""
+        if not self._missing.any():
+            return super().locate(probes)
+        first = np.searchsorted(self._greatest, probes, side="left")  # the first group that may hold the code
+        last = np.searchsorted(self._least_codes, probes, side="right") - 1
+        held = np.flatnonzero(first <= last)
+        self._load(_covered(first[held], last[held], len(self._missing)))
+        if not self._missing.any():
+            return super().locate(probes)
+        lo = self._offsets[np.minimum(first, len(self._missing))].copy()
+        hi = lo.copy()
+        if len(held):
+            lo[held] = self._bound(probes[held], first[held], "left")
+            hi[held] = self._bound(probes[held], last[held], "right")
+        return lo, hi
+
+    def load_all(self) -> None:
+        """Read what is not read yet. O(n)."""
+        self._load(np.arange(len(self._missing)))
+
+    def _bound(self, probes: np.ndarray, groups: np.ndarray, side: str) -> np.ndarray:
+        """Where each probe falls in its row group: one binary search per probe, one call per group."""
+        bounds = np.empty(len(probes), dtype=np.int64)
+        starts = np.flatnonzero(np.diff(groups, prepend=-1))
+        for start, end in zip(starts, [*starts[1:], len(groups)], strict=True):
+            a, b = self._offsets[groups[start]], self._offsets[groups[start] + 1]
+            bounds[start:end] = a + np.searchsorted(self.codes[a:b], probes[start:end], side=side)  # type: ignore[call-overload]
+        return bounds
+
+    def _load(self, wanted: np.ndarray) -> None:
+        groups = wanted[self._missing[wanted]]
+        if len(groups) > _NEARLY_ALL * len(self._missing):
+            groups = np.flatnonzero(self._missing)
+        if len(groups) == 0:
+            return
+        names = [*self._layout.stored, *self._layout.times, "diff", CODE]
+        with reporting(self.path, "read", REFRESH):
+            table = self._file.read_row_groups([int(self._groups[g]) for g in groups], columns=names)
+        self._fill(table, groups)
+        self._missing[groups] = False
+
+    def _fill(self, table: pa.Table, groups: np.ndarray) -> None:
+        """Put the rows of row groups, which lie one after another in ``table``, where they belong."""
+        layout = self._layout
+        columns = [
+            (encode(pl.Series(name, table[name]), kind), into)
+            for (name, kind), into in zip(layout.stored.items(), self.words, strict=True)
+        ]
+        plain = [*zip(layout.times, self.times, strict=True), ("diff", self.diffs), (CODE, self.codes)]
+        columns += [(table[name].to_numpy(), into) for name, into in plain]
+        pieces = self._pieces(groups)
+        for values, into in columns:
+            for source, start, end in pieces:
+                into[start:end] = values[source : source + end - start]
+
+    def _pieces(self, groups: np.ndarray) -> list[tuple[int, int, int]]:
+        """For each group: its first row that counts in the table read, and the rows it fills."""
+        pieces, row = [], 0
+        for g in groups:
+            start, end = int(self._offsets[g]), int(self._offsets[g + 1])
+            pieces.append((row + (self._first if g == 0 else 0), start, end))
+            row += self._file.metadata.row_group(int(self._groups[g])).num_rows
+        return pieces
+
+    def _index_groups(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Rows, least and greatest code of every row group: int64[groups] each."""
+        footer = self._file.metadata
+        column = self._file.schema_arrow.get_field_index(CODE)
+        unknown = [n for n in self._layout.columns if self._file.schema_arrow.get_field_index(n) < 0]
+        if unknown:
+            raise StorageError(f"{self.path} has no column {unknown[0]}", REFRESH)
+        groups = [group for i in range(footer.num_row_groups) if (group := footer.row_group(i)).num_rows]
+        bounds = [group.column(column).statistics for group in groups]
+        rows = np.array([group.num_rows for group in groups], dtype=np.int64)
+        least = np.array([bound.min for bound in bounds], dtype=np.int64)
+        greatest = np.array([bound.max for bound in bounds], dtype=np.int64)
+        if (greatest[:-1] > least[1:]).any():
+            raise StorageError(f"{self.path} is not sorted by {CODE}: another program rewrote it", REFRESH)
+        return rows, least, greatest
+
+    def _outside(self, span: Span) -> tuple[int, int]:
+        """How many rows of the first group lie before the span, and how many of the last group after it."""
+        lo, hi = span
+        before = after = 0
+        if len(self._groups) and lo is not None and self._least_codes[0] < lo:
+            before = int(np.searchsorted(self._codes_of(0), lo))
+        if len(self._groups) and hi is not None and self._greatest[-1] >= hi:
+            codes = self._codes_of(-1)
+            after = len(codes) - int(np.searchsorted(codes, hi))
+        return before, after
+
+    def _codes_of(self, group: int) -> np.ndarray:
+        with reporting(self.path, "read", REFRESH):
+            codes = self._file.read_row_group(int(self._groups[group]), columns=[CODE])[CODE]
+        return np.asarray(codes.to_numpy())
+
+
+def _open(path: Path) -> pq.ParquetFile:
+    import pyarrow.parquet as pq
+
+    return pq.ParquetFile(path, memory_map=True, pre_buffer=False)
+
+
+def _meeting(
+    span: Span, rows: np.ndarray, least: np.ndarray, greatest: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """The row groups that have codes in the span: their numbers, rows, and bounds."""
+    lo, hi = span
+    first = 0 if lo is None else int(np.searchsorted(greatest, lo, side="left"))
+    end = len(rows) if hi is None else int(np.searchsorted(least, hi, side="left"))
+    end = max(first, end)
+    return np.arange(first, end), rows[first:end], least[first:end], greatest[first:end]
+
+
+def _covered(first: np.ndarray, last: np.ndarray, groups: int) -> np.ndarray:
+    """The groups in any of the ranges [first, last]: O(ranges + groups)."""
+    steps = np.zeros(groups + 1, dtype=np.int64)
+    np.add.at(steps, first, 1)
+    np.add.at(steps, last + 1, -1)
+    return np.flatnonzero(np.cumsum(steps[:-1]) > 0)

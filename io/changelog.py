@@ -1,0 +1,157 @@
+"""Change logs: the updates of one input or output, ``(row, time, diff)``, as a Delta table.
+
+A reader names the version of the table that the ledger names; what an unfinished run or ingest wrote is not in it.
+Rows are grouped as the engine groups them: null equals null, NaN equals NaN, -0.0 equals 0.0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import polars as pl
+
+from ddcore.errors import DiffOverflow
+from ddcore.io import tables
+from ddcore.io.tables import AddedFile, LiveFile
+from ddcore.io.warehouse import reporting
+from ddcore.schema import Schema, Type
+
+__all__ = ["ChangeLog", "Time"]
+
+Time = int | tuple[int, ...]
+
+_INT64 = Type("int64")
+_LEAST, _GREATEST = -(2**63), 2**63 - 1
+# Files that another engine's OPTIMIZE wrote may hold nanoseconds without a zone.
+_CASTS = pl.ScanCastOptions(
+    integer_cast="upcast", float_cast="upcast", datetime_cast=["nanosecond-downcast", "convert-timezone"]
+)
+
+
+@dataclass(frozen=True)
+class ChangeLog:
+    """The change log in ``folder``: the columns of ``schema``, one int64 column per name in ``dims``, ``diff`` int64.
+
+    A ``version`` below is a version of the Delta table, as the ledger names it; None means that it names none: no
+    rows. Times are tuples with one int per name in ``dims``, or a plain int where there is one. Everything raises
+    StorageError where the table or a file of it cannot be read or written.
+    """
+
+    folder: Path
+    schema: Schema
+    dims: tuple[str, ...] = ("version",)
+
+    @property
+    def columns(self) -> Schema:
+        """The table's columns and their types."""
+        return {**self.schema, **dict.fromkeys((*self.dims, "diff"), _INT64)}
+
+    def create(self, *, replace: bool = False) -> None:
+        """Make the table if there is none; ``replace`` allows other columns than it has now."""
+        tables.create(self.folder, self.columns, replace=replace)
+
+    def write(self, stem: str, updates: pl.DataFrame) -> AddedFile:
+        """Write updates as one data file, which no reader sees before :meth:`commit`. O(n log n) unless in time
+        order.
+
+        ``stem`` begins the file's name; the same updates under the same stem give the same file. May run in another
+        process.
+        """
+        updates = self._normalised(updates).sort(self.dims, maintain_order=True)
+        table = tables.arrow_table({name: updates[name].to_arrow() for name in self.columns}, self.columns)
+        return tables.write_file(self.folder, stem, table, bounded=self.columns)
+
+    def commit(self, files: Sequence[AddedFile], txn: int, *, base: int | None, overwrite: bool = False) -> int:
+        """Make files visible on top of table version ``base`` and give the new version: see :func:`tables.commit`."""
+        return tables.commit(self.folder, files, txn, base=base, overwrite=overwrite)
+
+    def append(self, updates: pl.DataFrame, txn: int, *, base: int | None) -> int:
+        """Create the table if need be, write updates and commit them; gives the table's version."""
+        self.create()
+        files = [self.write(f"{txn:06d}", updates)] if len(updates) else []
+        return self.commit(files, txn, base=base)
+
+    def files(self, version: int | None) -> list[LiveFile]:
+        """The data files of a version of the table, with their bounds."""
+        return tables.live_files(self.folder, version)
+
+    def scan(self, version: int | None) -> pl.LazyFrame:
+        """All updates, unconsolidated, as a lazy frame; :meth:`collect` it for errors that name the table."""
+        return self._scan(self.files(version))
+
+    def accumulate(self, at: Time, version: int | None) -> pl.DataFrame:
+        """The collection at a time: distinct rows and their ``count``, never 0, in no particular order. O(updates)."""
+        upto = self._time(at)
+        files = [file for file in self.files(version) if not self._after(file, upto)]
+        updates = self._scan(files).filter(self._by(upto)).with_columns(count=pl.col("diff"))
+        return self._summed(updates, "count")
+
+    def between(self, a: Time | None, b: Time, version: int | None) -> pl.DataFrame:
+        """The differences that lead from time ``a`` to time ``b``: distinct rows and their ``diff``, never 0.
+
+        With one dimension: the consolidated updates in (a, b]. None for ``a`` is the time before everything. Files
+        that lie wholly before ``a`` or after ``b`` are not opened.
+        """
+        times = [self._time(time) for time in (a, b) if time is not None]
+        files = [file for file in self.files(version) if not all(self._after(file, time) for time in times)]
+        if a is not None:
+            files = [file for file in files if not self._before(file, times)]
+        weight = self._by(times[-1]).cast(pl.Int128)
+        if a is not None:
+            weight = weight - self._by(times[0]).cast(pl.Int128)
+        return self._summed(self._scan(files).with_columns(diff=pl.col("diff") * weight), "diff")
+
+    def collect(self, frame: pl.LazyFrame) -> pl.DataFrame:
+        """The rows of a lazy frame over this log."""
+        with reporting(self.folder, "read", tables.mend_hint(self.folder)):
+            return frame.collect(engine="streaming")
+
+    def _scan(self, files: Sequence[LiveFile]) -> pl.LazyFrame:
+        types = {name: kind.polars for name, kind in self.columns.items()}
+        if not files:
+            return pl.LazyFrame(schema=types)
+        paths = [self.folder / file.path for file in files]
+        return pl.scan_parquet(paths, schema=types, cast_options=_CASTS, glob=False)
+
+    def _summed(self, updates: pl.LazyFrame, name: str) -> pl.DataFrame:
+        """Rows with the sums of ``name``, those that cancel left out. Sums are 128 bits wide: they cannot wrap."""
+        rows = list(self.schema)
+        sums = updates.group_by(rows).agg(pl.col(name).cast(pl.Int128).sum()).filter(pl.col(name) != 0)
+        found = self.collect(sums)
+        beyond = found.filter((pl.col(name) < _LEAST) | (pl.col(name) > _GREATEST))
+        if len(beyond):
+            raise DiffOverflow(f"{self.folder.name}: the diffs of {beyond.row(0, named=True)} leave the range of int64")
+        return found.select(*rows, pl.col(name).cast(pl.Int64))
+
+    def _normalised(self, updates: pl.DataFrame) -> pl.DataFrame:
+        """The table's columns in order and of their types, with one NaN and one zero."""
+        columns = []
+        for name, kind in self.columns.items():
+            column = pl.col(name).cast(kind.polars)
+            if kind.name == "float64":
+                # Not `column + 0.0`: Polars takes that for a no-op.
+                column = pl.when(column.is_nan()).then(float("nan")).when(column == 0.0).then(0.0).otherwise(column)
+                column = column.alias(name)
+            columns.append(column)
+        return updates.select(columns)
+
+    def _time(self, time: Time) -> tuple[int, ...]:
+        coordinates = (time,) if isinstance(time, int) else tuple(time)
+        if len(coordinates) != len(self.dims):
+            raise ValueError(f"time {coordinates} does not have one coordinate for each of {self.dims}")
+        return coordinates
+
+    def _by(self, upto: tuple[int, ...]) -> pl.Expr:
+        """Whether an update's time is at or before ``upto``, in the product order."""
+        return pl.all_horizontal(pl.col(name) <= last for name, last in zip(self.dims, upto, strict=True))
+
+    def _after(self, file: LiveFile, upto: tuple[int, ...]) -> bool:
+        """Whether no update of a file is at or before ``upto``."""
+        return any(file.lower.get(name, last) > last for name, last in zip(self.dims, upto, strict=True))
+
+    def _before(self, file: LiveFile, times: Sequence[tuple[int, ...]]) -> bool:
+        """Whether all updates of a file are at or before each of the times: no way between them has any."""
+        least = [min(lasts) for lasts in zip(*times, strict=True)]
+        return all(file.upper.get(name, _GREATEST) <= last for name, last in zip(self.dims, least, strict=True))

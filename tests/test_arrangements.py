@@ -1,0 +1,224 @@
+"""Runs on disk: the same rows as in memory, found by reading only the row groups that hold them."""
+
+from __future__ import annotations
+
+import pickle
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable
+
+from ddcore.encoding import encode, key_codes
+from ddcore.errors import StorageError
+from ddcore.io import arrangements, tables
+from ddcore.io.arrangements import FileRun, Layout
+from ddcore.schema import parse_schema
+from ddcore.trace import Keys, Run, arrange, distinct_keys, gather
+
+DIRECT = Layout(parse_schema({"k": "int64", "v": "int64"}), ("k",), ("version", "_round_1"))
+DATES = Layout(parse_schema({"k": "date", "v": "float64"}), ("k",), ("version",))
+HASHED = Layout(
+    parse_schema({"k": "string", "n": "int64", "v": "decimal(10,2)", "w": "timestamp"}), ("k", "n"), ("version",)
+)
+BARE = Layout(parse_schema({"k": "int64"}), ("k",), ("version",))
+
+
+@pytest.fixture(autouse=True)
+def small_row_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(arrangements, "ROW_GROUP", 64)
+
+
+def make(layout: Layout, n: int, seed: int = 0, keys: int = 1000) -> Run:
+    rng = np.random.default_rng(seed)
+    series = []
+    for name, kind in layout.schema.items():
+        numbers = pl.Series(name, rng.integers(-keys, keys, n))
+        nulls = pl.Series(rng.integers(0, 20, n) == 0)
+        column = (
+            numbers.cast(pl.String)
+            if kind.name == "string"
+            else numbers.cast(pl.Int32 if kind.name == "date" else pl.Int64)
+        )
+        series.append(pl.select(pl.when(~nulls).then(column.cast(kind.polars))).to_series().alias(name))
+    words = [encode(column, kind) for column, kind in zip(series, layout.schema.values(), strict=True)]
+    width = len(layout.key)
+    codes = key_codes(words[:width], [layout.schema[name] for name in layout.key], n)
+    times = [rng.integers(0, 50, n) for _ in layout.times]
+    return arrange(codes, words[width:] if layout.direct else words, times, rng.integers(1, 4, n))
+
+
+def store(folder: Path, run: Run, layout: Layout) -> FileRun:
+    file = arrangements.write_run(folder, 1, 0, arrangements.run_table(run, layout))
+    return FileRun(folder / file.path, layout)
+
+
+def same(a: Run, b: Run, rows: slice | np.ndarray = slice(None)) -> None:
+    for name in ("codes", "words", "times", "diffs"):
+        np.testing.assert_array_equal(getattr(a, name)[..., rows], getattr(b, name)[..., rows], err_msg=name)
+
+
+@pytest.mark.parametrize("layout", [DIRECT, DATES, HASHED, BARE], ids=["direct", "dates", "hashed", "bare"])
+def test_a_run_comes_back_as_it_was(tmp_path: Path, layout: Layout) -> None:
+    run = make(layout, 5000)
+    stored = store(tmp_path, run, layout)
+    assert len(stored) == len(run)
+    assert stored.words.flags.c_contiguous
+    assert stored.times.flags.c_contiguous
+    stored.load_all()
+    same(stored, run)
+
+
+@pytest.mark.parametrize("layout", [DIRECT, HASHED], ids=["direct", "hashed"])
+@pytest.mark.parametrize("seed", range(5))
+def test_locating_agrees_with_memory_and_fills_what_it_finds(tmp_path: Path, layout: Layout, seed: int) -> None:
+    run = make(layout, 3000, seed, keys=200)
+    stored = store(tmp_path, run, layout)
+    rng = np.random.default_rng(seed)
+    for probes in (1, 3, 10, 50):
+        present, absent = rng.choice(run.codes, probes), rng.integers(-300, 300, probes)
+        codes = np.unique(np.concatenate([present, absent]))
+        lo, hi = stored.locate(codes)
+        wanted_lo, wanted_hi = run.locate(codes)
+        np.testing.assert_array_equal(hi - lo, wanted_hi - wanted_lo)
+        found = hi > lo
+        np.testing.assert_array_equal(lo[found], wanted_lo[found])
+        rows = np.concatenate([np.arange(a, b) for a, b in zip(lo, hi, strict=True)])
+        same(stored, run, rows)
+
+
+def test_a_trace_gathers_from_disk_what_it_gathers_from_memory(tmp_path: Path) -> None:
+    run = make(HASHED, 3000, keys=100)
+    stored = store(tmp_path, run, HASHED)
+    keys, _ = distinct_keys(run, len(HASHED.key))
+    some = Keys(keys.codes[::7].copy(), np.ascontiguousarray(keys.words[:, ::7]))
+    found, wanted = (gather([each], some, values=2, depth=1) for each in (stored, run))
+    for name in ("offsets", "words", "times", "diffs"):
+        np.testing.assert_array_equal(getattr(found, name), getattr(wanted, name))
+
+
+def test_few_probes_read_few_row_groups(tmp_path: Path) -> None:
+    stored = store(tmp_path, make(DIRECT, 6400), DIRECT)
+    groups = len(stored._missing)
+    assert groups > 90
+    stored.locate(np.array([-500, 500]))
+    assert 2 <= groups - stored._missing.sum() <= 4
+    stored.locate(np.arange(-1000, 200))
+    assert not stored._missing.any(), "half of it is as good as all of it"
+
+
+def test_one_key_may_fill_many_row_groups(tmp_path: Path) -> None:
+    run = make(DIRECT, 6400, keys=3)
+    stored = store(tmp_path, run, DIRECT)
+    lo, hi = stored.locate(np.array([-2, 7]))
+    wanted_lo, wanted_hi = run.locate(np.array([-2, 7]))
+    assert (lo[0], hi[0]) == (wanted_lo[0], wanted_hi[0])
+    assert lo[1] == hi[1]
+    same(stored, run, np.arange(lo[0], hi[0]))
+
+
+@pytest.mark.parametrize("layout", [DIRECT, HASHED], ids=["direct", "hashed"])
+def test_spans_part_a_run_without_gap_or_overlap(tmp_path: Path, layout: Layout) -> None:
+    run = make(layout, 3000, keys=300)
+    arrangements.create(tmp_path, layout)
+    half = len(run) // 2
+    halves = [
+        Run(run.codes[s], np.ascontiguousarray(run.words[:, s]), np.ascontiguousarray(run.times[:, s]), run.diffs[s])
+        for s in (slice(0, half), slice(half, None))
+    ]
+    files = [
+        arrangements.write_run(tmp_path, 1, part, arrangements.run_table(piece, layout))
+        for part, piece in enumerate(halves)
+    ]
+    version = arrangements.commit(tmp_path, files, 1, base=None)
+    live = tables.live_files(tmp_path, version)
+    cuts = [None, *sorted({int(code) for code in np.quantile(run.codes, [0.1, 0.13, 0.5, 0.501, 0.9])}), None]
+    total = []
+    for span in pairwise(cuts):
+        for piece in arrangements.open_runs(tmp_path, live, layout, span):
+            probes = np.unique(run.codes)
+            lo, hi = piece.locate(probes)
+            inside = np.ones(len(probes), dtype=bool)
+            inside &= probes >= span[0] if span[0] is not None else True
+            inside &= probes < span[1] if span[1] is not None else True
+            assert not (hi - lo)[~inside].any(), "other workers' rows are not here"
+            piece.load_all()
+            total.append(piece)
+    np.testing.assert_array_equal(np.sort(np.concatenate([piece.codes for piece in total])), run.codes)
+    assert sum(int(piece.diffs.sum()) for piece in total) == int(run.diffs.sum())
+
+
+def test_a_span_opens_only_the_files_that_meet_it(tmp_path: Path) -> None:
+    arrangements.create(tmp_path, DIRECT)
+    low, high = make(DIRECT, 500, keys=10), make(DIRECT, 500, keys=10)
+    high.codes += 1000
+    files = [
+        arrangements.write_run(tmp_path, 1, i, arrangements.run_table(r, DIRECT)) for i, r in enumerate((low, high))
+    ]
+    version = arrangements.commit(tmp_path, files, 1, base=None)
+    (tmp_path / files[0].path).unlink()
+    live = tables.live_files(tmp_path, version)
+    (found,) = arrangements.open_runs(tmp_path, live, DIRECT, (500, None))
+    assert len(found) == len(high) - int((high.codes < 500).sum())
+
+
+def test_an_empty_run_is_a_run(tmp_path: Path) -> None:
+    stored = store(tmp_path, make(DIRECT, 0), DIRECT)
+    assert len(stored) == 0
+    lo, hi = stored.locate(np.array([1, 2]))
+    assert not (hi - lo).any()
+    stored.load_all()
+
+
+def test_runs_are_appended_under_their_number_and_read_by_anyone(tmp_path: Path) -> None:
+    arrangements.create(tmp_path, DIRECT)
+    version = None
+    for number in (1, 2):
+        file = arrangements.write_run(tmp_path, number, 0, arrangements.run_table(make(DIRECT, 100, number), DIRECT))
+        version = arrangements.commit(tmp_path, [file], number, base=version)
+    table = DeltaTable(str(tmp_path), version=version)
+    assert table.metadata().partition_columns == ["run"]
+    frame = pl.read_delta(table)
+    assert set(frame["run"]) == {1, 2}
+    assert frame.columns == ["k", "v", "version", "_round_1", "diff", "_code", "run"]
+    assert frame.filter(pl.col("k").is_not_null() & (pl.col("k") != pl.col("_code"))).is_empty()
+
+
+def test_what_tasks_need_travels(tmp_path: Path) -> None:
+    file = arrangements.write_run(tmp_path, 1, 0, arrangements.run_table(make(HASHED, 10), HASHED))
+    assert pickle.loads(pickle.dumps((HASHED, file))) == (HASHED, file)
+
+
+@pytest.mark.parametrize("damage", ["missing", "truncated", "empty", "page"])
+def test_a_damaged_file_is_named_with_the_way_on(tmp_path: Path, damage: str) -> None:
+    file = arrangements.write_run(tmp_path, 1, 0, arrangements.run_table(make(DIRECT, 5000), DIRECT))
+    path = tmp_path / file.path
+    content = path.read_bytes()
+    if damage == "missing":
+        path.unlink()
+    else:
+        broken = {"truncated": content[:-100], "empty": b"", "page": b"\x00" * (len(content) // 2)}[damage]
+        path.write_bytes(broken + content[len(broken) :] if damage == "page" else broken)
+    with pytest.raises(StorageError, match="ddcore run --full-refresh") as caught:
+        FileRun(path, DIRECT).load_all()
+    assert str(path) in caught.value.message
+
+
+def test_a_file_that_was_rewritten_unsorted_is_refused(tmp_path: Path) -> None:
+    run = make(DIRECT, 1000)
+    file = arrangements.write_run(tmp_path, 1, 0, arrangements.run_table(run, DIRECT))
+    table = pq.read_table(tmp_path / file.path, partitioning=None)
+    pq.write_table(
+        table.take(np.random.default_rng(0).permutation(len(table))), tmp_path / file.path, row_group_size=64
+    )
+    with pytest.raises(StorageError, match="not sorted"):
+        FileRun(tmp_path / file.path, DIRECT)
+
+
+def test_a_file_of_another_layout_is_refused(tmp_path: Path) -> None:
+    file = arrangements.write_run(tmp_path, 1, 0, arrangements.run_table(make(BARE, 10), BARE))
+    with pytest.raises(StorageError, match="no column v"):
+        FileRun(tmp_path / file.path, DIRECT)

@@ -1,0 +1,284 @@
+"""Delta tables through delta-rs: what a commit makes of a table, also after a crash, and what other readers see."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from pathlib import Path
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable, QueryBuilder
+
+from ddcore.errors import StorageError
+from ddcore.io import tables
+from ddcore.io.stats import bounds
+from ddcore.io.tables import AddedFile
+from ddcore.schema import Schema, parse_schema
+
+NUMBERS: Schema = parse_schema({"n": "int64"})
+EVERY_TYPE = parse_schema(
+    {
+        "n": "int64", "x": "float64", "b": "bool", "s": "string", "y": "binary", "d": "date", "t": "timestamp",
+        "m": "decimal(18,2)",
+    }
+)  # fmt: skip
+ROWS = [
+    (
+        2**63 - 1, 1.5, True, "a", b"\x00\xff", date(1969, 12, 31), datetime(2024, 1, 1, 0, 0, 0, 123456, UTC),
+        Decimal("-1.25"),
+    ),
+    (
+        -(2**63) + 1, float("inf"), False, "Å" * 40, b"", date(9999, 12, 31), datetime(1900, 1, 1, tzinfo=UTC),
+        Decimal("9999999999999999.99"),
+    ),
+    (None,) * 8,
+]  # fmt: skip
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    tables.create(tmp_path / "t", NUMBERS)
+    return tmp_path / "t"
+
+
+def write(folder: Path, *numbers: int, stem: str = "f") -> AddedFile:
+    table = tables.arrow_table({"n": pa.array(numbers, pa.int64())}, NUMBERS)
+    return tables.write_file(folder, stem, table, bounded=["n"])
+
+
+def numbers(folder: Path, version: int | None = None) -> list[int]:
+    table = DeltaTable(str(folder), version=version).to_pyarrow_table()
+    return sorted(table["n"].to_pylist())
+
+
+def test_tables_stay_on_the_oldest_protocol(folder: Path) -> None:
+    tables.commit(folder, [write(folder, 1)], 1, base=None)
+    protocol = DeltaTable(str(folder)).protocol()
+    assert (protocol.min_reader_version, protocol.min_writer_version) == (1, 2)
+
+
+def test_a_file_is_invisible_until_it_is_committed(folder: Path) -> None:
+    file = write(folder, 1, 2)
+    assert (folder / file.path).stat().st_size == file.size
+    assert numbers(folder) == []
+    version = tables.commit(folder, [file], 1, base=None)
+    assert numbers(folder, version) == [1, 2]
+    assert DeltaTable(str(folder)).transaction_version(tables.APP) == 1
+
+
+def test_the_same_rows_give_the_same_file(folder: Path) -> None:
+    assert write(folder, 1, 2) == write(folder, 1, 2)
+    assert write(folder, 1, 2).path != write(folder, 1, 3).path
+    assert len(list(folder.glob("*.parquet"))) == 2
+    assert not list(folder.glob(".*")), "nothing temporary stays"
+
+
+def test_committing_again_commits_nothing(folder: Path) -> None:
+    one = tables.commit(folder, [write(folder, 1)], 1, base=None)
+    two = tables.commit(folder, [write(folder, 2)], 2, base=one)
+    again = tables.commit(folder, [write(folder, 2)], 2, base=one)
+    assert again == two
+    assert DeltaTable(str(folder)).version() == two
+    assert numbers(folder) == [1, 2]
+
+
+def test_a_repeated_attempt_may_cut_its_rows_into_other_files(folder: Path) -> None:
+    one = tables.commit(folder, [write(folder, 1)], 1, base=None)
+    tables.commit(folder, [write(folder, 2, 3)], 2, base=one)
+    narrow = [write(folder, 2, stem="a"), write(folder, 3, stem="b")]
+    version = tables.commit(folder, narrow, 2, base=one)
+    assert numbers(folder, version) == [1, 2, 3]
+
+
+def test_what_a_given_up_attempt_committed_is_taken_out(folder: Path) -> None:
+    one = tables.commit(folder, [write(folder, 1)], 1, base=None)
+    tables.commit(folder, [write(folder, 99)], 2, base=one)  # and no ledger entry
+    version = tables.commit(folder, [write(folder, 2)], 2, base=one)
+    assert numbers(folder, version) == [1, 2]
+    assert numbers(folder, one) == [1], "who reads what the ledger names never noticed"
+
+
+def test_a_table_no_ledger_names_begins_empty(folder: Path) -> None:
+    tables.commit(folder, [write(folder, 99)], 1, base=None)
+    version = tables.commit(folder, [write(folder, 1)], 1, base=None)
+    assert numbers(folder, version) == [1]
+
+
+def test_overwriting_keeps_the_old_version_readable(folder: Path) -> None:
+    one = tables.commit(folder, [write(folder, 1), write(folder, 2)], 1, base=None)
+    two = tables.commit(folder, [write(folder, 3)], 2, base=one, overwrite=True)
+    assert numbers(folder, two) == [3]
+    assert numbers(folder, one) == [1, 2]
+    assert tables.commit(folder, [write(folder, 3)], 2, base=one, overwrite=True) == two
+    assert numbers(folder, tables.commit(folder, [], 3, base=two, overwrite=True)) == []
+
+
+def test_a_given_up_overwrite_is_undone(folder: Path) -> None:
+    one = tables.commit(folder, [write(folder, 1)], 1, base=None)
+    tables.commit(folder, [write(folder, 99)], 2, base=one, overwrite=True)
+    version = tables.commit(folder, [write(folder, 2)], 3, base=one)
+    assert numbers(folder, version) == [1, 2]
+
+
+def test_nothing_to_add_is_no_commit(folder: Path) -> None:
+    one = tables.commit(folder, [write(folder, 1)], 1, base=None)
+    assert tables.commit(folder, [], 2, base=one) == one
+
+
+def test_maintenance_by_others_is_kept(folder: Path) -> None:
+    one = tables.commit(folder, [write(folder, 1)], 1, base=None)
+    two = tables.commit(folder, [write(folder, 2)], 2, base=one)
+    DeltaTable(str(folder)).optimize.compact()
+    three = tables.commit(folder, [write(folder, 3)], 3, base=two)
+    assert numbers(folder, three) == [1, 2, 3]
+    assert len(tables.live_files(folder, three)) == 2
+
+
+def test_many_commits_leave_a_checkpoint(folder: Path) -> None:
+    base = None
+    for number in range(101):
+        base = tables.commit(folder, [write(folder, number)], number + 1, base=base)
+    assert (folder / "_delta_log" / "_last_checkpoint").exists()
+    assert numbers(folder) == list(range(101))
+
+
+def test_live_files_know_their_rows_and_bounds(folder: Path) -> None:
+    version = tables.commit(folder, [write(folder, 3, 7, 5), write(folder, 9)], 1, base=None)
+    found = {file.rows: (file.lower["n"], file.upper["n"]) for file in tables.live_files(folder, version)}
+    assert found == {3: (3, 7), 1: (9, 9)}
+    assert tables.live_files(folder, None) == []
+
+
+def test_other_columns_are_refused_unless_the_table_is_replaced(folder: Path) -> None:
+    one = tables.commit(folder, [write(folder, 1)], 1, base=None)
+    tables.create(folder, NUMBERS)
+    other = parse_schema({"n": "string"})
+    with pytest.raises(StorageError, match=r"\(n long\), not \(n string\)"):
+        tables.create(folder, other)
+    tables.create(folder, other, replace=True)
+    text = tables.write_file(folder, "f", tables.arrow_table({"n": pa.array(["x"])}, other))
+    version = tables.commit(folder, [text], 2, base=one, overwrite=True)
+    assert DeltaTable(str(folder), version=version).to_pyarrow_table()["n"].to_pylist() == ["x"]
+    assert numbers(folder, one) == [1]
+
+
+def test_every_type_reads_back_in_every_reader(tmp_path: Path) -> None:
+    folder = tmp_path / "types"
+    tables.create(folder, EVERY_TYPE)
+    frame = pl.DataFrame(ROWS, schema={name: kind.polars for name, kind in EVERY_TYPE.items()}, orient="row")
+    table = tables.arrow_table({name: frame[name].to_arrow() for name in EVERY_TYPE}, EVERY_TYPE)
+    file = tables.write_file(folder, "f", table, bounded=EVERY_TYPE)
+    version = tables.commit(folder, [file], 1, base=None)
+    stored = DeltaTable(str(folder), version=version)
+    assert stored.to_pyarrow_table().to_pylist() == frame.to_dicts()
+    assert pl.read_delta(stored).to_dicts() == frame.to_dicts()
+    assert pl.read_parquet(folder / file.path).schema == frame.schema
+    query = QueryBuilder().register("t", stored).execute("select m from t where n > 0 and t > '2020-01-01'")
+    assert tables.values(query.read_all().column("m")) == [Decimal("-1.25")]
+
+
+def test_statistics_bound_and_never_lie() -> None:
+    frame = pl.DataFrame(ROWS, schema={name: kind.polars for name, kind in EVERY_TYPE.items()}, orient="row")
+    table = tables.arrow_table({name: frame[name].to_arrow() for name in EVERY_TYPE}, EVERY_TYPE)
+    stats = json.loads(tables.file_stats(table, EVERY_TYPE), parse_float=Decimal)
+    assert stats["numRecords"] == 3
+    assert stats["nullCount"] == dict.fromkeys(EVERY_TYPE, 1)
+    assert set(stats["minValues"]) == set(stats["maxValues"]) == {"n", "s", "d", "t", "m"}
+    assert (stats["minValues"]["n"], stats["maxValues"]["n"]) == (-(2**63) + 1, 2**63 - 1)
+    assert (stats["minValues"]["s"], stats["maxValues"]["s"]) == ("a", "Å" * 32 + "\U0010ffff")
+    assert (stats["minValues"]["t"], stats["maxValues"]["t"]) == (
+        "1900-01-01T00:00:00.000Z",
+        "2024-01-01T00:00:00.124Z",
+    )
+    assert stats["maxValues"]["m"] == Decimal("9999999999999999.99")
+    assert bounds(pa.chunked_array([pa.array([1.0, float("nan")])])) is None
+    assert bounds(pa.chunked_array([pa.array([-0.5, 2.0])])) == ("-0.5", "2.0")
+    assert bounds(pa.chunked_array([pa.array(["x" * 32 + "\U0010ffff"])])) is None
+    assert bounds(pa.chunked_array([pa.array([None], pa.int64())])) is None
+
+
+def test_a_failing_disk_leaves_nothing_half_visible(folder: Path) -> None:
+    """A process that may write no file beyond 4 KiB: as on a full disk, a write fails in the middle."""
+    one = tables.commit(folder, [write(folder, 1)], 1, base=None)
+    failing = """
+import resource, sys
+from pathlib import Path
+import pyarrow as pa
+from ddcore.errors import StorageError
+from ddcore.io import tables
+folder = Path(sys.argv[1])
+resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+try:
+    tables.write_file(folder, "big", pa.table({"n": pa.array([i * i * 7919 % 1000003 for i in range(100_000)])}))
+except StorageError as error:
+    print(error.message)
+"""
+    done = subprocess.run([sys.executable, "-c", failing, str(folder)], capture_output=True, text=True, check=True)
+    assert f"cannot write to {folder}" in done.stdout
+    assert sorted(path.name for path in folder.iterdir()) == ["_delta_log", write(folder, 1).path]
+    assert numbers(folder) == [1]
+    assert tables.commit(folder, [write(folder, 2)], 2, base=one) == one + 1
+
+
+def test_a_commit_that_cannot_be_written_leaves_the_table_as_it_was(folder: Path) -> None:
+    one = tables.commit(folder, [write(folder, 1)], 1, base=None)
+    failing = """
+import resource, sys
+from pathlib import Path
+from ddcore.errors import StorageError
+from ddcore.io import tables
+folder = Path(sys.argv[1])
+table = tables.arrow_table({"n": [2]}, {"n": __import__("ddcore.schema").schema.Type("int64")})
+file = tables.write_file(folder, "f", table, bounded=["n"])
+resource.setrlimit(resource.RLIMIT_FSIZE, (64, 64))
+try:
+    tables.commit(folder, [file], 2, base=1)
+except StorageError as error:
+    print(error.message)
+"""
+    done = subprocess.run([sys.executable, "-c", failing, str(folder)], capture_output=True, text=True, check=True)
+    assert f"cannot commit to {folder}" in done.stdout, done
+    assert numbers(folder) == [1]
+    assert numbers(folder, tables.commit(folder, [write(folder, 2)], 2, base=one)) == [1, 2]
+
+
+def test_a_missing_table_is_a_storage_error(tmp_path: Path) -> None:
+    with pytest.raises(StorageError, match="--full-refresh") as caught:
+        tables.live_files(tmp_path / "state" / "00ff", 3)
+    assert str(tmp_path / "state" / "00ff") in caught.value.message
+    with pytest.raises(StorageError) as caught:
+        tables.live_files(tmp_path / "inputs" / "edges", 3)
+    assert "full-refresh" not in caught.value.hint, "inputs cannot be made again"
+
+
+@pytest.mark.parametrize("place", ["after-file", "after-table"])
+def test_a_kill_between_any_two_steps_is_mended_by_doing_it_again(folder: Path, place: str) -> None:
+    one = tables.commit(folder, [write(folder, 1)], 1, base=None)
+    step = """
+import sys
+from pathlib import Path
+import pyarrow as pa
+from ddcore.io import tables
+folder = Path(sys.argv[1])
+file = tables.write_file(folder, "f", pa.table({"n": pa.array([2])}), bounded=["n"])
+tables.commit(folder, [file], 2, base=1)
+"""
+    environment = {**os.environ, "DDCORE_FAILPOINT": place}
+    done = subprocess.run([sys.executable, "-c", step, str(folder)], env=environment, check=False)
+    assert done.returncode == -9
+    assert numbers(folder, one) == [1]
+    assert numbers(folder, tables.commit(folder, [write(folder, 2)], 2, base=one)) == [1, 2]
+    assert numbers(folder) == [1, 2]
+
+
+def test_files_are_packed_for_quick_reading(folder: Path) -> None:
+    column = pq.ParquetFile(folder / write(folder, 1, 2).path).metadata.row_group(0).column(0)
+    assert "DELTA_BINARY_PACKED" in column.encodings
+    assert column.compression == "ZSTD"
