@@ -7,7 +7,7 @@ product order of times guarantees that nothing reaches back, and an assertion ho
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -57,10 +57,11 @@ class Worker:
         self.held: dict[int, Batch] = dict(held or {})
         self.outputs: dict[str, list[Batch]] = {name: [] for name in plan.outputs}
         self.rounds = 0  # rounds of the outermost loops gone through, for reports
-        self.divert: Callable[[Arrangement, Rounds, Batch], bool] | None = None  # an exchange may take updates elsewhere
         self._pending: dict[Position, Work] = {}
         self._order: list[Position] = []
-        self.journal: list[tuple[Arrangement, Rounds, Run]] = []  # what traces gained, for an exchange that must store it
+        self.journal: list[tuple[Arrangement, Rounds, Run]] | None = (
+            None  # what traces gain, for an exchange that stores it
+        )
         self._latest: dict[int, tuple[Rounds, Run]] = {}
         self._position: Position = (-1,)
         self._upper = np.empty((len(plan.dims), 0), dtype=np.int64)
@@ -166,10 +167,11 @@ class Worker:
         """Take back what a trace gained earlier in this fold, here or in another process."""
         self.traces[arrangement.index].append(run)
         self._latest[arrangement.index] = (rounds, run)
+        self.rounds = max(self.rounds, rounds[0] + 1 if rounds else 0)
 
     def _announce(self, arrangement: Arrangement, rounds: Rounds, run: Run) -> None:
         self.restore(arrangement, rounds, run)
-        if self.divert is not None:
+        if self.journal is not None:
             self.journal.append((arrangement, rounds, run))
         for block in arrangement.listeners:
             self._work(block, rounds + (0,) * (block.depth - len(rounds)))
@@ -254,8 +256,7 @@ class Worker:
     def _deliver(self, arrangement: Arrangement, batch: Batch) -> None:
         batch = self._complete(arrangement, batch)
         for rounds, part in _by_rounds(batch, len(self.plan.dims)):
-            if self.divert is None or not self.divert(arrangement, rounds, part):
-                self.accept(arrangement, rounds, part)
+            self.accept(arrangement, rounds, part)
 
     def _complete(self, arrangement: Arrangement, batch: Batch) -> Batch:
         """The updates at times this fold completes; the others are held back."""

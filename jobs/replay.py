@@ -60,6 +60,7 @@ class Fold:
     settings: Project
     quantiles: Mapping[str, Sequence[int]]
     width: int | None
+    rows: int  # updates in the window, as ingest counted them
 
 
 @dataclass(frozen=True)
@@ -216,6 +217,7 @@ def _fold_window(
         project,
         before.quantiles if before else {},
         width,
+        sum(plus + minus for _, came, _ in _versions(ledger, project, window, {}) for plus, minus in came.values()),
     )
     if listener:
         listener("fold", 0, None, f"versions {window.first}..{window.last}")
@@ -335,7 +337,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return error.exit_code
     import json
 
-    print(json.dumps({"run": report.run, "first": report.first, "last": report.last, "nothing_new": report.nothing_new}))
+    print(
+        json.dumps({"run": report.run, "first": report.first, "last": report.last, "nothing_new": report.nothing_new})
+    )
     return 0
 
 

@@ -1,0 +1,179 @@
+"""Work on its way between workers: what waits for a block, as rows of a Spark frame and back.
+
+Words mean something in one process only, so a message carries values: Arrow IPC, one body per block and round. Bodies are few and large; Spark
+moves them without looking inside.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars as pl
+
+from ddcore import encoding
+from ddcore.batch import Batch, concatenate
+from ddcore.encoding import key_codes
+from ddcore.plan import Arrangement, Block, Plan, Position
+from ddcore.schema import Schema
+from ddcore.trace import Run, arrange
+from ddcore.worker import Rounds, Work, Worker
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = [
+    "COLUMNS", "Cuts", "Message", "accept", "arrow_of", "batch_of_body", "body_of_batch", "body_of_run", "messages_of", "position_of",
+    "run_of_body", "to_messages",
+]  # fmt: skip
+
+COLUMNS = "dest int, kind string, target int, rounds string, rows bigint, body binary"
+ROWS, WAKES, NEWS = "rows", "wakes", "news"
+
+Cuts = Mapping[int, Sequence[int]]  # by arrangement index: width - 1 key codes at which the next worker begins
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """Updates for an arrangement (``rows``), wake-ups for a block (``wakes``), or word that an arrangement gained (``news``).
+
+    ``target`` is the arrangement's or the block's index, ``dest`` the worker's number, ``rows`` how many there are in the body.
+    """
+
+    dest: int
+    kind: str
+    target: int
+    rounds: Rounds
+    rows: int
+    body: bytes
+
+
+def to_messages(plan: Plan, work: Work, cuts: Cuts, width: int) -> Iterator[Message]:
+    """What waits at one position, addressed to the owners of its keys."""
+    sent = False
+    for index, batches in work.rows.items():
+        batch = concatenate(batches)
+        for dest, part in _split(plan.arrangements[index], batch, cuts, width):
+            yield Message(
+                dest, ROWS, index, work.rounds, len(part), body_of_batch(part, plan.arrangements[index].node.schema)
+            )
+            sent = True
+    for wakes in work.wakes:
+        port = work.block.ports[0]
+        owners = np.searchsorted(np.array(cuts[port.index], dtype=np.int64), wakes.codes, side="right")
+        for dest in np.unique(owners):
+            mine = np.flatnonzero(owners == dest)
+            run = Run(wakes.codes[mine], wakes.words[:, mine], wakes.times[:, mine], wakes.diffs[mine])
+            yield Message(
+                int(dest), WAKES, work.block.index, work.rounds, len(mine), body_of_run(port, run, keys_only=True)
+            )
+            sent = True
+    if not sent:
+        for dest in range(width):
+            yield Message(dest, NEWS, work.block.index, work.rounds, 0, b"")
+
+
+def accept(worker: Worker, message: Message) -> None:
+    """Queue a message's work."""
+    plan = worker.plan
+    if message.kind == ROWS:
+        arrangement = plan.arrangements[message.target]
+        worker.accept(arrangement, message.rounds, batch_of_body(message.body, arrangement.node.schema))
+        return
+    block: Block = plan.blocks[message.target]
+    wakes = run_of_body(block.ports[0], message.body, keys_only=True) if message.kind == WAKES else None
+    worker.accept_wakes(block, message.rounds, wakes)
+
+
+def position_of(plan: Plan, message: Message) -> Position:
+    """Where in the order of work a message belongs."""
+    block = plan.arrangements[message.target].block if message.kind == ROWS else plan.blocks[message.target]
+    return block.position(message.rounds)
+
+
+def arrow_of(messages: Iterable[Message], limit: int = 256) -> Iterator[pa.RecordBatch]:
+    """Messages as record batches of ``COLUMNS``."""
+    import pyarrow as pa
+
+    schema = pa.schema(
+        [("dest", pa.int32()), ("kind", pa.string()), ("target", pa.int32()), ("rounds", pa.string()), ("rows", pa.int64()),
+         ("body", pa.binary())]
+    )  # fmt: skip
+    waiting: list[Message] = []
+
+    def batch() -> pa.RecordBatch:
+        rounds = [",".join(map(str, m.rounds)) for m in waiting]
+        columns: list[list[Any]] = [
+            [m.dest for m in waiting], [m.kind for m in waiting], [m.target for m in waiting], rounds,
+            [m.rows for m in waiting], [m.body for m in waiting],
+        ]  # fmt: skip
+        made = pa.RecordBatch.from_arrays(
+            [pa.array(c, f.type) for c, f in zip(columns, schema, strict=True)], schema=schema
+        )
+        waiting.clear()
+        return made
+
+    for message in messages:
+        waiting.append(message)
+        if len(waiting) >= limit or sum(len(m.body) for m in waiting) > 1 << 24:
+            yield batch()
+    if waiting:
+        yield batch()
+
+
+def messages_of(batches: Iterable[pa.RecordBatch]) -> Iterator[Message]:
+    """The messages in record batches of ``COLUMNS``."""
+    for batch in batches:
+        for row in batch.to_pylist():
+            rounds = tuple(int(r) for r in row["rounds"].split(",") if r)
+            yield Message(row["dest"], row["kind"], row["target"], rounds, row["rows"], row["body"])
+
+
+def body_of_run(arrangement: Arrangement, run: Run, *, keys_only: bool = False) -> bytes:
+    """A run's rows as values (key and value columns, or keys alone), times and diffs."""
+    schema = _stored(arrangement, keys_only)
+    words = ([run.codes] if arrangement.direct else []) + list(run.words)
+    return body_of_batch(Batch(words, list(run.times), run.diffs), schema)
+
+
+def run_of_body(arrangement: Arrangement, body: bytes, *, keys_only: bool = False) -> Run:
+    """The run that :func:`body_of_run` wrote. Sorted anew: the order of strings' words is this process's own."""
+    batch = batch_of_body(body, _stored(arrangement, keys_only))
+    keys = batch.words[: len(arrangement.key)]
+    codes = key_codes(keys, arrangement.key_types, len(batch))
+    return arrange(codes, batch.words[1:] if arrangement.direct else batch.words, batch.times, batch.diffs)
+
+
+def _stored(arrangement: Arrangement, keys_only: bool) -> Schema:
+    schema = arrangement.schema
+    return {name: schema[name] for name in arrangement.key} if keys_only else schema
+
+
+def _split(arrangement: Arrangement, batch: Batch, cuts: Cuts, width: int) -> Iterator[tuple[int, Batch]]:
+    if width == 1:
+        yield 0, batch
+        return
+    columns = dict(zip(arrangement.node.schema, batch.words, strict=True))
+    codes = key_codes([columns[name] for name in arrangement.key], arrangement.key_types, len(batch))
+    owners = np.searchsorted(np.array(cuts[arrangement.index], dtype=np.int64), codes, side="right")
+    for dest in np.unique(owners):
+        yield int(dest), batch.take(np.flatnonzero(owners == dest))
+
+
+def body_of_batch(batch: Batch, schema: Schema) -> bytes:
+    """A batch as values, times and diffs."""
+    frame = encoding.decode_frame(batch.words, schema)
+    times = [pl.Series(f"_time_{i}", column) for i, column in enumerate(batch.times)]
+    into = io.BytesIO()
+    frame.hstack([*times, pl.Series("_diff", batch.diffs)]).write_ipc(into, compression="lz4")
+    return into.getvalue()
+
+
+def batch_of_body(body: bytes, schema: Schema) -> Batch:
+    """The batch that :func:`body_of_batch` wrote."""
+    frame = pl.read_ipc(io.BytesIO(body)).rechunk()
+    times = [np.ascontiguousarray(frame[name].to_numpy()) for name in frame.columns if name.startswith("_time_")]
+    return Batch(encoding.encode_frame(frame, schema), times, np.ascontiguousarray(frame["_diff"].to_numpy()))
