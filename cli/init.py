@@ -112,7 +112,7 @@ _SPARED = ("README.md", ".gitignore")
 
 def init(
     folder: Annotated[
-        Path, typer.Argument(metavar="[DIR]", help="The folder to fill; made if it is not there.", show_default=False)
+        Path, typer.Argument(metavar="DIR", help="The folder to fill; made if it is not there.", show_default=False)
     ] = Path("."),
     quiet: QuietOption = False,
     debug: DebugOption = False,

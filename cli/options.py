@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,6 +18,8 @@ __all__ = [
     "DebugOption",
     "EngineOption",
     "JsonOption",
+    "LimitOption",
+    "MasterOption",
     "ProjectOption",
     "QuietOption",
     "SkipCodeOption",
@@ -25,7 +28,21 @@ __all__ = [
     "WidthOption",
     "close_match",
     "open_project",
+    "whole_number",
 ]
+
+
+def whole_number(least: int, greatest: int = 2**63 - 2) -> Callable[[str], int]:
+    """A parser for whole numbers in a range, whose complaint has the value in it."""
+
+    def parse(text: str) -> int:
+        if not re.fullmatch(r"[+-]?[0-9]{1,30}", text) or not least <= int(text) <= greatest:
+            span = f"from {least} up" if greatest > 2**32 else f"from {least} to {greatest}"
+            raise typer.BadParameter(f"{text!r} is not a whole number {span}")
+        return int(text)
+
+    return parse
+
 
 ProjectOption = Annotated[
     Path | None,
@@ -56,10 +73,35 @@ EngineOption = Annotated[
 ]
 WidthOption = Annotated[
     int | None,
-    typer.Option("--width", metavar="P", help="How many workers. Default: as the work asks for.", show_default=False),
+    typer.Option(
+        "--width",
+        parser=whole_number(1),
+        metavar="P",
+        help="How many workers. Default: as the work asks for.",
+        show_default=False,
+    ),
+]
+MasterOption = Annotated[
+    str | None,
+    typer.Option(
+        "--master",
+        metavar="URL",
+        help="Spark's master, any cluster's, instead of DDCORE_MASTER and dd.toml's. Default: local[*].",
+        show_default=False,
+    ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="JSON lines on stdout.")]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Nothing at all on success.")]
+LimitOption = Annotated[
+    int | None,
+    typer.Option(
+        "--limit",
+        parser=whole_number(0),
+        metavar="N",
+        help="At most N rows; 0 for all. Default: 100 on a terminal, else all.",
+        show_default=False,
+    ),
+]
 DebugOption = Annotated[
     bool, typer.Option("--debug", help="Tracebacks, and what Spark and Ivy have to say. Also DDCORE_DEBUG=1.")
 ]
@@ -67,9 +109,8 @@ SkipCodeOption = Annotated[
     int | None,
     typer.Option(
         "--skip-code",
+        parser=whole_number(0, 255),
         metavar="N",
-        min=0,
-        max=255,
         help="Exit with N when there is nothing to do (Airflow's skip is 99). Default: 0.",
         show_default=False,
     ),

@@ -11,6 +11,7 @@ import math
 import os
 import shutil
 import sys
+import threading
 import time
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
@@ -24,7 +25,7 @@ __all__ = ["SCHEMA_VERSION", "Output", "Progress", "aligned", "cell", "count", "
 # The shape of every JSON line; goes up when a reader would break.
 SCHEMA_VERSION = 1
 _COLORS = {"red": "31", "green": "32", "yellow": "33", "dim": "2", "bold": "1"}
-_BAR_EVERY = 0.1  # seconds between two drawings of the bar
+_BAR_EVERY = 0.2  # seconds between two drawings of the bar
 
 
 class Output:
@@ -43,6 +44,11 @@ class Output:
     def width(self) -> int | None:
         """The columns of the terminal that shows stdout; None when it is a file or a pipe."""
         return shutil.get_terminal_size().columns if self.on_terminal else None
+
+    @property
+    def bar_shown(self) -> bool:
+        """Whether a person sees the live bar."""
+        return not self.quiet and _is_terminal(self.stderr)
 
     def data(self, line: str) -> None:
         """One line of data. When nobody reads any more (``| head``) the command ends, content."""
@@ -75,13 +81,13 @@ class Output:
 
     def progress(self) -> Progress:
         """A live bar on a terminal, nothing elsewhere."""
-        return Progress(self.stderr, live=not self.quiet and _is_terminal(self.stderr))
+        return Progress(self.stderr, live=self.bar_shown)
 
     @contextmanager
     def claimed(self) -> Iterator[None]:
         """Keep stdout for this command's data: prints of the program, of Spark and of its JVM go to stderr."""
         self.stdout.flush()
-        real = sys.stdout is sys.__stdout__ and _file_number(sys.stdout) == 1
+        real = sys.stdout is sys.__stdout__ and _file_number(self.stdout) == 1
         kept = os.dup(1) if real else None
         if kept is not None:
             self.stdout = os.fdopen(kept, "w", encoding=sys.stdout.encoding)
@@ -101,32 +107,53 @@ class Output:
 
 
 class Progress:
-    """The live bar: ``stage [#####.....] 12/40 note``. Drawn at most ten times a second, and wiped at the end."""
+    """The live bar: ``stage [#####.....] 12/40 note 3s``. It keeps its own time, and is wiped at the end.
+
+    A stage that says nothing for long (Spark starting, kernels being compiled) is seen to be alive by its seconds.
+    """
 
     def __init__(self, stream: TextIO, *, live: bool) -> None:
         self.stream, self.live = stream, live
-        self.drawn = 0.0
+        self._state: tuple[str, int, int | None, str] | None = None
+        self._began = 0.0
+        self._over = threading.Event()
+        self._clock: threading.Thread | None = None
 
     def __call__(self, stage: str, done: int = 0, total: int | None = None, note: str = "") -> None:
         """Show how far ``stage`` is: ``done`` of ``total`` (None: nobody knows)."""
-        now = time.monotonic()
-        if not self.live or now - self.drawn < _BAR_EVERY:
+        if self._state is None or self._state[0] != stage:
+            self._began = time.monotonic()
+        self._state = (stage, done, total, note)
+        if self.live and self._clock is None:
+            self._draw()
+            self._clock = threading.Thread(target=self._run, name="progress", daemon=True)
+            self._clock.start()
+
+    def _run(self) -> None:
+        while not self._over.wait(_BAR_EVERY):
+            self._draw()
+
+    def _draw(self) -> None:
+        if self._state is None:
             return
-        self.drawn = now
+        stage, done, total, note = self._state
         parts = [stage]
         if total:
             filled = min(20, 20 * done // total)
             parts.append(f"[{'#' * filled}{'.' * (20 - filled)}] {count(done)}/{count(total)}")
         elif done:
             parts.append(count(done))
-        line = _cut("  ".join([*parts, note]).rstrip(), shutil.get_terminal_size().columns - 1)
+        parts += [note] * bool(note) + [f"{time.monotonic() - self._began:.0f}s"]
+        line = _cut("  ".join(parts), shutil.get_terminal_size().columns - 1)
         _write(self.stream, f"\r\x1b[K{line}", end="")
 
     def close(self) -> None:
         """Wipe the bar."""
-        if self.live and self.drawn:
+        self._over.set()
+        if self._clock is not None:
+            self._clock.join()
+            self._clock = None
             _write(self.stream, "\r\x1b[K", end="")
-            self.drawn = 0.0
 
     def __enter__(self) -> Progress:
         return self

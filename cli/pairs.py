@@ -6,6 +6,7 @@ Works on consolidated differences alone; how rows came about plays no part.
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -39,16 +40,16 @@ def paired(rows: Iterable[tuple[Row, int]], key: Sequence[int]) -> Iterator[Chan
 
 
 def _meet(group: list[tuple[Row, int]]) -> Iterator[Change]:
-    gone = [[row, -diff] for row, diff in group if diff < 0]
-    come = [[row, diff] for row, diff in group if diff > 0]
+    gone = deque((row, -diff) for row, diff in group if diff < 0)
+    come = deque((row, diff) for row, diff in group if diff > 0)
     while gone and come:
-        (before, left), (after, right) = gone[0], come[0]
+        (before, left), (after, right) = gone.popleft(), come.popleft()
         times = min(left, right)
         yield Change(before, after, times)
-        for side in (gone, come):
-            side[0][1] -= times
-            if not side[0][1]:
-                side.pop(0)
+        if left > times:
+            gone.appendleft((before, left - times))
+        if right > times:
+            come.appendleft((after, right - times))
     yield from (Change(row, None, times) for row, times in gone)
     yield from (Change(None, row, times) for row, times in come)
 

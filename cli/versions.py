@@ -11,7 +11,7 @@ import re
 
 from ddcore.errors import UsageError
 
-__all__ = ["one_version", "version_range"]
+__all__ = ["one_version", "version_number", "version_range"]
 
 _OFFSET = re.compile(r"(?:latest)?-(\d+)")
 _TUPLE = re.compile(r"\s*\w+\s*=\s*-?\d+\s*(,\s*\w+\s*=\s*-?\d+\s*)*")
@@ -20,11 +20,11 @@ _GREATEST = 2**63 - 1
 
 def one_version(text: str, latest: int, said_by: str = "version") -> int:
     """The version that ``text`` names; UsageError unless it is folded (at most ``latest``)."""
-    version = _number(text.strip(), latest, said_by)
+    version = version_number(text, latest, said_by)
     if version > latest:
         raise UsageError(
             f"{said_by}: version {version} is not yet complete: the last folded version is {latest}",
-            "fold what waits with: ddcore run",
+            "what waits to be folded: ddcore status",
         )
     return version
 
@@ -41,7 +41,9 @@ def version_range(first: str, second: str | None, latest: int) -> tuple[int | No
     return start, one_version(second.strip() or "latest", latest, "B")
 
 
-def _number(text: str, latest: int, said_by: str) -> int:
+def version_number(text: str, latest: int, said_by: str) -> int:
+    """The number that ``text`` stands for, where ``latest`` is the latest; whether it is folded is not asked."""
+    text = text.strip()
     if text == "latest":
         return latest
     if text.isascii() and text.isdigit():
@@ -52,7 +54,7 @@ def _number(text: str, latest: int, said_by: str) -> int:
     if offset := _OFFSET.fullmatch(text):
         version = latest - int(offset[1])
         if version < 0:
-            raise UsageError(f"{said_by}: {text!r} goes back beyond version 0: the last folded version is {latest}")
+            raise UsageError(f"{said_by}: {text!r} goes back beyond version 0: the latest is {latest}")
         return version
     if _TUPLE.fullmatch(text):
         raise UsageError(

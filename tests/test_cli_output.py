@@ -106,14 +106,21 @@ def test_claimed_gives_stdout_back_after_an_error() -> None:
     assert sys.stdout is before
 
 
-def test_the_bar_is_drawn_and_wiped() -> None:
+def test_the_bar_is_drawn_and_wiped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
     stream = _Terminal()
     with Progress(stream, live=True) as progress:
         progress("folding", 5, 10, "round 3")
-        progress("folding", 6, 10)  # too soon after the last one
-    assert "folding  [##########..........] 5/10  round 3" in stream.getvalue()
-    assert "6/10" not in stream.getvalue()
+    assert stream.getvalue().startswith("\r\x1b[Kfolding  [##########..........] 5/10  round 3  0s")
     assert stream.getvalue().endswith("\r\x1b[K")
+
+
+def test_the_bar_keeps_to_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "30")
+    stream = _Terminal()
+    with Progress(stream, live=True) as progress:
+        progress("folding", 5, 10, "a note that goes on and on")
+    assert len(stream.getvalue().split("\x1b[K")[1].rstrip("\r")) == 29
 
 
 def test_no_bar_elsewhere() -> None:

@@ -1,0 +1,189 @@
+"""``dd diff``: what changed in an output between two versions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ddcore.cli.options import (
+    DebugOption,
+    JsonOption,
+    LimitOption,
+    ProjectOption,
+    WarehouseOption,
+    close_match,
+    open_project,
+)
+from ddcore.cli.output import SCHEMA_VERSION, Output, aligned, cell, count, plain
+from ddcore.cli.pairs import Change, paired
+from ddcore.cli.versions import version_range
+from ddcore.errors import UsageError
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from ddcore.cli.folded import OutputLog
+
+__all__ = ["diff"]
+
+ON_TERMINAL = 100  # rows that a person is shown unless --limit says otherwise
+_COLORS = {"+": "green", "-": "red", "~": "yellow"}
+
+
+def diff(
+    output: Annotated[str, typer.Argument(metavar="OUTPUT", help="The output's name.", show_default=False)],
+    a: Annotated[
+        str,
+        typer.Argument(
+            metavar="A", help="A version, exclusive, or A..B. A number, latest, or an offset: -1.", show_default=False
+        ),
+    ],
+    b: Annotated[str | None, typer.Argument(metavar="B", help="A version, inclusive.", show_default=False)] = None,
+    *,
+    stat: Annotated[bool, typer.Option("--stat", help="Counts only, version by version.")] = False,
+    limit: LimitOption = None,
+    key: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--key",
+            metavar="COLUMN",
+            help="Pair deletes with inserts of the same key, cell by cell. Several: --key a --key b, or a,b. "
+            "Default: the output's key in dd.toml, except with --json; --key '' pairs nothing.",
+            show_default=False,
+        ),
+    ] = None,
+    exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit with 3 when there are differences.")] = False,
+    as_json: JsonOption = False,
+    project: ProjectOption = None,
+    warehouse: WarehouseOption = None,
+    debug: DebugOption = False,
+) -> int:
+    """Show what changed in OUTPUT after version A, up to and including version B.
+
+    First the schema, then the counts, then the rows: + came, - went, ~ changed. A range may be open: `..B` begins with
+    nothing, `A..` ends at latest. With A later than B it shows the way back.
+    """
+    out = Output(json=as_json)
+    from ddcore.cli.folded import output_log
+
+    found = open_project(project, warehouse=warehouse)
+    log = output_log(found, output)
+    start, end = version_range(a, b, log.latest)
+    # Programs that read JSON get the shape they asked for, whatever dd.toml says to people.
+    configured = found.outputs[output].key if output in found.outputs and not as_json else ()
+    places = _key_places(configured, key, log)
+    rows = log.between(start, end)
+    plus, minus = _counts(rows)
+    _head(out, log, (start, end), (plus, minus))
+    if stat:
+        _stat(out, log, start, end)
+    elif out.json:
+        _json_rows(out, log, rows, places, limit)
+    else:
+        _text_rows(out, log, rows, places, limit)
+    return 3 if exit_code and len(rows) else 0
+
+
+def _key_places(configured: Sequence[str], asked: list[str] | None, log: OutputLog) -> list[int]:
+    """The places of the key columns in a row; UsageError for a column that is not there."""
+    names = [name.strip() for text in asked or [] for name in text.split(",") if name.strip()]
+    if asked is None:
+        names = list(configured)
+    columns = list(log.schema)
+    for name in names:
+        if name not in columns:
+            said_by = "--key" if asked is not None else f"dd.toml: [outputs.{log.name}] key"
+            raise UsageError(
+                f"{said_by}: {log.name} has no column {name!r}; it has: {', '.join(columns)}",
+                close_match(name, columns),
+            )
+    return [columns.index(name) for name in names]
+
+
+def _counts(rows: pl.DataFrame) -> tuple[int, int]:
+    import polars as pl
+
+    wide = pl.col("diff").cast(pl.Int128)
+    plus, minus = rows.select(plus=wide.filter(wide > 0).sum(), minus=wide.filter(wide < 0).sum()).row(0)
+    return int(plus or 0), -int(minus or 0)
+
+
+def _head(out: Output, log: OutputLog, span: tuple[int | None, int], counts: tuple[int, int]) -> None:
+    (start, end), (plus, minus) = span, counts
+    if out.json:
+        schema = {name: str(kind) for name, kind in log.schema.items()}
+        out.record(schema_version=SCHEMA_VERSION, output=log.name, schema=schema)
+        out.record(**{"from": start, "to": end, "plus": plus, "minus": minus})
+        return
+    columns = ", ".join(f"{name} {kind}" for name, kind in log.schema.items())
+    out.data(out.painted(f"{log.name} ({columns})", "bold"))
+    came, went = out.painted(f"+{count(plus)}", "green"), out.painted(f"-{count(minus)}", "red")
+    out.data(f"{'..' if start is None else f'{start}..'}{end}  {came} {went}")
+
+
+def _stat(out: Output, log: OutputLog, start: int | None, end: int) -> None:
+    steps = log.steps(start, end)
+    if out.json:
+        for version, plus, minus in steps:
+            out.record(version=version, plus=plus, minus=minus)
+        return
+    if steps:
+        table = [["version", "came", "went"]]
+        table += [[str(version), f"+{count(plus)}", f"-{count(minus)}"] for version, plus, minus in steps]
+        out.data("")
+        for line in aligned(table, right=(0, 1, 2), width=out.width):
+            out.data(line)
+
+
+def _changes(rows: pl.DataFrame, places: list[int]) -> Iterator[Change]:
+    names = rows.columns[:-1]
+    keys = [names[place] for place in places]
+    ordered = rows.sort([*keys, *(name for name in names if name not in keys)])
+    return paired(((row[:-1], row[-1]) for row in ordered.iter_rows()), places)
+
+
+def _json_rows(out: Output, log: OutputLog, rows: pl.DataFrame, places: list[int], limit: int | None) -> None:
+    names = list(log.schema)
+
+    def named(row: tuple[Any, ...] | None) -> dict[str, Any] | None:
+        return None if row is None else {name: plain(value) for name, value in zip(names, row, strict=True)}
+
+    for change in islice(_changes(rows, places), limit or None):
+        if places:
+            out.record(before=named(change.before), after=named(change.after), count=change.times)
+        else:
+            sign = 1 if change.before is None else -1
+            out.record(row=named(change.after if change.before is None else change.before), diff=sign * change.times)
+
+
+def _text_rows(out: Output, log: OutputLog, rows: pl.DataFrame, places: list[int], limit: int | None) -> None:
+    limit = (ON_TERMINAL if out.on_terminal else 0) if limit is None else limit
+    changes = _changes(rows, places)
+    shown = list(islice(changes, limit or None))
+    if not shown:
+        return
+    table = [["", *log.schema]] + [[_sign(change), *_cells(change)] for change in shown]
+    numbers = [
+        place for place, kind in enumerate(log.schema.values(), 1) if kind.name in ("int64", "float64", "decimal")
+    ]
+    out.data("")
+    for row, line in zip(table, aligned(table, right=numbers, width=out.width), strict=True):
+        out.data(out.painted(line, _COLORS[row[0][0]] if row[0] else "dim"))
+    left = sum(1 for _ in changes)
+    if left:
+        out.say(f"... and {count(left)} more; all of them with --limit 0")
+
+
+def _sign(change: Change) -> str:
+    sign = "+" if change.before is None else "-" if change.after is None else "~"
+    return sign if change.times == 1 else f"{sign}{count(change.times)}"
+
+
+def _cells(change: Change) -> list[str]:
+    if change.before is None or change.after is None:
+        return [cell(value) for value in change.after or change.before or ()]
+    pairs = [(cell(old), cell(new)) for old, new in zip(change.before, change.after, strict=True)]
+    return [new if old == new else f"{old} -> {new}" for old, new in pairs]

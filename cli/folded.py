@@ -1,0 +1,109 @@
+"""Outputs as the last finished run left them: what ``diff`` and ``show`` read.
+
+What the ledger does not name is not there. Nothing here takes a lock, runs the program or starts a JVM.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ddcore.cli.options import close_match
+from ddcore.errors import UsageError
+from ddcore.io.changelog import ChangeLog
+from ddcore.io.ledger import Ledger
+from ddcore.io.tables import delta_type, mend_hint, open_table
+from ddcore.io.warehouse import Warehouse, reporting
+from ddcore.schema import Schema, parse_type
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import polars as pl
+
+    from ddcore.io.project import Project
+
+__all__ = ["OutputLog", "output_log"]
+
+_PLAIN = ("int64", "float64", "bool", "string", "binary", "date", "timestamp")
+
+
+@dataclass(frozen=True)
+class OutputLog:
+    """One output's log at the table version that the ledger names; ``first`` is the first version that was
+    ingested, ``latest`` the last one that is folded."""
+
+    name: str
+    log: ChangeLog
+    table_version: int
+    first: int
+    latest: int
+
+    @property
+    def schema(self) -> Schema:
+        """The columns of a row."""
+        return self.log.schema
+
+    def accumulate(self, version: int) -> pl.DataFrame:
+        """The rows as of ``version`` and their ``count``; UsageError before the first version."""
+        self._check(version)
+        return self.log.accumulate(version, self.table_version)
+
+    def between(self, start: int | None, end: int) -> pl.DataFrame:
+        """The rows that differ between two versions, and their ``diff``; None is the time before everything."""
+        self._check(end if start is None else max(start, end))
+        return self.log.between(start, end, self.table_version)
+
+    def steps(self, start: int | None, end: int) -> list[tuple[int, int, int]]:
+        """Version, what came and what went, for each that changed something, on the way from ``start`` to ``end``."""
+        import polars as pl
+
+        low, high = (-1, end) if start is None else (min(start, end), max(start, end))
+        (dim,) = self.log.dims
+        wide = pl.col("diff").cast(pl.Int128)
+        sums = (
+            self.log.scan(self.table_version)
+            .filter(pl.col(dim) > low, pl.col(dim) <= high)
+            .group_by(dim)
+            .agg(plus=wide.filter(wide > 0).sum(), minus=wide.filter(wide < 0).sum())
+        )
+        rows = [(int(v), int(plus), -int(minus)) for v, plus, minus in self.log.collect(sums).sort(dim).iter_rows()]
+        if start is not None and start > end:
+            return [(version, minus, plus) for version, plus, minus in reversed(rows)]
+        return rows
+
+    def _check(self, version: int) -> None:
+        if version < self.first:
+            raise UsageError(
+                f"{self.name}: version {version} is before the first one, {self.first}",
+                f"folded are versions {self.first}..{self.latest}",
+            )
+
+
+def output_log(project: Project, name: str) -> OutputLog:
+    """The log of output ``name``; UsageError naming the outputs there are, or saying that nothing is folded yet."""
+    warehouse = Warehouse(project.warehouse)
+    ledger = Ledger.load(warehouse)
+    run = ledger.current_run()
+    if run is None:
+        waits = ledger.latest_ingested() is not None
+        raise UsageError(
+            f"nothing is folded yet in {warehouse.root}",
+            "fold what waits with: ddcore run" if waits else "begin with: ddcore ingest INPUT SOURCE",
+        )
+    outputs = sorted(table.removeprefix("outputs/") for table in run.tables if table.startswith("outputs/"))
+    if name not in outputs:
+        raise UsageError(f"no output {name!r}; there are: {', '.join(outputs) or 'none'}", close_match(name, outputs))
+    version = run.tables[f"outputs/{name}"].version
+    folder = warehouse.output(name)
+    log = ChangeLog(folder, _row_schema(folder, version, project.dims), project.dims)
+    return OutputLog(name, log, version, min(each.first for each in ledger.ingests()), run.last)
+
+
+def _row_schema(folder: Path, version: int, dims: tuple[str, ...]) -> Schema:
+    """The columns of a row as the table has them: the program may have changed since."""
+    ours = {delta_type(parse_type(name)): name for name in _PLAIN}
+    with reporting(folder, "read", mend_hint(folder)):
+        fields = open_table(folder, version).schema().fields
+    kinds = {field.name: str(getattr(field.type, "type", field.type)) for field in fields}
+    return {name: parse_type(ours.get(kind, kind)) for name, kind in kinds.items() if name not in (*dims, "diff")}

@@ -1,0 +1,147 @@
+"""``dd ingest``: appends a source's versions to an input's change log."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ddcore.cli.options import (
+    DebugOption,
+    EngineOption,
+    JsonOption,
+    MasterOption,
+    ProjectOption,
+    QuietOption,
+    SkipCodeOption,
+    WarehouseOption,
+    close_match,
+    open_project,
+    whole_number,
+)
+from ddcore.cli.output import Output, count
+from ddcore.errors import UsageError
+
+if TYPE_CHECKING:
+    from ddcore.jobs.ingest import IngestReport
+
+__all__ = ["ingest"]
+
+LATE = ("refuse", "move")
+
+
+def ingest(
+    input_name: Annotated[
+        str, typer.Argument(metavar="INPUT", help="The input's name in dd.toml.", show_default=False)
+    ],
+    sources: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="SOURCE",
+            help="Parquet or CSV files, folders of them, quoted globs, or Delta tables.",
+            show_default=False,
+        ),
+    ],
+    *,
+    version: Annotated[
+        int | None,
+        typer.Option(
+            parser=whole_number(0),
+            metavar="N",
+            help="The version of every row, where sources have no version column.",
+            show_default=False,
+        ),
+    ] = None,
+    diff: Annotated[
+        int | None,
+        typer.Option(
+            parser=whole_number(1 - 2**63),
+            metavar="N",
+            help="The diff of every row, where sources have no diff column: 1 inserts.",
+            show_default=False,
+        ),
+    ] = None,
+    column: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--column",
+            metavar="OURS=THEIRS",
+            help="A column that has another name in the sources; also for version and diff. May be repeated.",
+            show_default=False,
+        ),
+    ] = None,
+    late: Annotated[
+        str,
+        typer.Option(metavar="refuse|move", help="Rows at folded versions: refuse all, or move to the next version."),
+    ] = "refuse",
+    engine: EngineOption = None,
+    master: MasterOption = None,
+    skip_code: SkipCodeOption = None,
+    as_json: JsonOption = False,
+    quiet: QuietOption = False,
+    project: ProjectOption = None,
+    warehouse: WarehouseOption = None,
+    debug: DebugOption = False,
+) -> int:
+    """Append SOURCE's versions to the change log of INPUT: all of it or nothing.
+
+    A source has the input's columns, a version column and a diff column (1 for a row that came, -1 for one that went).
+    The same content again, under whatever name, is a no-op that says so. The last line of stdout is a JSON object with
+    the result (on a terminal: with --json).
+    """
+    out = Output(json=as_json, quiet=quiet)
+    found = open_project(project, warehouse=warehouse, engine=engine, spark_master=master)
+    found.input_schema(input_name)
+    if late not in LATE:
+        raise UsageError(f"--late: {late!r} is none of {', '.join(LATE)}", close_match(late, LATE))
+    rename = _renamed(column or [])
+    from ddcore.jobs import ingest as job
+
+    with out.claimed(), out.progress() as progress:
+        report = job.ingest(
+            found,
+            input_name,
+            sources,
+            engine=found.engine,
+            version=version,
+            diff=diff,
+            rename=rename,
+            late=late,
+            listener=progress,
+        )
+    _tell(out, report)
+    _result(out, report)
+    return skip_code if report.nothing_new and skip_code is not None else 0
+
+
+def _renamed(columns: list[str]) -> dict[str, str]:
+    rename: dict[str, str] = {}
+    for text in columns:
+        ours, equals, theirs = text.partition("=")
+        if not (equals and ours and theirs):
+            raise UsageError(f"--column: {text!r} is not OURS=THEIRS", "for example: --column src=from_station")
+        if ours in rename:
+            raise UsageError(f"--column: {ours!r} is named twice")
+        rename[ours] = theirs
+    return rename
+
+
+def _tell(out: Output, report: IngestReport) -> None:
+    for note in report.notes:
+        out.say(out.painted("note: ", "yellow", out.stderr) + note)
+    if report.nothing_new:
+        before = f"ingest {report.ingest} took in the same rows" if report.ingest else "the rows cancel each other out"
+        out.say(f"nothing new: {before}")
+        return
+    span = f"{report.first}..{report.last}" if report.first != report.last else f"{report.first}"
+    out.say(
+        f"ingest={report.ingest} input={report.input} versions={span} in=+{report.plus}/-{report.minus}"
+        f" rows={report.rows} took={report.took:.1f}s"
+    )
+    if report.moved:
+        out.say(f"{count(report.moved)} late rows were moved to version {report.first}")
+
+
+def _result(out: Output, report: IngestReport) -> None:
+    fields = {name: getattr(report, name) for name in report.__dataclass_fields__}
+    out.result("ingest", **{**fields, "took": round(report.took, 3)})

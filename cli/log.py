@@ -1,0 +1,166 @@
+"""``dd log``: what was taken in and folded when, by which program, and how much changed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ddcore.cli.options import DebugOption, JsonOption, LimitOption, ProjectOption, WarehouseOption, open_project
+from ddcore.cli.output import SCHEMA_VERSION, Output, aligned, cell, count
+
+if TYPE_CHECKING:
+    from ddcore.io.ledger import Counts, IngestRecord, Ledger, RunRecord
+
+__all__ = ["changed", "log", "moment"]
+
+ON_TERMINAL = 20  # entries that a person is shown unless --limit says otherwise
+
+
+def log(
+    *,
+    versions: Annotated[
+        bool, typer.Option("--versions", help="One line per folded version instead of one per run and ingest.")
+    ] = False,
+    limit: LimitOption = None,
+    as_json: JsonOption = False,
+    project: ProjectOption = None,
+    warehouse: WarehouseOption = None,
+    debug: DebugOption = False,
+) -> int:
+    """List runs and ingests, newest first: when, which versions, how much changed, by which program.
+
+    On a terminal the newest 20, unless --limit says otherwise.
+    """
+    from ddcore.io.ledger import Ledger
+    from ddcore.io.warehouse import Warehouse
+
+    out = Output(json=as_json)
+    ledger = Ledger.load(Warehouse(open_project(project, warehouse=warehouse).warehouse))
+    records = _versions(ledger) if versions else _entries(ledger)
+    limit = (ON_TERMINAL if out.on_terminal else 0) if limit is None else limit
+    shown = records[: limit or None]
+    if out.json:
+        for record in shown:
+            out.record(schema_version=SCHEMA_VERSION, **record)
+        return 0
+    if not records:
+        out.say("nothing has happened yet; begin with: ddcore ingest INPUT SOURCE")
+        return 0
+    table = [_HEADERS[versions], *(_version_row(each) if versions else _entry_row(each) for each in shown)]
+    for place, line in enumerate(aligned(table, right=(2, 3, 4) if not versions else (0, 3, 4), width=out.width)):
+        out.data(line if place else out.painted(line, "dim"))
+    if len(records) > len(shown):
+        out.say(f"... and {count(len(records) - len(shown))} more; all of them with --limit 0")
+    return 0
+
+
+_HEADERS = {
+    False: ["", "when", "versions", "in", "out", "what"],
+    True: ["version", "run", "when", "in", "out"],
+}
+
+
+def _entries(ledger: Ledger) -> list[dict[str, Any]]:
+    """Runs and ingests as plain records, newest first; a run that was begun and not finished stands at the top."""
+    dated = [(each.at, 1, each.run, _run(each)) for each in ledger.runs()]
+    dated += [(each.at, 0, each.number, _ingest(each)) for each in ledger.ingests()]
+    intent = ledger.open_intent()
+    if intent is not None:
+        fields = {"run": intent.run, "at": moment(intent.at), "first": intent.first, "last": intent.last}
+        fields |= {"engine": intent.engine, "program": intent.fingerprint}
+        dated.append((intent.at, 2, intent.run, {"kind": "unfinished", **fields}))
+    return [record for *_, record in sorted(dated, key=lambda each: each[:3], reverse=True)]
+
+
+def _run(run: RunRecord) -> dict[str, Any]:
+    # The window may begin before the first version that had something in it: the very first one does, at 0.
+    first = min((version for counts in run.inputs.values() for version in counts), default=run.first)
+    return {
+        "kind": "run",
+        "run": run.run,
+        "at": moment(run.at),
+        "first": first,
+        "last": run.last,
+        "inputs": {name: _sides(counts) for name, counts in run.inputs.items()},
+        "outputs": {name: _sides(counts) for name, counts in run.outputs.items()},
+        "engine": run.engine,
+        "width": run.width,
+        "rounds": run.rounds,
+        "took": round(run.took, 3),
+        "program": run.fingerprint,
+        "refresh": run.refresh,
+    }
+
+
+def _ingest(ingest: IngestRecord) -> dict[str, Any]:
+    return {
+        "kind": "ingest",
+        "ingest": ingest.number,
+        "at": moment(ingest.at),
+        "first": ingest.first,
+        "last": ingest.last,
+        "input": ingest.input,
+        "inputs": {ingest.input: _sides(ingest.counts)},
+        "rows": ingest.rows,
+        "sources": [source.name for source in ingest.sources],
+    }
+
+
+def _versions(ledger: Ledger) -> list[dict[str, Any]]:
+    """Folded versions, newest first; a version that was folded anew stands where it was folded last."""
+    records: dict[int, dict[str, Any]] = {}
+    for run in ledger.runs():
+        if run.refresh:
+            records.clear()
+        both = {version for side in (run.inputs, run.outputs) for counts in side.values() for version in counts}
+        for version in both:
+            records[version] = {
+                "version": version,
+                "run": run.run,
+                "at": moment(run.at),
+                "inputs": {name: _sides(_only(counts, version)) for name, counts in run.inputs.items()},
+                "outputs": {name: _sides(_only(counts, version)) for name, counts in run.outputs.items()},
+            }
+    return [records[version] for version in sorted(records, reverse=True)]
+
+
+def _only(counts: Counts, version: int) -> Counts:
+    return {version: counts[version]} if version in counts else {}
+
+
+def _sides(counts: Counts) -> dict[str, int]:
+    return {"plus": sum(plus for plus, _ in counts.values()), "minus": sum(minus for _, minus in counts.values())}
+
+
+def _entry_row(record: dict[str, Any]) -> list[str]:
+    span = f"{record['first']}..{record['last']}" if record["first"] != record["last"] else str(record["first"])
+    came, went = changed(record.get("inputs", {}).values()), changed(record.get("outputs", {}).values())
+    if record["kind"] == "ingest":
+        sources = ", ".join(map(cell, record["sources"]))
+        return [f"ingest {record['ingest']}", record["at"], span, came, "", f"{record['input']} from {sources}"]
+    program = f"program {record['program'][:8]}"
+    if record["kind"] == "unfinished":
+        what = f"not finished: the next run goes on with it; {record['engine']}, {program}"
+        return [f"run {record['run']}", record["at"], span, "", "", what]
+    what = f"{record['took']:.1f}s, {count(record['rounds'])} rounds, {record['engine']}"
+    what += f" x{record['width']}, {program}{', full refresh' if record['refresh'] else ''}"
+    return [f"run {record['run']}", record["at"], span, came, went, what]
+
+
+def _version_row(record: dict[str, Any]) -> list[str]:
+    came, went = changed(record["inputs"].values()), changed(record["outputs"].values())
+    return [str(record["version"]), f"run {record['run']}", record["at"], came, went]
+
+
+def changed(sides: Iterable[dict[str, int]]) -> str:
+    """How much came and went, of several collections together: ``+310 -4``."""
+    sides = list(sides)
+    return f"+{count(sum(side['plus'] for side in sides))} -{count(sum(side['minus'] for side in sides))}"
+
+
+def moment(at: datetime) -> str:
+    """A time of day as the log tells it, in UTC to the second."""
+    return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

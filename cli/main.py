@@ -1,0 +1,197 @@
+"""The entry point of ``dd`` and ``ddcore``: arguments in, exit code out.
+
+Nothing heavy is imported here or at the top of a command's file: ``--help`` must answer at once, and a test checks it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Annotated, NoReturn
+
+import typer
+
+from ddcore import __version__
+from ddcore.cli.diff import diff
+from ddcore.cli.doctor import doctor
+from ddcore.cli.ingest import ingest
+from ddcore.cli.init import init
+from ddcore.cli.log import log
+from ddcore.cli.options import VersionCommand
+from ddcore.cli.output import Output
+from ddcore.cli.run import run
+from ddcore.cli.show import show
+from ddcore.cli.status import status
+from ddcore.errors import DdError, UsageError
+
+__all__ = ["app", "main", "run_command"]
+
+# What the other `dd` takes: if=FILE, of=FILE, bs=4M, ...
+_COREUTILS = re.compile(r"(if|of|bs|ibs|obs|cbs|count|skip|seek|iseek|oseek|conv|iflag|oflag|status)=")
+_SIGNALED = {130: "interrupted", 143: "terminated"}
+
+app = typer.Typer(
+    add_completion=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["--help", "-h"]},
+    help="Fold versioned inputs through a program, and keep what every version changed.",
+    epilog="A project: ddcore init DIR. Then ingest, run, diff. Where no virtual environment is active, `dd` is "
+    "another program: scripts say ddcore.",
+)
+app.command(short_help="Make a project folder that runs at once.")(init)
+app.command(short_help="Append a source's versions to an input.")(ingest)
+app.command(short_help="Fold every version that is not folded yet.")(run)
+app.command(short_help="Show what changed between two versions.", cls=VersionCommand)(diff)
+app.command(short_help="Show an output as of a version.")(show)
+app.command(short_help="List runs and ingests.")(log)
+app.command(short_help="Tell what is folded, what waits, how big it is.")(status)
+app.command(short_help="Check this machine and this project.")(doctor)
+
+
+class _Terminated(BaseException):
+    """SIGTERM arrived. Not an Exception: nothing on the way up may take it for a failure and go on."""
+
+
+def main() -> NoReturn:
+    """Run the command line of this process and exit with its code."""
+    sys.exit(run_command(sys.argv[1:], _program_name()))
+
+
+def run_command(arguments: Sequence[str], name: str = "ddcore") -> int:
+    """Run one command line and return its exit code; every error is told on stderr, none is raised."""
+    if "--debug" in arguments:
+        os.environ["DDCORE_DEBUG"] = "1"  # for whoever starts Spark
+    debug = os.environ.get("DDCORE_DEBUG", "0") not in ("", "0")
+    try:
+        with _terminable():
+            code = _invoke(list(arguments), name)
+        sys.stdout.flush()
+    except DdError as error:
+        code = _failed(error.message, error.hint, error.exit_code)
+        _trace(debug)
+    except typer.TyperException as error:
+        code = _misused(error, name)
+    except (KeyboardInterrupt, _Terminated) as signaled:
+        code = _stopped(143 if isinstance(signaled, _Terminated) else 130)
+    except SystemExit as leaving:  # how Spark's session hands a signal on
+        code = leaving.code if isinstance(leaving.code, int) else 1
+        code = _stopped(code) if code in _SIGNALED else code
+    except BrokenPipeError:
+        # The reader of stdout went away; what is left in the buffer must not be complained about at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        code = 0
+    except OSError as error:
+        place = f"{error.filename}: " if error.filename else ""
+        code = _failed(f"{place}{error.strerror or error}", "" if debug else "see more with --debug", 1)
+        _trace(debug)
+    except Exception as error:
+        text = " ".join(str(error).split())
+        code = _failed(f"{type(error).__name__}: {text}", "" if debug else "this should not happen: see --debug", 1)
+        _trace(debug)
+    return code
+
+
+def _invoke(arguments: list[str], name: str) -> int:
+    completing = f"_{name.upper()}_COMPLETE" in os.environ
+    if not arguments and not completing:
+        # The other `dd` would wait for stdin here.
+        with _stdout_is_stderr():
+            app(["--help"], prog_name=name, standalone_mode=False)
+        return 2
+    if arguments and _COREUTILS.match(arguments[0]):
+        raise UsageError(
+            f"{arguments[0]!r} is for the dd that copies files; this dd is ddcore",
+            f"that one is at /bin/dd: /bin/dd {' '.join(arguments)}",
+        )
+    code = app(arguments, prog_name=name, standalone_mode=False)
+    if code == 130:  # typer makes an exit code of KeyboardInterrupt
+        raise KeyboardInterrupt
+    return code if isinstance(code, int) else 0
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"ddcore {__version__} (Python {sys.version.split()[0]})")
+        raise typer.Exit(0)
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Take the options that stand before a command."""
+
+
+def _program_name() -> str:
+    called = os.path.basename(sys.argv[0]).removesuffix(".exe")
+    return called if called in ("dd", "ddcore") else "ddcore"
+
+
+# --- how it ends ------------------------------------------------------------------------------------------------------
+
+
+def _failed(message: str, hint: str, code: int) -> int:
+    out = Output()
+    out.say(out.painted("error: ", "red", out.stderr) + message)
+    if hint:
+        out.say(f"  {hint}")
+    return code
+
+
+def _misused(error: typer.TyperException, name: str) -> int:
+    message = " ".join(error.format_message().split()).rstrip(".")
+    context = getattr(error, "ctx", None)
+    path = context.command_path if context is not None else name
+    return _failed(message[:1].lower() + message[1:], f"see: {path} --help", error.exit_code)
+
+
+def _stopped(code: int) -> int:
+    signal_name = {130: "interrupted", 143: "terminated"}[code]
+    return _failed(
+        signal_name, "the warehouse is as the last finished run or ingest left it; the same command goes on", code
+    )
+
+
+def _trace(debug: bool) -> None:
+    if debug:
+        traceback.print_exc(file=sys.stderr)
+
+
+@contextmanager
+def _terminable() -> Iterator[None]:
+    """SIGTERM unwinds the stack like Ctrl-C does, so that locks are given back and Spark's job is cancelled."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(number: int, frame: object) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)  # a second one does not wait
+        raise _Terminated
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@contextmanager
+def _stdout_is_stderr() -> Iterator[None]:
+    kept, sys.stdout = sys.stdout, sys.stderr
+    try:
+        yield
+    finally:
+        sys.stdout = kept
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,155 @@
+"""``dd status``: what is folded, what waits, and how big everything is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ddcore.cli.log import moment
+from ddcore.cli.options import DebugOption, JsonOption, ProjectOption, WarehouseOption, open_project
+from ddcore.cli.output import SCHEMA_VERSION, Output, aligned, count
+
+if TYPE_CHECKING:
+    from ddcore.io.ledger import Ledger
+    from ddcore.io.project import Project
+    from ddcore.io.warehouse import Warehouse
+
+__all__ = ["size", "status"]
+
+
+@dataclass(frozen=True)
+class _Table:
+    """One table as it is live: ``kind`` is input, output or state."""
+
+    kind: str
+    name: str
+    through: int | None
+    waits: int
+    rows: int
+    files: int
+    bytes: int
+
+
+def status(
+    *,
+    as_json: JsonOption = False,
+    project: ProjectOption = None,
+    warehouse: WarehouseOption = None,
+    debug: DebugOption = False,
+) -> int:
+    """Tell what is folded, which versions wait, how big inputs, outputs and state are, and who works on them now."""
+    from ddcore.io.ledger import Ledger
+    from ddcore.io.warehouse import Warehouse
+
+    out = Output(json=as_json)
+    found = open_project(project, warehouse=warehouse)
+    place = Warehouse(found.warehouse)
+    ledger = Ledger.load(place)
+    summary = _summary(found, place, ledger)
+    tables = [*_inputs(found, place, ledger), *_of_run(place, ledger)]
+    if out.json:
+        out.record(schema_version=SCHEMA_VERSION, **summary, tables=[vars(table) for table in tables])
+    else:
+        _tell(out, found, ledger, summary, tables)
+    return 0
+
+
+def _summary(project: Project, warehouse: Warehouse, ledger: Ledger) -> dict[str, Any]:
+    run, intent, holder = ledger.current_run(), ledger.open_intent(), warehouse.holder()
+    return {
+        "project": str(project.root),
+        "program": project.program,
+        "warehouse": str(warehouse.root),
+        "origin": dict(project.origin),
+        "engine": project.engine,
+        "folded": ledger.last_folded(),
+        "waiting": _waiting(ledger),
+        "last_run": None if run is None else {"run": run.run, "at": moment(run.at), "program": run.fingerprint},
+        "unfinished": None if intent is None else {"run": intent.run, "first": intent.first, "last": intent.last},
+        "holder": None if holder is None else str(holder),
+    }
+
+
+def _waiting(ledger: Ledger, name: str | None = None) -> list[int]:
+    """The versions that were ingested and not folded, of one input or of all."""
+    folded = ledger.last_folded()
+    found = {v for record in ledger.waiting() if name in (None, record.input) for v in record.counts}
+    return sorted(version for version in found if folded is None or version > folded)
+
+
+def _inputs(project: Project, warehouse: Warehouse, ledger: Ledger) -> list[_Table]:
+    names = list(dict.fromkeys([*project.inputs, *(record.input for record in ledger.ingests())]))
+    tables = []
+    for name in names:
+        version, through = ledger.input_version(name), ledger.latest_ingested([name])
+        tables.append(
+            _Table("input", name, through, len(_waiting(ledger, name)), *_extent(warehouse.input(name), version))
+        )
+    return tables
+
+
+def _of_run(warehouse: Warehouse, ledger: Ledger) -> list[_Table]:
+    run = ledger.current_run()
+    if run is None:
+        return []
+    kinds = {"outputs": "output", "state": "state"}
+    return [
+        _Table(kinds[room], name, run.last, 0, *_extent(warehouse.table(table), state.version))
+        for table, state in sorted(run.tables.items())
+        for room, _, name in [table.partition("/")]
+        if room in kinds
+    ]
+
+
+def _extent(folder: Path, version: int | None) -> tuple[int, int, int]:
+    """Rows, files and bytes of a table; it reads the Delta log alone."""
+    from ddcore.io.tables import live_files
+
+    files = live_files(folder, version)
+    return sum(file.rows for file in files), len(files), sum(file.size for file in files)
+
+
+def _tell(out: Output, project: Project, ledger: Ledger, summary: dict[str, Any], tables: list[_Table]) -> None:
+    run, waiting, unfinished = summary["last_run"], summary["waiting"], summary["unfinished"]
+    where = project.origin.get("warehouse", "")
+    said_by = "" if where in ("", "dd.toml", "default") else f"  (from {'--warehouse' if where == 'flag' else where})"
+    lines = [["project", summary["project"]], ["warehouse", summary["warehouse"] + said_by]]
+    folded = "nothing yet"
+    if run is not None:
+        folded = f"through version {summary['folded']}  (run {run['run']}, {run['at']}, program {run['program'][:8]})"
+    lines.append(["folded", folded])
+    lines.append(["waiting", f"{_spans(waiting)}  (ddcore run)" if waiting else "nothing"])
+    if unfinished:
+        span = f"{unfinished['first']}..{unfinished['last']}"
+        lines.append(["unfinished", f"run {unfinished['run']}, versions {span}; the next run goes on with it"])
+    if summary["holder"]:
+        lines.append(["in use by", summary["holder"]])
+    for line in aligned(lines, width=out.width):
+        out.data(line)
+    table = [["", "", "through", "waiting", "updates", "files", "size"]]
+    for each in tables:
+        through = "-" if each.through is None else str(each.through)
+        numbers = [count(each.waits) if each.waits else "-", count(each.rows), count(each.files), size(each.bytes)]
+        name = each.name[:12] if each.kind == "state" else each.name
+        table.append([each.kind, name, through, *numbers])
+    if len(table) > 1:
+        out.data("")
+    for place, line in enumerate(aligned(table, right=range(2, 7), width=out.width) if len(table) > 1 else []):
+        out.data(line if place else out.painted(line, "dim"))
+
+
+def _spans(versions: list[int]) -> str:
+    """``1 version: 7`` or ``40 versions: 8..47``."""
+    if len(versions) == 1:
+        return f"version {versions[0]}"
+    return f"{count(len(versions))} versions, {versions[0]}..{versions[-1]}"
+
+
+def size(number: float) -> str:
+    """Bytes as people say them: ``13.2 MB``."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if number < 1000:
+            return f"{number:.0f} {unit}" if unit == "B" else f"{number:.1f} {unit}"
+        number /= 1000
+    return f"{number:.1f} TB"

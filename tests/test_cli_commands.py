@@ -1,0 +1,532 @@
+"""The commands on a project as `init` makes it, in this process and without a JVM."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ddcore.cli.main import run_command
+from ddcore.io.ledger import IntentRecord, Ledger
+from ddcore.io.warehouse import Warehouse
+
+Said = tuple[int, list[str], list[str]]
+
+
+@pytest.fixture(autouse=True)
+def _own_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in os.environ if name.startswith("DDCORE_") and name != "DDCORE_CACHE"]:
+        monkeypatch.delenv(name)
+
+
+@pytest.fixture
+def dd(capsys: pytest.CaptureFixture[str]) -> Any:
+    def call(*arguments: str) -> Said:
+        code = run_command(arguments)
+        said = capsys.readouterr()
+        return code, said.out.splitlines(), said.err.splitlines()
+
+    return call
+
+
+@pytest.fixture(scope="module")
+def folded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A project whose five versions are folded. Nobody writes to it."""
+    folder = tmp_path_factory.mktemp("projects") / "trams"
+    for arguments in (
+        ["init", str(folder), "-q"],
+        ["ingest", "links", str(folder / "data/links.csv"), "--project", str(folder), "-q"],
+        ["ingest", "starts", str(folder / "data/starts.csv"), "--project", str(folder), "-q"],
+        ["run", "--project", str(folder), "-q"],
+    ):
+        assert run_command(arguments) == 0
+    yield folder
+
+
+@pytest.fixture
+def here(folded: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(folded)
+    return folded
+
+
+@pytest.fixture
+def fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A project with nothing in its warehouse."""
+    assert run_command(["init", str(tmp_path / "fresh"), "-q"]) == 0
+    monkeypatch.chdir(tmp_path / "fresh")
+    return tmp_path / "fresh"
+
+
+@pytest.fixture
+def mine(folded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folded project to write to."""
+    shutil.copytree(folded, tmp_path / "mine")
+    monkeypatch.chdir(tmp_path / "mine")
+    return tmp_path / "mine"
+
+
+def records(lines: list[str]) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in lines]
+
+
+# --- ingest and run ---------------------------------------------------------------------------------------------------
+
+
+def test_from_nothing_to_folded(fresh: Path, dd: Any) -> None:
+    code, out, err = dd("ingest", "links", "data/links.csv")
+    assert code == 0
+    assert re.fullmatch(r"ingest=1 input=links versions=1\.\.5 in=\+10/-2 rows=12 took=\d+\.\ds", err[0])
+    assert [(r["schema_version"], r["command"], r["nothing_new"]) for r in records(out)] == [(1, "ingest", False)]
+    assert dd("ingest", "starts", "data/starts.csv")[0] == 0
+    code, out, err = dd("run")
+    assert code == 0
+    assert err[:5] == [
+        "version=1 in=+6/-0 out=+6/-0",
+        "version=2 in=+2/-0 out=+3/-2",
+        "version=3 in=+1/-1 out=+1/-1",
+        "version=4 in=+0/-1 out=+0/-2",
+        "version=5 in=+2/-0 out=+2/-0",
+    ]
+    assert re.fullmatch(r"run=1 versions=1\.\.5 in=\+11/-2 out=\+12/-5 rounds=\d+ took=\d+\.\ds", err[5])
+    (result,) = records(out)
+    assert result["outputs"] == {"journeys": {"plus": 12, "minus": 5}}
+    assert (result["last"], result["engine"], result["nothing_new"]) == (5, "inline", False)
+
+
+def test_run_one_version_says_it_all_in_one_line(mine: Path, dd: Any) -> None:
+    (mine / "six.csv").write_text("diff,src,dst,minutes\n1,Zoo,Airport,20\n")
+    assert dd("ingest", "links", "six.csv", "--version", "6")[0] == 0
+    code, _, err = dd("run")
+    assert code == 0
+    assert len(err) == 1
+    assert re.fullmatch(r"version=6 in=\+1/-0 out=\+1/-0 rounds=\d+ took=\d+\.\ds", err[0])
+
+
+def test_run_json(fresh: Path, dd: Any) -> None:
+    dd("ingest", "links", "data/links.csv", "-q")
+    dd("ingest", "starts", "data/starts.csv", "-q")
+    code, out, _ = dd("run", "--json")
+    lines = records(out)
+    assert code == 0
+    assert [line["version"] for line in lines[:-1]] == [1, 2, 3, 4, 5]
+    assert lines[1]["outputs"] == {"journeys": {"plus": 3, "minus": 2}}
+    assert lines[-1]["command"] == "run"
+
+
+def test_quiet_success_says_nothing(mine: Path, dd: Any) -> None:
+    (mine / "six.csv").write_text("diff,src,dst,minutes\n1,Zoo,Airport,20\n")
+    assert dd("ingest", "links", "six.csv", "--version", "6", "-q") == (0, [], [])
+    assert dd("run", "-q") == (0, [], [])
+    assert dd("run", "-q") == (0, [], [])
+
+
+def test_nothing_new(mine: Path, dd: Any) -> None:
+    code, out, err = dd("run")
+    assert (code, err) == (0, ["nothing new: version 5 is folded"])
+    assert records(out)[0]["nothing_new"] is True
+    assert dd("run", "--skip-code", "99")[0] == 99
+    shutil.copy("data/links.csv", "copy.csv")
+    code, out, err = dd("ingest", "links", "copy.csv")
+    assert (code, err) == (0, ["nothing new: ingest 1 took in the same rows"])
+    assert dd("ingest", "links", "copy.csv", "--skip-code", "99", "-q") == (99, [], [])
+
+
+def test_nothing_ingested(fresh: Path, dd: Any) -> None:
+    code, _, err = dd("run")
+    assert (code, err) == (0, ["nothing new: no version was ingested yet"])
+
+
+def test_nothing_new_starts_no_engine_and_no_jvm(mine: Path) -> None:
+    code = (
+        "import sys; from ddcore.cli.main import run_command; code = run_command(['run', '--engine', 'spark']);"
+        "heavy = [n for n in ('numba', 'pyspark', 'py4j', 'pandas') if n in sys.modules]; sys.exit(code or str(heavy))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60)
+    assert done.stderr == "nothing new: version 5 is folded\n[]\n"
+
+
+def test_dry_run_writes_nothing(mine: Path, dd: Any) -> None:
+    (mine / "six.csv").write_text("diff,src,dst,minutes\n1,Zoo,Airport,20\n")
+    dd("ingest", "links", "six.csv", "--version", "6")
+    code, out, err = dd("run", "--dry-run")
+    assert (code, err[-1]) == (0, "would fold 1 version, 6..6, in=+1/-0; nothing was written")
+    assert records(out)[-1]["dry_run"] is True
+    assert records(dd("status", "--json")[1])[0]["waiting"] == [6]
+
+
+def test_full_refresh_after_a_changed_program(mine: Path, dd: Any) -> None:
+    text = (mine / "program.py").read_text()
+    (mine / "program.py").write_text(text.replace('col("minutes")', 'col("minutes") * 2'))
+    code, _, err = dd("run")
+    assert code == 1
+    assert err[0].startswith("error: the program changed: ")
+    assert "ddcore run --full-refresh" in err[1]
+    assert dd("run", "--full-refresh", "-q") == (0, [], [])
+    assert "Zoo            28" in dd("show", "journeys")[1]
+
+
+def test_windows(fresh: Path, dd: Any) -> None:
+    assert dd("run", "--to-version", "3")[2][0] == "error: no version was ingested yet"
+    dd("ingest", "links", "data/links.csv", "-q")
+    dd("ingest", "starts", "data/starts.csv", "-q")
+    assert dd("run", "--to-version", "9")[2][0] == "error: --to-version: version 9 was not ingested: the last one is 5"
+    assert dd("run", "--from-version", "3")[2][0].startswith("error: --from-version 3 would leave out version 1")
+    assert dd("run", "--from-version", "1", "--to-version", "2", "-q") == (0, [], [])
+    code, _, err = dd("run", "--from-version", "2")
+    assert code == 2
+    assert err[0] == "error: --from-version 2: versions up to 2 are folded, and restatement is not there yet"
+    assert "the next version to fold is 3" in err[1]
+    assert dd("run", "--to-version", "-1", "-q") == (0, [], [])
+    assert records(dd("status", "--json")[1])[0]["folded"] == 4
+    assert dd("run", "--to-version", "latest", "-q") == (0, [], [])
+    assert records(dd("status", "--json")[1])[0]["folded"] == 5
+    assert dd("run", "--to-version", "day=1")[0] == 2
+
+
+# --- what ingest refuses ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "says"),
+    [
+        (["linsk", "data/links.csv"], 2, "no input 'linsk' in dd.toml; there are: links, starts"),
+        (["links", "data/gone.csv"], 2, "data/gone.csv: there is no such file or folder"),
+        (["links", "data/starts.csv"], 1, "data/starts.csv: "),
+        (["links", "README.md"], 2, "README.md: cannot tell the format"),
+        (["links", "s3://bucket/x.parquet"], 2, "only files and folders are read so far"),
+        (["links", "data/links.csv", "--late", "mov"], 2, "--late: 'mov' is none of refuse, move"),
+        (["links", "data/links.csv", "--column", "src"], 2, "--column: 'src' is not OURS=THEIRS"),
+        (["links", "data/links.csv", "--column", "src=a", "--column", "src=b"], 2, "--column: 'src' is named twice"),
+        (["links", "data/links.csv", "--engine", "flink"], 2, "--engine: unknown engine 'flink'"),
+        (["links", "data/links.csv", "--version", "-1"], 2, "'-1' is not a whole number from 0 up"),
+    ],
+)
+def test_ingest_refuses(fresh: Path, dd: Any, arguments: list[str], code: int, says: str) -> None:
+    got, out, err = dd("ingest", *arguments)
+    assert (got, out) == (code, [])
+    assert err[0].startswith("error: ")
+    assert says in err[0]
+    assert len(err) <= 2
+    assert not (fresh / "warehouse" / "inputs").exists() or not list((fresh / "warehouse" / "inputs").rglob("*.json"))
+
+
+def test_late_rows_are_refused_or_moved(mine: Path, dd: Any) -> None:
+    (mine / "late.csv").write_text("version,diff,src,dst,minutes\n2,1,Zoo,Airport,20\n")
+    code, _, err = dd("ingest", "links", "late.csv")
+    assert code == 1
+    assert "late" in err[0] or "folded" in err[0] or "closed" in err[0]
+    assert "--late move" in err[1]
+    code, out, err = dd("ingest", "links", "late.csv", "--late", "move")
+    assert code == 0
+    assert records(out)[0]["moved"] == 1
+    assert dd("run", "-q") == (0, [], [])
+    assert records(dd("status", "--json")[1])[0]["folded"] == 6
+
+
+def test_renamed_columns(fresh: Path, dd: Any) -> None:
+    (fresh / "other.csv").write_text("day,a,b,minutes\n1,Zoo,Airport,20\n")
+    columns = [word for text in ("version=day", "src=a", "dst=b") for word in ("--column", text)]
+    code, out, _ = dd("ingest", "links", "other.csv", "--diff", "1", *columns)
+    assert (code, records(out)[0]["plus"]) == (0, 1)
+
+
+def test_the_lock_is_held(mine: Path, dd: Any) -> None:
+    with Warehouse(mine / "warehouse").lock("ddcore run"):
+        for arguments in (["run"], ["ingest", "starts", "data/starts.csv"]):
+            code, out, err = dd(*arguments)
+            assert (code, out) == (75, [])
+            assert f"pid {os.getpid()}" in err[0]
+        code, out, _ = dd("status")
+        assert code == 0
+        assert any(line.startswith("in use by") and f"pid {os.getpid()}" in line for line in out)
+        assert dd("show", "journeys")[0] == 0
+
+
+def test_program_errors(mine: Path, dd: Any) -> None:
+    (mine / "program.py").write_text("import no_such_module\n")
+    code, out, err = dd("run")
+    assert (code, out) == (1, [])
+    assert err[0].startswith("error: program.py:1: the program does not import: ModuleNotFoundError")
+    (mine / "program.py").write_text("def program(links, starts):\n    return 3\n")
+    code, out, err = dd("run")
+    assert (code, out) == (1, [])
+    assert len(err) == 2
+
+
+def test_what_the_program_prints_is_not_data(mine: Path, dd: Any) -> None:
+    (mine / "program.py").write_text("print('hello')\n" + (mine / "program.py").read_text())
+    code, out, err = dd("run")
+    assert code == 0
+    assert err[0] == "hello"
+    assert len(records(out)) == 1
+
+
+def test_warehouse_not_writable(fresh: Path, dd: Any) -> None:
+    # Not even root may make a folder here.
+    code, out, err = dd("ingest", "links", "data/links.csv", "--warehouse", "/proc/no_warehouse")
+    assert (code, out) == (1, [])
+    assert err[0].startswith("error: cannot create the warehouse /proc/no_warehouse: ")
+
+
+def test_warehouse_is_a_file(fresh: Path, dd: Any) -> None:
+    (fresh / "warehouse").write_text("")
+    for arguments in (["ingest", "links", "data/links.csv"], ["run"]):
+        code, out, err = dd(*arguments)
+        assert (code, out) == (1, [])
+        assert str(fresh / "warehouse") in err[0]
+        assert "Traceback" not in "\n".join(err)
+
+
+# --- diff -------------------------------------------------------------------------------------------------------------
+
+
+def test_diff_pairs_by_the_key_of_the_project(here: Path, dd: Any) -> None:
+    assert dd("diff", "journeys", "1", "latest") == (
+        0,
+        [
+            "journeys (stop string, total int64)",
+            "1..5  +4 -3",
+            "",
+            "   stop           total",
+            "~  Bridge        7 -> 6",
+            "~  Harbour     13 -> 11",
+            "+  Lighthouse        18",
+            "~  Zoo          7 -> 14",
+        ],
+        [],
+    )
+
+
+def test_diff_without_key(here: Path, dd: Any) -> None:
+    assert dd("diff", "journeys", "2..3", "--key", "")[1] == [
+        "journeys (stop string, total int64)",
+        "2..3  +1 -1",
+        "",
+        "   stop  total",
+        "-  Zoo       7",
+        "+  Zoo      14",
+    ]
+
+
+def test_diff_json(here: Path, dd: Any) -> None:
+    schema = {"stop": "string", "total": "int64"}
+    assert records(dd("diff", "journeys", "-3..-2", "--json")[1]) == [
+        {"schema_version": 1, "output": "journeys", "schema": schema},
+        {"from": 2, "to": 3, "plus": 1, "minus": 1},
+        {"row": {"stop": "Zoo", "total": 7}, "diff": -1},
+        {"row": {"stop": "Zoo", "total": 14}, "diff": 1},
+    ]
+    assert records(dd("diff", "journeys", "2", "3", "--json", "--key", "stop")[1])[2:] == [
+        {"before": {"stop": "Zoo", "total": 7}, "after": {"stop": "Zoo", "total": 14}, "count": 1}
+    ]
+
+
+def test_diff_from_nothing_and_backwards(here: Path, dd: Any) -> None:
+    assert dd("diff", "journeys", "..1")[1][1] == "..1  +6 -0"
+    assert dd("diff", "journeys", "0", "1")[1][1] == "0..1  +6 -0"
+    assert dd("diff", "journeys", "5..4")[1] == [
+        "journeys (stop string, total int64)",
+        "5..4  +0 -2",
+        "",
+        "   stop        total",
+        "-  Harbour        11",
+        "-  Lighthouse     18",
+    ]
+
+
+def test_diff_stat(here: Path, dd: Any) -> None:
+    assert dd("diff", "journeys", "1..", "--stat")[1] == [
+        "journeys (stop string, total int64)",
+        "1..5  +4 -3",
+        "",
+        "version  came  went",
+        "      2    +3    -2",
+        "      3    +1    -1",
+        "      4    +0    -2",
+        "      5    +2    -0",
+    ]
+    steps = records(dd("diff", "journeys", "3..1", "--stat", "--json")[1])[2:]
+    assert steps == [{"version": 3, "plus": 1, "minus": 1}, {"version": 2, "plus": 2, "minus": 3}]
+
+
+def test_diff_limit(here: Path, dd: Any) -> None:
+    code, out, err = dd("diff", "journeys", "1..5", "--limit", "1")
+    assert (code, len(out)) == (0, 5)
+    assert err == ["... and 3 more; all of them with --limit 0"]
+    assert len(records(dd("diff", "journeys", "1..5", "--limit", "1", "--json")[1])) == 3
+
+
+def test_diff_exit_code(here: Path, dd: Any) -> None:
+    assert dd("diff", "journeys", "1..5", "--exit-code")[0] == 3
+    code, out, _ = dd("diff", "journeys", "5..5", "--exit-code")
+    assert (code, out[1:]) == (0, ["5..5  +0 -0"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says", "hint"),
+    [
+        (["journey", "1..2"], "no output 'journey'; there are: journeys", "did you mean 'journeys'?"),
+        (["journeys", "1..9"], "B: version 9 is not yet complete: the last folded version is 5", "ddcore status"),
+        (["journeys", "0..0"], "version 0 is before the first one, 1", "1..5"),
+        (["journeys", "1"], "diff needs two versions", "A B or A..B"),
+        (["journeys", "1", "x"], "'x' is not a version", "a number, latest"),
+        (["journeys", "1..2", "--key", "stp"], "--key: journeys has no column 'stp'", "did you mean 'stop'?"),
+        (["journeys", "1..2", "--limit", "-5"], "'-5' is not a whole number from 0 up", "ddcore diff --help"),
+    ],
+)
+def test_diff_refuses(here: Path, dd: Any, arguments: list[str], says: str, hint: str) -> None:
+    code, out, err = dd("diff", *arguments)
+    assert (code, out, len(err)) == (2, [], 2)
+    assert says in err[0]
+    assert hint in err[1]
+
+
+def test_a_wrong_key_in_the_project(mine: Path, dd: Any) -> None:
+    (mine / "dd.toml").write_text((mine / "dd.toml").read_text().replace('key = ["stop"]', 'key = ["stp"]'))
+    assert dd("diff", "journeys", "1..2")[2] == [
+        "error: dd.toml: [outputs.journeys] key: journeys has no column 'stp'; it has: stop, total",
+        "  did you mean 'stop'?",
+    ]
+
+
+# --- show, log, status ------------------------------------------------------------------------------------------------
+
+
+def test_show(here: Path, dd: Any) -> None:
+    assert dd("show", "journeys", "--at", "-1") == (
+        0,
+        [
+            "journeys (stop string, total int64)",
+            "at 4  5 rows",
+            "",
+            "stop     total",
+            "Bridge       6",
+            "Central      0",
+            "Market       3",
+            "Park         5",
+            "Zoo         14",
+        ],
+        [],
+    )
+
+
+def test_show_json_and_limit(here: Path, dd: Any) -> None:
+    _, out, err = dd("show", "journeys", "--json", "--limit", "1")
+    assert records(out) == [
+        {"schema_version": 1, "output": "journeys", "schema": {"stop": "string", "total": "int64"}},
+        {"at": 5, "rows": 7},
+        {"row": {"stop": "Bridge", "total": 6}, "count": 1},
+    ]
+    assert err == []
+    assert dd("show", "journeys", "--limit", "2")[2] == ["... and 5 more; all of them with --limit 0"]
+
+
+def test_show_counts_what_is_there_more_than_once(mine: Path, dd: Any) -> None:
+    (mine / "program.py").write_text(
+        "def program(links, starts):\n    return {'journeys': links.select(stop='src').concat(starts)}\n"
+    )
+    assert dd("run", "--full-refresh", "-q") == (0, [], [])
+    out = dd("show", "journeys", "--at", "1")[1]
+    assert out[3:5] == ["stop     count", "Bridge       1"]
+    assert "Central      3" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["journeys", "--at", "6"], "--at: version 6 is not yet complete: the last folded version is 5"),
+        (["journeys", "--at", "0"], "journeys: version 0 is before the first one, 1"),
+        (["links"], "no output 'links'; there are: journeys"),
+    ],
+)
+def test_show_refuses(here: Path, dd: Any, arguments: list[str], says: str) -> None:
+    code, out, err = dd("show", *arguments)
+    assert (code, out) == (2, [])
+    assert says in err[0]
+
+
+def test_nothing_folded(fresh: Path, dd: Any) -> None:
+    code, _, err = dd("show", "journeys")
+    assert code == 2
+    assert "nothing is folded yet" in err[0]
+    assert "ddcore ingest INPUT SOURCE" in err[1]
+    dd("ingest", "links", "data/links.csv", "-q")
+    assert "ddcore run" in dd("diff", "journeys", "1..2")[2][1]
+
+
+def test_log(here: Path, dd: Any) -> None:
+    code, out, err = dd("log")
+    assert (code, err, len(out)) == (0, [], 4)
+    assert re.match(
+        r"run 1 +\d{4}-\d\d-\d\dT\S+Z +1\.\.5 +\+11 -2 +\+12 -5 +\d+\.\ds, \d+ rounds, inline x1, program", out[1]
+    )
+    assert out[3].startswith("ingest 1")
+    assert "links from" in out[3]
+    assert [record["kind"] for record in records(dd("log", "--json")[1])] == ["run", "ingest", "ingest"]
+    assert dd("log", "--limit", "1")[2] == ["... and 2 more; all of them with --limit 0"]
+
+
+def test_log_versions(here: Path, dd: Any) -> None:
+    _, out, _ = dd("log", "--versions")
+    assert [line.split()[0] for line in out] == ["version", "5", "4", "3", "2", "1"]
+    lines = records(dd("log", "--versions", "--json")[1])
+    assert lines[-1]["outputs"] == {"journeys": {"plus": 6, "minus": 0}}
+
+
+def test_log_of_nothing(fresh: Path, dd: Any) -> None:
+    assert dd("log") == (0, [], ["nothing has happened yet; begin with: ddcore ingest INPUT SOURCE"])
+    assert dd("log", "--json") == (0, [], [])
+
+
+def test_status(mine: Path, dd: Any) -> None:
+    (mine / "more.csv").write_text("version,diff,src,dst,minutes\n6,1,Zoo,Airport,20\n8,1,Zoo,Farm,20\n")
+    dd("ingest", "links", "more.csv", "-q")
+    code, out, err = dd("status")
+    assert (code, err) == (0, [])
+    assert out[0].split() == ["project", str(mine)]
+    assert out[2].startswith("folded     through version 5  (run 1, ")
+    assert out[3] == "waiting    2 versions, 6..8  (ddcore run)"
+    (links,) = [line for line in out if line.startswith("input") and "links" in line]
+    assert links.split()[2:6] == ["8", "2", "14", "2"]
+    (record,) = records(dd("status", "--json")[1])
+    assert (record["schema_version"], record["waiting"], record["holder"]) == (1, [6, 8], None)
+    assert {table["kind"] for table in record["tables"]} == {"input", "output", "state"}
+
+
+def test_status_of_nothing(fresh: Path, dd: Any) -> None:
+    code, out, _ = dd("status")
+    assert code == 0
+    assert "folded     nothing yet" in out
+    assert not (fresh / "warehouse").exists()
+
+
+def test_an_unfinished_run_is_told(mine: Path, dd: Any) -> None:
+    warehouse = Warehouse(mine / "warehouse")
+    with warehouse.lock("test"):
+        ledger = Ledger.load(warehouse)
+        run = ledger.current_run()
+        assert run is not None
+        ledger.append(IntentRecord(2, run.fingerprint, 6, 6, 1, "inline"))
+    assert "unfinished  run 2, versions 6..6; the next run goes on with it" in dd("status")[1]
+    assert "not finished" in dd("log")[1][1]
+
+
+def test_the_environment_is_told(here: Path, dd: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("DDCORE_WAREHOUSE", str(tmp_path / "elsewhere"))
+    assert "(from DDCORE_WAREHOUSE)" in dd("status")[1][1]
+
+
+@pytest.mark.parametrize("command", ["run", "log", "status"])
+def test_several_time_dimensions_are_refused(command: str, fresh: Path, dd: Any) -> None:
+    (fresh / "dd.toml").write_text((fresh / "dd.toml").read_text() + '\n[time]\ndims = ["day", "revision"]\n')
+    code, out, err = dd(command)
+    assert (code, out) == (2, [])
+    assert "the commands fold one time dimension so far" in err[0]

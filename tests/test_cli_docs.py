@@ -1,0 +1,71 @@
+"""The pages about the command line say what the command line does."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from ddcore.cli.init import FILES
+from ddcore.cli.reference import FILE, reference
+from ddcore.io import project
+from ddcore.io.project import find_project
+
+DOCS = Path(__file__).resolve().parent.parent / "docs"
+ROOMS = [DOCS.parent / name for name in ("ddcore", "io", "jobs", "cli")]
+
+
+def test_reference_is_what_the_commands_say() -> None:
+    assert FILE.read_text(encoding="utf-8") == reference(), "python -m ddcore.cli.reference"
+
+
+def test_every_command_and_option_has_help() -> None:
+    commands = re.split(r"^## ", reference(), flags=re.MULTILINE)[1:]
+    assert len(commands) == 9
+    for command in commands:
+        for line in command.splitlines():
+            option = re.fullmatch(r" +(-\S+(, --\S+)?)( [A-Z=|a-z]+)? *", line)
+            assert option is None, f"no help: {line}"
+
+
+def test_environment_variables_are_documented() -> None:
+    page = (DOCS / "environment.md").read_text()
+    used = {
+        name
+        for room in ROOMS
+        for file in room.rglob("*.py")
+        for name in re.findall(r"\bDDCORE_[A-Z]+\b", file.read_text())
+    }
+    documented = set(re.findall(r"\bDDCORE_[A-Z]+\b", page))
+    assert used - documented == set()
+    assert documented - used == set()
+
+
+def test_exit_codes_are_documented() -> None:
+    from ddcore import errors
+
+    kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, errors.DdError)]
+    codes = {str(kind.exit_code) for kind in kinds} | {"0", "130", "143", "N"}
+    documented = set(re.findall(r"^\| (\w+) \|", (DOCS / "exit-codes.md").read_text(), flags=re.MULTILINE))
+    assert documented - {"code"} == codes
+
+
+@pytest.mark.parametrize("page", ["environment.md", "exit-codes.md", "schedulers.md", "cli.md"])
+def test_links_lead_somewhere(page: str) -> None:
+    for target in re.findall(r"\]\(([^)#:]+)\)", (DOCS / page).read_text()):
+        assert (DOCS / target).exists(), target
+
+
+def test_examples_for_schedulers_compile() -> None:
+    for block in re.findall(r"```python\n(.*?)```", (DOCS / "schedulers.md").read_text(), flags=re.DOTALL):
+        compile(block, "schedulers.md", "exec")
+
+
+def test_what_init_writes_names_settings_that_exist(tmp_path: Path) -> None:
+    """Its comments hold settings too: uncommented, the file is still a project's."""
+    text = FILES["dd.toml"].replace("# [spark]", "[spark]").replace("# master", "master").replace("# conf", "conf")
+    assert "spark" in tomllib.loads(text)
+    (tmp_path / project.FILE_NAME).write_text(text)
+    assert find_project(tmp_path).spark_conf == {"spark.driver.memory": "4g"}
