@@ -42,6 +42,7 @@ _DELTA_NAMES = {
     "date": "date", "timestamp": "timestamp",
 }  # fmt: skip
 _ROW_GROUP = 128 * 1024
+_MAINTENANCE = ("OPTIMIZE", "VACUUM START", "VACUUM END")  # what leaves the rows as they are
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,12 +148,15 @@ def commit(folder: Path, files: Sequence[AddedFile], txn: int, *, base: int | No
     """
     with reporting(folder, "commit to", mend_hint(folder)):
         head = open_table(folder)
-        kept = set() if overwrite or base is None else _kept(head, folder, base)
         live = _paths(head)
-        if not kept <= live:
-            head.restore(base)  # type: ignore[arg-type]  # base is not None where something is kept
-            head = open_table(folder)
-            live = _paths(head)
+        kept = set()
+        if base is not None and not overwrite:
+            named = _named(folder, head, base)
+            kept = _paths(named)
+            if not kept <= live:
+                head.restore(named.version())
+                head = open_table(folder)
+                live = _paths(head)
         added = [file for file in files if file.path not in live]
         removed = sorted(live - kept - {file.path for file in files})
         if not added and not removed:
@@ -164,11 +168,14 @@ def commit(folder: Path, files: Sequence[AddedFile], txn: int, *, base: int | No
 
 
 def live_files(folder: Path, version: int | None) -> list[LiveFile]:
-    """The data files of a version, oldest path first; none where ``version`` is None. Reads the Delta log only."""
+    """The data files of a version, by path; none where ``version`` is None. Reads the Delta log only.
+
+    Where nothing but maintenance (OPTIMIZE, VACUUM) has happened since, the files that it left: the others may be gone.
+    """
     if version is None:
         return []
     with reporting(folder, f"read version {version} of", mend_hint(folder)):
-        columns = _add_actions(open_table(folder, version))
+        columns = _add_actions(_named(folder, open_table(folder), version))
     lower = {name.removeprefix("min."): values for name, values in columns.items() if name.startswith("min.")}
     upper = {name.removeprefix("max."): values for name, values in columns.items() if name.startswith("max.")}
     files = [
@@ -238,13 +245,14 @@ def file_stats(table: pa.Table, bounded: Iterable[str]) -> str:
     )
 
 
-def _kept(head: DeltaTable, folder: Path, base: int) -> set[str]:
-    """The live files that are the ledger's own, or stand for them after maintenance."""
-    if head.version() == base:
-        return _paths(head)
-    named = open_table(folder, base)
-    undisturbed = named.transaction_version(APP) == head.transaction_version(APP)
-    return _paths(head if undisturbed else named)
+def _named(folder: Path, head: DeltaTable, version: int) -> DeltaTable:
+    """The table at a version the ledger names, or at the last one that maintenance has made of just that."""
+    newest = head.version()
+    if newest > version:
+        done = {step["version"]: step["operation"] for step in head.history(newest - version)}
+        while version < newest and done.get(version + 1) in _MAINTENANCE:
+            version += 1
+    return head if newest == version else open_table(folder, version)
 
 
 def _paths(table: DeltaTable) -> set[str]:

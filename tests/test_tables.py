@@ -14,7 +14,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from deltalake import DeltaTable, QueryBuilder
+from deltalake import DeltaTable, QueryBuilder, write_deltalake
 
 from ddcore.errors import StorageError
 from ddcore.io import tables
@@ -139,6 +139,27 @@ def test_maintenance_by_others_is_kept(folder: Path) -> None:
     three = tables.commit(folder, [write(folder, 3)], 3, base=two)
     assert numbers(folder, three) == [1, 2, 3]
     assert len(tables.live_files(folder, three)) == 2
+
+
+def test_readers_follow_maintenance_and_nothing_else(folder: Path) -> None:
+    one = tables.commit(folder, [write(folder, 1)], 1, base=None)
+    two = tables.commit(folder, [write(folder, 2)], 2, base=one)
+    table = DeltaTable(str(folder))
+    table.optimize.compact()
+    table.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
+    (file,) = tables.live_files(folder, two)
+    assert (folder / file.path).exists(), "the files that version two had are gone"
+    assert file.rows == 2
+    tables.commit(folder, [write(folder, 99)], 3, base=two)  # and no ledger entry
+    assert tables.live_files(folder, two) == [file]
+    assert numbers(folder, tables.commit(folder, [write(folder, 3)], 3, base=two)) == [1, 2, 3]
+
+
+def test_rows_that_others_wrote_are_not_ours(folder: Path) -> None:
+    one = tables.commit(folder, [write(folder, 1)], 1, base=None)
+    write_deltalake(str(folder), pa.table({"n": [99]}), mode="append")
+    assert [file.rows for file in tables.live_files(folder, one)] == [1]
+    assert numbers(folder, tables.commit(folder, [write(folder, 2)], 2, base=one)) == [1, 2]
 
 
 def test_many_commits_leave_a_checkpoint(folder: Path) -> None:
