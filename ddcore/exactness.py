@@ -1,0 +1,322 @@
+"""Exact int64 arithmetic in expressions: Polars wraps around silently, here nothing does.
+
+Each batch is evaluated in one of two ways with the same result. *Directly*, when the least and greatest values of its
+columns prove that no integer on the way leaves int64. Otherwise *widely*, with the integer operations in Int128 and
+the results brought back to int64, which fails where one does not fit. Which way a batch goes is decided by intervals:
+the interval of an operation holds whatever it can give for operands in the operands' intervals.
+
+Intermediate values may be as large as 126 bits; one beyond that is an error of its row. Dates and timestamps are not
+watched: their own arithmetic is Polars'.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import polars as pl
+
+from ddcore import syntax
+from ddcore.errors import ProgramError
+from ddcore.syntax import Tree
+
+Interval = tuple[int, int]
+Intervals = Mapping[str, Interval]
+
+LEAST, GREATEST = -(2**63), 2**63 - 1
+_GUARDED = 2**126
+_MOST_POWER = 128
+_COMPARISONS = {
+    "Eq", "NotEq", "Lt", "LtEq", "Gt", "GtEq", "EqValidity", "NotEqValidity", "TrueDivide",
+    "Sql.Eq", "Sql.NotEq", "Sql.Lt", "Sql.LtEq", "Sql.Gt", "Sql.GtEq", "Sql.Div",
+    "Boolean.IsBetween", "Boolean.IsNull", "Boolean.IsNotNull",
+}  # fmt: skip
+_SQL = {"Sql.Plus": "Plus", "Sql.Minus": "Minus", "Sql.Mul": "Multiply", "Sql.IntDiv": "TruncDivide"}
+_ON_LISTS = {"Plus", "Minus", "Multiply", "FloorDivide", "TruncDivide", "Modulus", "TrueDivide"}
+_LOSES_DIGITS = {"RoundSF", "ListExpr.Diff"}
+_SUMMING = ('"Plus"', '"Minus"', '"Multiply"', '"Negate"', '"Sum"', '"CumSum"', '"CumProd"', '"Diff"', '"Product"', '"Pow"')
+
+
+@dataclass(slots=True)
+class Term:
+    """A node with its type. ``op`` is what it does to integers, or empty where it does no integer arithmetic.
+
+    ``interval`` bounds the values of an integer that is not computed by ``op``; a column's comes with the batch.
+    """
+
+    tree: Tree
+    dtype: pl.DataType
+    op: str = ""
+    parts: list[Term] = field(default_factory=list)
+    interval: Interval | None = None
+    computes: bool = False
+
+    @property
+    def is_int(self) -> bool:
+        """Whether the values are integers (a bare null counts as one)."""
+        return self.dtype.is_integer() or self.dtype == pl.Null()
+
+
+class Overflow(Exception):
+    """Some value on the way may lie outside of int64."""
+
+
+# -- intervals --------------------------------------------------------------------------------------------------------
+
+
+def _hull(*parts: Interval) -> Interval:
+    return min(low for low, _ in parts), max(high for _, high in parts)
+
+
+def _times(left: Interval, right: Interval) -> Interval:
+    corners = [one * other for one in left for other in right]
+    return min(corners), max(corners)
+
+
+def _quotient(left: Interval, right: Interval) -> Interval:
+    """Floored or truncated; dividing never makes an integer larger, and by zero it gives null."""
+    most = max(abs(left[0]), abs(left[1]))
+    return (0 if left[0] >= 0 and right[0] >= 0 else -most), most
+
+
+def _remainder(left: Interval, right: Interval) -> Interval:
+    """With the sign of the divisor (Polars) or of the dividend (SQL)."""
+    most = max(abs(right[0]), abs(right[1]), 1) - 1
+    return (0 if left[0] >= 0 and right[0] >= 0 else -most), most
+
+
+def _absolute(part: Interval) -> Interval:
+    low, high = part
+    return (0 if low <= 0 <= high else min(abs(low), abs(high))), max(abs(low), abs(high))
+
+
+def _power(base: Interval, exponent: Interval) -> Interval:
+    """Polars refuses negative exponents. A huge exponent is cut: any power that matters is out of range by then."""
+    most = max(abs(base[0]), abs(base[1]), 1) ** min(max(exponent[1], 0), _MOST_POWER)
+    return (0 if base[0] >= 0 else -most), most
+
+
+def _sum(*parts: Interval) -> Interval:
+    return sum(min(low, 0) for low, _ in parts), sum(max(high, 0) for _, high in parts)
+
+
+_INTERVALS: dict[str, Callable[..., Interval]] = {
+    "Plus": lambda left, right: (left[0] + right[0], left[1] + right[1]),
+    "Minus": lambda left, right: (left[0] - right[1], left[1] - right[0]),
+    "Multiply": _times,
+    "FloorDivide": _quotient,
+    "TruncDivide": _quotient,
+    "Modulus": _remainder,
+    "Sql.Rem": _remainder,
+    "Negate": lambda part: (-part[1], -part[0]),
+    "Abs": _absolute,
+    "Sign": lambda _: (-1, 1),
+    "Pow.Generic": _power,
+    "SumHorizontal": _sum,
+    "Ternary": lambda _, *parts: _hull(*parts),
+    "FillNull": _hull,
+    "Coalesce": _hull,
+    "MaxHorizontal": _hull,
+    "MinHorizontal": _hull,
+    "Clip": _hull,
+    "Alias": _hull,
+}
+_GROWING = {"Plus", "Minus", "Multiply", "Pow.Generic", "SumHorizontal"}
+
+
+def bound(term: Term, columns: Intervals, limit: int | None = GREATEST) -> Interval:
+    """The interval of a term's values for columns in these intervals: O(size of the term).
+
+    Raises Overflow when any integer inside may leave ``[-limit - 1, limit]``. Terms that are no integers give (0, 0).
+    """
+    inner = [bound(part, columns, limit) for part in term.parts]
+    if not term.op:
+        if term.interval is not None:
+            return term.interval
+        return columns.get(term.tree["Column"], (0, 0)) if syntax.kind(term.tree) == "Column" else (0, 0)
+    low, high = _INTERVALS[term.op](*inner)
+    if limit is not None and (low < -limit - 1 or high > limit):
+        raise Overflow
+    return low, high
+
+
+# -- from trees to terms ----------------------------------------------------------------------------------------------
+
+
+def analyse(tree: Tree, types: Callable[[list[Tree]], list[pl.DataType]]) -> Term:
+    """The term of a tree: literals made int64, narrow integers widened, every node typed.
+
+    ``types`` gives the types of trees (one call, so that Polars is asked twice and not once per node). Raises ProgramError
+    for integer arithmetic that cannot be watched: on whole lists and structs.
+    """
+    wide = _int64(syntax.rewrite(tree, _with_int64_literals))
+    return _typed(_widened(wide, _types_of(wide, types)), types)
+
+
+def _with_int64_literals(node: Tree) -> Tree:
+    """Polars guesses a type for a Python integer; ours is int64. Options of functions are left as they are."""
+    if syntax.kind(node) == "Function" and syntax.operation(node) not in _INTERVALS:
+        if syntax.operation(node).partition(".")[0] not in ("Boolean", "Sql"):
+            return node
+    return syntax.with_children(node, [_int64(child) for child in syntax.children(node)])
+
+
+def _int64(node: Tree) -> Tree:
+    match node:
+        case {"Literal": {"Dyn": {"Int": int(value)}}}:
+            return {"Literal": {"Scalar": {"Int64": value}}}
+    return node
+
+
+def _types_of(tree: Tree, types: Callable[[list[Tree]], list[pl.DataType]]) -> dict[int, pl.DataType]:
+    nodes = list(syntax.walk(tree))
+    return dict(zip(map(id, nodes), types(nodes), strict=True))
+
+
+def _widened(tree: Tree, types: dict[int, pl.DataType]) -> Tree:
+    """The tree with every integer as Int64, so that no arithmetic happens in a narrower type."""
+    dtype, op = types[id(tree)], syntax.operation(tree)
+    inner = syntax.children(tree)
+    parts = [_widened(child, types) for child in inner]
+    if dtype.is_integer() and op in _INTERVALS:
+        bools = [types[id(child)] == pl.Boolean() for child in inner]
+        first = 1 if op == "Ternary" else 0
+        parts[first:] = [
+            syntax.cast(part, "Int64") if is_bool else part
+            for part, is_bool in zip(parts[first:], bools[first:], strict=True)
+        ]
+    made = syntax.with_children(tree, parts)
+    if dtype.is_integer() and op in _SQL:
+        return syntax.binary(_SQL[op], *parts)
+    if op == "ListExpr.Sum" and dtype.is_integer():
+        made = syntax.with_children(made, [syntax.cast(parts[0], {"List": "Int128"})])
+        return syntax.cast(made, "Int64")
+    _refuse_lists(made, dtype, op, [types[id(child)] for child in inner])
+    if op == "Cast" and dtype == pl.Int64() and types[id(inner[0])].is_integer():
+        return parts[0]  # an int64 already, whatever it was before
+    return syntax.cast(made, "Int64") if dtype.is_integer() and dtype != pl.Int64() else made
+
+
+def _refuse_lists(tree: Tree, dtype: pl.DataType, op: str, inner: list[pl.DataType]) -> None:
+    unwatched = dtype.is_nested() and op in _ON_LISTS
+    unwatched |= op in _LOSES_DIGITS and (dtype.is_integer() or dtype.is_nested())
+    if op == "Eval" and inner and not _of_floats(inner[0]):
+        inside = str(tree["Eval"]["evaluation"]).replace("'", '"')
+        unwatched |= any(name in inside for name in _SUMMING)
+    if unwatched:
+        raise ProgramError(
+            f"the expression {syntax.text(tree)} computes with integers where overflow cannot be seen",
+            "take the lists apart with flat_map() first, or cast to float64",
+        )
+
+
+def _of_floats(dtype: pl.DataType) -> bool:
+    inner = getattr(dtype, "inner", None)
+    return inner in (pl.Float64(), pl.Float32())
+
+
+_NARROW: dict[pl.DataType, Interval] = {
+    pl.Int8(): (-(2**7), 2**7), pl.Int16(): (-(2**15), 2**15), pl.Int32(): (-(2**31), 2**31),
+    pl.UInt8(): (0, 2**8), pl.UInt16(): (0, 2**16), pl.UInt32(): (0, 2**32), pl.Boolean(): (0, 1),
+}  # fmt: skip
+
+
+def _typed(tree: Tree, types: Callable[[list[Tree]], list[pl.DataType]]) -> Term:
+    known = _types_of(tree, types)
+
+    def term(node: Tree) -> Term:
+        made = Term(node, known[id(node)], parts=[term(child) for child in syntax.children(node)])
+        op = syntax.operation(node)
+        values = made.parts[1:] if op == "Ternary" else made.parts
+        if op in _INTERVALS and made.dtype.is_integer() and all(part.is_int for part in values):
+            made.op = op
+        elif made.dtype.is_integer() and syntax.kind(node) != "Column":
+            made.interval = _leaf(node, made.parts)
+        made.computes = bool(made.op) or any(part.computes for part in made.parts)
+        return made
+
+    return term(tree)
+
+
+def _leaf(node: Tree, parts: list[Term]) -> Interval:
+    match node:
+        case {"Literal": {"Scalar": {"Int64": int(value)}}}:
+            return value, value
+        case {"Cast": _}:
+            return _NARROW.get(parts[0].dtype, (LEAST, GREATEST))
+    return LEAST, GREATEST
+
+
+# -- the wide way -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Wide:
+    """A tree that computes in Int128, and trees that are true where even that was too narrow."""
+
+    tree: Tree
+    guards: list[Tree]
+
+
+def widen(term: Term) -> Wide:
+    """The wide form of a term. An integer's is an Int128 column, whose range the caller checks."""
+    guards: list[Tree] = []
+    tree = _wide(term, guards) if term.op else _exact(term, guards)
+    return Wide(tree, guards)
+
+
+def _wide(term: Term, guards: list[Tree]) -> Tree:
+    """An integer term as Int128."""
+    if not term.op:
+        return syntax.cast(_exact(term, guards), "Int128")
+    if term.op == "Ternary":
+        parts = [_exact(term.parts[0], guards), *(_wide(part, guards) for part in term.parts[1:])]
+    else:
+        parts = [_wide(part, guards) for part in term.parts]
+    if term.op in _GROWING and _is_vast(term):
+        guards.append(_guard(term.op, parts))
+    if term.op == "Negate":  # Polars has no negation of Int128
+        return syntax.binary("Minus", syntax.cast({"Literal": {"Scalar": {"Int64": 0}}}, "Int128"), parts[0])
+    return syntax.with_children(term.tree, parts)
+
+
+def _exact(term: Term, guards: list[Tree]) -> Tree:
+    """A term of any type, computed from wide integers where it is made of them, in its own type."""
+    if not term.computes:
+        return term.tree
+    if term.op:
+        return syntax.cast(_wide(term, guards), "Int64")
+    parts, operation = term.parts, syntax.operation(term.tree)
+    if operation in _COMPARISONS and all(part.is_int for part in parts):
+        return syntax.with_children(term.tree, [_wide(part, guards) for part in parts])
+    if operation == "Boolean.IsIn" and parts[0].is_int:
+        return syntax.with_children(term.tree, [_wide(parts[0], guards), _exact(parts[1], guards)])
+    if operation == "Cast" and (term.dtype.is_numeric() or term.dtype in (pl.String(), pl.Boolean())):
+        return syntax.with_children(term.tree, [_wide(part, guards) if part.op else _exact(part, guards) for part in parts])
+    to_float = any(part.dtype.is_float() for part in parts) and (
+        syntax.kind(term.tree) == "BinaryExpr" or operation.startswith("Sql.")
+    )
+    return syntax.with_children(
+        term.tree,
+        [
+            syntax.cast(_wide(part, guards), "Float64") if to_float and part.op else _exact(part, guards)
+            for part in parts
+        ],
+    )
+
+
+def _is_vast(term: Term) -> bool:
+    low, high = bound(term, dict.fromkeys(syntax.columns(term.tree), (LEAST, GREATEST)), None)
+    return low < -_GUARDED or high > _GUARDED
+
+
+def _guard(op: str, parts: list[Tree]) -> Tree:
+    """True where the operation on these Int128 parts may leave Int128, judged in floating point."""
+    sizes = [syntax.function("Abs", syntax.cast(part, "Float64")) for part in parts]
+    total = sizes[0]
+    for size in sizes[1:]:
+        if op == "Pow.Generic":
+            total = {"Function": {"input": [total, size], "function": {"Pow": "Generic"}}}
+        else:
+            total = syntax.binary("Multiply" if op == "Multiply" else "Plus", total, size)
+    return syntax.binary("GtEq", total, {"Literal": {"Scalar": {"Float64": float(_GUARDED)}}})
