@@ -47,14 +47,16 @@ def spark(
     neither cancelled nor stopped.
     """
     with terminating():
-        session = None
+        before, session = _own, None
         try:
             session = spark_session(conf, master, width, bulk=bulk, debug=debug)
             yield session
         except BaseException:
-            stop(session, patience=2.0)
+            if _own is not before:
+                stop(session, patience=2.0)
             raise
-        stop(session)
+        if _own is not before:
+            stop(session)
 
 
 def spark_session(
