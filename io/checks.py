@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import polars as pl
 
@@ -258,6 +258,9 @@ def _one_nan_one_zero(values: pl.Series) -> pl.Series:
 def _timestamps(column: _Column, kind: Type) -> pl.Series:
     """Microseconds in UTC; a timestamp without a zone is in UTC already."""
     values = column.values
+    if values.dtype == pl.Int64:  # nanoseconds, as Spark reads them
+        values = values.cast(pl.Datetime("ns"))
+        column = replace(column, values=values)
     assert isinstance(values.dtype, pl.Datetime)
     if values.dtype.time_zone is None:
         values = values.dt.replace_time_zone("UTC")

@@ -220,7 +220,7 @@ def _polars_type(kind: pa.DataType) -> pl.DataType:
     import pyarrow as pa
 
     try:
-        series = pl.from_arrow(pa.array([], type=kind))
+        series = pl.from_arrow(pa.nulls(0, type=kind))
     except Exception:  # what Polars cannot hold, no input can
         return pl.Object()
     assert isinstance(series, pl.Series)

@@ -32,7 +32,8 @@ def consolidate(updates: pl.DataFrame, dims: Sequence[str]) -> pl.DataFrame:
     """
     if updates.is_empty():
         return updates
-    order = [*dims, *(name for name in updates.columns if name not in (*dims, DIFF))]
+    moving = [dim for dim in dims if updates[dim].min() != updates[dim].max()]
+    order = [*moving, *(name for name in updates.columns if name not in (*dims, DIFF))]
     ordered = updates.sort(order)
     begins = _begins(ordered, order)
     if begins.all():

@@ -1,0 +1,116 @@
+"""Ingest with Spark: the same rows, the same records and the same errors as without."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+import pytest
+from ingesting import Desk
+from real_data import shared_data
+
+from ddcore.errors import DataError, LateUpdate, StorageError, UnknownRetraction
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
+
+SCHEMA = {"name": "string", "f": "float64", "at": "timestamp", "price": "decimal(9,2)"}
+
+
+def both(folder: Path, schema: dict[str, str] | None = None) -> tuple[Desk, Desk]:
+    """A project ingested by Spark and one ingested inline."""
+    desks = []
+    for engine in ("spark", "inline"):
+        (folder / engine).mkdir()
+        desks.append(Desk(folder / engine, schema or {"src": "int64", "dst": "int64"}, engine))
+    return desks[0], desks[1]
+
+
+def test_sources_of_all_kinds_get_in_as_they_do_inline(tmp_path: Path) -> None:
+    by_spark, inline = both(tmp_path, SCHEMA)
+    noon = datetime(2026, 1, 31, 12, 0, 0, 5)
+    rows: list[tuple[Any, ...]] = [("é", 1.5, noon, "1.50"), (None, float("nan"), None, None), ("", -0.0, noon, "-3")]
+    frame = pl.DataFrame(rows, ["name", "f", "at", "price"], orient="row").with_columns(
+        pl.col("price").cast(pl.Decimal(9, 2)), version=pl.lit(0, pl.Int32), diff=pl.lit(2.0)
+    )
+    places = [str(tmp_path / name) for name in ("wide", "narrow 1%20[0]{x}.parquet", "text.csv")]
+    Path(places[0]).mkdir()
+    for part in range(3):  # files of several shapes under one folder
+        other = frame.with_columns(version=pl.lit(part), note=pl.lit("x")).select(pl.all().reverse())
+        other.write_parquet(f"{places[0]}/{part}.parquet")
+        nanoseconds = other.drop("note").with_columns(pl.col("at").cast(pl.Datetime("ns")), version=pl.lit(part + 3))
+        nanoseconds.write_parquet(f"{places[0]}/{part}-ns.parquet")
+    frame.with_columns(pl.col("f").cast(pl.Float32), version=9).write_parquet(places[1])
+    Path(places[2]).write_text('name,f,at,price,version,diff\n"a ""b""\n,c",inf,2026-01-31T12:00:00Z,7,1,1\n')
+    reports = [desk.ingest(*places) for desk in (by_spark, inline)]
+    assert str(by_spark.updates()) == str(inline.updates()) and len(by_spark.updates()) == 3 * 7 + 1
+    (one,), (other_one,) = by_spark.records(), inline.records()
+    assert sorted(one.sources, key=str) == sorted(other_one.sources, key=str) and one.counts == other_one.counts
+    assert (reports[0].rows, reports[0].plus) == (reports[1].rows, reports[1].plus) == (22, 43)
+    # what one engine took in is known to the other
+    inline.engine = "spark"
+    assert inline.ingest(*places).nothing_new
+    assert by_spark.stray_files() == inline.stray_files() == []
+
+
+def test_a_delta_table_of_any_feature_gets_in(tmp_path: Path, spark: SparkSession) -> None:
+    desk = Desk(tmp_path, engine="spark")
+    table = tmp_path / "table"
+    spark.sql(
+        f"CREATE TABLE delta.`{table}` (src INT, dst BIGINT, version INT, diff INT) USING delta TBLPROPERTIES "
+        "('delta.enableDeletionVectors' = true, 'delta.columnMapping.mode' = 'name')"
+    )
+    spark.sql(f"INSERT INTO delta.`{table}` SELECT id, id, 0, 1 FROM range(10)")
+    spark.sql(f"ALTER TABLE delta.`{table}` RENAME COLUMN dst TO target")
+    spark.sql(f"DELETE FROM delta.`{table}` WHERE src < 8")
+    desk.ingest(str(table), rename={"dst": "target"})
+    assert desk.updates() == [(8, 8, 0, 1), (9, 9, 0, 1)]
+    desk.engine = "inline"
+    assert desk.ingest(str(table), rename={"dst": "target"}).nothing_new
+
+
+def test_bad_rows_are_refused_as_they_are_inline(tmp_path: Path) -> None:
+    by_spark, inline = both(tmp_path)
+    good = by_spark.source("good.parquet", (1, 2, 0, 1), (1, 2, 4, 1))
+    for desk in (by_spark, inline):
+        desk.ingest(good)
+        desk.fold(3)
+    cases = [
+        (DataError, {"diff": [1.5]}), (DataError, {"version": [-1]}), (DataError, {"src": [-(2**63)]}),
+        (DataError, {"src": ["x"]}), (LateUpdate, {"version": [2]}), (UnknownRetraction, {"diff": [-1]}),
+    ]  # fmt: skip
+    for number, (kind, columns) in enumerate(cases):
+        bad = by_spark.source(f"bad-{number}.parquet", (7, 7, 5, 1), **columns)
+        said = []
+        for desk in (by_spark, inline):
+            with pytest.raises(kind) as caught:
+                desk.ingest(bad, good)
+            assert desk.stray_files() == [] and len(desk.records()) == 1
+            said.append((caught.value.message.removesuffix(" (row 1)"), caught.value.hint))
+        assert said[0] == said[1]
+
+
+def test_a_file_that_breaks_in_the_middle_is_named(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, engine="spark")
+    good = desk.source("good.parquet", (1, 2, 0, 1))
+    bad = Path(desk.source("bad one.parquet", *[(number * 7919 % 5000, number, 0, 1) for number in range(5000)]))
+    data = bytearray(bad.read_bytes())
+    data[4:3000] = b"\x00" * 2996
+    bad.write_bytes(data)
+    with pytest.raises((DataError, StorageError)) as caught:
+        desk.ingest(good, str(bad))
+    assert "bad one.parquet: not readable" in caught.value.message
+    assert desk.updates() == [] and desk.stray_files() == []
+
+
+def test_real_data_gets_in_whatever_the_engine(tmp_path: Path) -> None:
+    by_spark, inline = both(tmp_path, {"package": "string", "dependency": "string"})
+    source = str(shared_data("package_sets", "dependencies.parquet"))
+    for desk in (by_spark, inline):
+        assert desk.ingest(source).versions == 937
+    assert by_spark.updates() == inline.updates()
+    assert by_spark.records()[0].sources == inline.records()[0].sources
