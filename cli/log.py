@@ -137,22 +137,27 @@ def _sides(counts: Counts) -> dict[str, int]:
 
 def _entry_row(record: dict[str, Any]) -> list[str]:
     span = f"{record['first']}..{record['last']}" if record["first"] != record["last"] else str(record["first"])
+    when = _short(record["at"])
     came, went = changed(record.get("inputs", {}).values()), changed(record.get("outputs", {}).values())
     if record["kind"] == "ingest":
         sources = ", ".join(map(cell, record["sources"]))
-        return [f"ingest {record['ingest']}", record["at"], span, came, "", f"{record['input']} from {sources}"]
+        return [f"ingest {record['ingest']}", when, span, came, "", f"{record['input']} from {sources}"]
     program = f"program {record['program'][:8]}"
     if record["kind"] == "unfinished":
-        what = f"not finished: the next run goes on with it; {record['engine']}, {program}"
-        return [f"run {record['run']}", record["at"], span, "", "", what]
-    what = f"{record['took']:.1f}s, {count(record['rounds'])} rounds, {record['engine']}"
-    what += f" x{record['width']}, {program}{', full refresh' if record['refresh'] else ''}"
-    return [f"run {record['run']}", record["at"], span, came, went, what]
+        return [f"run {record['run']}", when, span, "", "", f"not finished: the next run goes on with it; {program}"]
+    what = f"{program}, {record['took']:.1f}s, {count(record['rounds'])} rounds, {record['engine']}"
+    what += f" x{record['width']}{', full refresh' if record['refresh'] else ''}"
+    return [f"run {record['run']}", when, span, came, went, what]
 
 
 def _version_row(record: dict[str, Any]) -> list[str]:
     came, went = changed(record["inputs"].values()), changed(record["outputs"].values())
-    return [str(record["version"]), f"run {record['run']}", record["at"], came, went]
+    return [str(record["version"]), f"run {record['run']}", _short(record["at"]), came, went]
+
+
+def _short(at: str) -> str:
+    """The moment as a person reads it; programs get the seconds."""
+    return at[:16].replace("T", " ") + "Z"
 
 
 def changed(sides: Iterable[dict[str, int]]) -> str:

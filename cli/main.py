@@ -13,7 +13,7 @@ import threading
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 
@@ -55,8 +55,40 @@ app.command(short_help="Tell what is folded, what waits, how big it is.")(status
 app.command(short_help="Check this machine and this project.")(doctor)
 
 
-class _Terminated(BaseException):
-    """SIGTERM arrived. Not an Exception: nothing on the way up may take it for a failure and go on."""
+class _Signals:
+    """SIGINT and SIGTERM unwind the stack, so that locks are given back and Spark's job is cancelled.
+
+    ``code`` is the exit code of the first that came, else 0. A second SIGTERM ends the process at once. What Python
+    cannot raise, because a callback from compiled code was on the stack, is not printed either.
+    """
+
+    def __init__(self) -> None:
+        self.code = 0
+        self._before: dict[int, Any] = {}
+        self._hook = sys.unraisablehook
+
+    def __enter__(self) -> _Signals:
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM):
+                if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup and background jobs have it
+                    self._before[number] = signal.signal(number, self._stop)
+        sys.unraisablehook = self._drop
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        sys.unraisablehook = self._hook
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _stop(self, number: int, _: object) -> None:
+        self.code = self.code or 128 + number
+        if number == signal.SIGTERM:
+            signal.signal(number, signal.SIG_DFL)
+        raise KeyboardInterrupt
+
+    def _drop(self, unraisable: Any) -> None:
+        if not self.code:
+            self._hook(unraisable)
 
 
 def main() -> NoReturn:
@@ -69,32 +101,38 @@ def run_command(arguments: Sequence[str], name: str = "ddcore") -> int:
     if "--debug" in arguments:
         os.environ["DDCORE_DEBUG"] = "1"  # for whoever starts Spark
     debug = os.environ.get("DDCORE_DEBUG", "0") not in ("", "0")
-    try:
-        with _terminable():
+    with _Signals() as signals:
+        try:
             code = _invoke(list(arguments), name)
-        sys.stdout.flush()
-    except DdError as error:
+            sys.stdout.flush()
+        except BaseException as error:
+            # A signal may come out of compiled code, or of Spark, as an error of another kind.
+            code = _stopped(signals.code) if signals.code else _ended(error, name, debug)
+    return code
+
+
+def _ended(error: BaseException, name: str, debug: bool) -> int:
+    """Tell of what ended the command, and give the exit code."""
+    if isinstance(error, DdError):
         code = _failed(error.message, error.hint, error.exit_code)
-        _trace(debug)
-    except typer.TyperException as error:
-        code = _misused(error, name)
-    except (KeyboardInterrupt, _Terminated) as signaled:
-        code = _stopped(143 if isinstance(signaled, _Terminated) else 130)
-    except SystemExit as leaving:  # how Spark's session hands a signal on
-        code = leaving.code if isinstance(leaving.code, int) else 1
-        code = _stopped(code) if code in _SIGNALED else code
-    except BrokenPipeError:
+    elif isinstance(error, typer.TyperException):
+        return _misused(error, name)
+    elif isinstance(error, KeyboardInterrupt):
+        return _stopped(130)
+    elif isinstance(error, SystemExit):
+        return error.code if isinstance(error.code, int) else 1
+    elif isinstance(error, BrokenPipeError):
         # The reader of stdout went away; what is left in the buffer must not be complained about at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        code = 0
-    except OSError as error:
+        return 0
+    elif isinstance(error, OSError):
         place = f"{error.filename}: " if error.filename else ""
         code = _failed(f"{place}{error.strerror or error}", "" if debug else "see more with --debug", 1)
-        _trace(debug)
-    except Exception as error:
+    else:
         text = " ".join(str(error).split())
         code = _failed(f"{type(error).__name__}: {text}", "" if debug else "this should not happen: see --debug", 1)
-        _trace(debug)
+    if debug:
+        traceback.print_exception(error, file=sys.stderr)
     return code
 
 
@@ -159,29 +197,6 @@ def _stopped(code: int) -> int:
     return _failed(
         signal_name, "the warehouse is as the last finished run or ingest left it; the same command goes on", code
     )
-
-
-def _trace(debug: bool) -> None:
-    if debug:
-        traceback.print_exc(file=sys.stderr)
-
-
-@contextmanager
-def _terminable() -> Iterator[None]:
-    """SIGTERM unwinds the stack like Ctrl-C does, so that locks are given back and Spark's job is cancelled."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def stop(number: int, frame: object) -> None:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)  # a second one does not wait
-        raise _Terminated
-
-    before = signal.signal(signal.SIGTERM, stop)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 @contextmanager

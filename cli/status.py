@@ -20,7 +20,7 @@ __all__ = ["size", "status"]
 
 @dataclass(frozen=True)
 class _Table:
-    """One table as it is live: ``kind`` is input, output or state."""
+    """One table as it is live: ``kind`` is input, output or state; ``columns`` are those of a row."""
 
     kind: str
     name: str
@@ -29,6 +29,7 @@ class _Table:
     rows: int
     files: int
     bytes: int
+    columns: tuple[str, ...]
 
 
 def status(
@@ -47,7 +48,7 @@ def status(
     place = Warehouse(found.warehouse)
     ledger = Ledger.load(place)
     summary = _summary(found, place, ledger)
-    tables = [*_inputs(found, place, ledger), *_of_run(place, ledger)]
+    tables = [*_inputs(found, place, ledger), *_of_run(found, place, ledger)]
     if out.json:
         out.record(schema_version=SCHEMA_VERSION, **summary, tables=[vars(table) for table in tables])
     else:
@@ -84,30 +85,42 @@ def _inputs(project: Project, warehouse: Warehouse, ledger: Ledger) -> list[_Tab
     for name in names:
         version, through = ledger.input_version(name), ledger.latest_ingested([name])
         tables.append(
-            _Table("input", name, through, len(_waiting(ledger, name)), *_extent(warehouse.input(name), version))
+            _Table(
+                "input",
+                name,
+                through,
+                len(_waiting(ledger, name)),
+                *_extent(warehouse.input(name), version, project.dims),
+            )
         )
     return tables
 
 
-def _of_run(warehouse: Warehouse, ledger: Ledger) -> list[_Table]:
+def _of_run(project: Project, warehouse: Warehouse, ledger: Ledger) -> list[_Table]:
     run = ledger.current_run()
     if run is None:
         return []
     kinds = {"outputs": "output", "state": "state"}
     return [
-        _Table(kinds[room], name, run.last, 0, *_extent(warehouse.table(table), state.version))
+        _Table(kinds[room], name, run.last, 0, *_extent(warehouse.table(table), state.version, project.dims))
         for table, state in sorted(run.tables.items())
         for room, _, name in [table.partition("/")]
         if room in kinds
     ]
 
 
-def _extent(folder: Path, version: int | None) -> tuple[int, int, int]:
-    """Rows, files and bytes of a table; it reads the Delta log alone."""
-    from ddcore.io.tables import live_files
+def _extent(folder: Path, version: int | None, dims: tuple[str, ...]) -> tuple[int, int, int, tuple[str, ...]]:
+    """Rows, files, bytes and row columns of a table; it reads the Delta log alone."""
+    from ddcore.io.tables import live_files, open_table
 
+    if version is None:
+        return 0, 0, 0, ()
     files = live_files(folder, version)
-    return sum(file.rows for file in files), len(files), sum(file.size for file in files)
+    table = open_table(folder, version)
+    ours = {*dims, "diff", *table.metadata().partition_columns}
+    names = [field.name for field in table.schema().fields]
+    columns = tuple(name for name in names if name not in ours and not name.startswith("_"))
+    return sum(file.rows for file in files), len(files), sum(file.size for file in files), columns
 
 
 def _tell(out: Output, project: Project, ledger: Ledger, summary: dict[str, Any], tables: list[_Table]) -> None:
@@ -127,15 +140,19 @@ def _tell(out: Output, project: Project, ledger: Ledger, summary: dict[str, Any]
         lines.append(["in use by", summary["holder"]])
     for line in aligned(lines, width=out.width):
         out.data(line)
-    table = [["", "", "through", "waiting", "updates", "files", "size"]]
-    for each in tables:
-        through = "-" if each.through is None else str(each.through)
-        numbers = [count(each.waits) if each.waits else "-", count(each.rows), count(each.files), size(each.bytes)]
-        name = each.name[:12] if each.kind == "state" else each.name
-        table.append([each.kind, name, through, *numbers])
-    if len(table) > 1:
+    if tables:
         out.data("")
-    for place, line in enumerate(aligned(table, right=range(2, 7), width=out.width) if len(table) > 1 else []):
+        _tell_tables(out, tables)
+
+
+def _tell_tables(out: Output, tables: list[_Table]) -> None:
+    rows = [["", "", "through", "waiting", "updates", "files", "size", "columns"]]
+    for each in tables:
+        name = each.name[:12] if each.kind == "state" else each.name
+        through, waits = "-" if each.through is None else str(each.through), count(each.waits) if each.waits else "-"
+        extent = [count(each.rows), count(each.files), size(each.bytes)]
+        rows.append([each.kind, name, through, waits, *extent, ", ".join(each.columns)])
+    for place, line in enumerate(aligned(rows, right=range(2, 7), width=out.width)):
         out.data(line if place else out.painted(line, "dim"))
 
 

@@ -141,7 +141,6 @@ def failing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
             "error: /w/x: Permission denied\n  see more with --debug\n",
         ),
         (KeyboardInterrupt(), 130, "error: interrupted\n"),
-        (SystemExit(143), 143, "error: terminated\n"),
         (SystemExit(5), 5, ""),
         (MemoryError(), 1, "error: MemoryError"),
     ],
@@ -174,8 +173,8 @@ _SLEEPER = """
 import sys, time
 from ddcore.cli import init, main
 def sleep(folder):
-    print("asleep", file=sys.stderr, flush=True)
     try:
+        print("asleep", file=sys.stderr, flush=True)
         time.sleep(30)
     finally:
         print("let go", file=sys.stderr, flush=True)
@@ -197,6 +196,18 @@ def test_signals_unwind(number: int, code: int, word: str, tmp_path: Path) -> No
         _, err = child.communicate(timeout=20)
     assert child.returncode == code
     assert err.startswith(f"let go\nerror: {word}\n  the warehouse is as the last finished run")
+
+
+def test_a_signal_that_arrives_as_another_error(tmp_path: Path) -> None:
+    """Compiled code wraps the exception of a handler, py4j swallows it: the exit code is the signal's all the same."""
+    sleeper = _SLEEPER.replace("    finally:", "    except BaseException: raise SystemError('wrapped')\n    finally:")
+    with subprocess.Popen([sys.executable, "-c", sleeper], cwd=tmp_path, stderr=subprocess.PIPE, text=True) as child:
+        assert child.stderr is not None
+        assert child.stderr.readline() == "asleep\n"
+        child.send_signal(signal.SIGTERM)
+        _, err = child.communicate(timeout=20)
+    assert child.returncode == 143
+    assert err.startswith("let go\nerror: terminated\n")
 
 
 def test_a_reader_that_goes_away_is_no_failure(tmp_path: Path) -> None:
