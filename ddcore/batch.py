@@ -12,8 +12,8 @@ import numpy as np
 class Batch:
     """Updates of one collection: n rows as words, their times and their diffs.
 
-    ``words`` holds one int64[n] per column of the collection, ``times`` one int64[n] per coordinate, ``diffs`` is int64[n].
-    A batch is not consolidated: the same (row, time) may occur again, and diffs may cancel.
+    ``words`` holds one int64[n] per column of the collection, ``times`` one int64[n] per coordinate, ``diffs`` is
+    int64[n]. A batch is not consolidated: the same (row, time) may occur again, and diffs may cancel.
     """
 
     words: list[np.ndarray]

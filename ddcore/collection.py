@@ -1,8 +1,8 @@
 """What a program is written in: symbolic collections and their operators.
 
-Calling an operator checks schemas and adds a node to the dataflow; no row is touched. A collection of an outer scope may be used
-inside a loop as it is (the patent's Extend happens by itself). Operators do not consolidate for the reader's eye: two select calls
-that meet in one row simply add up, as multisets do.
+Calling an operator checks schemas and adds a node to the dataflow; no row is touched. A collection of an outer scope
+may be used inside a loop as it is (the patent's Extend happens by itself). Operators do not consolidate for the
+reader's eye: two select calls that meet in one row simply add up, as multisets do.
 """
 
 from __future__ import annotations
@@ -37,7 +37,10 @@ class FlatMapFunction:
 
 @dataclass(frozen=True)
 class JoinKeys:
-    """The key columns of a join, left and right, pairwise; ``right_names`` is what right value columns are called in the result."""
+    """The key columns of a join, left and right, pairwise.
+
+    ``right_names`` is what right value columns are called in the result.
+    """
 
     left: tuple[str, ...]
     right: tuple[str, ...]
@@ -46,7 +49,9 @@ class JoinKeys:
 
 @dataclass(frozen=True)
 class Reduction:
-    """What happens per group: built-in aggregates (by result name: aggregate kind and argument column) or a function."""
+    """What happens per group: built-in aggregates (by result name: aggregate kind and argument column) or a
+    function.
+    """
 
     keys: tuple[str, ...]
     op: str
@@ -75,7 +80,9 @@ class Collection:
     def __repr__(self) -> str:
         return f"Collection({', '.join(f'{name}: {kind}' for name, kind in self._node.schema.items())})"
 
-    def _add(self, kind: str, schema: Schema, text: str, settings: Any = None, others: Sequence[Node] = ()) -> Collection:
+    def _add(
+        self, kind: str, schema: Schema, text: str, settings: Any = None, others: Sequence[Node] = ()
+    ) -> Collection:
         return Collection(self._graph, self._graph.add(kind, [self._node, *others], schema, text, settings))
 
     # -- linear operators: one row at a time, no state ----------------------------------------------------------------
@@ -83,8 +90,9 @@ class Collection:
     def select(self, *columns: str | pl.Expr, **named: Any) -> Collection:
         """New columns from each row; rows are not deduplicated (the patent's Select).
 
-        Positional: column names and expressions with a name of their own. Keywords name results; text is SQL, other Python values are literals.
-        Raises ProgramError for unknown columns and for expressions that look at more than their own row.
+        Positional: column names and expressions with a name of their own. Keywords name results; text is SQL, other
+        Python values are literals. Raises ProgramError for unknown columns and for expressions that look at more than
+        their own row.
         """
         exprs: dict[str, pl.Expr] = {}
         for column in columns:
@@ -109,8 +117,10 @@ class Collection:
     ) -> Collection:
         """Any number of rows from each row (the patent's SelectMany).
 
-        ``flat_map(tag=expr)``: a list-valued expression, one row per element beside the columns there are; an empty or null list gives none.
-        ``flat_map(function, schema=...)``: a function from a frame with these columns and ``row`` to a frame with ``row`` and the declared columns.
+        ``flat_map(tag=expr)``: a list-valued expression, one row per element beside the columns there are; an empty
+        or null list gives none.
+        ``flat_map(function, schema=...)``: a function from a frame with these columns and ``row`` to a frame with
+        ``row`` and the declared columns.
         """
         if (function is None) == (not lists) or (function is None) != (schema is None):
             raise ProgramError(
@@ -126,7 +136,10 @@ class Collection:
         return self._add("flat_map", projection.schema, text, projection)
 
     def concat(self, *others: Collection) -> Collection:
-        """Adds multiplicities (the patent's Concat). Columns must have the same names and types; their order may differ."""
+        """Adds multiplicities (the patent's Concat). Columns must have the same names and types.
+
+        Their order may differ.
+        """
         nodes = [self._aligned(other) for other in others]
         return self._add("concat", self._node.schema, "", None, nodes)
 
@@ -148,8 +161,8 @@ class Collection:
     def join(self, other: Collection, on: str | Sequence[str] | Mapping[str, str], how: str = "inner") -> Collection:
         """Pairs of rows with equal keys; multiplicities multiply and a null key matches nothing (the patent's Join).
 
-        ``on``: a column, columns, or ``{left: right}``. The right key is dropped; a right column whose name is taken gets the suffix ``_right``.
-        Cost: proportional to the pairs that change.
+        ``on``: a column, columns, or ``{left: right}``. The right key is dropped; a right column whose name is taken
+        gets the suffix ``_right``. Cost: proportional to the pairs that change.
         """
         if how != "inner":
             raise ProgramError(f'{caller()}: join(how="{how}") is not there yet', 'use how="inner"')
@@ -167,7 +180,10 @@ class Collection:
         return GroupBy(self, tuple(names))
 
     def arrange_by(self, *keys: str | Sequence[str]) -> Collection:
-        """Says that this collection will be indexed by ``keys``. Equal arrangements are shared anyway; the contents are unchanged."""
+        """Says that this collection will be indexed by ``keys``. Equal arrangements are shared anyway.
+
+        The contents are unchanged.
+        """
         for key in keys:
             for name in [key] if isinstance(key, str) else key:
                 self._require(name, "arrange_by")
@@ -176,10 +192,11 @@ class Collection:
     # -- loops --------------------------------------------------------------------------------------------------------
 
     def iterate(self, body: Callable[[Collection], Collection], *, max_rounds: int = DEFAULT_MAX_ROUNDS) -> Collection:
-        """``body`` applied again and again, starting with this collection, until nothing changes (the patent's Fixed Point).
+        """``body`` applied again and again, starting with this collection, until nothing changes (the patent's Fixed
+        Point).
 
-        All rows of a round advance together. Bodies may hold further loops. A loop that still changes after ``max_rounds`` rounds stops the
-        run with a Diverged error. The body must return the columns it is given.
+        All rows of a round advance together. Bodies may hold further loops. A loop that still changes after
+        ``max_rounds`` rounds stops the run with a Diverged error. The body must return the columns it is given.
         """
         if max_rounds < 1:
             raise ProgramError(f"{caller()}: max_rounds is {max_rounds}", "give at least 1")
@@ -240,7 +257,9 @@ class Collection:
                 continue
             names[name] = f"{name}_right" if name in left else name
             if names[name] in left or list(names.values()).count(names[name]) > 1:
-                raise ProgramError(f"{caller()}: join: two columns would be called {names[name]}", "rename one with select()")
+                raise ProgramError(
+                    f"{caller()}: join: two columns would be called {names[name]}", "rename one with select()"
+                )
         return JoinKeys(tuple(pairs), tuple(pairs.values()), names)
 
 
@@ -259,7 +278,9 @@ class GroupBy:
         plan, result = [], {}
         for name, spec in aggregates.items():
             if not isinstance(spec, Aggregate):
-                raise ProgramError(f"{caller()}: agg({name}=...) is {type(spec).__name__}", f"for example {name}=dd.count()")
+                raise ProgramError(
+                    f"{caller()}: agg({name}=...) is {type(spec).__name__}", f"for example {name}=dd.count()"
+                )
             if name in self._keys:
                 raise ProgramError(f"{caller()}: agg: {name} is a key already", "choose another name")
             argument = None
@@ -279,8 +300,9 @@ class GroupBy:
     def reduce(self, function: Frames, schema: Mapping[str, Any], *, allow_negative: bool = False) -> Collection:
         """Any pure function of the rows of each group and their counts (seed 000's group).
 
-        ``function`` gets a frame of many groups: ``group`` (int64, which group), the columns that are not keys, ``count``. It returns ``group``, the
-        columns of ``schema`` and, if it wants, ``count``. It must give equal results for equal groups. An empty group is never asked about.
+        ``function`` gets a frame of many groups: ``group`` (int64, which group), the columns that are not keys,
+        ``count``. It returns ``group``, the columns of ``schema`` and, if it wants, ``count``. It must give equal
+        results for equal groups. An empty group is never asked about.
         """
         base, result = self._collection, parse_schema(schema)
         for name in [*(set(base.schema) - set(self._keys)), *result]:

@@ -53,7 +53,7 @@ class Pool:
         if len(values) == 0:
             return np.empty(0, dtype=np.int64)
         hashes = _string_hashes(values)
-        ids = hashing.probe(hashes, self._slots, self._hashes)
+        ids: np.ndarray = hashing.probe(hashes, self._slots, self._hashes)
         missing = np.flatnonzero(ids < 0)
         if len(missing):
             fresh = pl.DataFrame({"value": values.gather(missing), "hash": hashes[missing]}).unique(
@@ -141,7 +141,9 @@ def decode(words: np.ndarray, kind: Type, name: str = "") -> pl.Series:
     else:
         series = pl.Series(safe)
     if some:
-        series = series.zip_with(pl.Series(~nulls), pl.Series([None], dtype=series.dtype).new_from_index(0, len(series)))
+        series = series.zip_with(
+            pl.Series(~nulls), pl.Series([None], dtype=series.dtype).new_from_index(0, len(series))
+        )
     return series.alias(name)
 
 
@@ -152,7 +154,9 @@ def encode_frame(frame: pl.DataFrame, schema: Schema) -> list[np.ndarray]:
 
 def decode_frame(words: Sequence[np.ndarray], schema: Schema) -> pl.DataFrame:
     """The frame with the columns of ``schema`` that ``words`` (one array per column) stand for."""
-    return pl.DataFrame([decode(column, kind, name) for column, (name, kind) in zip(words, schema.items(), strict=True)])
+    return pl.DataFrame(
+        [decode(column, kind, name) for column, (name, kind) in zip(words, schema.items(), strict=True)]
+    )
 
 
 def key_codes(words: Sequence[np.ndarray], kinds: Sequence[Type], rows: int) -> np.ndarray:
@@ -212,15 +216,12 @@ def _encode_pooled(series: pl.Series, kind: Type) -> np.ndarray:
 
 def _decode_pooled(words: np.ndarray, kind: Type) -> pl.Series:
     pool = pool_of(kind)
-    if len(pool) == 0:  # nothing but nulls so far
-        text = pl.Series([None] * len(words), dtype=pl.String)
-    else:
-        text = pool.strings(words)
+    text = pool.strings(words) if len(pool) else pl.Series([None] * len(words), dtype=pl.String)  # nulls only
     return text if kind.name == "string" else text.str.decode("hex")
 
 
 def _string_hashes(values: pl.Series) -> np.ndarray:
-    hashed = pl.DataFrame({"value": values}).select(plh.col("value").nchash.xxh3_64())  # type: ignore[attr-defined]
+    hashed = pl.DataFrame({"value": values}).select(plh.col("value").nchash.xxh3_64())
     return hashed["value"].to_numpy().view(np.int64)
 
 

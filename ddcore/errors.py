@@ -110,12 +110,14 @@ class NegativeMultiplicity(FoldError):
 class Diverged(FoldError):
     """A loop had differences left after its last allowed round.
 
-    Attributes: ``loop`` (its name and place), ``time`` (a time still moving, rounds included), ``round``, ``moving`` (differences left).
+    Attributes: ``loop`` (its name and place), ``time`` (a time still moving, rounds included), ``round``, ``moving``
+    (differences left).
     """
 
     def __init__(self, loop: str, time: tuple[int, ...], round: int, moving: int) -> None:
         super().__init__(
-            f"loop {loop} did not reach a fixed point: at version {time[0]}, round {round}, {moving} differences still move",
+            f"loop {loop} did not reach a fixed point: "
+            f"at version {time[0]}, round {round}, {moving} differences still move",
             "mend the loop's body, or raise max_rounds= in iterate()",
         )
         self.loop, self.time, self.round, self.moving = loop, time, round, moving

@@ -1,7 +1,7 @@
 """The dataflow a program describes: nodes, the scopes of its loops, and the texts they are known by.
 
-Nodes are interned while a program is built: two calls that say the same thing about the same collections give one node, which is
-how equal sub-programs, and later their arrangements, come to be shared without the user naming them.
+Nodes are interned while a program is built: two calls that say the same thing about the same collections give one
+node, which is how equal sub-programs, and later their arrangements, come to be shared without the user naming them.
 """
 
 from __future__ import annotations
@@ -34,10 +34,12 @@ class Scope:
 
     @property
     def digest(self) -> str:
+        """Names all the loops around; empty at the root."""
         return "" if self.parent is None else digest(self.parent.digest, self.text)
 
     @property
     def depth(self) -> int:
+        """How many loops are around."""
         return 0 if self.parent is None else self.parent.depth + 1
 
     def encloses(self, other: Scope) -> bool:
@@ -52,8 +54,10 @@ class Scope:
 class Node:
     """One operator and the collection it makes.
 
-    ``settings`` is what the operator was given, ready to run; ``text`` says the same in our own words, for fingerprints.
-    ``digest`` covers text, schema and inputs; inside a loop it does not yet say what the loop feeds back (see Scope.digest).
+    ``settings`` is what the operator was given, ready to run; ``text`` says the same in our own words, for
+    fingerprints.
+    ``digest`` covers text, schema and inputs; inside a loop it does not yet say what the loop feeds back (see
+    Scope.digest).
     """
 
     kind: str
@@ -72,7 +76,9 @@ class Node:
 
     @property
     def fingerprint(self) -> str:
-        """Names the contents of this collection whatever program it stands in: the digest, and that of the loops around."""
+        """Names the contents of this collection whatever program it stands in: the digest, and that of the loops
+        around.
+        """
         return digest(self.digest, self.scope.digest)[:32]
 
 
@@ -89,6 +95,7 @@ class Loop:
 
     @property
     def source(self) -> Node:
+        """The collection the loop starts with."""
         return self.variable.inputs[0]
 
     @property

@@ -1,7 +1,8 @@
 """Times as tuples of ints under the product order: which is before which, joins, meets, and frontiers.
 
-A time is the input coordinates, then one loop coordinate per loop around. Coordinates are Python ints here and int64 in columns; a round of
-2**31 is as good as any. A *frontier* is a set of mutually incomparable times; what is at or beyond one of them is still open.
+A time is the input coordinates, then one loop coordinate per loop around. Coordinates are Python ints here and int64
+in columns; a round of 2**31 is as good as any. A *frontier* is a set of mutually incomparable times; what is at or
+beyond one of them is still open.
 """
 
 from __future__ import annotations
@@ -62,7 +63,8 @@ def beyond(time: Time, upper: Sequence[Time]) -> bool:
 
 
 def advance(time: Time, since: Sequence[Time]) -> Time:
-    """The representative of a time among those that no time beyond ``since`` can tell apart; an empty frontier changes nothing.
+    """The representative of a time among those that no time beyond ``since`` can tell apart; an empty frontier
+    changes nothing.
 
     >>> advance((0, 0), [(4, 8), (5, 3)]), advance((6, 1), [(4, 8), (5, 3)])
     ((4, 3), (6, 3))

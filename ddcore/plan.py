@@ -1,8 +1,9 @@
 """From a program to what a worker does: blocks in order, arrangements shared, and where every collection's updates go.
 
-A *block* is one operator with state, together with the arrangements that are brought up to date just before it. Linear operators have
-no block: they are applied on the way from one block to the next. Blocks are ranked within their loop, loops within the loop around;
-ranks and rounds, interleaved, are the *position* of a piece of work, and work is done in the order of positions.
+A *block* is one operator with state, together with the arrangements that are brought up to date just before it.
+Linear operators have no block: they are applied on the way from one block to the next. Blocks are ranked within their
+loop, loops within the loop around; ranks and rounds, interleaved, are the *position* of a piece of work, and work is
+done in the order of positions.
 """
 
 from __future__ import annotations
@@ -10,12 +11,16 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from ddcore.batch import Batch
 from ddcore.collection import Collection, JoinKeys, Reduction
 from ddcore.errors import ProgramError
 from ddcore.graph import LINEAR, Graph, Loop, Node, Scope, digest
 from ddcore.schema import Schema, Type, check_names, is_direct, parse_schema
+
+if TYPE_CHECKING:
+    from ddcore.trace import Run
 
 Position = tuple[int, ...]
 Program = Callable[..., Mapping[str, Collection]]
@@ -25,7 +30,8 @@ Program = Callable[..., Mapping[str, Collection]]
 class Arrangement:
     """An index of one collection by key columns, kept for as long as the program is.
 
-    ``schema`` has the key columns, then the value columns; ``times`` names the coordinates; ``fingerprint`` names its table. ``block`` brings it up to date,
+    ``schema`` has the key columns, then the value columns; ``times`` names the coordinates; ``fingerprint`` names its
+    table. ``block`` brings it up to date,
     ``listeners`` are the other blocks that must hear of its new updates.
     """
 
@@ -41,11 +47,13 @@ class Arrangement:
 
     @property
     def schema(self) -> Schema:
+        """Key columns, then value columns."""
         columns = self.node.schema
         return {name: columns[name] for name in self.key} | {n: t for n, t in columns.items() if n not in self.key}
 
     @property
     def key_types(self) -> list[Type]:
+        """Types of the key columns."""
         return [self.node.schema[name] for name in self.key]
 
     @property
@@ -55,7 +63,14 @@ class Arrangement:
 
     @property
     def key_words(self) -> int:
+        """How many words of a run are the key's."""
         return 0 if self.direct else len(self.key)
+
+    def batch_of(self, run: Run) -> Batch:
+        """The updates of a run as a batch of the arranged collection."""
+        columns = ([run.codes] if self.direct else []) + list(run.words)
+        words = dict(zip(self.schema, columns, strict=True))
+        return Batch([words[name] for name in self.node.schema], list(run.times), run.diffs)
 
     @property
     def values(self) -> list[str]:
@@ -67,7 +82,8 @@ class Arrangement:
 class Block:
     """One step of a worker: bring ``owned`` arrangements up to date, then run the operator of ``node``.
 
-    ``op`` is arrange (no operator), join, reduce, variable (consolidate what goes round a loop that has no other state) or output.
+    ``op`` is arrange (no operator), join, reduce, variable (consolidate what goes round a loop that has no other
+    state) or output.
     """
 
     index: int
@@ -81,6 +97,7 @@ class Block:
 
     @property
     def depth(self) -> int:
+        """How many loops are around."""
         return len(self.loops)
 
     def position(self, rounds: tuple[int, ...]) -> Position:
@@ -117,7 +134,8 @@ class Plan:
 def build(program: Program, schemas: Mapping[str, Mapping[str, Any]], dims: tuple[str, ...] = ("version",)) -> Plan:
     """Call the program once with symbolic collections and plan what it returns.
 
-    Raises ProgramError: parameters that are no inputs, anything the operators refuse, a result that is no dict of collections.
+    Raises ProgramError: parameters that are no inputs, anything the operators refuse, a result that is no dict of
+    collections.
     """
     graph = Graph()
     inputs = {name: parse_schema(schema) for name, schema in schemas.items()}
@@ -179,7 +197,10 @@ class _Compiler:
     def _join(self, node: Node) -> None:
         keys: JoinKeys = node.settings
         block = self._block("join", node)
-        block.ports = [self._arrange(node.inputs[0], keys.left, block), self._arrange(node.inputs[1], keys.right, block)]
+        block.ports = [
+            self._arrange(node.inputs[0], keys.left, block),
+            self._arrange(node.inputs[1], keys.right, block),
+        ]
 
     def _reduce(self, node: Node) -> None:
         keys = node.settings.keys
@@ -234,7 +255,9 @@ class _Compiler:
     def _transient(self, node: Node, block: Block, role: str) -> Arrangement:
         """What brings updates of equal rows together, and keeps nothing."""
         times = (*self.dims, *(f"_round_{i + 1}" for i in range(node.scope.depth)))
-        made = Arrangement(len(self.arrangements), node, tuple(node.schema), times, digest(node.fingerprint, role)[:32], block)
+        made = Arrangement(
+            len(self.arrangements), node, tuple(node.schema), times, digest(node.fingerprint, role)[:32], block
+        )
         made.transient = True
         self.arrangements.append(made)
         block.owned.append(made)
@@ -250,7 +273,10 @@ class _Compiler:
 
 
 def _outer_uses(loop: Loop) -> Iterator[tuple[Node, tuple[str, ...] | None]]:
-    """Nodes outside the loop that its body, nested loops included, reads; with the key where they are read through an arrangement."""
+    """Nodes outside the loop that its body, nested loops included, reads.
+
+    With the key where they are read through an arrangement.
+    """
     seen: set[int] = set()
     waiting = [loop.body]
     while waiting:
@@ -272,7 +298,9 @@ def _outer_uses(loop: Loop) -> Iterator[tuple[Node, tuple[str, ...] | None]]:
 
 
 def _linear_round(loop: Loop) -> bool:
-    """Whether an update can go once round the loop without meeting a block: then the variable must be one, to consolidate."""
+    """Whether an update can go once round the loop without meeting a block: then the variable must be one, to
+    consolidate.
+    """
     waiting, seen = [loop.body], set()
     while waiting:
         node = waiting.pop()

@@ -37,9 +37,10 @@ class Session:
     ) -> dict[str, pl.DataFrame]:
         """Fold updates: per input a frame of its columns, the time columns and ``diff``.
 
-        ``upper`` is the frontier of times not complete after this fold; without it every time becomes complete for which updates were
-        given, and later updates may still come at any time. Returns per output the consolidated new updates, sorted by time and row.
-        Raises DataError, LateUpdate for updates at times closed before, and the FoldError family.
+        ``upper`` is the frontier of times not complete after this fold; without it every time becomes complete for
+        which updates were given, and later updates may still come at any time. Returns per output the consolidated
+        new updates, sorted by time and row. Raises DataError, LateUpdate for updates at times closed before, and the
+        FoldError family.
         """
         batches = {name: self._batch(name, frame) for name, frame in frames.items()}
         worker = self._worker
@@ -74,8 +75,9 @@ class Session:
 def replay(program: Program, dims: Sequence[str] = ("version",), **frames: Any) -> dict[str, pl.DataFrame]:
     """The output logs of a program on change logs held in memory.
 
-    Each keyword is an input: a frame (Polars, Arrow, pandas) with the input's columns, the time columns ``dims`` and ``diff``.
-    Returns per output a frame of its columns, the time columns and ``diff``, consolidated and sorted by time and row.
+    Each keyword is an input: a frame (Polars, Arrow, pandas) with the input's columns, the time columns ``dims`` and
+    ``diff``. Returns per output a frame of its columns, the time columns and ``diff``, consolidated and sorted by
+    time and row.
     """
     collected = {name: as_frame(frame, name) for name, frame in frames.items()}
     schemas = {name: schema_of(frame, dims, name) for name, frame in collected.items()}
@@ -115,9 +117,9 @@ def batch_of(frame: pl.DataFrame, schema: Schema, dims: Sequence[str], name: str
         if not frame.schema[column].is_integer() or frame[column].null_count():
             raise DataError(f"input {name}: column {column} must be integers without nulls, not {frame.schema[column]}")
     times = [np.ascontiguousarray(frame[dim].cast(_INT64).to_numpy()) for dim in dims]
-    for dim, column in zip(dims, times, strict=True):
-        if len(column) and column.min() < 0:
-            raise DataError(f"input {name}: {dim} is {int(column.min())}", "times count from 0")
+    for dim, coordinates in zip(dims, times, strict=True):
+        if len(coordinates) and coordinates.min() < 0:
+            raise DataError(f"input {name}: {dim} is {int(coordinates.min())}", "times count from 0")
     diffs = np.ascontiguousarray(frame["diff"].cast(_INT64).to_numpy())
     return Batch(encoding.encode_frame(frame, schema), times, diffs)
 

@@ -1,7 +1,8 @@
 """Traces: the history of one arrangement as a few sorted runs, with look-up by key.
 
-A :class:`Run` is immutable and sorted by key code. A :class:`Trace` keeps few of them by merging small ones as it grows, and
-leaves its newest run alone, so that whoever consumes it can tell what is new (the last run) from what was there before.
+A :class:`Run` is immutable and sorted by key code. A :class:`Trace` keeps few of them by merging small ones as it
+grows, and leaves its newest run alone, so that whoever consumes it can tell what is new (the last run) from what was
+there before.
 """
 
 from __future__ import annotations
@@ -22,8 +23,9 @@ _DIFF_BITS = 20  # packed diffs are summed unchecked: 2**20 * 2**40 rows stay in
 class Run:
     """Updates sorted by key code: ``codes`` int64[n], ``words`` (W, n), ``times`` (D, n), ``diffs`` int64[n].
 
-    The key of a direct arrangement (one fixed-width column) is its code, and ``words`` holds the values only; otherwise the first
-    words are the key's. Runs made here are also sorted by words and times within a code, and consolidated.
+    The key of a direct arrangement (one fixed-width column) is its code, and ``words`` holds the values only;
+    otherwise the first words are the key's. Runs made here are also sorted by words and times within a code, and
+    consolidated.
     """
 
     __slots__ = ("_least", "_shift", "_starts", "codes", "diffs", "times", "words")
@@ -37,10 +39,15 @@ class Run:
         return len(self.codes)
 
     def locate(self, probes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Row ranges [lo, hi) of equal code, one per probe (int64[m], ascending): O(1) each where codes spread evenly."""
+        """Row ranges [lo, hi) of equal code, one per probe (int64[m], ascending): O(1) each where codes spread
+        evenly.
+        """
         if self._starts is None:
             self._starts = self._index()
-        return kernels.locate(self.codes, self._starts, self._least, self._shift, probes)
+        found: tuple[np.ndarray, np.ndarray] = kernels.locate(
+            self.codes, self._starts, self._least, self._shift, probes
+        )
+        return found
 
     def _index(self) -> np.ndarray:
         """Bucket starts over the codes, about one bucket per row; dense integer keys get a bucket each."""
@@ -50,7 +57,8 @@ class Run:
         self._least = int(self.codes[0])
         spread = int(self.codes[-1]) - self._least
         self._shift = max(0, spread.bit_length() - max(6, n.bit_length()))
-        return kernels.bucket_starts(self.codes, self._least, self._shift, (spread >> self._shift) + 1)
+        starts: np.ndarray = kernels.bucket_starts(self.codes, self._least, self._shift, (spread >> self._shift) + 1)
+        return starts
 
 
 @dataclass(slots=True)
@@ -83,6 +91,7 @@ class Trace:
 
     @property
     def runs(self) -> list[Run]:
+        """All runs, oldest first."""
         return self.stored + self.fresh
 
     def append(self, run: Run) -> None:
@@ -107,8 +116,8 @@ class Trace:
 def arrange(codes: np.ndarray, words: list[np.ndarray], times: list[np.ndarray], diffs: np.ndarray) -> Run:
     """Sort and consolidate updates into a run.
 
-    Columns are packed into one 64-bit integer wherever their spreads allow, which costs a radix sort of n integers and nothing else;
-    otherwise an O(n) sort by code with small sorts inside. Raises DiffOverflow.
+    Columns are packed into one 64-bit integer wherever their spreads allow, which costs a radix sort of n integers
+    and nothing else; otherwise an O(n) sort by code with small sorts inside. Raises DiffOverflow.
     """
     if len(diffs) == 0:
         return Run(codes, _stacked(words, 0), _stacked(times, 0), diffs)
@@ -121,9 +130,7 @@ def arrange(codes: np.ndarray, words: list[np.ndarray], times: list[np.ndarray],
 
 def merge(a: Run, b: Run) -> Run:
     """One run with the updates of two: O(n). Raises DiffOverflow."""
-    take, diffs, overflow = kernels.merge(
-        a.codes, a.words, a.times, a.diffs, b.codes, b.words, b.times, b.diffs
-    )
+    take, diffs, overflow = kernels.merge(a.codes, a.words, a.times, a.diffs, b.codes, b.words, b.times, b.diffs)
     if overflow:
         raise DiffOverflow("the diffs of a row add up to more than int64 holds")
     n = len(take)
@@ -171,7 +178,9 @@ class _Field:
 
 
 def _layout(columns: list[np.ndarray]) -> list[_Field] | None:
-    """How many bits each column needs (the last one is the diffs), or None if they do not fit into one integer together."""
+    """How many bits each column needs (the last one is the diffs), or None if they do not fit into one integer
+    together.
+    """
     fields, total = [], 0
     for column in columns:
         least = int(column.min())

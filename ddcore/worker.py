@@ -1,7 +1,7 @@
 """The worker: holds the traces of a plan and does one piece of work after the other, in the order of positions.
 
-All versions of a run go through a block together. What a block sends lands at its own round in a later block, or at a later round: the
-product order of times guarantees that nothing reaches back, and an assertion holds it to that.
+All versions of a run go through a block together. What a block sends lands at its own round in a later block, or at a
+later round: the product order of times guarantees that nothing reaches back, and an assertion holds it to that.
 """
 
 from __future__ import annotations
@@ -39,9 +39,10 @@ class Work:
 class Worker:
     """Folds updates through a plan. Not thread-safe; one worker, one process.
 
-    ``stored``: runs of earlier folds by arrangement index. ``owed``: wake-ups of earlier folds by block index; ``held``: updates of earlier folds that
-    wait before an arrangement, by its index. Both lie at times that were not complete, and nothing is done there before they are: a loop that
-    went round with half of its input might never come to rest.
+    ``stored``: runs of earlier folds by arrangement index. ``owed``: wake-ups of earlier folds by block index;
+    ``held``: updates of earlier folds that wait before an arrangement, by its index. Both lie at times that were not
+    complete, and nothing is done there before they are: a loop that went round with half of its input might never
+    come to rest.
     """
 
     def __init__(
@@ -72,7 +73,10 @@ class Worker:
     # -- a fold, from outside -----------------------------------------------------------------------------------------
 
     def begin(self, upper: Frontier | None = None) -> None:
-        """Start a fold: times at or beyond ``upper`` will not be complete when it ends. Debts of earlier folds come due."""
+        """Start a fold: times at or beyond ``upper`` will not be complete when it ends.
+
+        Debts of earlier folds come due.
+        """
         self._position = (-1,)
         elements = [] if upper is None else list(upper)
         self._upper = np.array(elements, dtype=np.int64).reshape(len(elements), len(self.plan.dims)).T.copy()
@@ -149,7 +153,10 @@ class Worker:
             self.push(arrangement.node, Batch(list(run.words), list(run.times), run.diffs))
 
     def arranged(self, arrangement: Arrangement, batch: Batch) -> Run:
-        """A batch of the arrangement's collection as a run. A transient one is not looked up by key and needs no codes."""
+        """A batch of the arrangement's collection as a run.
+
+        A transient one is not looked up by key and needs no codes.
+        """
         if arrangement.transient:
             return arrange(np.zeros(len(batch), dtype=np.int64), batch.words, batch.times, batch.diffs)
         return self.keyed(arrangement, batch)
@@ -194,11 +201,11 @@ class Worker:
         new = self._new(step.port, work.rounds)
         wakes = None
         if work.wakes:
-            wakes = work.wakes[0] if len(work.wakes) == 1 else _joined(work.wakes)
+            wakes = work.wakes[0] if len(work.wakes) == 1 else joined(work.wakes)
         if new is None and wakes is None:
             return
         source, target = self.traces[step.port.index], self.traces[step.output.index]
-        updates, owed = step.run(work.rounds, new, wakes, source, target, self._upper)
+        updates, owed = step.run(work.rounds, new, wakes, (source, target), self._upper)
         self._wake(block, owed)
         run = self.arranged(step.output, updates)
         if len(run):
@@ -216,7 +223,9 @@ class Worker:
     # -- moving updates on --------------------------------------------------------------------------------------------
 
     def push(self, node: Node, batch: Batch) -> None:
-        """Send updates of a node's collection through linear operators and loop borders to the arrangements that wait for them."""
+        """Send updates of a node's collection through linear operators and loop borders to the arrangements that wait
+        for them.
+        """
         if len(batch) == 0:
             return
         for target in node.targets:
@@ -249,7 +258,9 @@ class Worker:
         return Batch(batch.words, batch.times + [zeros] * missing, batch.diffs)
 
     def _left(self, batch: Batch, depth: int) -> Batch:
-        """Leave: the loop's coordinate goes, and differences at all its rounds add up to the last round's collection."""
+        """Leave: the loop's coordinate goes, and differences at all its rounds add up to the last round's
+        collection.
+        """
         lifted = self._lifted(batch, depth)
         return Batch(lifted.words, lifted.times[: len(self.plan.dims) + depth], lifted.diffs)
 
@@ -283,13 +294,16 @@ class Worker:
         if late.any():
             kept = _rows(wakes, np.flatnonzero(late))
             known = self.owed.get(block.index)
-            self.owed[block.index] = kept if known is None else _joined([known, kept])
+            self.owed[block.index] = kept if known is None else joined([known, kept])
             wakes = _rows(wakes, np.flatnonzero(~late))
         for rounds, rows in _groups(list(wakes.times[inputs:]), len(wakes)):
             self._work(block, rounds).wakes.append(wakes if len(rows) == len(wakes) else _rows(wakes, rows))
 
     def accept_wakes(self, block: Block, rounds: Rounds, wakes: Run | None) -> None:
-        """Wake-ups of keys this worker owns, all at these rounds; None is word that an arrangement has news for the block."""
+        """Wake-ups of keys this worker owns, all at these rounds.
+
+        None is word that an arrangement has news for the block.
+        """
         work = self._work(block, rounds)
         if wakes is not None:
             work.wakes.append(wakes)
@@ -342,7 +356,7 @@ def _rows(run: Run, rows: np.ndarray) -> Run:
     return Run(run.codes[rows], np.take(run.words, rows, axis=1), np.take(run.times, rows, axis=1), run.diffs[rows])
 
 
-def _joined(runs: Sequence[Run]) -> Run:
+def joined(runs: Sequence[Run]) -> Run:
     """Several runs of wake-ups as one, each (key, time) once."""
     merged = arrange(
         np.concatenate([run.codes for run in runs]),

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
+from ddcore.batch import Batch, concatenate
 from ddcore.io import arrangements
 from ddcore.io.arrangements import Layout, Span
 from ddcore.io.changelog import ChangeLog
@@ -20,9 +21,9 @@ from ddcore.io.warehouse import Warehouse
 from ddcore.plan import Arrangement, Block, Plan
 from ddcore.session import output_frame
 from ddcore.trace import Run
-from ddcore.worker import Worker
+from ddcore.worker import Worker, joined
 
-__all__ = ["Gained", "Stored", "open_worker", "owed_layout", "owed_name", "spans_of", "tables_of", "write_gains"]
+__all__ = ["Gained", "Stored", "open_worker", "spans_of", "tables_of", "write_gains"]
 
 _QUANTILES = 16  # cuts kept per arrangement: widths up to 17 get even ranges
 
@@ -31,7 +32,10 @@ Spans = Mapping[int, Span]
 
 @dataclass(frozen=True)
 class Stored:
-    """Where state lies and which files of it are live, by table name as in ``Warehouse.relative``. Travels between processes."""
+    """Where state lies and which files of it are live, by table name as in ``Warehouse.relative``.
+
+    Travels between processes.
+    """
 
     root: Path
     run: int
@@ -39,12 +43,15 @@ class Stored:
 
     @property
     def warehouse(self) -> Warehouse:
+        """The warehouse at ``root``."""
         return Warehouse(self.root)
 
 
 @dataclass
 class Gained:
-    """What one worker added in a fold: files by table, output rows by version (plus, minus), rounds, and quantiles of key codes."""
+    """What one worker added in a fold: files by table, output rows by version (plus, minus), rounds, and quantiles of
+    key codes.
+    """
 
     files: dict[str, list[AddedFile]] = field(default_factory=dict)
     outputs: dict[str, dict[int, tuple[int, int]]] = field(default_factory=dict)
@@ -65,48 +72,68 @@ class Gained:
         self.rounds = max(self.rounds, other.rounds)
 
 
-def layout_of(arrangement: Arrangement) -> Layout:
+def _layout(arrangement: Arrangement) -> Layout:
     """How an arrangement's rows lie in its table."""
     return Layout(arrangement.schema, arrangement.key, arrangement.times)
 
 
-def owed_layout(block: Block) -> Layout:
-    """How a reduce block's owed wake-ups lie in their table: keys and times; every diff is 1."""
+def _owed(block: Block) -> tuple[str, Layout]:
+    """The table of a reduce block's owed wake-ups: keys and times; every diff is 1."""
     port = block.ports[0]
-    return Layout({name: port.schema[name] for name in port.key}, port.key, port.times)
-
-
-def owed_name(block: Block) -> str:
-    """The table of a reduce block's owed wake-ups."""
     assert block.output is not None
-    return f"state/{block.output.fingerprint}_owed"
+    layout = Layout({name: port.schema[name] for name in port.key}, port.key, port.times)
+    return f"state/{block.output.fingerprint}_owed", layout
 
 
-def tables_of(plan: Plan) -> Iterator[tuple[str, Layout]]:
-    """Every state table of a plan by name, those of owed wake-ups left out: they come into being when something is owed."""
+def _held(arrangement: Arrangement) -> tuple[str, Layout]:
+    """The table of updates that wait before an arrangement for their times to be complete."""
+    return f"state/{arrangement.fingerprint}_held", _layout(arrangement)
+
+
+def tables_of(plan: Plan) -> Iterator[tuple[str, Layout, bool]]:
+    """Every state table a plan can have: name, layout, and whether a run replaces its rows rather than adding to them.
+
+    What is owed or held is replaced. With one time coordinate there is none of it: all times of a window are complete.
+    """
     for arrangement in plan.arrangements:
         if not arrangement.transient:
-            yield f"state/{arrangement.fingerprint}", layout_of(arrangement)
+            yield f"state/{arrangement.fingerprint}", _layout(arrangement), False
+        yield *_held(arrangement), True
+    for block in plan.blocks:
+        if block.op == "reduce":
+            yield *_owed(block), True
 
 
 def open_worker(plan: Plan, stored: Stored, spans: Spans | None = None) -> Worker:
-    """A worker over the live runs, or over each arrangement's codes in ``spans`` (by arrangement index). Reads rows when they are needed.
+    """A worker over the live runs, or over each arrangement's codes in ``spans`` (by arrangement index). Reads rows
+    when they are needed.
 
     Raises StorageError for files that are missing or damaged.
     """
     runs: dict[int, Sequence[Run]] = {}
-    for arrangement in plan.arrangements:
-        if not arrangement.transient:
-            span = (spans or {}).get(arrangement.index, (None, None))
-            runs[arrangement.index] = _open(stored, f"state/{arrangement.fingerprint}", layout_of(arrangement), span)
+    held: dict[int, Batch] = {}
     owed: dict[int, Run] = {}
+    every: Span = (None, None)
+    for arrangement in plan.arrangements:
+        span = (spans or {}).get(arrangement.index, every)
+        if not arrangement.transient:
+            runs[arrangement.index] = _open(stored, f"state/{arrangement.fingerprint}", _layout(arrangement), span)
+        waiting = [arrangement.batch_of(run) for run in _all(stored, *_held(arrangement), span)]
+        if waiting:
+            held[arrangement.index] = concatenate(waiting)
     for block in plan.blocks:
         if block.op == "reduce":
-            span = (spans or {}).get(block.ports[0].index, (None, None))
-            for run in _open(stored, owed_name(block), owed_layout(block), span):
-                run.load_all()
-                owed[block.index] = run
-    return Worker(plan, runs, owed)
+            wakes = _all(stored, *_owed(block), (spans or {}).get(block.ports[0].index, every))
+            if wakes:
+                owed[block.index] = joined(wakes)
+    return Worker(plan, runs, owed, held)
+
+
+def _all(stored: Stored, table: str, layout: Layout, span: Span) -> list[arrangements.FileRun]:
+    runs = _open(stored, table, layout, span)
+    for run in runs:
+        run.load_all()
+    return runs
 
 
 def _open(stored: Stored, table: str, layout: Layout, span: Span) -> list[arrangements.FileRun]:
@@ -115,15 +142,20 @@ def _open(stored: Stored, table: str, layout: Layout, span: Span) -> list[arrang
 
 
 def write_gains(plan: Plan, worker: Worker, stored: Stored, part: str) -> Gained:
-    """Write what a finished fold added: one file per table that gained rows, named after the run and ``part``; nothing is visible yet."""
+    """Write what a finished fold added: one file per table that gained rows, named after the run and ``part``.
+
+    Nothing is visible yet.
+    """
     gained = Gained(rounds=worker.rounds)
     for arrangement, run in worker.harvest():
-        table = f"state/{arrangement.fingerprint}"
-        _write_run(gained, stored, table, layout_of(arrangement), run, part)
+        place = f"state/{arrangement.fingerprint}", _layout(arrangement)
+        gained.files |= _written(stored, place, run, part)
         gained.quantiles[arrangement.fingerprint] = _quantiles(run.codes)
     for index, run in worker.owed.items():
-        block = plan.blocks[index]
-        _write_run(gained, stored, owed_name(block), owed_layout(block), run, part)
+        gained.files |= _written(stored, _owed(plan.blocks[index]), run, part)
+    for index, batch in worker.held.items():
+        arrangement = plan.arrangements[index]
+        gained.files |= _written(stored, _held(arrangement), worker.keyed(arrangement, batch), part)
     for name, schema in plan.outputs.items():
         frame = output_frame(worker.outputs[name], schema, plan.dims)
         worker.outputs[name] = []
@@ -134,9 +166,10 @@ def write_gains(plan: Plan, worker: Worker, stored: Stored, part: str) -> Gained
     return gained
 
 
-def _write_run(gained: Gained, stored: Stored, table: str, layout: Layout, run: Run, part: str) -> None:
+def _written(stored: Stored, place: tuple[str, Layout], run: Run, part: str) -> dict[str, list[AddedFile]]:
+    table, layout = place
     rows = arrangements.run_table(run, layout)
-    gained.files[table] = [arrangements.write_run(stored.warehouse.table(table), stored.run, part, rows)]
+    return {table: [arrangements.write_run(stored.warehouse.table(table), stored.run, part, rows)]}
 
 
 def counts_by_version(updates: pl.DataFrame, dim: str) -> dict[int, tuple[int, int]]:

@@ -1,16 +1,16 @@
 """The fold on Spark: the same worker, once per range of key codes, with Spark's shuffle between them.
 
-A superstep is one Spark job: each task takes the messages of its range, does the work at one position and sends what follows from it. The
-driver picks the next position from what the tasks report, never by a job of its own. Where little is left to do, or was from the start, one task
-takes over the whole range and finishes without further shuffles.
+A superstep is one Spark job: each task takes the messages of its range, does the work at one position and sends what
+follows from it. The driver picks the next position from what the tasks report, never by a job of its own. Where
+little is left to do, or was from the start, one task takes over the whole range and finishes without further shuffles.
 
-A task's memory is only profited from: what its traces gain goes to files named after (step, range), and any process can take a range over from there.
+A task's memory is only profited from: what its traces gain goes to files named after (step, range), and any process
+can take a range over from there.
 """
 
 from __future__ import annotations
 
 import functools
-import hashlib
 import pickle
 import shutil
 import uuid
@@ -50,7 +50,10 @@ Batches = Iterable["pa.RecordBatch"]
 
 @dataclass(frozen=True)
 class Task:
-    """What every task of a fold is told. ``plan`` is pickled once; ``cuts`` divide the key codes among ``width`` workers."""
+    """What every task of a fold is told. ``plan`` is pickled once.
+
+    ``cuts`` divide the key codes among ``width`` workers.
+    """
 
     token: str
     plan: bytes
@@ -62,7 +65,9 @@ class Task:
 
 @dataclass(frozen=True)
 class Report:
-    """What a task tells the driver: the least position it sent work for and how many updates wait, what it wrote, or its error."""
+    """What a task tells the driver: the least position it sent work for and how many updates wait, what it wrote, or
+    its error.
+    """
 
     part: int
     position: Position | None = None
@@ -72,7 +77,10 @@ class Report:
 
 
 def fold(fold: Fold, listener: Any = None) -> tuple[Gained, int]:
-    """Fold a window on Spark; gives what was written, and the greatest width used. Errors of tasks are raised as they were."""
+    """Fold a window on Spark; gives what was written, and the greatest width used.
+
+    Errors of tasks are raised as they were.
+    """
     from ddcore.jobs.session import spark
 
     project = fold.settings
@@ -105,7 +113,10 @@ class _Exchange:
         return self._wide(fed), self.width
 
     def _wide(self, fed: DataFrame) -> Gained:
-        """Supersteps while there is much to do; then one task, or, where the width is forced, all of them to the end."""
+        """Supersteps while there is much to do.
+
+        Then one task, or, where the width is forced, all of them to the end.
+        """
         step = 0
         waiting, reports = self._materialised(fed, functools.partial(_pass_on, self.task))
         while (position := _least(reports)) is not None:
@@ -129,10 +140,9 @@ class _Exchange:
         return functools.reduce(lambda a, b: a.union(b), frames) if frames else None
 
     def _read(self, log: ChangeLog, files: Sequence[LiveFile]) -> DataFrame:
+        import pyarrow as pa
         from pyspark.sql import functions as F
         from pyspark.sql.pandas.types import from_arrow_schema
-
-        import pyarrow as pa
 
         schema = pa.schema([pa.field(name, kind.arrow) for name, kind in log.columns.items()])
         frame = self.session.read.schema(from_arrow_schema(schema)).parquet(
@@ -142,7 +152,8 @@ class _Exchange:
 
     def _meets(self, file: LiveFile) -> bool:
         dim = self.fold.plan.dims[0]
-        return file.lower.get(dim, 0) <= self.fold.last and file.upper.get(dim, self.fold.last) >= self.fold.first
+        least, most = file.lower.get(dim, 0), file.upper.get(dim, self.fold.last)
+        return bool(least <= self.fold.last and most >= self.fold.first)
 
     def _superstep(self, waiting: DataFrame, step: int, position: Position) -> tuple[DataFrame, list[Report]]:
         routed = waiting.repartitionById(self.width, "dest")
@@ -232,22 +243,24 @@ def _pickled(plan: Plan) -> bytes:
 
     mine = [module for name, module in sys.modules.items() if name.startswith("_ddcore_program")]
     for module in mine:
-        cloudpickle.register_pickle_by_value(module)
+        cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
     try:
-        dumped: bytes = cloudpickle.dumps(plan)
+        dumped: bytes = cloudpickle.dumps(plan)  # type: ignore[no-untyped-call]
         return dumped
     finally:
         for module in mine:
-            cloudpickle.unregister_pickle_by_value(module)
+            cloudpickle.unregister_pickle_by_value(module)  # type: ignore[no-untyped-call]
 
 
 # --- dividing key codes -----------------------------------------------------------------------------------------------
 
 
 def _cuts(fold: Fold, width: int) -> dict[int, list[int]]:
-    """Codes at which the next worker's range begins, per arrangement: from stored quantiles, or for the first run guessed.
+    """Codes at which the next worker's range begins, per arrangement: from stored quantiles, or for the first run
+    guessed.
 
-    Hashed codes are spread evenly over 64 bits. Codes that are values themselves are cut as a sample of the inputs' integers is.
+    Hashed codes are spread evenly over 64 bits. Codes that are values themselves are cut as a sample of the inputs'
+    integers is.
     """
     if width == 1:
         return {arrangement.index: [] for arrangement in fold.plan.arrangements}
@@ -425,7 +438,9 @@ def _drained(task: Task, worker: Worker) -> Iterator[Message]:
 
 
 def _restored(task: Task, part: int, step: int) -> Worker:
-    """The worker of a range as it was after a step: from this process's memory, as far as it reaches, and from staged files."""
+    """The worker of a range as it was after a step: from this process's memory, as far as it reaches, and from staged
+    files.
+    """
     known = _remembered(task).workers
     held = known.get(part)
     if held is None or held.step > step:

@@ -1,7 +1,7 @@
 """Work on its way between workers: what waits for a block, as rows of a Spark frame and back.
 
-Words mean something in one process only, so a message carries values: Arrow IPC, one body per block and round. Bodies are few and large; Spark
-moves them without looking inside.
+Words mean something in one process only, so a message carries values: Arrow IPC, one body per block and round. Bodies
+are few and large; Spark moves them without looking inside.
 """
 
 from __future__ import annotations
@@ -26,9 +26,19 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 __all__ = [
-    "COLUMNS", "Cuts", "Message", "accept", "arrow_of", "batch_of_body", "body_of_batch", "body_of_run", "messages_of", "position_of",
-    "run_of_body", "to_messages",
-]  # fmt: skip
+    "COLUMNS",
+    "Cuts",
+    "Message",
+    "accept",
+    "arrow_of",
+    "batch_of_body",
+    "body_of_batch",
+    "body_of_run",
+    "messages_of",
+    "position_of",
+    "run_of_body",
+    "to_messages",
+]
 
 COLUMNS = "dest int, kind string, target int, rounds string, rows bigint, body binary"
 ROWS, WAKES, NEWS = "rows", "wakes", "news"
@@ -38,9 +48,11 @@ Cuts = Mapping[int, Sequence[int]]  # by arrangement index: width - 1 key codes 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """Updates for an arrangement (``rows``), wake-ups for a block (``wakes``), or word that an arrangement gained (``news``).
+    """Updates for an arrangement (``rows``), wake-ups for a block (``wakes``), or word that an arrangement gained
+    (``news``).
 
-    ``target`` is the arrangement's or the block's index, ``dest`` the worker's number, ``rows`` how many there are in the body.
+    ``target`` is the arrangement's or the block's index, ``dest`` the worker's number, ``rows`` how many there are in
+    the body.
     """
 
     dest: int
@@ -98,10 +110,8 @@ def arrow_of(messages: Iterable[Message], limit: int = 256) -> Iterator[pa.Recor
     """Messages as record batches of ``COLUMNS``."""
     import pyarrow as pa
 
-    schema = pa.schema(
-        [("dest", pa.int32()), ("kind", pa.string()), ("target", pa.int32()), ("rounds", pa.string()), ("rows", pa.int64()),
-         ("body", pa.binary())]
-    )  # fmt: skip
+    types = {"string": pa.string(), "int": pa.int32(), "bigint": pa.int64(), "binary": pa.binary()}
+    schema = pa.schema([(name, types[kind]) for name, kind in (column.split() for column in COLUMNS.split(", "))])
     waiting: list[Message] = []
 
     def batch() -> pa.RecordBatch:

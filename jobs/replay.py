@@ -1,22 +1,27 @@
 """Replay: folds every version that was ingested and not yet folded, and makes the result visible all at once.
 
-The order of things: intent into the ledger; the fold, which writes files nobody sees; one commit per table, state first and outputs last;
-the run's record into the ledger. An intent without its record is finished first, over the same window, by whoever runs next: the fold is
-deterministic, and a table that holds the run's files already is left as it is.
+The order of things: intent into the ledger; the fold, which writes files nobody sees; one commit per table, state
+first and outputs last; the run's record into the ledger. An intent without its record is finished first, over the
+same window, by whoever runs next: the fold is deterministic, and a table that holds the run's files already is left
+as it is.
 
 With nothing to fold this imports neither numba nor Spark.
 """
 
 from __future__ import annotations
 
+import argparse
+import json
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ddcore.errors import DdError, ProgramChanged, UsageError
 from ddcore.io.ledger import IntentRecord, Ledger, RunRecord, TableState
-from ddcore.io.project import Project, load_program
+from ddcore.io.project import Project, find_project, load_program
 from ddcore.io.warehouse import Warehouse
 
 if TYPE_CHECKING:
@@ -85,53 +90,208 @@ def run(
 ) -> RunReport:
     """Fold what is not folded yet, up to version ``last``.
 
-    ``first`` may only be the next unfolded version. ``full_refresh`` folds everything again, from nothing, and replaces the outputs. ``width`` forces
-    the number of Spark workers. Raises LockHeld, ProgramError, ProgramChanged, the FoldError family and StorageError; then nothing of the run is visible.
+    ``first`` may only be the next unfolded version. ``full_refresh`` folds everything again, from nothing, and
+    replaces the outputs. ``width`` forces the number of Spark workers. Raises LockHeld, ProgramError, ProgramChanged,
+    the FoldError family and StorageError; then nothing of the run is visible.
     """
-    warehouse, dim = Warehouse(project.warehouse), project.dim
-    engine = engine or project.engine
-    report = RunReport(engine=engine, width=width or 1)
-    started = time.perf_counter()
+    warehouse = Warehouse(project.warehouse)
+    asked = _Asked(project, first, last, full_refresh, engine or project.engine, width, listener)
     if dry_run:
-        _each_window(project, Ledger.load(warehouse), first, last, full_refresh, report, None)
-        return report
+        return _Replay(asked, Ledger.load(warehouse)).foresee()
     with warehouse.lock("ddcore run") as lock:
-        ledger = Ledger.load(warehouse)
-
-        def fold(plan: Plan, window: _Window) -> None:
-            lock.note_run(window.run)
-            _fold_window(project, ledger, plan, window, engine, width, dim, report, listener)
-
-        _each_window(project, ledger, first, last, full_refresh, report, fold)
-    report.took = time.perf_counter() - started
-    return report
+        return _Replay(asked, Ledger.load(warehouse)).fold_all(lock.note_run)
 
 
-def _each_window(
-    project: Project,
-    ledger: Ledger,
-    first: int | None,
-    last: int | None,
-    refresh: bool,
-    report: RunReport,
-    fold: Callable[[Plan, _Window], None] | None,
-) -> None:
-    """Fold an unfinished window first, then what is new; without ``fold`` only say what would be."""
-    report.last = ledger.last_folded()
-    plan = _plan(project)
-    done = False
-    while not done:
-        window, done = _next_window(ledger, plan, first, last, refresh)
-        if window is None:
-            return
-        report.nothing_new = False
-        report.run, report.last = window.run, window.last
+@dataclass(frozen=True)
+class _Asked:
+    """What :func:`run` was asked for."""
+
+    project: Project
+    first: int | None
+    last: int | None
+    refresh: bool
+    engine: str
+    width: int | None
+    listener: Listener | None
+
+
+class _Replay:
+    """One command: an unfinished window first, then what is new."""
+
+    def __init__(self, asked: _Asked, ledger: Ledger) -> None:
+        self.asked, self.ledger, self.warehouse = asked, ledger, ledger.warehouse
+        _ = asked.project.dim  # several dimensions are refused before anything is done
+        self.plan = _plan(asked.project)
+        self.report = RunReport(engine=asked.engine, width=asked.width or 1, last=ledger.last_folded())
+
+    def foresee(self) -> RunReport:
+        """What would be folded first; writes nothing."""
+        window, _ = self._next_window(self.asked.refresh)
+        if window is not None:
+            self._note(window)
+            self.report.versions = self._versions(window, {})
+        return self.report
+
+    def fold_all(self, note_run: Callable[[int], None]) -> RunReport:
+        """Fold until nothing waits."""
+        started, refresh, done = time.perf_counter(), self.asked.refresh, False
+        while not done:
+            window, done = self._next_window(refresh)
+            if window is None:
+                break
+            note_run(window.run)
+            self._note(window)
+            self._fold(window)
+            refresh = False
+        self.report.took = time.perf_counter() - started
+        return self.report
+
+    def _note(self, window: _Window) -> None:
+        report = self.report
+        report.nothing_new, report.run, report.last = False, window.run, window.last
         report.first = window.first if report.first is None else report.first
-        if fold is None:
-            report.versions += _versions(ledger, project, window, {})
-            return
-        fold(plan, window)
-        refresh = False
+
+    # -- which versions -----------------------------------------------------------------------------------------------
+
+    def _next_window(self, refresh: bool) -> tuple[_Window | None, bool]:
+        """The window to fold now, and whether it is the last one of this command."""
+        ledger, last = self.ledger, self.asked.last
+        latest = ledger.latest_ingested(self.plan.inputs)
+        if refresh:
+            self._check_range(None, latest)
+            upto = latest if last is None else last
+            return (None if upto is None else _Window(ledger.next_run(), 0, upto, True, False)), True
+        intent, current, folded = ledger.open_intent(), ledger.current_run(), ledger.last_folded()
+        if intent is not None:
+            self._check_program(intent.fingerprint, f"run {intent.run}, which was not finished,")
+            return _Window(intent.run, intent.first, intent.last, intent.refresh, True), False
+        if current is not None:
+            self._check_program(current.fingerprint, f"the state of run {current.run}")
+        start = 0 if folded is None else folded + 1
+        self._check_range(start, latest)
+        if latest is None or latest < start or (last is not None and last < start):
+            return None, True
+        return _Window(ledger.next_run(), start, latest if last is None else last, False, False), True
+
+    def _check_program(self, fingerprint: str, what: str) -> None:
+        if fingerprint != self.plan.fingerprint:
+            raise ProgramChanged(
+                f"the program changed: {what} was made by program {fingerprint[:12]}, this one is "
+                f"{self.plan.fingerprint[:12]}",
+                f"put the program back, or make state and outputs anew: {REFRESH}",
+            )
+
+    def _check_range(self, start: int | None, latest: int | None) -> None:
+        first, last = self.asked.first, self.asked.last
+        if first is not None and start is not None and first != start:
+            raise UsageError(
+                f"--from-version {first}: the next version to fold is {start}; folding from elsewhere is not there yet",
+                f"leave --from-version out, or fold everything again: {REFRESH}",
+            )
+        if last is not None and (latest is None or last > latest):
+            known = "nothing was ingested yet" if latest is None else f"the latest ingested version is {latest}"
+            raise UsageError(f"--to-version {last}: {known}", "ingest it first, or leave --to-version out")
+
+    # -- the fold, between intent and record --------------------------------------------------------------------------
+
+    def _fold(self, window: _Window) -> None:
+        started, asked, fingerprint = time.perf_counter(), self.asked, self.plan.fingerprint
+        if not window.known:
+            wide = asked.width or 1
+            self.ledger.append(
+                IntentRecord(window.run, fingerprint, window.first, window.last, wide, asked.engine, window.refresh)
+            )
+        if asked.listener:
+            asked.listener("fold", 0, None, f"versions {window.first}..{window.last}")
+        before = None if window.refresh else self.ledger.current_run()
+        gained, width = _engine(asked.engine)(self._task(window, before), asked.listener)
+        tables = self._commit(window, before, gained)
+        versions = self._versions(window, gained.outputs)
+        self.ledger.append(
+            RunRecord(
+                run=window.run,
+                fingerprint=fingerprint,
+                first=window.first,
+                last=window.last,
+                engine=asked.engine,
+                width=width,
+                rounds=gained.rounds,
+                took=time.perf_counter() - started,
+                inputs=_counts(versions, 1),
+                outputs=_counts(versions, 2),
+                tables=tables,
+                quantiles=_quantiles(before, gained),
+                refresh=window.refresh,
+            )
+        )
+        self.report.versions += versions
+        self.report.rounds, self.report.width = max(self.report.rounds, gained.rounds), width
+
+    def _task(self, window: _Window, before: RunRecord | None) -> Fold:
+        changes = [change for _, came, _ in self._versions(window, {}) for change in came.values()]
+        return Fold(
+            self.plan,
+            _stored(self.warehouse, window.run, before),
+            window.first,
+            window.last,
+            {name: self.ledger.input_version(name) for name in self.plan.inputs},
+            self.asked.project,
+            before.quantiles if before else {},
+            self.asked.width,
+            sum(plus + minus for plus, minus in changes),
+        )
+
+    def _commit(self, window: _Window, before: RunRecord | None, gained: Gained) -> dict[str, TableState]:
+        """Make every table hold the run: state first, outputs last. Doing it again changes nothing."""
+        from ddcore.io import arrangements, tables
+        from ddcore.io.changelog import ChangeLog
+        from ddcore.io.state import tables_of
+
+        live = dict(before.tables) if before else {}
+
+        def settle(name: str, *, overwrite: bool) -> None:
+            files = gained.files.get(name, [])
+            base = live[name].version if name in live else None
+            version = tables.commit(self.warehouse.table(name), files, window.run, base=base, overwrite=overwrite)
+            live[name] = TableState(version, tuple(file.path for file in files), sum(file.rows for file in files))
+
+        for name, layout, replaced in tables_of(self.plan):
+            changed = name in gained.files or (replaced and name in live)
+            if changed and name not in live:
+                arrangements.create(self.warehouse.table(name), layout, replace=window.refresh)
+            if changed:
+                settle(name, overwrite=window.refresh or replaced)
+        for output, schema in self.plan.outputs.items():
+            name = f"outputs/{output}"
+            if name not in live:
+                ChangeLog(self.warehouse.output(output), schema, self.plan.dims).create(replace=window.refresh)
+            if name in gained.files or name not in live:
+                settle(name, overwrite=window.refresh)
+        return live
+
+    def _versions(
+        self, window: _Window, outputs: Mapping[str, Mapping[int, tuple[int, int]]]
+    ) -> list[tuple[int, Changes, Changes]]:
+        """Per version of the window that changed anything, and its last: what inputs brought, what outputs changed.
+
+        Inputs are as ingest counted them: nothing is read for it.
+        """
+        came: dict[int, Changes] = {window.last: {}}
+        went: dict[int, Changes] = {}
+        for ingest in self.ledger.ingests():
+            for version, change in ingest.counts.items():
+                if window.first <= version <= window.last and ingest.input in self.plan.inputs:
+                    _add(came.setdefault(version, {}), ingest.input, change)
+        for name, counts in outputs.items():
+            for version, change in counts.items():
+                _add(went.setdefault(version, {}), name, change)
+                came.setdefault(version, {})
+        return [(version, came[version], went.get(version, {})) for version in sorted(came)]
+
+
+def _add(changes: Changes, name: str, change: tuple[int, int]) -> None:
+    plus, minus = changes.get(name, (0, 0))
+    changes[name] = (plus + change[0], minus + change[1])
 
 
 def _plan(project: Project) -> Plan:
@@ -145,93 +305,6 @@ def _plan(project: Project) -> Plan:
                 "name the section after an output, or remove it",
             )
     return plan
-
-
-def _next_window(
-    ledger: Ledger, plan: Plan, first: int | None, last: int | None, refresh: bool
-) -> tuple[_Window | None, bool]:
-    """The window to fold now, and whether it is the last one of this command."""
-    intent, folded = ledger.open_intent(), ledger.last_folded()
-    latest = ledger.latest_ingested(plan.inputs)
-    if refresh:
-        _check_range(first, None, last, latest)
-        upto = latest if last is None else last
-        return (None, True) if upto is None else (_Window(ledger.next_run(), 0, upto, True, False), True)
-    if intent is not None:
-        _check_program(intent.fingerprint, plan, f"run {intent.run}, which was not finished,")
-        return _Window(intent.run, intent.first, intent.last, intent.refresh, True), False
-    current = ledger.current_run()
-    if current is not None:
-        _check_program(current.fingerprint, plan, f"the state of run {current.run}")
-    start = 0 if folded is None else folded + 1
-    _check_range(first, start, last, latest)
-    upto = latest if last is None else min(last, latest if latest is not None else last)
-    if latest is None or upto is None or upto < start:
-        return None, True
-    return _Window(ledger.next_run(), start, upto, False, False), True
-
-
-def _check_program(fingerprint: str, plan: Plan, what: str) -> None:
-    if fingerprint != plan.fingerprint:
-        raise ProgramChanged(
-            f"the program changed: {what} was made by program {fingerprint[:12]}, this one is {plan.fingerprint[:12]}",
-            f"put the program back, or make state and outputs anew: {REFRESH}",
-        )
-
-
-def _check_range(first: int | None, start: int | None, last: int | None, latest: int | None) -> None:
-    if first is not None and start is not None and first != start:
-        raise UsageError(
-            f"--from-version {first}: the next version to fold is {start}; folding from elsewhere is not there yet",
-            f"leave --from-version out, or fold everything again: {REFRESH}",
-        )
-    if last is not None and (latest is None or last > latest):
-        known = "nothing was ingested yet" if latest is None else f"the latest ingested version is {latest}"
-        raise UsageError(f"--to-version {last}: {known}", "ingest it first, or leave --to-version out")
-
-
-def _fold_window(
-    project: Project,
-    ledger: Ledger,
-    plan: Plan,
-    window: _Window,
-    engine: str,
-    width: int | None,
-    dim: str,
-    report: RunReport,
-    listener: Listener | None,
-) -> None:
-    started = time.perf_counter()
-    warehouse = ledger.warehouse
-    if not window.known:
-        ledger.append(
-            IntentRecord(window.run, plan.fingerprint, window.first, window.last, width or 1, engine, window.refresh)
-        )
-    before = None if window.refresh else ledger.current_run()
-    fold = Fold(
-        plan,
-        _stored(warehouse, window.run, before),
-        window.first,
-        window.last,
-        {name: ledger.input_version(name) for name in plan.inputs},
-        project,
-        before.quantiles if before else {},
-        width,
-        sum(plus + minus for _, came, _ in _versions(ledger, project, window, {}) for plus, minus in came.values()),
-    )
-    if listener:
-        listener("fold", 0, None, f"versions {window.first}..{window.last}")
-    gained, used = _engine(engine)(fold, listener)
-    tables = _commit(warehouse, plan, window, before, ledger, gained)
-    versions = _versions(ledger, project, window, gained.outputs)
-    record = RunRecord(
-        run=window.run, fingerprint=plan.fingerprint, first=window.first, last=window.last, engine=engine, width=used,
-        rounds=gained.rounds, took=time.perf_counter() - started, inputs=_counts(versions, 1), outputs=_counts(versions, 2),
-        tables=tables, quantiles=_quantiles(before, gained), refresh=window.refresh,
-    )  # fmt: skip
-    ledger.append(record)
-    report.versions += versions
-    report.rounds, report.width = max(report.rounds, gained.rounds), used
 
 
 def _engine(name: str) -> Callable[[Fold, Listener | None], tuple[Gained, int]]:
@@ -258,57 +331,6 @@ def _stored(warehouse: Warehouse, run: int, before: RunRecord | None) -> Stored:
     return Stored(warehouse.root, run, files)
 
 
-def _commit(
-    warehouse: Warehouse, plan: Plan, window: _Window, before: RunRecord | None, ledger: Ledger, gained: Gained
-) -> dict[str, TableState]:
-    """Make every table hold the run: state first, outputs last. Doing it again changes nothing."""
-    from ddcore.io import arrangements, tables
-    from ddcore.io.changelog import ChangeLog
-    from ddcore.io.state import owed_layout, owed_name, tables_of
-
-    live = dict(before.tables) if before else {}
-    layouts = dict(tables_of(plan))
-    owed = {owed_name(block): owed_layout(block) for block in plan.blocks if block.op == "reduce"}
-
-    def settle(name: str, files: Sequence[Any], *, overwrite: bool) -> None:
-        base = live[name].version if name in live else None
-        version = tables.commit(warehouse.table(name), files, window.run, base=base, overwrite=overwrite)
-        live[name] = TableState(version, tuple(file.path for file in files), sum(file.rows for file in files))
-
-    for name, layout in {**layouts, **owed}.items():
-        files = gained.files.get(name, [])
-        if files or name in live:
-            if name not in live:
-                arrangements.create(warehouse.table(name), layout, replace=window.refresh)
-            if files or name in owed:  # wake-ups replace those of the run before, which have come due
-                settle(name, files, overwrite=window.refresh or name in owed)
-    for output, schema in plan.outputs.items():
-        name = f"outputs/{output}"
-        if name not in live:
-            ChangeLog(warehouse.output(output), schema, plan.dims).create(replace=window.refresh)
-        if gained.files.get(name) or name not in live:
-            settle(name, gained.files.get(name, []), overwrite=window.refresh)
-    return live
-
-
-def _versions(
-    ledger: Ledger, project: Project, window: _Window, outputs: Mapping[str, Mapping[int, tuple[int, int]]]
-) -> list[tuple[int, Changes, Changes]]:
-    """Per version of the window that changed anything, and its last: what inputs brought (as ingest counted it), what outputs changed."""
-    came: dict[int, Changes] = {window.last: {}}
-    for ingest in ledger.ingests():
-        for version, (plus, minus) in ingest.counts.items():
-            if window.first <= version <= window.last and ingest.input in project.inputs:
-                known = came.setdefault(version, {}).get(ingest.input, (0, 0))
-                came[version][ingest.input] = (known[0] + plus, known[1] + minus)
-    went: dict[int, Changes] = {}
-    for name, counts in outputs.items():
-        for version, change in counts.items():
-            went.setdefault(version, {})[name] = change
-            came.setdefault(version, {})
-    return [(version, came[version], went.get(version, {})) for version in sorted(came)]
-
-
 def _counts(versions: Sequence[tuple[int, Changes, Changes]], side: int) -> dict[str, dict[int, tuple[int, int]]]:
     counts: dict[str, dict[int, tuple[int, int]]] = {}
     for each in versions:
@@ -324,23 +346,35 @@ def _quantiles(before: RunRecord | None, gained: Gained) -> dict[str, tuple[int,
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """``spark-submit replay.py --project DIR [...]``: plain arguments; the master is whatever the submitter chose."""
-    from ddcore.jobs.arguments import replay_arguments
+    """The entry for ``spark-submit``; takes plain arguments, never sets a master of its own, gives the exit code.
 
-    given = replay_arguments(arguments)
+    The last line of stdout is the report as JSON.
+    """
+    asked = _parser().parse_args(arguments)
     try:
-        report = run(**given)
+        report = run(
+            find_project(asked.project, flags={"warehouse": asked.warehouse, "engine": asked.engine}),
+            last=asked.to_version,
+            full_refresh=asked.full_refresh,
+            width=asked.width,
+        )
     except DdError as error:
-        import sys
-
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code
-    import json
-
-    print(
-        json.dumps({"run": report.run, "first": report.first, "last": report.last, "nothing_new": report.nothing_new})
-    )
+    result = asdict(report) | {"versions": len(report.versions)}
+    print(json.dumps(result))
     return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser("replay.py", description="Fold every version that is not folded yet.")
+    parser.add_argument("--project", type=Path, help="the project folder; default: this one or the nearest above")
+    parser.add_argument("--warehouse", help="the warehouse folder; default: what dd.toml says")
+    parser.add_argument("--engine", choices=("spark", "inline"), default="spark")
+    parser.add_argument("--to-version", type=int, help="the last version to fold, inclusive; default: the latest")
+    parser.add_argument("--full-refresh", action="store_true", help="make state and outputs anew from the inputs")
+    parser.add_argument("--width", type=int, help="the number of workers; default: chosen by work")
+    return parser
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numba import types
 
-from ddcore.kernels import IN1, IN2, INT, OUT1, OUT2, inline, kernel
+from ddcore.kernels import IN1, IN2, INT, OUT1, OUT2, inline, kernel, several
 from ddcore.kernels.sorting import multiply
 
 _NULL = np.int64(-(2**63))
@@ -46,11 +46,13 @@ def pair_starts(codes, words, starts, key_words, lo, hi, other_words):  # type: 
 
 
 @kernel(
-    types.Tuple((OUT1, OUT1, OUT2, OUT1, types.boolean)),
+    several(OUT1, OUT1, OUT2, OUT1, types.boolean),
     IN1, IN2, IN2, IN1, INT, IN1, IN1, IN1, IN2, IN2, IN1, INT,
 )  # fmt: skip
 def pairs(starts, words, times, diffs, key_words, ends, lo, hi, other_words, other_times, other_diffs, depth):  # type: ignore[no-untyped-def]
-    """Every pair: row numbers on both sides, the join of the times (depth coordinates), the product of the diffs, overflow."""
+    """Every pair: row numbers on both sides, the join of the times (depth coordinates), the product of the diffs,
+    overflow.
+    """
     n = ends[len(ends) - 1]
     left, right = np.empty(n, dtype=np.int64), np.empty(n, dtype=np.int64)
     at_times, products = np.empty((depth, n), dtype=np.int64), np.empty(n, dtype=np.int64)

@@ -5,15 +5,17 @@ from __future__ import annotations
 import numpy as np
 from numba import types
 
-from ddcore.kernels import IN1, IN2, INT, OUT1, OUT2, inline, kernel
+from ddcore.kernels import IN1, IN2, INT, OUT1, OUT2, inline, kernel, several
 from ddcore.kernels.sorting import add
 
-_PAIR = types.Tuple((OUT1, OUT1))
+_PAIR = several(OUT1, OUT1)
 
 
 @kernel(OUT1, IN1, INT, INT, INT)
 def bucket_starts(codes, least, shift, buckets):  # type: ignore[no-untyped-def]
-    """First row of each bucket ``(code - least) >> shift`` of sorted codes, and one past the end: int64[buckets + 1]."""
+    """First row of each bucket ``(code - least) >> shift`` of sorted codes, and one past the end: int64[buckets +
+    1].
+    """
     starts = np.empty(buckets + 1, dtype=np.int64)
     base, down = np.uint64(least), np.uint64(shift)
     row = 0
@@ -39,7 +41,9 @@ def _bound(codes, lo, hi, code, after):  # type: ignore[no-untyped-def]
 
 @kernel(_PAIR, IN1, IN1, INT, INT, IN1)
 def locate(codes, starts, least, shift, probes):  # type: ignore[no-untyped-def]
-    """Row ranges [lo, hi) of equal code for each probe, through the buckets: O(1) each where codes are spread evenly."""
+    """Row ranges [lo, hi) of equal code for each probe, through the buckets: O(1) each where codes are spread
+    evenly.
+    """
     lo, hi = np.zeros(len(probes), dtype=np.int64), np.zeros(len(probes), dtype=np.int64)
     if len(codes) == 0:
         return lo, hi
@@ -96,9 +100,11 @@ def _compare(a_codes, a_words, a_times, i, b_codes, b_words, b_times, j):  # typ
     return 0
 
 
-@kernel(types.Tuple((OUT1, OUT1, types.boolean)), IN1, IN2, IN2, IN1, IN1, IN2, IN2, IN1)
+@kernel(several(OUT1, OUT1, types.boolean), IN1, IN2, IN2, IN1, IN1, IN2, IN2, IN1)
 def merge(a_codes, a_words, a_times, a_diffs, b_codes, b_words, b_times, b_diffs):  # type: ignore[no-untyped-def]
-    """The order that merges two sorted, consolidated runs: ``take`` (row i of a as i, row j of b as -1 - j), diffs, overflow."""
+    """The order that merges two sorted, consolidated runs: ``take`` (row i of a as i, row j of b as -1 - j), diffs,
+    overflow.
+    """
     na, nb = len(a_codes), len(b_codes)
     take, diffs = np.empty(na + nb, dtype=np.int64), np.empty(na + nb, dtype=np.int64)
     i, j, m, overflow = 0, 0, 0, False

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numba import types
 
-from ddcore.kernels import IN1, IN2, INT, OUT1, inline, kernel
+from ddcore.kernels import IN1, IN2, INT, OUT1, inline, kernel, several
 
 _DIGIT = 11
 _SMALL = 24
@@ -57,7 +57,7 @@ def radix_sort(keys, bits):  # type: ignore[no-untyped-def]
     return source
 
 
-@kernel(types.Tuple((UOUT1, OUT1)), UIN1, INT, INT)
+@kernel(several(UOUT1, OUT1), UIN1, INT, INT)
 def sum_equal(keys, diff_bits, least):  # type: ignore[no-untyped-def]
     """Of sorted keys that carry ``diff - least`` in their low bits: the distinct rest, and each one's summed diff.
 
@@ -137,7 +137,9 @@ def _sift(order, start, root, n, columns):  # type: ignore[no-untyped-def]
 
 @inline
 def sort_rows(order, start, stop, columns):  # type: ignore[no-untyped-def]
-    """Sort ``order[start:stop]``, row numbers, by the columns: insertion for few or nearly sorted rows, else heapsort."""
+    """Sort ``order[start:stop]``, row numbers, by the columns: insertion for few or nearly sorted rows, else
+    heapsort.
+    """
     n = stop - start
     ascending = True
     for i in range(start + 1, stop):
@@ -193,7 +195,7 @@ def multiply(a, b):  # type: ignore[no-untyped-def]
     return product, product // a != b
 
 
-@kernel(types.Tuple((OUT1, OUT1)), IN1, IN1, IN2, IN1)
+@kernel(several(OUT1, OUT1), IN1, IN1, IN2, IN1)
 def sum_runs(order, codes, columns, diffs):  # type: ignore[no-untyped-def]
     """Of rows sorted by (code, columns): one row number per distinct row, and its summed diff; zeros left out.
 

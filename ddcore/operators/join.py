@@ -1,4 +1,7 @@
-"""The join: new updates of one side against everything on the other (the patent's Join; bilinear, so differences suffice)."""
+"""The join: new updates of one side against everything on the other (the patent's Join.
+
+Bilinear, so differences suffice).
+"""
 
 from __future__ import annotations
 
@@ -26,6 +29,7 @@ class JoinStep:
 
     @classmethod
     def of(cls, block: Block, inputs: int) -> JoinStep:
+        """The step of a join block; ``inputs`` is the number of input coordinates."""
         left, right = block.ports
         names = block.node.settings.right_names
         columns: list[tuple[str, int]] = []
@@ -61,11 +65,12 @@ class JoinStep:
                 )  # fmt: skip
                 if overflow:
                     raise DiffOverflow(f"join ({self.block.node.place}): a product of diffs is more than int64 holds")
-                yield Batch(self._words(new, left, other, right, side, swapped), list(times), diffs)
+                yield Batch(self._words((new, left), (other, right), side, swapped=swapped), list(times), diffs)
 
     def _words(
-        self, new: Run, here: np.ndarray, other: Run, there: np.ndarray, side: Arrangement, swapped: bool
+        self, mine: tuple[Run, np.ndarray], theirs: tuple[Run, np.ndarray], side: Arrangement, *, swapped: bool
     ) -> list[np.ndarray]:
+        (new, here), (other, there) = mine, theirs
         words = []
         for source, place in self.columns:
             if source == "key":

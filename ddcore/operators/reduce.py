@@ -1,7 +1,8 @@
 """The reduce: any function of the rows of a key, re-evaluated at the times where its input may have changed (seed 000).
 
-One step handles all versions of a run at one position. Interesting times are those of new updates and wake-ups, closed under join with
-the times the key has seen; the debt at later rounds, or at times not yet complete, is returned as wake-ups.
+One step handles all versions of a run at one position. Interesting times are those of new updates and wake-ups,
+closed under join with the times the key has seen; the debt at later rounds, or at times not yet complete, is returned
+as wake-ups.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ from ddcore import encoding
 from ddcore.batch import Batch
 from ddcore.collection import Reduction
 from ddcore.errors import DdError, DiffOverflow, ExpressionError, NegativeMultiplicity
-from ddcore.kernels import reducing
+from ddcore.kernels import aggregating, emitting, times
 from ddcore.plan import Arrangement, Block
 from ddcore.schema import Schema
 from ddcore.trace import Keys, Rows, Run, Trace, arrange, distinct_keys, gather
 
-_KINDS = {"count": reducing.COUNT, "sum": reducing.SUM, "min": reducing.MIN, "max": reducing.MAX}
+_KINDS = {"count": aggregating.COUNT, "sum": aggregating.SUM, "min": aggregating.MIN, "max": aggregating.MAX}
 
 
 @dataclass(slots=True)
@@ -57,20 +58,35 @@ class ReduceStep:
         self._kinds, self._columns = self._aggregates()
 
     def run(
-        self, rounds: tuple[int, ...], new: Run | None, wakes: Run | None, source: Trace, target: Trace, upper: np.ndarray
+        self,
+        rounds: tuple[int, ...],
+        new: Run | None,
+        wakes: Run | None,
+        traces: tuple[Trace, Trace],
+        upper: np.ndarray,
     ) -> tuple[Batch, Run]:
         """The output updates at ``rounds``, and the wake-ups owed: key codes, key words, times (all coordinates).
 
-        ``upper`` is the frontier (inputs, elements) at or beyond which times are not complete yet; (inputs, 0) if everything is.
-        Raises NegativeMultiplicity, DiffOverflow, ExpressionError.
+        ``traces`` are those of the input and of the output. ``upper`` is the frontier (inputs, elements) at or beyond
+        which times are not complete yet; (inputs, 0) if everything is. Raises NegativeMultiplicity, DiffOverflow,
+        ExpressionError.
         """
         port, depth = self.port, self.inputs + len(rounds)
         loops = np.array(rounds, dtype=np.int64)
         keys, seed_offsets, seed_times = self._seeds(new, wakes)
+        source, target = traces
         history = gather(source.runs, keys, len(port.values), depth)
         made = gather(target.runs, keys, len(self.output.values), depth)
-        offsets, versions, late_keys, late_times = reducing.plan_times(
-            self.inputs, loops, upper, seed_offsets, seed_times, history.offsets, history.times, made.offsets, made.times
+        offsets, versions, late_keys, late_times = times.plan_times(
+            self.inputs,
+            loops,
+            upper,
+            seed_offsets,
+            seed_times,
+            history.offsets,
+            history.times,
+            made.offsets,
+            made.times,
         )
         owed = arrange(
             keys.codes[late_keys],
@@ -80,7 +96,7 @@ class ReduceStep:
         )
         evaluations = _Evaluations(keys, offsets, versions)
         wanted = self._evaluate(evaluations, history, loops)
-        evals, words, diffs = reducing.emit(
+        evals, words, diffs = emitting.emit(
             self.inputs, loops, offsets, versions, wanted.evals, wanted.words, wanted.counts,
             made.offsets, made.words, made.times, made.diffs,
         )  # fmt: skip
@@ -106,7 +122,7 @@ class ReduceStep:
         if self.reduction.function is not None:
             return self._apply(evaluations, history, loops)
         words, back = self._ranked(history.words)
-        results, present, wrong = reducing.aggregate(
+        results, present, wrong = aggregating.aggregate(
             self.inputs, loops, self._kinds, self._columns, history.offsets, words, history.times, history.diffs,
             evaluations.offsets, evaluations.versions, self.reduction.allow_negative,
         )  # fmt: skip
@@ -119,12 +135,15 @@ class ReduceStep:
         return Wanted(there, results, np.ones(len(there), dtype=np.int64))
 
     def _ranked(self, words: np.ndarray) -> tuple[np.ndarray, dict[int, np.ndarray]]:
-        """Words in which string arguments of min and max are ordered as strings; and the tables that lead back, by aggregate."""
+        """Words in which string arguments of min and max are ordered as strings.
+
+        And the tables that lead back, by aggregate.
+        """
         back: dict[int, np.ndarray] = {}
         types = [self.port.schema[name] for name in self.port.values]
         done: dict[int, np.ndarray] = {}
         for place, (kind, column) in enumerate(zip(self._kinds, self._columns, strict=True)):
-            if kind not in (reducing.MIN, reducing.MAX):
+            if kind not in (aggregating.MIN, aggregating.MAX):
                 continue
             if column not in done:
                 ranks, table = encoding.rank_words(words[column], types[column])
@@ -137,7 +156,7 @@ class ReduceStep:
 
     def _apply(self, evaluations: _Evaluations, history: Rows, loops: np.ndarray) -> Wanted:
         """Call the user's function once on all groups of the step."""
-        evals, rows, counts, wrong = reducing.accumulate(
+        evals, rows, counts, wrong = aggregating.accumulate(
             self.inputs, loops, history.offsets, history.words, history.times, history.diffs,
             evaluations.offsets, evaluations.versions, self.reduction.allow_negative,
         )  # fmt: skip
@@ -160,16 +179,16 @@ class ReduceStep:
         key = at.key_of()[evals]
         codes = at.keys.codes[key]
         key_words = [codes] if self.output.direct else [column[key] for column in at.keys.words]
-        times = [version[evals] for version in at.versions]
-        times += [np.full(len(evals), current, dtype=np.int64) for current in rounds]
-        return Batch([*key_words, *words], times, diffs)
+        coordinates = [version[evals] for version in at.versions]
+        coordinates += [np.full(len(evals), current, dtype=np.int64) for current in rounds]
+        return Batch([*key_words, *words], coordinates, diffs)
 
     def _aggregates(self) -> tuple[np.ndarray, np.ndarray]:
         kinds, columns = [], []
         for _, kind, argument in self.reduction.aggregates:
             place = self.port.values.index(argument) if argument is not None else 0
             floats = argument is not None and self.port.schema[argument].name == "float64"
-            kinds.append(reducing.FLOAT_SUM if kind == "sum" and floats else _KINDS[kind])
+            kinds.append(aggregating.FLOAT_SUM if kind == "sum" and floats else _KINDS[kind])
             columns.append(place)
         return np.array(kinds, dtype=np.int64), np.array(columns, dtype=np.int64)
 
@@ -179,7 +198,7 @@ class ReduceStep:
         key = decode_key(self.port, at.keys, int(wrong[1]))
         time = (*(int(v) for v in at.versions[:, wrong[2]]), *(int(r) for r in loops))
         where = f"{self.reduction.op} ({self.block.node.place})"
-        if wrong[0] == reducing.OVERFLOW:
+        if wrong[0] == aggregating.OVERFLOW:
             raise DiffOverflow(f"{where}: key {key!r} at time {time}: a sum is more than int64 holds")
         raise NegativeMultiplicity(where, key, time, int(wrong[3]))
 
@@ -202,14 +221,18 @@ def call(function: Any, frame: pl.DataFrame, schema: Schema, handle: str, place:
             raise ExpressionError(f"{place}: the function returned {type(made).__name__}, not a polars DataFrame")
         missing = [name for name in (handle, *schema) if name not in made.columns]
         if missing:
-            raise ExpressionError(f"{place}: the function returned no column {missing[0]}, only {', '.join(made.columns)}")
+            raise ExpressionError(
+                f"{place}: the function returned no column {missing[0]}, only {', '.join(made.columns)}"
+            )
         counts = pl.col("count").cast(pl.Int64) if "count" in made.columns else pl.lit(1, dtype=pl.Int64).alias("count")
         casts = [pl.col(name).cast(kind.polars) for name, kind in schema.items()]
         made = made.select(pl.col(handle).cast(pl.Int64), *casts, counts)
     except DdError:
         raise
     except Exception as error:  # whatever a user's function raises is the user's to see
-        raise ExpressionError(f"{place}: the function failed: {type(error).__name__}: {str(error).splitlines()[0]}") from error
+        raise ExpressionError(
+            f"{place}: the function failed: {type(error).__name__}: {str(error).splitlines()[0]}"
+        ) from error
     handles = made[handle]
     if len(made) and (handles.null_count() or not handles.is_in(frame[handle].unique().implode()).all()):
         raise ExpressionError(f"{place}: the function returned a {handle} it was not given")

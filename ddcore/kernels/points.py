@@ -1,0 +1,33 @@
+"""Small questions about times in columns, shared by the kernels of the reduce step."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ddcore.kernels import inline
+
+
+@inline
+def grown(array, used):  # type: ignore[no-untyped-def]
+    """Twice the columns, the used ones kept."""
+    bigger = np.empty((array.shape[0], 2 * array.shape[1]), dtype=np.int64)
+    bigger[:, :used] = array[:, :used]
+    return bigger
+
+
+@inline
+def inside(times, row, loops, inputs):  # type: ignore[no-untyped-def]
+    """Whether the loop coordinates of a row are at or before ``loops``."""
+    for r in range(len(loops)):
+        if times[inputs + r, row] > loops[r]:
+            return False
+    return True
+
+
+@inline
+def holds(times, row, evals, e):  # type: ignore[no-untyped-def]
+    """Whether the version of a row is at or before that of evaluation e."""
+    for c in range(evals.shape[0]):
+        if times[c, row] > evals[c, e]:
+            return False
+    return True
