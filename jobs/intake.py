@@ -33,6 +33,7 @@ __all__ = ["take_by_spark"]
 _FILE = "_ddcore_file"
 _BATCH_ROWS = 1 << 20
 _UNREADABLE = re.compile(r"reading file (\S+?)\.?\s")
+_TELLING = re.compile(r"^[\w.]*(Error|Exception): |crashed")
 # Names are told apart by case, as everywhere here; nanoseconds come as numbers, which Spark would otherwise refuse to
 # read.
 _READING = {"spark.sql.caseSensitive": "true", "spark.sql.legacy.parquet.nanosAsLong": "true"}
@@ -180,10 +181,16 @@ def _revived(kind: str, message: str, hint: str) -> DdError:
 
 
 def _explained(error: Exception, fitted: Fitted) -> Exception:
-    """The DataError for a file that Spark could not read; any other error as it is."""
-    unreadable = _UNREADABLE.search(str(error))
-    if unreadable is None:
+    """The DataError for a file that Spark could not read; one line for whatever else failed in Spark."""
+    if not type(error).__module__.startswith(("pyspark", "py4j")):
         return error
+    said = str(error)
+    unreadable = _UNREADABLE.search(said)
+    if unreadable is None:
+        lines = [line.strip() for line in said.splitlines() if line.strip()] or [type(error).__name__]
+        told = [line for line in lines if _TELLING.search(line)]
+        again = "nothing was ingested; run it again, with --debug to see Spark's output"
+        return DdError(f"the Spark job failed: {(told or lines)[-1 if told else 0][:300]}", again)
     path = _path(unreadable[1])
     name = next((source.name for source, _ in fitted if path.startswith(source.path)), path)
     return DataError(f"{name}: not readable, {path} is damaged", "write it again at its origin, or leave it out")

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import json
+import os
+import signal
+import subprocess
+import sys
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
+import pyspark
 import pytest
 from ingesting import Desk
 from real_data import shared_data
 
-from ddcore.errors import DataError, LateUpdate, StorageError, UnknownRetraction
+import ddcore.jobs.ingest
+from ddcore.errors import DataError, DdError, LateUpdate, StorageError, UnknownRetraction
+from ddcore.io.intake import Intake
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -79,7 +87,7 @@ def test_bad_rows_are_refused_as_they_are_inline(tmp_path: Path) -> None:
     for desk in (by_spark, inline):
         desk.ingest(good)
         desk.fold(3)
-    cases = [
+    cases: list[tuple[type[DdError], dict[str, Any]]] = [
         (DataError, {"diff": [1.5]}), (DataError, {"version": [-1]}), (DataError, {"src": [-(2**63)]}),
         (DataError, {"src": ["x"]}), (LateUpdate, {"version": [2]}), (UnknownRetraction, {"diff": [-1]}),
     ]  # fmt: skip
@@ -114,3 +122,38 @@ def test_real_data_gets_in_whatever_the_engine(tmp_path: Path) -> None:
         assert desk.ingest(source).versions == 937
     assert by_spark.updates() == inline.updates()
     assert by_spark.records()[0].sources == inline.records()[0].sources
+
+
+def test_a_worker_that_dies_leaves_nothing_and_the_next_ingest_succeeds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk = Desk(tmp_path, engine="spark")
+    source = desk.source("a.parquet", (1, 2, 0, 1))
+    with monkeypatch.context() as patched:
+        patched.setattr("ddcore.jobs.intake._task", _die)
+        with pytest.raises(DdError, match="the Spark job failed: ") as caught:
+            desk.ingest(source)
+    assert "\n" not in caught.value.message
+    assert desk.updates() == [] and desk.stray_files() == []
+    assert desk.ingest(source).ingest == 1
+
+
+def _die(intake: Intake, *_: Any) -> None:
+    (intake.log.folder / f"ingest-{intake.number:08d}-000-00000-0000-half.parquet").write_bytes(b"PAR1")
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@pytest.mark.slow
+def test_spark_submit_runs_the_entry_file(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    job = Path(ddcore.jobs.ingest.__file__)
+    submit = Path(pyspark.__file__).parent / "bin" / "spark-submit"
+    done = subprocess.run(
+        [submit, "--master", "local[1]", job, "edges", desk.source("a.parquet", (1, 2, 0, 1)), "--project", tmp_path],
+        env={**os.environ, "PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-2000:]
+    report = json.loads(done.stdout.splitlines()[-1])
+    assert (report["ingest"], report["rows"], report["engine"]) == (1, 1, "spark")
+    assert desk.updates() == [(1, 2, 0, 1)]
