@@ -90,7 +90,7 @@ A tram network in five versions: lines open, a line slows down, a bridge closes,
     ddcore log
     ddcore show journeys
     ddcore diff journeys 3 4          # the bridge closes
-    ddcore diff journeys 1..latest --key stop
+    ddcore diff journeys 1..latest    # all that changed since the first version
 
 Next: put another version into a file of its own, ingest it, run. Only what changed is worked out again.
 What is folded and what waits: `ddcore status`. What this machine lacks: `ddcore doctor`.
@@ -137,7 +137,7 @@ def init(
         "ddcore ingest links data/links.csv",
         "ddcore ingest starts data/starts.csv",
         "ddcore run",
-        "ddcore diff journeys 1 latest --key stop",
+        "ddcore diff journeys 1 latest",
     ):
         out.say(f"  {line}")
     return 0

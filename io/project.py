@@ -10,6 +10,7 @@ This module reads no table and starts nothing. :func:`load_program` runs the use
 from __future__ import annotations
 
 import difflib
+import functools
 import hashlib
 import importlib.util
 import inspect
@@ -384,7 +385,7 @@ def load_program(project: Project) -> Callable[..., Any]:
     value: the module is not importable there.
 
     Raises UsageError when the file is not there, ProgramError when it does not import, has no such function, or the
-    function's parameters are not the project's inputs.
+    function's parameters are not the project's inputs. What the function itself raises becomes a ProgramError, too.
     """
     file = project.program_file
     if not file.is_file():
@@ -406,7 +407,25 @@ def load_program(project: Project) -> Callable[..., Any]:
             or f"name the function in {_shown(project.file)}, [project] program",
         )
     _check_parameters(project, function)
-    return function  # type: ignore[no-any-return]
+    return _placed(function, file)
+
+
+def _placed(function: Callable[..., Any], file: Path) -> Callable[..., Any]:
+    """``function``, whose errors name the line of the program."""
+
+    @functools.wraps(function)
+    def called(*arguments: Any, **named: Any) -> Any:
+        try:
+            return function(*arguments, **named)
+        except DdError:
+            raise
+        except Exception as error:
+            what = f"the program fails: {type(error).__name__}: {_one_line(error)}"
+            raise ProgramError(
+                f"{_place_of(error, file.resolve())}: {what}", "mend the file, then run again"
+            ) from error
+
+    return called
 
 
 def _imported(file: Path) -> ModuleType:

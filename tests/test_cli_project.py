@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import sys
 from pathlib import Path
@@ -233,6 +234,14 @@ def test_a_wrong_neighbour_is_named_with_its_place(folder: Path, monkeypatch: py
     (folder / "program.py").write_text("import broken_neighbour\n")
     with pytest.raises(ProgramError, match=r"broken_neighbour\.py:3: the program does not import: SyntaxError"):
         load_program(find_project())
+
+
+def test_what_the_program_raises_is_told_with_its_place(folder: Path) -> None:
+    (folder / "program.py").write_text("def program(edges, roots):\n    x = 1\n    return x / 0\n")
+    program = load_program(find_project())
+    assert list(inspect.signature(program).parameters) == ["edges", "roots"]
+    with pytest.raises(ProgramError, match=r"program\.py:3: the program fails: ZeroDivisionError: division by zero"):
+        program(1, 2)
 
 
 def test_close_matches_are_offered(folder: Path) -> None:
