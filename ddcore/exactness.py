@@ -5,12 +5,13 @@ columns prove that no integer on the way leaves int64. Otherwise *widely*, with 
 the results brought back to int64, which fails where one does not fit. Which way a batch goes is decided by intervals:
 the interval of an operation holds whatever it can give for operands in the operands' intervals.
 
-Intermediate values may be as large as 126 bits; one beyond that is an error of its row. Dates and timestamps are not
-watched: their own arithmetic is Polars'.
+Intermediate values may be as large as 126 bits; one beyond that is an error of its row. Dates, timestamps and
+durations are not watched: their own arithmetic is Polars', which wraps around 290,000 years from now.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
@@ -33,8 +34,8 @@ _COMPARISONS = {
 }  # fmt: skip
 _SQL = {"Sql.Plus": "Plus", "Sql.Minus": "Minus", "Sql.Mul": "Multiply", "Sql.IntDiv": "TruncDivide"}
 _ON_LISTS = {"Plus", "Minus", "Multiply", "FloorDivide", "TruncDivide", "Modulus", "TrueDivide"}
-_LOSES_DIGITS = {"RoundSF", "ListExpr.Diff"}
-_SUMMING = ('"Plus"', '"Minus"', '"Multiply"', '"Negate"', '"Sum"', '"CumSum"', '"CumProd"', '"Diff"', '"Product"', '"Pow"')
+_OUT_OF_SIGHT = {"RoundSF", "ListExpr.Diff", "ArrayExpr.Sum", "TemporalExpr.TotalNanoseconds"}
+_SUMMING = ("Plus", "Minus", "Multiply", "Negate", "Sum", "CumSum", "CumProd", "Diff", "Product", "Pow")
 
 
 @dataclass(slots=True)
@@ -146,8 +147,8 @@ def bound(term: Term, columns: Intervals, limit: int | None = GREATEST) -> Inter
 def analyse(tree: Tree, types: Callable[[list[Tree]], list[pl.DataType]]) -> Term:
     """The term of a tree: literals made int64, narrow integers widened, every node typed.
 
-    ``types`` gives the types of trees (one call, so that Polars is asked twice and not once per node). Raises ProgramError
-    for integer arithmetic that cannot be watched: on whole lists and structs.
+    ``types`` gives the types of trees (one call, so that Polars is asked twice and not once per node). Raises
+    ProgramError for integer arithmetic that cannot be watched: on whole lists and structs.
     """
     wide = _int64(syntax.rewrite(tree, _with_int64_literals))
     return _typed(_widened(wide, _types_of(wide, types)), types)
@@ -155,9 +156,10 @@ def analyse(tree: Tree, types: Callable[[list[Tree]], list[pl.DataType]]) -> Ter
 
 def _with_int64_literals(node: Tree) -> Tree:
     """Polars guesses a type for a Python integer; ours is int64. Options of functions are left as they are."""
-    if syntax.kind(node) == "Function" and syntax.operation(node) not in _INTERVALS:
-        if syntax.operation(node).partition(".")[0] not in ("Boolean", "Sql"):
-            return node
+    operation = syntax.operation(node)
+    takes_values = operation in _INTERVALS or operation.startswith(("Boolean.", "Sql."))
+    if syntax.kind(node) == "Function" and not takes_values:
+        return node
     return syntax.with_children(node, [_int64(child) for child in syntax.children(node)])
 
 
@@ -192,21 +194,26 @@ def _widened(tree: Tree, types: dict[int, pl.DataType]) -> Tree:
         made = syntax.with_children(made, [syntax.cast(parts[0], {"List": "Int128"})])
         return syntax.cast(made, "Int64")
     _refuse_lists(made, dtype, op, [types[id(child)] for child in inner])
-    if op == "Cast" and dtype == pl.Int64() and types[id(inner[0])].is_integer():
+    if (
+        op == "Cast"
+        and tree["Cast"]["options"] == "Strict"
+        and dtype == pl.Int64()
+        and types[id(inner[0])].is_integer()
+    ):
         return parts[0]  # an int64 already, whatever it was before
     return syntax.cast(made, "Int64") if dtype.is_integer() and dtype != pl.Int64() else made
 
 
 def _refuse_lists(tree: Tree, dtype: pl.DataType, op: str, inner: list[pl.DataType]) -> None:
     unwatched = dtype.is_nested() and op in _ON_LISTS
-    unwatched |= op in _LOSES_DIGITS and (dtype.is_integer() or dtype.is_nested())
+    unwatched |= op in _OUT_OF_SIGHT and (dtype.is_integer() or dtype.is_nested())
     if op == "Eval" and inner and not _of_floats(inner[0]):
-        inside = str(tree["Eval"]["evaluation"]).replace("'", '"')
-        unwatched |= any(name in inside for name in _SUMMING)
+        inside = json.dumps(tree["Eval"]["evaluation"])
+        unwatched |= any(f'"{name}"' in inside for name in _SUMMING)
     if unwatched:
         raise ProgramError(
             f"the expression {syntax.text(tree)} computes with integers where overflow cannot be seen",
-            "take the lists apart with flat_map() first, or cast to float64",
+            "take lists apart with flat_map() first, count coarser units of time, or cast to float64",
         )
 
 
@@ -292,7 +299,7 @@ def _exact(term: Term, guards: list[Tree]) -> Tree:
     if operation == "Boolean.IsIn" and parts[0].is_int:
         return syntax.with_children(term.tree, [_wide(parts[0], guards), _exact(parts[1], guards)])
     if operation == "Cast" and (term.dtype.is_numeric() or term.dtype in (pl.String(), pl.Boolean())):
-        return syntax.with_children(term.tree, [_wide(part, guards) if part.op else _exact(part, guards) for part in parts])
+        return syntax.with_children(term.tree, [(_wide if part.op else _exact)(part, guards) for part in parts])
     to_float = any(part.dtype.is_float() for part in parts) and (
         syntax.kind(term.tree) == "BinaryExpr" or operation.startswith("Sql.")
     )

@@ -37,30 +37,14 @@ _FAILURES = (pl.exceptions.PolarsError, pl.exceptions.PanicException)
 def parse(value: Any, *, bare_string: Literal["column", "sql"]) -> pl.Expr:
     """The expression that a user's argument stands for.
 
-    Text is a column's name or SQL, by ``bare_string``; integers are int64, decimals decimal(18, scale). Raises ProgramError
-    for text that is no SQL, for text that asks the clock, and for values that no column can hold.
+    Text is a column's name or SQL, by ``bare_string``; integers are int64, decimals decimal(18, scale). Raises
+    ProgramError for text that is no SQL, for text that asks the clock, and for values that no column can hold.
     """
     if isinstance(value, pl.Expr):
         return value
     if isinstance(value, str):
         return pl.col(value) if bare_string == "column" else _sql(value)
-    if isinstance(value, np.generic):
-        return parse(value.item(), bare_string=bare_string)
-    if isinstance(value, bool) or value is None:
-        return pl.lit(value)
-    if isinstance(value, int):
-        if not LEAST < value <= GREATEST:
-            raise ProgramError(f"the literal {value} is beyond int64", "use a float or a decimal")
-        return pl.lit(value, dtype=pl.Int64)
-    if isinstance(value, float):
-        return pl.lit(value, dtype=pl.Float64)
-    if isinstance(value, Decimal):
-        return _decimal(value)
-    if isinstance(value, bytes | date | datetime | timedelta):
-        return pl.lit(value)
-    raise ProgramError(
-        f"{type(value).__name__} is no expression: {value!r:.60}", 'give a Polars expression such as col("a") + 1, SQL text or a value'
-    )
+    return _literal(value.item() if isinstance(value, np.generic) else value)
 
 
 def canonical(expr: pl.Expr) -> str:
@@ -79,9 +63,9 @@ def output_type(expr: pl.Expr, schema: Schema) -> Type:
 class Projection:
     """Named expressions over rows of one schema.
 
-    Attributes: ``schema``, the result's; ``renames``, which results are bare columns, and of what name; ``columns``, what the
-    computed results read, or None where nothing is computed. Raises ProgramError for an unknown column, types that do
-    not meet, a result without a type, and expressions that are no maps of single rows.
+    Attributes: ``schema``, the result's; ``renames``, which results are bare columns, and of what name; ``columns``,
+    what the computed results read, or None where nothing is computed. Raises ProgramError for an unknown column,
+    types that do not meet, a result without a type, and expressions that are no maps of single rows.
     """
 
     def __init__(self, exprs: Mapping[str, pl.Expr], schema: Schema) -> None:
@@ -104,8 +88,8 @@ class Projection:
     def computed(self, frame: pl.DataFrame) -> pl.DataFrame:
         """The results that are no bare columns, in order, for the rows of ``frame``.
 
-        ``frame`` has at least ``columns``, or where that is empty any column that tells its height. Raises ExpressionError,
-        with the expression's text, where Polars fails on a value or an integer leaves int64.
+        ``frame`` has at least ``columns``, or where that is empty any column that tells its height. Raises
+        ExpressionError, with the expression's text, where Polars fails on a value or an integer leaves int64.
         """
         return self._formulas.evaluate(frame)
 
@@ -127,7 +111,9 @@ class Predicate:
             tree = _checked(expr, schema)
             found = types([tree])[0]
             if found != pl.Boolean():
-                raise ProgramError(f"the condition {syntax.text(tree)} is {found}, not bool", "compare with something, or cast to bool")
+                raise ProgramError(
+                    f"the condition {syntax.text(tree)} is {found}, not bool", "compare with something, or cast to bool"
+                )
             total = tree if total is None else syntax.binary("And", total, tree)
         if total is None:
             total = {"Literal": {"Scalar": {"Boolean": True}}}
@@ -136,15 +122,18 @@ class Predicate:
         self.columns = self._formulas.columns
 
     def evaluate(self, frame: pl.DataFrame) -> np.ndarray:
-        """Which rows of ``frame`` meet all conditions: bool[rows]. Raises ExpressionError as :meth:`Projection.computed` does."""
+        """Which rows of ``frame`` meet all conditions: bool[rows].
+
+        Raises ExpressionError as :meth:`Projection.computed` does.
+        """
         return self._formulas.evaluate(frame).get_column("met").to_numpy()
 
 
 class ListProjection:
     """Named list expressions, whose elements become rows beside the columns there are.
 
-    Attributes: ``schema`` of the result, in which a list replaces a column of its name; ``columns``, what the lists read.
-    Raises ProgramError as :class:`Projection` does, and for an expression whose value is no list.
+    Attributes: ``schema`` of the result, in which a list replaces a column of its name; ``columns``, what the lists
+    read. Raises ProgramError as :class:`Projection` does, and for an expression whose value is no list.
     """
 
     def __init__(self, exprs: Mapping[str, pl.Expr], schema: Schema) -> None:
@@ -156,7 +145,8 @@ class ListProjection:
             term = exactness.analyse(tree, types)
             if not isinstance(term.dtype, pl.List):
                 raise ProgramError(
-                    f"flat_map({name}=...): {syntax.text(tree)} is {term.dtype}, not a list", 'for example col("tags").str.split(",")'
+                    f"flat_map({name}=...): {syntax.text(tree)} is {term.dtype}, not a list",
+                    'for example col("tags").str.split(",")',
                 )
             inner = term.dtype.inner
             made[name] = _result_type(inner() if isinstance(inner, type) else inner, tree)
@@ -175,11 +165,12 @@ class ListProjection:
         lists = self._formulas.evaluate(frame)
         lengths = [np.nan_to_num(column.list.len().to_numpy()).astype(np.int64) for column in lists]
         for name, other in zip(lists.columns[1:], lengths[1:], strict=True):
-            differs = np.flatnonzero(other != lengths[0])
-            if len(differs):
-                first = lists.columns[0]
+            unequal = np.flatnonzero(other != lengths[0])
+            if len(unequal):
+                row = int(unequal[0])
                 raise ExpressionError(
-                    f"flat_map: {first} has {lengths[0][differs[0]]} elements where {name} has {other[differs[0]]}, {_row(frame, int(differs[0]))}",
+                    f"flat_map: {lists.columns[0]} has {lengths[0][row]} elements where {name} has {other[row]}, "
+                    + _row(frame, row),
                     "call flat_map once for each list, or make the lists equally long",
                 )
         elements = pl.DataFrame([column.explode(empty_as_null=False, keep_nulls=False) for column in lists])
@@ -264,7 +255,7 @@ class _Formulas:
         if not self._all_fit(frame):
             return self._carefully(frame)
         try:
-            made = _select(frame, self._direct, self.columns)
+            made = _select(frame, self._direct)
         except _FAILURES:
             return self._carefully(frame)
         for formula in self._checked:
@@ -294,15 +285,17 @@ def _evaluate(formula: _Formula, frame: pl.DataFrame, intervals: Mapping[str, An
     direct = formula.safe == GREATEST or _fits(formula.term, intervals)
     exprs = [formula.direct] if direct else [formula.wide, *formula.guards]
     try:
-        made = _select(frame, exprs, formula.columns)
+        made = _select(frame, exprs)
     except _FAILURES as failure:
-        reason = str(failure).strip().partition("\n")[0]
-        raise ExpressionError(f"{formula.text}: {reason}", "mend the values, or allow for them in the expression") from None
+        raise ExpressionError(
+            f"{formula.text}: {_reason(failure)}", "mend the values, or allow for them in the expression"
+        ) from None
     for number in range(1, made.width):
         row = made.to_series(number).arg_max()
         if row is not None and made[row, number]:
             raise ExpressionError(
-                f"{formula.text}: an integer on the way has more than 126 bits, {_row(frame, row)}", "cast to float64 first"
+                f"{formula.text}: an integer on the way has more than 126 bits, {_row(frame, row)}",
+                "cast to float64 first",
             )
     result = made.to_series(0)
     if not formula.is_int:
@@ -311,10 +304,13 @@ def _evaluate(formula: _Formula, frame: pl.DataFrame, intervals: Mapping[str, An
     return result.cast(pl.Int64)
 
 
-def _select(frame: pl.DataFrame, exprs: list[pl.Expr], columns: list[str]) -> pl.DataFrame:
-    if columns:
-        return frame.select(exprs)
-    return frame.with_columns(exprs).select(expr.meta.output_name() for expr in exprs)  # values only: as many as rows
+def _select(frame: pl.DataFrame, exprs: list[pl.Expr]) -> pl.DataFrame:
+    """The values of the expressions, as many as ``frame`` has rows, even where there is one value for all rows.
+
+    That is so without columns, and may be with them: Polars finds out by itself that ``a > a`` is false.
+    """
+    made = frame.select(exprs)
+    return made if made.height == frame.height else made[np.zeros(frame.height, dtype=np.int64)]
 
 
 def _require_int64(column: pl.Series, text: str, frame: pl.DataFrame, rows: np.ndarray | None = None) -> None:
@@ -328,13 +324,25 @@ def _require_int64(column: pl.Series, text: str, frame: pl.DataFrame, rows: np.n
     assert place is not None
     row = place if rows is None else int(rows[place])
     raise ExpressionError(
-        f"{text} is {column[place]}, which int64 cannot hold, {_row(frame, row)}", "cast to float64 or a decimal before computing"
+        f"{text} is {column[place]}, which int64 cannot hold, {_row(frame, row)}",
+        "cast to float64 or a decimal before computing",
     )
 
 
 def _row(frame: pl.DataFrame, row: int) -> str:
-    values = frame.row(row, named=True)
-    return "in the row " + ", ".join(f"{name}={value!r:.40}" for name, value in values.items() if not name.startswith("_"))
+    return "in the row " + ", ".join(f"{name}={_value(frame[name], row)}" for name in frame.columns if name[0] != "_")
+
+
+def _value(column: pl.Series, row: int) -> str:
+    try:
+        return f"{column[row]!r:.40}"
+    except (ValueError, OverflowError, pl.exceptions.PanicException):  # a time beyond the years that Python has
+        return str(column.to_physical()[row])
+
+
+def _reason(failure: BaseException) -> str:
+    """The first line of what Polars says."""
+    return str(failure).strip().partition("\n")[0]
 
 
 def _integers(term: Term) -> set[str]:
@@ -369,8 +377,7 @@ def _typing(schema: Schema) -> Types:
         try:
             found = frame.select(exprs).collect_schema().dtypes()
         except _FAILURES as failure:
-            reason = str(failure).strip().partition("\n")[0]
-            raise ProgramError(f"{syntax.text(trees[0])}: {reason}", "cast so that the types meet") from None
+            raise ProgramError(f"{syntax.text(trees[0])}: {_reason(failure)}", "cast so that the types meet") from None
         _require_lists(trees, found)
         return found
 
@@ -379,20 +386,23 @@ def _typing(schema: Schema) -> Types:
 
 def _require_lists(trees: list[Tree], types: list[pl.DataType]) -> None:
     """Membership in a column would be membership in whatever rows share the batch: only lists and values will do."""
-    known = {id(tree): dtype for tree, dtype in zip(trees, types, strict=True)}
+    flat = {id(tree) for tree, dtype in zip(trees, types, strict=True) if not dtype.is_nested()}
     for tree in trees:
-        if syntax.operation(tree) in ("Boolean.IsIn", "Sql.IsIn"):
-            for inner in syntax.children(tree)[1:]:
-                if not syntax.is_literal(inner) and syntax.columns(inner) and id(inner) in known and not known[id(inner)].is_nested():
-                    raise ProgramError(
-                        f"{syntax.text(tree)} asks about a whole column", "give values or a list column, or use join"
-                    )
+        asked = syntax.children(tree)[1:] if syntax.operation(tree) in ("Boolean.IsIn", "Sql.IsIn") else []
+        if any(id(values) in flat and syntax.columns(values) for values in asked):
+            raise ProgramError(
+                f"{syntax.text(tree)} asks about a whole column", "give values or a list column, or use join"
+            )
 
 
 def _result_type(dtype: pl.DataType, tree: Tree) -> Type:
-    """The type of a result. Polars computes decimals with 38 digits: those become 18, checked when they are computed."""
+    """The type of a result. Polars computes decimals with 38 digits: those become 18, checked when they are
+    computed.
+    """
     if dtype == pl.Null():
-        raise ProgramError(f"{syntax.text(tree)} is null and has no type", "cast it, for example pl.lit(None, dtype=pl.Int64)")
+        raise ProgramError(
+            f"{syntax.text(tree)} is null and has no type", "cast it, for example pl.lit(None, dtype=pl.Int64)"
+        )
     if isinstance(dtype, pl.Decimal) and (dtype.precision or 38) > _MOST_DIGITS >= dtype.scale:
         return Type("decimal", _MOST_DIGITS, dtype.scale)
     try:
@@ -403,14 +413,31 @@ def _result_type(dtype: pl.DataType, tree: Tree) -> Type:
 
 def _sql(text: str) -> pl.Expr:
     if _CLOCK.search(_QUOTED.sub("", text)):
-        raise ProgramError(f"the SQL text {text!r} asks the clock", "a program must mean the same in every run: give the time as a column")
+        raise ProgramError(
+            f"the SQL text {text!r} asks the clock", "a program must mean the same in every run: give times in columns"
+        )
     try:
         return pl.sql_expr(text)
     except _FAILURES as failure:
-        reason = str(failure).strip().partition("\n")[0]
         raise ProgramError(
-            f"cannot read the SQL text {text!r}: {reason}", "text is SQL here; for a string value write pl.lit(...)"
+            f"cannot read the SQL text {text!r}: {_reason(failure)}",
+            "text is SQL here; for a string value write pl.lit(...)",
         ) from None
+
+
+def _literal(value: Any) -> pl.Expr:
+    if isinstance(value, Decimal):
+        return _decimal(value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        if not LEAST < value <= GREATEST:
+            raise ProgramError(f"the literal {value} is beyond int64", "use a float or a decimal")
+        return pl.lit(value, dtype=pl.Int64)
+    if value is None or isinstance(value, bool | float | bytes | date | datetime | timedelta):
+        return pl.lit(value)
+    raise ProgramError(
+        f"{type(value).__name__} is no expression: {value!r:.60}",
+        'give a Polars expression such as col("a") + 1, SQL text or a value',
+    )
 
 
 def _decimal(value: Decimal) -> pl.Expr:

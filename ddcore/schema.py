@@ -19,6 +19,7 @@ _WIDENED = {
     "int8": "int64", "int16": "int64", "int32": "int64", "uint8": "int64", "uint16": "int64", "uint32": "int64",
     "float32": "float64",
 }  # fmt: skip
+_TOO_WIDE = (pl.UInt64(), pl.UInt128(), pl.Int128())
 _MOST_DIGITS = 18
 _DECIMAL = re.compile(r"decimal\(\s*(\d+)\s*,\s*(\d+)\s*\)")
 
@@ -70,19 +71,25 @@ def parse_type(text: str | Type) -> Type:
     """The type of this name, such as ``int64`` or ``decimal(10,2)``; narrow numbers widen. Raises ProgramError."""
     if isinstance(text, Type):
         return text
-    found = _DECIMAL.fullmatch(text.strip())
+    given = text.strip() if isinstance(text, str) else ""
+    found = _DECIMAL.fullmatch(given)
     if found:
         return _decimal(int(found[1]), int(found[2]), text)
-    name = _WIDENED.get(text.strip(), text.strip())
+    name = _WIDENED.get(given, given)
     if name not in _NAMES or name == "decimal":
-        raise ProgramError(f"there is no type {text!r}", f"types are {', '.join(_NAMES[:-1])} and decimal(precision,scale)")
+        raise ProgramError(
+            f"there is no type {text!r}", f"types are {', '.join(_NAMES[:-1])} and decimal(precision,scale)"
+        )
     return Type(name)
 
 
 def type_of(dtype: pl.DataType | type[pl.DataType]) -> Type:
     """The type that holds every value of a Polars type. Raises ProgramError where there is none."""
-    dtype = dtype() if isinstance(dtype, type) else dtype
-    if dtype.is_integer() and dtype not in (pl.UInt64(), pl.Int128()):
+    if isinstance(dtype, type):
+        if dtype.is_nested():
+            raise _unsupported(dtype)
+        dtype = dtype()
+    if dtype.is_integer() and dtype not in _TOO_WIDE:
         return Type("int64")
     if dtype.is_float():
         return Type("float64")
@@ -97,7 +104,7 @@ def type_of(dtype: pl.DataType | type[pl.DataType]) -> Type:
         return Type("string")
     if dtype in plain:
         return Type(plain[dtype])
-    raise ProgramError(f"columns of type {dtype} are not supported", f"cast to one of {', '.join(_NAMES)}")
+    raise _unsupported(dtype)
 
 
 def parse_schema(columns: Mapping[str, Any]) -> Schema:
@@ -121,8 +128,13 @@ def check_names(schema: Schema, dims: Sequence[str]) -> None:
     for name in schema:
         if name in (*dims, "diff") or name.startswith("_"):
             raise ProgramError(
-                f"a column may not be called {name}: change logs use that name themselves", "rename the column with select()"
+                f"a column may not be called {name}: change logs use that name themselves",
+                "rename the column with select()",
             )
+
+
+def _unsupported(dtype: pl.DataType | type[pl.DataType]) -> ProgramError:
+    return ProgramError(f"columns of type {dtype} are not supported", f"cast to one of {', '.join(_NAMES)}")
 
 
 def _decimal(precision: int, scale: int, text: str) -> Type:

@@ -48,8 +48,9 @@ _FAMILIES_BY_ROW = {
     "Boolean", "Trigonometry",
 }  # fmt: skip
 _NOT_BY_ROW = {
-    "StringExpr.ConcatVertical", "Boolean.Any", "Boolean.All", "Boolean.HasNulls", "Boolean.IsUnique",
-    "Boolean.IsDuplicated", "Boolean.IsFirstDistinct", "Boolean.IsLastDistinct", "Boolean.IsEmpty", "Boolean.IsSorted",
+    "StringExpr.ConcatVertical", "ArrayExpr.Explode", "ListExpr.Explode", "Boolean.Any", "Boolean.All",
+    "Boolean.HasNulls", "Boolean.IsUnique", "Boolean.IsDuplicated", "Boolean.IsFirstDistinct",
+    "Boolean.IsLastDistinct", "Boolean.IsEmpty", "Boolean.IsSorted",
 }  # fmt: skip
 _RANDOM = {"Random", "Hash", "Sample", "Shuffle"}
 _MIXING = "an expression must map each row by itself: use group_by().agg() or reduce() for what needs several rows"
@@ -178,9 +179,9 @@ def is_literal(tree: Tree) -> bool:
 # -- text -------------------------------------------------------------------------------------------------------------
 
 
-def text(tree: Tree) -> str:
+def text(tree: Tree) -> str:  # noqa: PLR0911  (one case, one return)
     """The canonical text of a tree: equal for equal expressions, in every process."""
-    body = tree if isinstance(tree, str) else tree[kind(tree)]
+    body: Any = tree if isinstance(tree, str) else tree[kind(tree)]
     match kind(tree):
         case "Column":
             return _name(body)
@@ -234,7 +235,7 @@ def _dtype(dtype: Any) -> str:
     return inner.lower() if isinstance(inner, str) else _compact(inner)
 
 
-def _literal(body: dict[str, Any]) -> str:
+def _literal(body: dict[str, Any]) -> str:  # noqa: PLR0911  (one case, one return)
     """Literals by value, so that ``1`` is ``1`` whether Polars was told its type or left to guess it."""
     match body:
         case {"Dyn": {"Int": int(value)}} | {"Scalar": {"Int64": int(value)}}:
@@ -311,7 +312,7 @@ def check_by_row(tree: Tree) -> None:
             raise ProgramError(f"the expression {text(tree)} {reason[0]}", reason[1])
 
 
-def _objection(node: Tree) -> tuple[str, str] | None:
+def _objection(node: Tree) -> tuple[str, str] | None:  # noqa: PLR0911  (one case, one return)
     match kind(node):
         case "Column" | "NonFinite" | "BinaryExpr" | "Ternary" | "Alias" | "KeepName" | "RenameAlias" | "Cast":
             return None
@@ -358,7 +359,7 @@ def _objection_to_function(node: Tree) -> tuple[str, str] | None:
     ):
         return f"is no map of single rows: it uses {_snake(last)}", _MIXING
     if last == "Strptime" and options[1]["format"] is None:
-        return "guesses the format of times from the rows that are there", "give format= to to_date, to_datetime or strptime"
+        return "guesses the format of times from the rows that are there", "give format= to the function"
     if last in ("Replace", "ReplaceStrict") and not all(map(_is_values, children(node)[1:3])):
         return "replaces by columns: old and new must be values", "use when().then(), or join"
     return None
@@ -380,7 +381,9 @@ def _with_non_finite(tree: Tree, expr: pl.Expr) -> Tree:
     parts = _parts(tree, expr) if inner and kind(tree) != "Eval" else []
     if len(parts) != len(inner):
         if '"Float":null' in _compact(tree) or '"Float64":null' in _compact(tree):
-            raise ProgramError(f"cannot read the infinity or NaN in {_shown(expr)}", "put it in a column with select() first")
+            raise ProgramError(
+                f"cannot read the infinity or NaN in {_shown(expr)}", "put it in a column with select() first"
+            )
         return tree
     return with_children(tree, [_with_non_finite(child, part) for child, part in zip(inner, parts, strict=True)])
 

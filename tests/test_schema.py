@@ -1,0 +1,103 @@
+"""Types: their names, what they are in Polars and Arrow, and what foreign types widen to."""
+
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from ddcore.errors import ProgramError
+from ddcore.schema import Type, check_names, parse_schema, parse_type, type_of
+
+NAMES = ["int64", "float64", "bool", "string", "binary", "date", "timestamp", "decimal(10,2)"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_name_leads_to_the_type_and_back(name: str) -> None:
+    assert str(parse_type(name)) == name
+    assert parse_type(parse_type(name)) == parse_type(name)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_type_is_itself_in_polars(name: str) -> None:
+    assert type_of(parse_type(name).polars) == parse_type(name)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_polars_and_arrow_agree(name: str) -> None:
+    kind = parse_type(name)
+    assert pl.from_arrow(pa.array([], kind.arrow)).dtype == kind.polars  # type: ignore[union-attr]
+
+
+def test_a_type_is_small_frozen_and_picklable() -> None:
+    kind = parse_type("decimal( 10 , 2 )")
+    assert kind == Type("decimal", 10, 2) and hash(kind) == hash(Type("decimal", 10, 2))
+    assert pickle.loads(pickle.dumps(kind)) == kind and not hasattr(kind, "__dict__")
+
+
+@pytest.mark.parametrize(
+    ("dtype", "name"),
+    [
+        (pl.Int8, "int64"),
+        (pl.UInt32(), "int64"),
+        (pl.Float32(), "float64"),
+        (pl.Datetime("ms"), "timestamp"),
+        (pl.Datetime("ns", "Europe/Paris"), "timestamp"),
+        (pl.Categorical(), "string"),
+        (pl.Enum(["a", "b"]), "string"),
+        (pl.Decimal(18, 18), "decimal(18,18)"),
+    ],
+)
+def test_foreign_types_widen(dtype: Any, name: str) -> None:
+    assert str(type_of(dtype)) == name
+
+
+@pytest.mark.parametrize(
+    "dtype",
+    [
+        pl.UInt64(), pl.Int128(), pl.UInt128(), pl.Decimal(19, 2), pl.List(pl.Int64), pl.Struct({"a": pl.Int64}),
+        pl.Array(pl.Int64, 2), pl.Time(), pl.Duration("us"), pl.Null(), pl.Object(), pl.List,
+    ],
+)  # fmt: skip
+def test_types_without_a_place_are_named_with_a_way_out(dtype: Any) -> None:
+    with pytest.raises(ProgramError) as caught:
+        type_of(dtype)
+    assert str(dtype).partition("(")[0] in caught.value.message and "cast" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    "name", ["int", "decimal", "decimal(19,2)", "decimal(2,3)", "decimal(0,0)", "uint64", "", 3, None]
+)
+def test_names_that_are_no_types_are_refused(name: Any) -> None:
+    with pytest.raises(ProgramError):
+        parse_type(name)
+
+
+def test_a_schema_keeps_its_order_and_names_the_bad_column() -> None:
+    assert list(parse_schema({"b": "int32", "a": Type("string")}).items()) == [
+        ("b", Type("int64")),
+        ("a", Type("string")),
+    ]
+    with pytest.raises(ProgramError, match="column src: there is no type 'in64'"):
+        parse_schema({"src": "in64"})
+
+
+@pytest.mark.parametrize("name", ["diff", "version", "_code"])
+def test_reserved_names_are_refused(name: str) -> None:
+    with pytest.raises(ProgramError, match=f"may not be called {name}"):
+        check_names(parse_schema({"a": "int64", name: "int64"}), ("version",))
+
+
+def test_names_that_only_some_operators_need_are_free() -> None:
+    check_names(parse_schema({"group": "int64", "count": "int64", "row": "int64", "version": "int64"}), ("day",))
+
+
+def test_importing_types_does_not_import_arrow() -> None:
+    program = "import sys, ddcore.schema, ddcore.expressions; print('pyarrow' in sys.modules)"
+    there = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert there.stdout.strip() == "False"
