@@ -20,10 +20,11 @@ from ddcore.io.changelog import ChangeLog
 from ddcore.io.checks import DIFF, Layout, Rules, fit, normalise
 from ddcore.io.sources import Source, column_types, read_frames
 from ddcore.io.tables import AddedFile
-from ddcore.io.updates import Counts, Digest, accumulate_counts, consolidate, digest, merge_counts
+from ddcore.io.updates import Counts, Digest, accumulate_counts, consolidate, digests, merge_counts
 
 __all__ = ["Intake", "Part", "fitted", "frames_of", "merge"]
 
+Digests = dict[int, Digest]  # by version
 Frames = Iterable[
     tuple[Layout, int | None, pl.DataFrame]
 ]  # the layout, the number of the first row, the source's columns
@@ -38,14 +39,15 @@ _NAME = re.compile(r"[.]?ingest-([0-9]{8,})-")
 class Part:
     """What one writer took in.
 
-    ``digests`` holds the digest of the rows of each source, by its name, as the source has them; ``counts`` what is
+    ``digests`` holds, for each source by its name, the digest of its rows at each version, as the source has them, also
+    of those that were left out; ``counts`` what is
     inserted and retracted at each version, after late rows were moved. ``late`` counts updates at closed versions,
     and ``first_late`` is the first of them. ``retracts`` says whether something is retracted.
     """
 
     files: list[AddedFile] = field(default_factory=list)
     rows: int = 0
-    digests: dict[str, Digest] = field(default_factory=dict)
+    digests: dict[str, Digests] = field(default_factory=dict)
     counts: Counts = field(default_factory=dict)
     late: int = 0
     first_late: tuple[int, str, str] | None = None  # version, source, row
@@ -53,14 +55,17 @@ class Part:
 
     def to_json(self) -> str:
         """This part as text, to travel between processes."""
-        return json.dumps(asdict(self))
+        values = asdict(self)
+        values["digests"] = {name: {at: str(one) for at, one in of.items()} for name, of in self.digests.items()}
+        return json.dumps(values)
 
     @classmethod
     def from_json(cls, text: str) -> Part:
         """The part that :meth:`to_json` wrote."""
         values = json.loads(text)
         values["files"] = [AddedFile(**file) for file in values["files"]]
-        values["digests"] = {name: Digest(**digest) for name, digest in values["digests"].items()}
+        texts: dict[str, dict[str, str]] = values["digests"]
+        values["digests"] = {name: {int(at): Digest.parse(one) for at, one in of.items()} for name, of in texts.items()}
         values["counts"] = {int(version): (plus, minus) for version, (plus, minus) in values["counts"].items()}
         values["first_late"] = tuple(values["first_late"]) if values["first_late"] else None
         return cls(**values)
@@ -68,10 +73,10 @@ class Part:
 
 def merge(parts: Sequence[Part]) -> Part:
     """All parts of an ingest as one; the files in the order of their names."""
-    digests: dict[str, Digest] = {}
+    digests: dict[str, Digests] = {}
     for part in parts:
-        for name, one in part.digests.items():
-            digests[name] = digests.get(name, Digest()) + one
+        for name, of in part.digests.items():
+            _add(digests.setdefault(name, {}), of)
     late = [part.first_late for part in parts if part.first_late]
     return Part(
         files=sorted((file for part in parts for file in part.files), key=lambda file: file.path),
@@ -84,12 +89,18 @@ def merge(parts: Sequence[Part]) -> Part:
     )
 
 
+def _add(total: Digests, more: Digests) -> None:
+    for version, one in more.items():
+        total[version] = total.get(version, Digest()) + one
+
+
 @dataclass(frozen=True)
 class Intake:
     """Where and how the rows of one ingest are written.
 
-    ``log`` is the input's change log, ``number`` the ingest's. Versions up to ``closed`` are closed; with
-    ``move`` the updates there are moved to the next version.
+    ``log`` is the input's change log, ``number`` the ingest's. Versions up to ``closed`` are closed; with ``move`` the
+    updates there are moved to the next version. ``known`` names sources whose rows up to a version are in the log
+    already: those are left out.
     """
 
     log: ChangeLog
@@ -97,6 +108,7 @@ class Intake:
     rules: Rules
     closed: int | None = None
     move: bool = False
+    known: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def dim(self) -> str:
@@ -120,9 +132,10 @@ class Intake:
         for layout, first_row, frame in frames:
             updates = normalise(frame, layout, self.rules, first_row)
             part.rows += len(frame)
-            part.digests[layout.where] = part.digests.get(layout.where, Digest()) + digest(updates)
+            _add(part.digests.setdefault(layout.where, {}), digests(updates, self.dim))
+            updates = self._unknown(layout.where, updates)
             self._note_late(part, updates, layout.where)
-            held.append(self.moved(updates))
+            held.append(self._moved(updates))
             if sum(map(len, held)) >= _MOST_ROWS or sum(one.estimated_size() for one in held) >= _MOST_BYTES:
                 self._write(part, writer, held)
                 held = []
@@ -139,8 +152,14 @@ class Intake:
             said = (first[self.dim], where, shown({name: first[name] for name in self.rules.schema}))
             part.first_late = min(part.first_late or said, said)
 
-    def moved(self, updates: pl.DataFrame) -> pl.DataFrame:
-        """The updates where they land in the log: late ones at the next open version, if they may."""
+    def landed(self, layout: Layout, frame: pl.DataFrame) -> pl.DataFrame:
+        """The updates in a batch of a source that go into the log, at the versions where they land."""
+        return self._moved(self._unknown(layout.where, normalise(frame, layout, self.rules)))
+
+    def _unknown(self, where: str, updates: pl.DataFrame) -> pl.DataFrame:
+        return updates.filter(pl.col(self.dim) > self.known[where]) if where in self.known else updates
+
+    def _moved(self, updates: pl.DataFrame) -> pl.DataFrame:
         if not self.move or self.closed is None:
             return updates
         return updates.with_columns(pl.col(self.dim).clip(lower_bound=self.closed + 1))

@@ -17,7 +17,7 @@ import polars_hash as plh
 from ddcore.errors import DataError
 from ddcore.io.checks import DIFF
 
-__all__ = ["Digest", "Shortfall", "accumulate_counts", "consolidate", "digest", "first_shortfall", "merge_counts"]
+__all__ = ["Digest", "Shortfall", "accumulate_counts", "consolidate", "digests", "first_shortfall", "merge_counts"]
 
 _WORD = 2**64
 _SEEDS = (0x5EED_0001, 0x5EED_0002)
@@ -91,17 +91,26 @@ class Digest:
         return cls(*(int(text[start : start + 16], 16) for start in (0, 16, 32)))
 
 
-def digest(updates: pl.DataFrame) -> Digest:
-    """The digest of these updates, the same in every process and release. One pass; strings are hashed by xxh3."""
+def digests(updates: pl.DataFrame, dim: str) -> dict[int, Digest]:
+    """The digest of the updates at each version, the same in every process and release; strings are hashed by xxh3.
+
+    O(n), and a sort of the versions where there are several.
+    """
+    if updates.is_empty():
+        return {}
     diffs = updates[DIFF].to_numpy().view(np.uint64)
-    sums = [int(diffs.sum(dtype=np.uint64))]
+    weighted = [diffs]
     for seed in _SEEDS:
         codes = np.full(len(updates), seed, dtype=np.uint64)
         for name in updates.columns:
             if name != DIFF:
                 codes = _mixed(codes * np.uint64(0x9E37_79B9_7F4A_7C15) + _cells(updates[name], seed))
-        sums.append(int((codes * diffs).sum(dtype=np.uint64)))
-    return Digest(*sums)
+        weighted.append(codes * diffs)
+    versions = updates[dim].to_numpy()
+    order = np.argsort(versions, kind="stable") if updates[dim].is_sorted() is False else slice(None)
+    starts = np.flatnonzero(np.diff(versions[order], prepend=versions[order][0] - 1))
+    sums = [np.add.reduceat(words[order], starts).tolist() for words in weighted]
+    return dict(zip(versions[order][starts].tolist(), map(Digest, *sums), strict=True))
 
 
 def _cells(values: pl.Series, seed: int) -> np.ndarray:

@@ -25,14 +25,15 @@ import polars as pl
 
 from ddcore.errors import DataError, DdError, LateUpdate, UnknownRetraction, UsageError
 from ddcore.io.changelog import ChangeLog
-from ddcore.io.checks import DIFF, LARGEST_TIME, Layout, Rules, normalise
+from ddcore.io.checks import DIFF, LARGEST_TIME, Layout, Rules
 from ddcore.io.intake import Intake, Part, fitted, frames_of, merge, shown
+from ddcore.io.known import Known, Seen, is_other_now, recognise
 from ddcore.io.ledger import IngestRecord, Ledger
 from ddcore.io.ledger import Source as TakenSource
 from ddcore.io.project import ENGINES, Project, find_project
 from ddcore.io.sources import Source, find_sources, row_count
 from ddcore.io.tables import AddedFile, mend_hint
-from ddcore.io.updates import Digest, Shortfall, first_shortfall
+from ddcore.io.updates import Shortfall, first_shortfall
 from ddcore.io.warehouse import Warehouse, reporting
 
 __all__ = ["LATE", "IngestReport", "ingest", "main"]
@@ -104,7 +105,7 @@ def ingest(
     _refuse_empty(sources, found)
     warehouse = Warehouse(project.warehouse)
     with warehouse.lock("ddcore ingest"):
-        work = _Work(Ledger.load(warehouse), input_name, rules, late == "move", tell)
+        work = _Work(Ledger.load(warehouse), input_name, rules, move=late == "move", tell=tell, root=project.root)
         with work.cleaning(), _taking(engine, project, found) as take:
             report = work.run(take, sources, found)
     return replace(report, engine=engine, took=time.monotonic() - began)
@@ -179,8 +180,8 @@ def _spark(project: Project, found: Fitted) -> Iterator[Take]:
 class _Work:
     """One ingest, with the warehouse's lock held."""
 
-    def __init__(self, ledger: Ledger, name: str, rules: Rules, move: bool, tell: Listener) -> None:
-        self.ledger, self.name, self.rules, self.tell = ledger, name, rules, tell
+    def __init__(self, ledger: Ledger, name: str, rules: Rules, *, move: bool, tell: Listener, root: Path) -> None:
+        self.ledger, self.name, self.rules, self.tell, self.root = ledger, name, rules, tell, root
         self.log = ChangeLog(ledger.warehouse.input(name), rules.schema, rules.dims)
         self.base, self.committing = ledger.input_version(name), False
         self.intake = Intake(self.log, ledger.next_ingest(), rules, ledger.closed(), move)
@@ -192,20 +193,29 @@ class _Work:
         part = take(self.intake, found)
         if not part.rows:
             raise _empty(places)
-        known = self._known(part.digests, found)
+        records = list(self.ledger.ingests(self.name))
+        known = recognise(records, self._seen(part, found), self.intake.number)
+        fresh = [(source, layout) for source, layout in found if not _is_all(known.get(source.name))]
+        if not any(part.digests.get(source.name) for source, _ in fresh):
+            number = max((one.number for one in known.values()), default=0)
+            return self._report(places, part, number, nothing_new=True, notes=notes)
         if known:
-            fresh = [(source, layout) for source, layout in found if source.name not in known]
-            if not any(part.digests.get(source.name) for source, _ in fresh):
-                number = max(known.values())
-                return self._report(places, part, number, nothing_new=True, notes=notes)
-            notes += [_said_known(known)]
+            notes += _said_known(known)
             self._sweep()
+            grown = {name: one.upto for name, one in known.items() if one.upto is not None}
+            self.intake = replace(self.intake, known=grown)
             found, part = fresh, take(self.intake, fresh)
+        seen = self._seen(part, found)
+        notes += [
+            f"{one.name}: ingest {before} took in other rows of that name; all of its rows come on top"
+            for one in seen
+            if one.name not in known and (before := is_other_now(records, one))
+        ]
         if not part.files:
             notes.append("every update of it is taken back at its own version: nothing changes")
             return self._report(places, part, 0, nothing_new=True, notes=notes)
         self._judge(part, found)
-        self._commit(part)
+        self._commit(part, seen)
         return self._report(places, part, self.intake.number, nothing_new=False, notes=notes)
 
     def _report(
@@ -231,28 +241,12 @@ class _Work:
 
     # --- judging ---
 
-    def _known(self, digests: Mapping[str, Digest], found: Fitted) -> dict[str, int]:
-        """The sources whose rows were ingested before, each with the number of that ingest.
-
-        Known by content, under whatever name: a file by its own digest, all together by the sum of theirs. Of named
-        files with the same rows the first counts and the others are known by it; files of one folder all count.
-        """
-        taken: dict[str, int] = {}
-        for record in self.ledger.ingests(self.name):
-            texts = [source.digest for source in record.sources]
-            whole = sum(map(Digest.parse, texts), Digest())
-            taken |= {text: record.number for text in (*texts, str(whole)) if text not in taken}
-        whole = sum(digests.values(), Digest())
-        if whole and str(whole) in taken:
-            return dict.fromkeys((source.name for source, _ in found), taken[str(whole)])
-        known = {}
-        for source, _ in found:
-            digest = digests.get(source.name)
-            if digest and str(digest) in taken:
-                known[source.name] = taken[str(digest)]
-            elif digest and not source.member:
-                taken[str(digest)] = self.intake.number
-        return known
+    def _seen(self, part: Part, found: Fitted) -> list[Seen]:
+        """The sources as the ledger knows them: by paths relative to the project, wherever this was called from."""
+        return [
+            Seen(source.name, _identity(source, self.root), source.member, part.digests.get(source.name, {}))
+            for source, _ in found
+        ]
 
     def _judge(self, part: Part, found: Fitted) -> None:
         if part.first_late is not None and not self.intake.move:
@@ -302,7 +296,7 @@ class _Work:
         )
         try:
             for layout, _, frame in frames_of(found):
-                updates = self.intake.moved(normalise(frame, layout, self.rules))
+                updates = self.intake.landed(layout, frame)
                 mine = updates.filter(is_row, pl.col(DIFF) < 0, pl.col(self.intake.dim) <= short.version)
                 last = mine[self.intake.dim].max()
                 if isinstance(last, int) and (best is None or last > best[1]):
@@ -314,7 +308,7 @@ class _Work:
 
     # --- the table and the ledger ---
 
-    def _commit(self, part: Part) -> None:
+    def _commit(self, part: Part, seen: Sequence[Seen]) -> None:
         self.tell("committing")
         self.committing = True
         version = self.log.commit(part.files, self.intake.number, base=self.base)
@@ -322,7 +316,7 @@ class _Work:
             IngestRecord(
                 number=self.intake.number,
                 input=self.name,
-                sources=tuple(TakenSource(name, str(digest)) for name, digest in part.digests.items()),
+                sources=tuple(TakenSource(one.identity, str(one.whole)) for one in seen),
                 first=min(part.counts),
                 last=max(part.counts),
                 rows=sum(file.rows for file in part.files),
@@ -363,8 +357,23 @@ def _left_out(found: Fitted) -> list[str]:
     return [f"{_some(names)}: columns left out: {', '.join(columns)}" for columns, names in by_columns.items()]
 
 
-def _said_known(known: Mapping[str, int]) -> str:
-    return f"{_some(list(known))}: left out, the same rows were ingested before"
+def _said_known(known: Mapping[str, Known]) -> list[str]:
+    """A sentence about what is left out of the sources, and, for each that has grown, from where on it is taken in."""
+    whole = [name for name, one in known.items() if one.upto is None]
+    said = [f"{_some(whole)}: left out, the same rows were ingested before"] if whole else []
+    for name, one in known.items():
+        if one.upto is not None:
+            said.append(f"{name}: taken in after version {one.upto}; ingest {one.number} brought what was before")
+    return said
+
+
+def _is_all(known: Known | None) -> bool:
+    return known is not None and known.upto is None
+
+
+def _identity(source: Source, root: Path) -> str:
+    path = Path(source.path)
+    return path.relative_to(root).as_posix() if path.is_relative_to(root) else str(path)
 
 
 def _some(names: Sequence[str]) -> str:

@@ -151,6 +151,48 @@ def test_a_glob_that_grows_brings_only_what_is_new(desk: Desk) -> None:
     assert desk.stray_files() == []
 
 
+@pytest.mark.parametrize("name", ["log.parquet", "log.csv", "folder/part.parquet"])
+def test_a_change_log_that_grows_brings_only_its_new_versions(desk: Desk, name: str) -> None:
+    updates = [(1, 2, 0, 1), (2, 3, 1, 1), (1, 2, 1, -1), (3, 4, 2, 1), (2, 3, 5, -1), (9, 9, 7, 1)]
+    place = str(Path(desk.source(name, *updates[:3])).parent) if "/" in name else desk.source(name, *updates[:3])
+    desk.ingest(place)
+    for upto in (4, 5, 6):
+        desk.fold(desk.ledger.latest_ingested() or 0)
+        desk.source(name, *updates[:upto])
+        report = desk.ingest(place)
+        assert report.plus + report.minus == 1 and "taken in after version" in report.notes[0]
+        assert desk.ingest(place).nothing_new
+    assert desk.updates() == sorted(updates, key=lambda row: (row[2], row[0]))
+
+
+def test_a_delta_table_that_grows_brings_only_its_new_versions(desk: Desk) -> None:
+    for version in range(3):
+        rows = pl.DataFrame({"src": [version], "dst": [0], "version": [version], "diff": [1]})
+        write_deltalake(str(desk.folder / "delta"), rows.to_arrow(), mode="append")
+        report = desk.ingest(f"{desk.folder}/delta")
+        assert (report.first, report.last, report.plus) == (version, version, 1)
+        desk.fold(version)
+    assert desk.updates() == [(0, 0, 0, 1), (1, 0, 1, 1), (2, 0, 2, 1)]
+
+
+def test_a_file_with_other_rows_under_an_old_name_is_new_and_noted(desk: Desk) -> None:
+    desk.ingest(desk.source("export.parquet", (1, 2, 0, 1)))
+    report = desk.ingest(desk.source("export.parquet", (1, 2, 1, 1)))
+    assert "export.parquet: ingest 1 took in other rows" in report.notes[0]
+    assert desk.updates() == [(1, 2, 0, 1), (1, 2, 1, 1)]
+    # another file may begin with the same rows: that is its own affair
+    desk.ingest(desk.source("other.parquet", (1, 2, 0, 1), (1, 2, 2, 1)))
+    assert desk.updates() == [(1, 2, 0, 2), (1, 2, 1, 1), (1, 2, 2, 1)]
+
+
+def test_a_retraction_in_the_new_part_of_a_grown_source_is_judged(desk: Desk) -> None:
+    desk.ingest(desk.source("a.parquet", (1, 2, 0, 1)))
+    error = refused(desk, UnknownRetraction, desk.source("a.parquet", (1, 2, 0, 1), (1, 2, 1, -2)))
+    assert "retracts src=1, dst=2 at version 1" in error.message
+    desk.ingest(desk.source("a.parquet", (1, 2, 0, 1), (1, 2, 1, -1)))
+    assert desk.updates() == [(1, 2, 0, 1), (1, 2, 1, -1)]
+
+
 def test_one_file_with_all_that_came_in_several_is_known(desk: Desk) -> None:
     desk.ingest(desk.source("a.parquet", (1, 2, 0, 1)), desk.source("b.parquet", (1, 2, 1, -1)))
     assert desk.ingest(desk.source("both.parquet", (1, 2, 0, 1), (1, 2, 1, -1))).nothing_new

@@ -23,7 +23,7 @@ from ddcore.io.updates import (
     Shortfall,
     accumulate_counts,
     consolidate,
-    digest,
+    digests,
     first_shortfall,
     merge_counts,
 )
@@ -374,6 +374,10 @@ def test_other_separators_are_noticed_by_their_missing_columns(tmp_path: Path) -
 # --- updates ----------------------------------------------------------------------------------------------------------
 
 
+def digest(updates: pl.DataFrame) -> Digest:
+    return sum(digests(updates, "version").values(), Digest())
+
+
 def frame(*rows: tuple[Any, ...]) -> pl.DataFrame:
     schema = {"x": pl.Float64(), "s": pl.String(), "version": pl.Int64(), "diff": pl.Int64()}
     return pl.DataFrame(list(rows), schema=schema, orient="row")
@@ -404,6 +408,8 @@ def test_a_digest_depends_on_the_content_alone() -> None:
     assert digest(frame(*rows[:50])) + digest(frame(*rows[50:])) == whole
     assert digest(consolidate(frame(*rows), ("version",))) == whole
     assert Digest.parse(str(whole)) == whole
+    for version, one in digests(frame(*shuffled), "version").items():
+        assert digest(frame(*(row for row in rows if row[2] == version))) == one
     assert not digest(frame((1.0, "a", 0, 1), (1.0, "a", 0, -1)))
 
 
