@@ -393,6 +393,11 @@ def _with_list_in(node: Tree) -> Tree:
     match node:
         case {"Function": {"input": [value, {"Literal": {"Series": packed}}], "function": {"Boolean": {"IsIn": _}}}}:
             return with_children(node, [value, {"Literal": {"Scalar": {"List": packed}}}])
+        case {"Function": {"input": [value, {"Literal": {"Series": packed}}], "function": {"Sql": {"IsIn": how}}}}:
+            (values,) = _unpacked(packed)  # SQL's list comes as a series with one row
+            listed = pl.lit(values.to_list(), dtype=pl.List(values.dtype))
+            literal = json.loads(listed.meta.serialize(format="json"))
+            return {"Function": {"input": [value, literal], "function": {"Boolean": {"IsIn": how}}}}
     return node
 
 

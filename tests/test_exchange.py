@@ -1,0 +1,158 @@
+"""Folding against stored state: inline and on Spark, with one worker and with two, whole and in several runs; one log for all."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import folding
+import polars as pl
+import pytest
+from programs import Case, case
+from test_random_programs import compare
+from warehouses import logs_of, project_of
+
+from ddcore.errors import Diverged, FoldError, NegativeMultiplicity
+from ddcore.io.project import Project
+from ddcore.io.state import open_worker, write_gains
+from ddcore.jobs import exchange, replay
+from ddcore.plan import build
+
+INLINE = range(0, 60)
+ON_SPARK = (3, 8, 17, 29)
+
+
+def outcome(project: Project, ends: list[int | None], **how: Any) -> Any:
+    """The logs after runs up to each of the ends, or the error a run ended with."""
+    try:
+        for end in ends:
+            replay.run(project, last=end, **how)
+    except FoldError as error:
+        return error
+    return logs_of(project, build(replay.load_program(project), project.inputs, project.dims).outputs)
+
+
+def expected_of(drawn: Case) -> Any:
+    try:
+        return folding.by_reference(drawn.program, **drawn.frames)
+    except (Diverged, NegativeMultiplicity) as error:
+        return error
+
+
+def ends_of(drawn: Case, seed: int) -> list[int | None]:
+    """Up to three versions to stop at, and the last."""
+    versions = sorted({version for frame in drawn.frames.values() for version in frame[dim_of(drawn)]})
+    rng = random.Random(seed)
+    return [*sorted(rng.sample(versions[:-1], min(3, len(versions) - 1))), None]
+
+
+def dim_of(drawn: Case) -> str:
+    return folding.dims_of(drawn.frames)[0]
+
+
+def one_dimensional(seeds: Any) -> list[int]:
+    return [seed for seed in seeds if len(folding.dims_of(case(seed).frames)) == 1]
+
+
+@pytest.mark.parametrize("seed", one_dimensional(INLINE))
+def test_stored_state_resumes(seed: int, tmp_path: Path) -> None:
+    drawn = case(seed)
+    expected = expected_of(drawn)
+    whole = outcome(project_of(tmp_path / "whole", drawn), [None], engine="inline")
+    compare(drawn, "whole", expected, whole)
+    cut = outcome(project_of(tmp_path / "cut", drawn), ends_of(drawn, seed), engine="inline")
+    compare(drawn, "in runs", expected, cut)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("width", [1, 2])
+@pytest.mark.parametrize("seed", one_dimensional(range(40))[:6])
+def test_spark_gives_the_same_logs(seed: int, width: int, tmp_path: Path, spark: Any) -> None:
+    drawn = case(seed)
+    found = outcome(project_of(tmp_path / "cut", drawn), ends_of(drawn, seed)[-2:], engine="spark", width=width)
+    compare(drawn, f"width {width}", expected_of(drawn), found)
+
+
+@pytest.mark.spark
+def test_wide_rounds_end_in_one_task(tmp_path: Path, spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a forced width: several workers while much waits, then one takes over what they staged."""
+    drawn = next(case(seed) for seed in range(100) if "iterate" in case(seed).source and one_dimensional([seed]))
+    steps = []
+    real = exchange._Exchange._superstep
+
+    def counted(self: Any, waiting: Any, step: int, position: Any) -> Any:
+        steps.append(step)
+        if step == 3:
+            monkeypatch.setattr(exchange, "WIDE_FROM", 10**9)
+        return real(self, waiting, step, position)
+
+    monkeypatch.setattr(exchange, "WIDE_FROM", 1)
+    monkeypatch.setattr(exchange._Exchange, "_superstep", counted)
+    found = outcome(project_of(tmp_path / "p", drawn), [None], engine="spark")
+    assert steps == [1, 2, 3]
+    compare(drawn, "wide, then narrow", expected_of(drawn), found)
+
+
+@pytest.mark.parametrize("seed", [seed for seed in range(120) if len(folding.dims_of(case(seed).frames)) > 1][:40])
+def test_what_is_owed_and_held_back_is_stored(seed: int, tmp_path: Path) -> None:
+    """Partially ordered times: each fold by a worker that knows only what the one before it wrote."""
+    from ddcore.io import arrangements
+    from ddcore.io.changelog import ChangeLog
+    from ddcore.io.state import Stored, tables_of
+    from ddcore.io.tables import live_files
+    from ddcore.io.warehouse import Warehouse
+    from ddcore.session import batch_of
+
+    drawn = case(seed)
+    dims, times = folding.dims_of(drawn.frames), folding.grid(drawn.frames)
+    schemas = {
+        name: {c: folding.type_name(t) for c, t in frame.schema.items() if c not in (*dims, "diff")}
+        for name, frame in drawn.frames.items()
+    }
+    plan = build(drawn.program, schemas, dims)
+    warehouse = Warehouse(tmp_path)
+    warehouse.create()
+    versions: dict[str, int | None] = {}
+    layouts = {name: (layout, replaced) for name, layout, replaced in tables_of(plan)}
+
+    def fold(run: int, frames: dict[str, pl.DataFrame], upper: Any) -> None:
+        live = {name: live_files(warehouse.table(name), version) for name, version in versions.items()}
+        stored = Stored(tmp_path, run, live)
+        worker = open_worker(plan, stored)
+        worker.begin(upper)
+        for name, frame in frames.items():
+            worker.feed(name, batch_of(frame, plan.inputs[name], dims, name))
+        worker.run()
+        gained = write_gains(plan, worker, stored, "0")
+        for name in {*gained.files, *(n for n in versions if n.startswith("state/") and layouts[n][1])}:
+            folder, files, base = warehouse.table(name), gained.files.get(name, []), versions.get(name)
+            if name.startswith("state/"):
+                arrangements.create(folder, layouts[name][0])
+                versions[name] = arrangements.commit(folder, files, run, base=base, overwrite=layouts[name][1])
+            else:
+                log = ChangeLog(folder, plan.outputs[name.removeprefix("outputs/")], dims)
+                log.create()
+                versions[name] = log.commit(files, run, base=base)
+
+    def found() -> Any:
+        try:
+            cuts = folding.random_cuts(random.Random(seed), times)
+            for run, closed in enumerate([*cuts, times], 1):
+                before = cuts[run - 2] if run > 1 else []
+                new = [time for time in closed if time not in before]
+                frames = {
+                    name: frame.filter([time in new for time in frame.select(dims).iter_rows()])
+                    for name, frame in drawn.frames.items()
+                }
+                fold(run, frames, folding.upper_of(closed, times) if run <= len(cuts) else None)
+        except FoldError as error:
+            return error
+        logs = {}
+        for name, schema in plan.outputs.items():
+            log = ChangeLog(warehouse.output(name), schema, dims)
+            frame = log.collect(log.scan(versions.get(f"outputs/{name}")))
+            logs[name] = folding.reference.log_of(frame, dims)
+        return logs
+
+    compare(drawn, "owed and held", expected_of(drawn), found())

@@ -1,0 +1,61 @@
+"""Projects on disk for tests: a drawn program with its histories ingested, and the logs that runs leave behind."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+from folding import Logs, dims_of, type_name
+from programs import Case
+
+from ddcore import reference
+from ddcore.io.changelog import ChangeLog
+from ddcore.io.ledger import IngestRecord, Ledger, Source
+from ddcore.io.project import Project, find_project
+from ddcore.io.state import counts_by_version
+from ddcore.io.warehouse import Warehouse
+
+
+def project_of(folder: Path, drawn: Case) -> Project:
+    """A project of a drawn case with one time dimension; its inputs' whole history is in the warehouse."""
+    (dim,) = dims_of(drawn.frames)
+    lines = ["[project]", 'program = "program.py:program"', 'warehouse = "warehouse"', "[time]", f'dims = ["{dim}"]']
+    for name, frame in drawn.frames.items():
+        columns = {c: type_name(t) for c, t in frame.schema.items() if c not in (dim, "diff")}
+        lines += [f"[inputs.{name}.schema]", *(f'{column} = "{kind}"' for column, kind in columns.items())]
+    folder.mkdir(parents=True)
+    (folder / "program.py").write_text(drawn.source)
+    (folder / "dd.toml").write_text("\n".join(lines) + "\n")
+    project = find_project(folder, {})
+    for name, frame in drawn.frames.items():
+        take_in(project, name, frame)
+    return project
+
+
+def take_in(project: Project, name: str, frame: pl.DataFrame) -> None:
+    """Updates into an input's log, as an ingest leaves them."""
+    warehouse = Warehouse(project.warehouse)
+    ledger = Ledger.load(warehouse)
+    log = ChangeLog(warehouse.input(name), project.input_schema(name), project.dims)
+    number, dim = ledger.next_ingest(), project.dim
+    version = log.append(frame, number, base=ledger.input_version(name))
+    counts = counts_by_version(frame, dim)
+    record = IngestRecord(
+        number, name, (Source("test", str(number)),), min(counts), max(counts), len(frame), counts, (), version
+    )
+    ledger.append(record)
+
+
+def logs_of(project: Project, outputs: Any) -> Logs:
+    """The output logs that readers see."""
+    return {
+        name: reference.log_of(log_of(project, name, schema), project.dims) for name, schema in outputs.items()
+    }
+
+
+def log_of(project: Project, name: str, schema: Any) -> pl.DataFrame:
+    """One output log that readers see."""
+    warehouse = Warehouse(project.warehouse)
+    log = ChangeLog(warehouse.output(name), schema, project.dims)
+    return log.collect(log.scan(Ledger.load(warehouse).table_version(f"outputs/{name}")))
