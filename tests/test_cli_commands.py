@@ -218,6 +218,43 @@ def test_ingest_refuses(fresh: Path, dd: Any, arguments: list[str], code: int, s
     assert not (fresh / "warehouse" / "inputs").exists() or not list((fresh / "warehouse" / "inputs").rglob("*.json"))
 
 
+HEAD = "version,diff,src,dst,minutes\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "says", "hint"),
+    [
+        ("version,diff,src,dst\n6,1,a,b\n", "the column 'minutes' is missing", "--column minutes="),
+        ("version,diff,src,dst,minuts\n6,1,a,b,2\n", "the column 'minutes' is missing", "did you mean 'minuts'?"),
+        ("diff,src,dst,minutes\n1,a,b,2\n", "the column 'version' is missing", "--version N"),
+        ("version,src,dst,minutes\n6,a,b,2\n", "the column 'diff' is missing", "--diff 1"),
+        (HEAD + "6,1,a,b,long\n", "column 'minutes': 'long' is not a whole number (row 2)", ""),
+        (HEAD + "6,1.5,a,b,2\n", "column 'diff': '1.5' is not a whole number (row 2)", ""),
+        (HEAD + "6,9223372036854775808,a,b,2\n", "column 'diff'", ""),
+        (HEAD + "-6,1,a,b,2\n", "column 'version': '-6' is negative (row 2)", ""),
+        (HEAD + "6,-1,a,b,2\n", "retracts src='a', dst='b', minutes=2 at version 6", "nothing was ingested"),
+        (HEAD, "no rows", ""),
+        ("", "an empty file", ""),
+    ],
+)
+def test_ingest_refuses_rows(mine: Path, dd: Any, text: str, says: str, hint: str) -> None:
+    (mine / "wrong.csv").write_text(text)
+    code, out, err = dd("ingest", "links", "wrong.csv")
+    assert (code, out) == (1, [])
+    assert err[0].startswith("error: wrong.csv: ")
+    assert says in err[0]
+    assert len(err) == 2
+    assert hint in err[1]
+    assert len(records(dd("log", "--json")[1])) == 3
+
+
+def test_ingest_refuses_what_is_no_parquet(mine: Path, dd: Any) -> None:
+    (mine / "cut.parquet").write_bytes(b"PAR1" + bytes(50))
+    code, out, err = dd("ingest", "links", "cut.parquet")
+    assert (code, out, len(err)) == (1, [], 2)
+    assert err[0].startswith("error: cut.parquet: not a readable Parquet file: ")
+
+
 def test_late_rows_are_refused_or_moved(mine: Path, dd: Any) -> None:
     (mine / "late.csv").write_text("version,diff,src,dst,minutes\n2,1,Zoo,Airport,20\n")
     code, _, err = dd("ingest", "links", "late.csv")
@@ -255,10 +292,17 @@ def test_program_errors(mine: Path, dd: Any) -> None:
     code, out, err = dd("run")
     assert (code, out) == (1, [])
     assert err[0].startswith("error: program.py:1: the program does not import: ModuleNotFoundError")
-    (mine / "program.py").write_text("def program(links, starts):\n    return 3\n")
-    code, out, err = dd("run")
-    assert (code, out) == (1, [])
-    assert len(err) == 2
+    for body, says in (
+        ("return 3", "the program returned int, not a dict of collections"),
+        ("return {'journeys': 3}", "the program's output 'journeys' is int, not a Collection"),
+        ("return {'journeys': links.select('scr')}", "program.py:2: "),
+        ("return 1 / 0", "program.py:2: the program fails: ZeroDivisionError"),
+    ):
+        (mine / "program.py").write_text(f"def program(links, starts):\n    {body}\n")
+        code, out, err = dd("run")
+        assert (code, out) == (1, [])
+        assert says in err[0]
+        assert len(err) <= 2
 
 
 def test_what_the_program_prints_is_not_data(mine: Path, dd: Any) -> None:
