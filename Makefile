@@ -35,7 +35,7 @@ format: $(READY) ## put formatting and imports right
 	@.venv/bin/ruff format --quiet .
 
 bench: $(READY) ## measure against peers; a JSON object per line
-	@$(PY) -m benches $(ARGS)
+	@$(PY) -m bench $(ARGS)
 
 clean: ## remove what make made here (the cache of jars and kernels stays)
 	@rm -rf .venv build dist demo *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

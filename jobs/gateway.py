@@ -16,6 +16,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
@@ -23,7 +24,7 @@ from ddcore.cache import cache_folder
 from ddcore.errors import DdError
 from ddcore.jobs.java import find_java
 
-__all__ = ["Gateway", "keeping_signals", "launch", "log4j_file", "see", "terminating"]
+__all__ = ["Gateway", "Scratch", "interruptible", "keeping_signals", "launch", "log4j_file", "see"]
 
 _KEPT_LOGS = 20
 _LOG4J = """\
@@ -37,17 +38,35 @@ appender.console.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n%ex
 """
 
 
+@dataclass(frozen=True)
+class Scratch:
+    """Folders of one session, removed with it: for shuffled blocks, and for the sockets of Python workers."""
+
+    blocks: Path
+    sockets: Path
+
+    def remove(self) -> None:
+        """Remove both, whatever is in them."""
+        for folder in {self.blocks, self.sockets}:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
 class Gateway:
     """The JVM of a session of ours. ``log`` is the file its streams go to; None when they are shown.
 
     Under ``spark-submit`` the JVM launched this process, not the other way round: then only the session is ours.
     """
 
-    def __init__(self, gateway: Any, log: Path | None = None, scratch: Path | None = None) -> None:
+    def __init__(self, gateway: Any, log: Path | None = None, scratch: Scratch | None = None) -> None:
         self._gateway = gateway
         self._process: subprocess.Popen[bytes] | None = gateway.proc
         self._scratch = scratch
         self.log = log
+
+    def terminate(self) -> None:
+        """Ask the JVM to end now: it cancels its jobs, and every call that waits for it fails. Does not wait."""
+        if self._process is not None:
+            self._process.terminate()
 
     def stop(self, session: Any, patience: float) -> None:
         """Stop ``session`` (None when there is none yet) and end the JVM, by force after ``patience`` seconds.
@@ -64,7 +83,7 @@ class Gateway:
             worker.join(1.0)
             _forget()
         if self._scratch is not None:
-            shutil.rmtree(self._scratch, ignore_errors=True)
+            self._scratch.remove()
 
     def _stop_politely(self, session: Any, patience: float) -> None:
         with contextlib.suppress(Exception):
@@ -82,11 +101,11 @@ class Gateway:
                 _close(accumulators)
 
 
-def launch(conf: Mapping[str, str], environment: Mapping[str, str], scratch: Path, debug: bool) -> Gateway:
+def launch(conf: Mapping[str, str], environment: Mapping[str, str], scratch: Scratch, debug: bool) -> Gateway:
     """Start a JVM with ``conf``, register it with PySpark, and give it. About 1 s.
 
-    ``environment`` is added to this process's own where it does not say otherwise; ``scratch`` is a folder to remove
-    in the end. DdError, with what the log says, when the JVM does not come up.
+    ``environment`` is added to this process's own where it does not say otherwise; ``scratch`` is removed in the
+    end. DdError, with what the log says, when the JVM does not come up.
     """
     from pyspark import SparkConf, SparkContext
     from pyspark.errors import PySparkRuntimeError
@@ -94,8 +113,8 @@ def launch(conf: Mapping[str, str], environment: Mapping[str, str], scratch: Pat
 
     for name, value in environment.items():
         os.environ.setdefault(name, value)
-    for name in () if debug else ("py4j", "SQLQueryContextLogger"):
-        logging.getLogger(name).setLevel(logging.CRITICAL)
+    if not debug:
+        _silence()
     spark_conf = SparkConf(loadDefaults=False)
     for name, value in conf.items():
         spark_conf.set(name, value)
@@ -135,21 +154,42 @@ def keeping_signals() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def terminating() -> Iterator[None]:
-    """While inside, SIGTERM ends the program as an exception, exit code 143, so that cleaning up happens."""
-    unhandled = signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
-    if threading.current_thread() is not threading.main_thread() or not unhandled:
+def interruptible(interrupt: Callable[[], None]) -> Iterator[None]:
+    """While inside, SIGINT and SIGTERM call ``interrupt``, then do what they did before, or exit with 130 or 143.
+
+    An exception raised by a signal handler inside a call to the JVM is lost on its way up, in clean-up code of
+    PySpark's that calls the JVM again. So whatever comes up after a signal, what the handler raised leaves here.
+    """
+    if threading.current_thread() is not threading.main_thread():
         yield
         return
-    signal.signal(signal.SIGTERM, _exit_143)
+    raised: list[BaseException] = []
+
+    def handle(number: Any, frame: Any) -> None:
+        interrupt()
+        try:
+            before = previous[number]
+            if callable(before):
+                before(number, frame)
+            elif before is signal.SIG_DFL:
+                sys.exit(128 + number)
+        except BaseException as error:
+            raised.append(error)
+            raise
+
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    previous = {number: handler for number, handler in handlers.items() if handler is not signal.SIG_IGN}
+    for number in previous:
+        signal.signal(number, handle)
     try:
         yield
+    except BaseException as error:
+        if raised and error is not raised[0]:
+            raise raised[0] from None
+        raise
     finally:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-
-
-def _exit_143(*_: Any) -> None:
-    sys.exit(128 + signal.SIGTERM)
+        for number, handler in previous.items():
+            signal.signal(number, handler)
 
 
 @contextlib.contextmanager
@@ -159,6 +199,17 @@ def _streams(log: Path | None) -> Iterator[dict[str, Any]]:
         return
     with log.open("wb") as stream:
         yield {"stdout": stream, "stderr": stream}
+
+
+def _silence() -> None:
+    """Keep PySpark from logging what it also raises, and py4j from telling that the JVM has gone."""
+    for name in ("py4j", "SQLQueryContextLogger"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+    logging.getLogger().addFilter(_is_not_py4j)
+
+
+def _is_not_py4j(record: logging.LogRecord) -> bool:
+    return not str(record.msg).endswith("while sending command.")
 
 
 def _new_log() -> Path:

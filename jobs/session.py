@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from ddcore.errors import DdError
 from ddcore.jobs import cds, jars
-from ddcore.jobs.gateway import Gateway, keeping_signals, launch, log4j_file, see, terminating
+from ddcore.jobs.gateway import Gateway, Scratch, interruptible, keeping_signals, launch, log4j_file, see
 from ddcore.jobs.java import java_path
 from ddcore.jobs.settings import DELTA, defaults_file, is_local, is_this_machine, runtime, settings
 from ddcore.jobs.shipping import package_zip
@@ -41,22 +41,27 @@ def spark(
     bulk: bool = False,
     debug: bool = False,
 ) -> Iterator[SparkSession]:
-    """A session for the length of a ``with``. An exception, SIGINT or SIGTERM cancels its jobs and stops it at once.
+    """A session for the length of a ``with``. SIGINT and SIGTERM cancel its jobs and end its JVM at once.
 
-    SIGTERM leaves as ``SystemExit(143)``, SIGINT as ``KeyboardInterrupt``; a session that was there before is
-    neither cancelled nor stopped.
+    What their handlers raise is what leaves the ``with``; by default ``KeyboardInterrupt`` and ``SystemExit(143)``.
+    Of a session that was there before, the jobs are cancelled and nothing is stopped.
     """
-    with terminating():
-        before, session = _own, None
+    session: SparkSession | None = None
+
+    def interrupt() -> None:
+        if _own is not None:
+            _own.terminate()
+        elif session is not None:
+            cancel(session)
+
+    with interruptible(interrupt):
         try:
             session = spark_session(conf, master, width, bulk=bulk, debug=debug)
             yield session
         except BaseException:
-            if _own is not before:
-                stop(session, patience=2.0)
+            stop(session, patience=3.0)
             raise
-        if _own is not before:
-            stop(session)
+        stop(session)
 
 
 def spark_session(
@@ -138,8 +143,7 @@ def _own_session(conf: Mapping[str, str], master: str, width: int | None, *, bul
 
     spark_home = Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent)
     local = is_local(master)
-    # A short path: the sockets of the Python workers are in it, and a socket's path has a hundred characters at most.
-    scratch = Path(tempfile.mkdtemp(prefix="dd-"))
+    scratch = _scratch()
     chosen = settings(
         master,
         {**defaults_file(os.environ, spark_home), **conf},
@@ -147,7 +151,8 @@ def _own_session(conf: Mapping[str, str], master: str, width: int | None, *, bul
         log4j=log4j_file(),
         archive=cds.archive(java_path(), spark_home) if local else None,
         package=None if local else package_zip(),
-        scratch=scratch,
+        blocks=scratch.blocks,
+        sockets=scratch.sockets,
         width=width,
         bulk=bulk,
     )
@@ -157,13 +162,23 @@ def _own_session(conf: Mapping[str, str], master: str, width: int | None, *, bul
     if is_this_machine(master):
         environment["SPARK_LOCAL_IP"] = "127.0.0.1"
     with keeping_signals():
-        _own = launch(chosen, environment, scratch, debug)
+        try:
+            _own = launch(chosen, environment, scratch, debug)
+        except BaseException:
+            scratch.remove()
+            raise
         try:
             return SparkSession.builder.getOrCreate()
         except Exception as error:
             log = log_file()
             stop(None)
             raise DdError(f"Spark did not start on {master}: {_cause(error)}", see(log)) from error
+
+
+def _scratch() -> Scratch:
+    blocks = Path(tempfile.mkdtemp(prefix="dd-"))
+    # A socket's path has a hundred characters at most, 43 of which PySpark takes for a name.
+    return Scratch(blocks, blocks if len(str(blocks)) <= 60 else Path(tempfile.mkdtemp(prefix="dd-", dir="/tmp")))
 
 
 def _callers_session(conf: Mapping[str, str], width: int | None, *, bulk: bool) -> SparkSession:

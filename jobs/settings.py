@@ -76,7 +76,8 @@ def settings(
     log4j: Path,
     archive: Path | None = None,
     package: Path | None = None,
-    scratch: Path | None = None,
+    blocks: Path | None = None,
+    sockets: Path | None = None,
     width: int | None = None,
     bulk: bool = False,
 ) -> dict[str, str]:
@@ -84,7 +85,8 @@ def settings(
 
     ``width`` is the number of workers; it defaults to the cores. ``bulk`` is for long runs: the optimising compiler
     and adaptive plans, which cost seconds and repay minutes. ``archive`` is a class archive for a quicker start,
-    ``package`` a zip of this package for executors that have none, ``scratch`` a folder for this session alone.
+    ``package`` a zip of this package for executors that have none, ``blocks`` and ``sockets`` folders for
+    this session alone.
     """
     ours = {**_SAME_EVERYWHERE, **DELTA, **runtime(width or cores_of(master), bulk=bulk), "spark.master": master}
     options = [_UTC, f"-Dlog4j2.configurationFile={log4j}"]
@@ -101,8 +103,8 @@ def settings(
             ours["spark.submit.pyFiles"] = str(package)
     if is_this_machine(master):
         ours |= _LOOPBACK
-    if scratch is not None and is_this_machine(master):
-        ours |= {"spark.local.dir": str(scratch), "spark.python.unix.domain.socket.dir": str(scratch)}
+    if is_this_machine(master) and blocks is not None and sockets is not None:
+        ours |= {"spark.local.dir": str(blocks), "spark.python.unix.domain.socket.dir": str(sockets)}
     ours["spark.executorEnv.POLARS_MAX_THREADS"] = str(_threads(master, width))
     ours["spark.driver.extraJavaOptions"] = " ".join(options)
     return _joined(ours, asked)

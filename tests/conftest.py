@@ -1,1 +1,21 @@
-"""Shared by all tests. Kept empty of anything heavy: strictness is set in pyproject.toml."""
+"""Shared by all tests. Nothing heavy is imported here; strictness is set in pyproject.toml."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """One session on two cores for all tests that ask for it; tests that do not never start a JVM."""
+    from ddcore.jobs.session import spark_session, stop
+
+    session = spark_session({}, "local[2]")
+    yield session
+    stop(session)

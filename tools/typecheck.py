@@ -18,7 +18,7 @@ from mypy import api
 TOP = Path(__file__).resolve().parent.parent
 SHAPE = TOP / "build" / "rooms"
 ROOMS = ("io", "jobs", "cli")
-SCRIPTS = ("tools", "sample_data", "examples", "benches", "tests")
+SCRIPTS = ("tools", "sample_data", "examples", "bench", "tests")
 
 
 def link_all() -> None:

@@ -1,0 +1,220 @@
+"""One real session: what it is told, what it says, and how it ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+
+from ddcore.jobs.session import spark_session
+from ddcore.jobs.shipping import package_zip
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+
+def python(script: str, folder: Path, **environment: str) -> subprocess.Popen[str]:
+    """A process of its own that runs ``script``: what a session prints at its end is seen only from outside."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(script)],
+        cwd=folder,
+        env=os.environ | environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    return process
+
+
+def children(pid: int) -> set[int]:
+    """Every process below ``pid``."""
+    below = {pid}
+    listed = subprocess.run(["ps", "-A", "-o", "pid=,ppid="], capture_output=True, text=True, check=True).stdout
+    pairs = [(int(child), int(parent)) for child, parent in (line.split() for line in listed.splitlines())]
+    while more := {child for child, parent in pairs if parent in below} - below:
+        below |= more
+    return below - {pid}
+
+
+def test_settings_reach_spark(spark: SparkSession) -> None:
+    assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
+    assert spark.conf.get("spark.sql.shuffle.partitions") == "2"
+    assert spark.sparkContext.master == "local[2]"
+
+
+def test_python_jobs_run_on_this_interpreter_with_the_package(spark: SparkSession) -> None:
+    def whereabouts(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import ddcore
+
+        for _ in batches:
+            yield pa.RecordBatch.from_pydict({"python": [sys.executable], "package": [str(ddcore.__file__)]})
+
+    frame = spark.range(0, 1, 1, 1).mapInArrow(whereabouts, "python string, package string")
+    (row,) = frame.toArrow().to_pylist()
+    assert row["python"] == sys.executable
+    assert row["package"].endswith("ddcore/__init__.py")
+
+
+def test_delta_tables_are_written_and_read_without_stray_files(spark: SparkSession, tmp_path: Path) -> None:
+    spark.range(3).write.format("delta").save(str(tmp_path / "table"))
+    assert spark.read.format("delta").load(str(tmp_path / "table")).count() == 3
+    assert not list((tmp_path / "table").rglob("*.crc")) or not list((tmp_path / "table").glob(".*.crc"))
+
+
+def test_a_callers_session_is_left_as_it_is(spark: SparkSession) -> None:
+    spark.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
+    try:
+        ours = spark_session({"spark.sql.shuffle.partitions": "9"}, master="local[1]")
+        assert ours.sparkContext is spark.sparkContext
+        assert ours.conf.get("spark.sql.session.timeZone") == "UTC"
+        assert spark.conf.get("spark.sql.session.timeZone") == "Asia/Tokyo"
+        ours.sparkContext.setJobDescription("still alive")
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", "UTC")
+
+
+def test_a_session_says_nothing_and_leaves_nothing(tmp_path: Path) -> None:
+    process = python(
+        """
+        from ddcore.jobs.session import spark
+
+        for width in (1, 2):
+            with spark({}, "local[2]", width) as session:
+                assert session.range(10).mapInArrow(lambda batches: batches, "id long").count() == 10
+                assert session.conf.get("spark.sql.shuffle.partitions") == str(width)
+        """,
+        tmp_path,
+        TMPDIR=str(tmp_path),
+    )
+    out, err = process.communicate(timeout=240)
+    assert (process.returncode, out, err) == (0, "", "")
+    assert os.listdir(tmp_path) == [], "no spark-warehouse, no sockets, no block folders"
+
+
+def test_a_master_that_is_not_there_is_an_error_that_says_so(tmp_path: Path) -> None:
+    process = python(
+        """
+        from ddcore.errors import DdError
+        from ddcore.jobs.session import spark
+
+        try:
+            with spark({}, "nonsense"):
+                pass
+        except DdError as error:
+            print(error)
+        """,
+        tmp_path,
+    )
+    out, err = process.communicate(timeout=240)
+    assert "did not start" in out and "Master must either be" in out
+    assert "ddcore doctor" in out
+    assert err == ""
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_signal_ends_a_running_job_and_all_processes(tmp_path: Path, number: int, code: int) -> None:
+    process = python(
+        """
+        import sys, time
+        from ddcore.jobs.session import spark
+
+        def slow(batches):
+            for batch in batches:
+                print("working", file=open("started", "w"))
+                time.sleep(600)
+                yield batch
+
+        try:
+            with spark({}, "local[1]") as session:
+                session.range(1).mapInArrow(slow, "id long").collect()
+        except KeyboardInterrupt:
+            sys.exit(130)
+        """,
+        tmp_path,
+    )
+    deadline = time.monotonic() + 90
+    while not (tmp_path / "started").exists() and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.1)
+    below = children(process.pid)
+    assert below, "a JVM and a worker are running"
+    began = time.monotonic()
+    process.send_signal(number)
+    out, err = process.communicate(timeout=30)
+    assert (process.returncode, out, err) == (code, "", "")
+    assert time.monotonic() - began < 10
+    deadline = time.monotonic() + 10
+    while (left := {pid for pid in below if _runs(pid)}) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not left
+
+
+def _runs(pid: int) -> bool:
+    state = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True, check=False).stdout
+    return bool(state.strip()) and not state.startswith("Z")
+
+
+@pytest.mark.slow
+def test_a_cluster_of_two_processes_runs_the_shipped_package(tmp_path: Path) -> None:
+    process = python(
+        """
+        import pyarrow as pa
+        from ddcore.jobs.session import spark
+
+        def whereabouts(batches):
+            import ddcore.io.warehouse
+
+            for batch in batches:
+                yield pa.RecordBatch.from_pydict({"file": [ddcore.io.warehouse.__file__] * batch.num_rows})
+
+        with spark({}, "local-cluster[2,1,1024]") as session:
+            files = session.range(0, 2, 1, 2).mapInArrow(whereabouts, "file string").toArrow()["file"]
+            print(*set(files.to_pylist()))
+            session.range(3).write.format("delta").save("table")
+            print(session.read.format("delta").load("table").count())
+        """,
+        tmp_path,
+    )
+    out, err = process.communicate(timeout=240)
+    assert err == ""
+    file, count = out.split()
+    assert f"/code/{package_zip().stem}/ddcore/io/warehouse.py" in file
+    assert count == "3"
+
+
+@pytest.mark.slow
+def test_under_spark_submit_the_context_is_the_submitters(tmp_path: Path) -> None:
+    import pyspark
+
+    (tmp_path / "job.py").write_text(
+        textwrap.dedent(
+            """
+            from ddcore.jobs.session import spark
+
+            with spark({"spark.app.name": "not this"}, "local[7]", 3) as session:
+                context = session.sparkContext
+                print("RESULT", context.master, context.appName, session.conf.get("spark.sql.shuffle.partitions"),
+                      session.conf.get("spark.sql.session.timeZone"), session.range(4).count())
+            """
+        )
+    )
+    submit = Path(pyspark.__file__).parent / "bin" / "spark-submit"
+    done = subprocess.run(
+        [submit, "--master", "local[2]", "--name", "submitted", "--conf", "spark.ui.enabled=false", "job.py"],
+        cwd=tmp_path,
+        env=os.environ | {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "RESULT local[2] submitted 3 UTC 4" in done.stdout, done.stderr
