@@ -8,7 +8,9 @@ idea is
     differences at t   =  output at t  -  differences at every earlier time
 
 A collection is a ``Counter`` from row to count, a row is a tuple of Python values. Only the expressions of a
-``select``, ``where`` or ``agg`` are left to Polars, which maps each distinct row by itself.
+``select``, ``where`` or ``agg`` are left to Polars, which maps each distinct row by itself. (Integers are computed on
+128 bits, so that none wraps around; those that a cast or a function makes narrower on the way, as the length of a
+string, are not.)
 
 Cost: (number of grid times) x (rounds of the loops) x (rows), in Python. Meant for tens of rows and times.
 """
@@ -259,8 +261,8 @@ class NaiveCollection:
     def _map(self, exprs: Mapping[str, pl.Expr]) -> tuple[Columns, list[Row]]:
         """The types of ``exprs`` and their values on each distinct row, in the order of ``self.rows``.
 
-        Integers are computed on 128 bits and have to fit their own type in the end, so that none wraps around. What
-        Polars cannot do on 128 bits is computed as it stands.
+        Integers are computed on 128 bits and have to fit their own type in the end. What Polars cannot do on 128 bits
+        is computed as it stands.
         """
         frame = self._frame().with_row_index("_row")  # beside it, a literal has a value for each row
         types = {name: _widened(dtype) for name, dtype in frame.clear().select(**exprs).schema.items()}

@@ -99,6 +99,7 @@ def type_name(dtype: pl.DataType) -> str:
         pl.Float64: "float64",
         pl.String: "string",
         pl.Boolean: "bool",
+        pl.Binary: "binary",
         pl.Date: "date",
         pl.Datetime: "timestamp",
     }[dtype.base_type()]

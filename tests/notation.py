@@ -12,7 +12,12 @@ from typing import Any
 
 import polars as pl
 
-DIMS = {1: ("version",), 2: ("day", "revision"), 3: ("region", "day", "revision")}
+DIMS = {
+    1: ("version",),
+    2: ("day", "revision"),
+    3: ("region", "day", "revision"),
+    4: ("source", "region", "day", "revision"),
+}
 TOKEN = re.compile(r"(?P<row>\([^()]*\)|[^\s,;:@()]+)|:(?P<diff>[+-]\d+)|@(?P<time>\([\d,]+\)|\d+)|[\s,;]+")
 
 

@@ -120,15 +120,15 @@ def case(seed: int) -> Case:
 
 def history(rng: random.Random, names: list[str]) -> dict[str, pl.DataFrame]:
     """Insertions and retractions at one, two or three coordinates; no count is negative at any time of the grid."""
-    dims = DIMS[rng.choice([1, 1, 2, 2, 3])]
-    extent = {1: rng.randint(2, 6), 2: rng.randint(2, 3), 3: 2}[len(dims)]
+    dims = DIMS[rng.choice([1, 1, 2, 2, 3, 3])]
+    extent = {1: rng.randint(2, 6), 2: rng.randint(2, 4), 3: rng.randint(2, 3)}[len(dims)]
     axes = [sorted(rng.choice(ORIGINS) + step for step in rng.sample(range(9), extent)) for _ in dims]
     frames = {}
     for name in names:
         columns = INPUTS[name]
         updates: list[tuple[Any, ...]] = []
-        rows = [tuple(rng.choice(VALUES[kind]) for kind in columns.values()) for _ in range(rng.randint(3, 9))]
-        for _ in range(rng.randint(6, 30)):
+        rows = [tuple(rng.choice(VALUES[kind]) for kind in columns.values()) for _ in range(rng.randint(2, 9))]
+        for _ in range(rng.choice([4, 8, 16, 32])):
             time = tuple(rng.choice(axis) for axis in axes)
             update = (*rng.choice(rows), *time, rng.choice([1, 1, 1, 2, -1, -1, -1, -2]))
             if never_negative(framed(columns, dims, [*updates, update])):

@@ -5,14 +5,18 @@
 
 from __future__ import annotations
 
+import inspect
 import os
+import random
 from typing import Any
 
 import folding
+import polars as pl
 import pytest
-from notation import spell
+from notation import DIMS, spell
 from programs import Case, case
 
+import ddcore as dd
 from ddcore.errors import DdError, Diverged
 
 
@@ -28,6 +32,33 @@ def test_same_logs(seed: int) -> None:
     compare(drawn, "whole", expected, outcome(folding.whole, drawn))
     compare(drawn, "cut at random", expected, outcome(folding.randomly_cut, drawn, seed=seed))
     compare(drawn, "fed early", expected, outcome(folding.fed_early, drawn, seed=seed))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_few_updates_far_apart(seed: int) -> None:
+    """Of a key only three to five times, in three or four coordinates: joins of joins that no update lies at."""
+    rng = random.Random(seed)
+    coordinates = rng.choice([3, 3, 4])
+    updates = []
+    for k in range(12):
+        times = [tuple(rng.randrange(3) for _ in range(coordinates)) for _ in range(rng.randint(3, 5))]
+        updates += [(k % 6, rng.randrange(4), *time, 1) for time in times]
+    columns = ["k", "v", *DIMS[coordinates], "diff"]
+    words = pl.DataFrame(updates, schema=dict.fromkeys(columns, pl.Int64), orient="row")
+    drawn = Case(seed, inspect.getsource(sparse), sparse, {"words": words})
+    expected = folding.by_reference(sparse, words=words)
+    for fold in (folding.whole, folding.randomly_cut, folding.fed_early):
+        how = {} if fold is folding.whole else {"seed": seed}
+        compare(drawn, fold.__name__, expected, fold(sparse, words=words, **how))
+
+
+def sparse(words: Any) -> dict[str, Any]:
+    halved = words.iterate(lambda w: w.select("k", v="v // 2").concat(words).distinct())
+    return {
+        "once": words.select("k").distinct(),
+        "count": words.group_by("k").agg(n=dd.count(), least=dd.min("v")),
+        "halved": halved.group_by("k").agg(s=dd.sum("v")),
+    }
 
 
 def outcome(fold: folding.Fold, drawn: Case, **how: Any) -> Any:

@@ -5,14 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import folding
+import numpy as np
 import polars as pl
 import pytest
 from folding import Fold
 from notation import DIMS, frame, log, pair, spell
 
 import ddcore as dd
-from ddcore import reference
+from ddcore import lattice, reference
 from ddcore.errors import Diverged, NegativeMultiplicity
+from ddcore.trace import arrange
 
 col = pl.col
 
@@ -366,6 +368,18 @@ def test_T38_wide_coordinates_through_a_loop(fold: Fold) -> None:
     edges = frame("src dst", "ab,bc,cd:+1@70000 ab:-1,ac:+1@2147483648 cd:-1@2147483649", pair)
     found = fold(reach, edges=edges, roots=frame("node", "a:+1@0"))["out"]
     same(found, log("a:+1@0 b,c,d:+1@70000 b:-1@2147483648 d:-1@2147483649"))
+
+
+def test_T38_far_rounds_compare_join_and_come_back() -> None:
+    near, far = (3, 70_000), (2, 2**31)
+    assert lattice.join(near, far) == (3, 2**31)
+    assert lattice.meet(near, far) == (2, 70_000)
+    assert not lattice.le(near, far)
+    assert lattice.le((2, 2**31), (2, 2**31 + 1))
+    columns = [np.array(column, dtype=np.int64) for column in zip(far, near, near, strict=True)]
+    run = arrange(np.zeros(3, dtype=np.int64), [], columns, np.array([1, 2, -1], dtype=np.int64))
+    assert run.times.T.tolist() == [[2, 2**31], [3, 70_000]]
+    assert run.diffs.tolist() == [1, 1]
 
 
 def test_T40_leaving_does_not_deduplicate(fold: Fold) -> None:
