@@ -197,7 +197,7 @@ class FileRun(Run):
             for (name, kind), into in zip(layout.stored.items(), self.words, strict=True)
         ]
         plain = [*zip(layout.times, self.times, strict=True), ("diff", self.diffs), (CODE, self.codes)]
-        columns += [(table[name].to_numpy(), into) for name, into in plain]
+        columns += [(_integers(table[name]), into) for name, into in plain]
         pieces = self._pieces(groups)
         for values, into in columns:
             for source, start, end in pieces:
@@ -242,7 +242,12 @@ class FileRun(Run):
     def _codes_of(self, group: int) -> np.ndarray:
         with reporting(self.path, "read", REFRESH):
             codes = self._file.read_row_group(int(self._groups[group]), columns=[CODE])[CODE]
-        return np.asarray(codes.to_numpy())
+        return _integers(codes)
+
+
+def _integers(column: pa.ChunkedArray) -> np.ndarray:
+    """An int64 column without nulls. Not by Arrow: its ``to_numpy`` of chunks imports pandas, slower than the read."""
+    return pl.Series(column).to_numpy()
 
 
 def _open(path: Path) -> pq.ParquetFile:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,6 +16,8 @@ from ddcore.session import batch_of
 
 __all__ = ["fold", "updates"]
 
+_TELL_EVERY = 0.5  # seconds
+
 
 def fold(fold: Fold, listener: Any = None) -> tuple[Gained, int]:
     """Fold a window with one worker; gives what it wrote, and the width 1."""
@@ -22,7 +25,12 @@ def fold(fold: Fold, listener: Any = None) -> tuple[Gained, int]:
     worker.begin()
     for name, batch in updates(fold):
         worker.feed(name, batch)
-    worker.run()
+    told = 0.0
+    while worker.next_position is not None:
+        worker.step()
+        if listener and time.monotonic() - told > _TELL_EVERY:
+            told = time.monotonic()
+            listener("fold", worker.rounds, None, f"round {worker.rounds}, {worker.waiting()} differences wait")
     return write_gains(fold.plan, worker, fold.stored, "0"), 1
 
 
