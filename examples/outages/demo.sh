@@ -33,4 +33,4 @@ tell "# The lake is slow again."
 show diff affected 24 25
 tell "# And what is broken at the end: the cache."
 show show affected
-tell "# It is all in $folder/: change it and play on. Next: dd log, dd status, dd diff affected 17 18, dd show blast_radius."
+tell "# It is all in $folder/, to play with: cd $folder; source $top/.venv/bin/activate; dd log; dd diff affected 17 18"

@@ -1,0 +1,90 @@
+"""What a session costs, in seconds, each kind in a process of its own: ``python tools/measure_spark.py [TIMES]``.
+
+Prints the least of ``TIMES`` (default 3) for: starting, the first ``mapInArrow``, the twentieth, stopping. ``stock`` is
+PySpark as it comes, with Delta's jars given as files; ``ours`` is what ``dd`` starts; ``no archive`` lacks the class
+archive; ``bulk`` has the optimising compiler. docs/spark.md quotes the table.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+KINDS = ("stock", "ours", "no archive", "bulk")
+STEPS = ("start", "first", "warm", "stop")
+
+
+def stock_session() -> Any:
+    """A session as PySpark's manual starts it."""
+    from pyspark.sql import SparkSession
+
+    from ddcore.jobs import jars
+
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    builder: Any = SparkSession.builder
+    return (
+        builder.master("local[2]")
+        .config("spark.jars", ",".join(jars.paths()))
+        .config("spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension")
+        .config("spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog")
+        .getOrCreate()
+    )
+
+
+def our_session(kind: str) -> Any:
+    """A session as ``dd`` starts it, or nearly."""
+    from ddcore.jobs import cds
+    from ddcore.jobs.session import spark_session
+
+    if kind == "no archive":
+        cds.archive = lambda *_: None
+    return spark_session({}, "local[2]", bulk=kind == "bulk")
+
+
+def measure(kind: str) -> dict[str, float]:
+    """The four times of one session of ``kind``, in this process."""
+    from ddcore.jobs.session import stop
+
+    laps, began = {}, time.perf_counter()
+
+    def lap(step: str, action: Callable[[], Any]) -> Any:
+        begin = time.perf_counter()
+        result = action()
+        laps[step] = time.perf_counter() - begin
+        return result
+
+    def job() -> Any:
+        return session.range(0, 1000, 1, 1).mapInArrow(lambda batches: batches, "id long").toArrow()
+
+    session = lap("start", stock_session if kind == "stock" else lambda: our_session(kind))
+    lap("first", job)
+    for _ in range(20):
+        lap("warm", job)
+    lap("stop", session.stop if kind == "stock" else lambda: stop(session))
+    return {**laps, "all": time.perf_counter() - began}
+
+
+def main(times: int) -> None:
+    """Print the table."""
+    print("| session | " + " | ".join(STEPS) + " |\n" + "| --- " * (1 + len(STEPS)) + "|")
+    for kind in KINDS:
+        runs = []
+        for _ in range(times):
+            done = subprocess.run(
+                [sys.executable, __file__, "--one", kind], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True
+            )
+            runs.append(json.loads(done.stdout))
+        best = [min(run[step] for run in runs) for step in STEPS]
+        print(f"| {kind} | " + " | ".join(f"{value:.2f}" for value in best) + " |", flush=True)
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--one"]:
+        print(json.dumps(measure(sys.argv[2])))
+    else:
+        main(int(sys.argv[1]) if len(sys.argv) > 1 else 3)
