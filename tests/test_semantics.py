@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import folding
@@ -13,7 +14,7 @@ from notation import DIMS, frame, log, pair, spell
 
 import ddcore as dd
 from ddcore import lattice, reference
-from ddcore.errors import Diverged, NegativeMultiplicity
+from ddcore.errors import Diverged, LateUpdate, NegativeMultiplicity
 from ddcore.trace import arrange
 
 col = pl.col
@@ -169,6 +170,17 @@ def test_T11_self_join(fold: Fold) -> None:
     a = frame("k v", "(k,v):+1@0 (k,v):+1@1 (k,v):-2@2")
     found = fold(lambda a: {"out": a.join(a, on="k").select("k", "v")}, a=a)["out"]
     same(found, log("(k,v):+1@0 (k,v):+3@1 (k,v):-4@2"))
+
+
+# 4. Closed times
+
+
+@pytest.mark.parametrize(("time", "late"), [("(2,0)", True), ("(0,2)", True), ("(1,2)", False), ("(1,1)", False)])
+def test_T21_late_at_two_coordinates(time: str, late: bool) -> None:
+    session = dd.Session(distinct, schemas={"words": {"k": "string"}}, dims=DIMS[2])
+    session.fold({"words": frame("k", "cat:+1@(0,1)")}, upper=[(1, 1)])
+    with pytest.raises(LateUpdate) if late else contextlib.nullcontext():
+        session.fold({"words": frame("k", f"dog:+1@{time}")})
 
 
 # 5. Loops
