@@ -12,7 +12,7 @@ from ddcore.cli.options import DebugOption, JsonOption, LimitOption, ProjectOpti
 from ddcore.cli.output import SCHEMA_VERSION, Output, aligned, cell, count
 
 if TYPE_CHECKING:
-    from ddcore.io.ledger import Counts, IngestRecord, Ledger, RunRecord
+    from ddcore.io.ledger import Counts, FailureRecord, IngestRecord, IntentRecord, Ledger, RunRecord
 
 __all__ = ["changed", "log", "moment"]
 
@@ -67,12 +67,24 @@ def _entries(ledger: Ledger) -> list[dict[str, Any]]:
     """Runs and ingests as plain records, newest first; a run that was begun and not finished stands at the top."""
     dated = [(each.at, 1, each.run, _run(each)) for each in ledger.runs()]
     dated += [(each.at, 0, each.number, _ingest(each)) for each in ledger.ingests()]
+    for each in ledger.failures():
+        dated.append((each.at, 2, each.run, {**_begun(each), "kind": "failed", "error": each.error}))
     intent = ledger.open_intent()
     if intent is not None:
-        fields = {"run": intent.run, "at": moment(intent.at), "first": intent.first, "last": intent.last}
-        fields |= {"engine": intent.engine, "program": intent.fingerprint}
-        dated.append((intent.at, 2, intent.run, {"kind": "unfinished", **fields}))
+        dated.append((intent.at, 2, intent.run, _begun(intent)))
     return [record for *_, record in sorted(dated, key=lambda each: each[:3], reverse=True)]
+
+
+def _begun(run: IntentRecord | FailureRecord) -> dict[str, Any]:
+    return {
+        "kind": "unfinished",
+        "run": run.run,
+        "at": moment(run.at),
+        "first": run.first,
+        "last": run.last,
+        "engine": run.engine,
+        "program": run.fingerprint,
+    }
 
 
 def _run(run: RunRecord) -> dict[str, Any]:
@@ -145,6 +157,8 @@ def _entry_row(record: dict[str, Any]) -> list[str]:
     program = f"program {record['program'][:8]}"
     if record["kind"] == "unfinished":
         return [f"run {record['run']}", when, span, "", "", f"not finished: the next run goes on with it; {program}"]
+    if record["kind"] == "failed":
+        return [f"run {record['run']}", when, span, "", "", f"failed: {cell(record['error'])}; {program}"]
     what = f"{program}, {record['took']:.1f}s, {count(record['rounds'])} rounds, {record['engine']}"
     what += f" x{record['width']}{', full refresh' if record['refresh'] else ''}"
     return [f"run {record['run']}", when, span, came, went, what]

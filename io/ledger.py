@@ -2,7 +2,7 @@
 
 Delta has no commit across tables. So tables are committed first and the ledger last: what no record names is not
 there for any reader of ours. A run writes its intent before anything else; an intent without its run is a run to be
-finished.
+finished, unless a record says that its fold failed: that one would only fail again.
 
 Reading it is the first thing every command does, so nothing heavy is imported, and records are parsed when asked for.
 """
@@ -20,7 +20,7 @@ from ddcore.io import tables
 from ddcore.io.failpoint import failpoint
 from ddcore.io.warehouse import Warehouse, reporting
 
-__all__ = ["Counts", "IngestRecord", "IntentRecord", "Ledger", "Record", "RunRecord", "Source", "TableState"]
+__all__ = ["Counts", "FailureRecord", "IngestRecord", "IntentRecord", "Ledger", "Record", "RunRecord", "Source", "TableState"]
 
 Counts = Mapping[int, tuple[int, int]]  # by version: how much was added, and how much was taken away
 
@@ -82,6 +82,22 @@ class IntentRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class FailureRecord:
+    """Run ``run`` is given up: its fold of these versions ended with ``error``, before any table was committed.
+
+    Its versions are open again, so that rows at them can be put right.
+    """
+
+    run: int
+    fingerprint: str
+    first: int
+    last: int
+    engine: str
+    error: str
+    at: datetime = field(default_factory=_now)
+
+
+@dataclass(frozen=True, slots=True)
 class RunRecord:
     """Run ``run`` folded versions ``first``..``last``: what it read and wrote, and all tables that are live after it.
 
@@ -106,7 +122,7 @@ class RunRecord:
     at: datetime = field(default_factory=_now)
 
 
-Record = IngestRecord | IntentRecord | RunRecord
+Record = IngestRecord | IntentRecord | FailureRecord | RunRecord
 
 
 @dataclass(slots=True)
@@ -169,15 +185,20 @@ class Ledger:
         """Finished runs, oldest first."""
         return (e.record for e in self._entries if e.kind == "run")
 
+    def failures(self) -> Iterator[FailureRecord]:
+        """Runs whose fold failed, oldest first."""
+        return (e.record for e in self._entries if e.kind == "failure")
+
     def current_run(self) -> RunRecord | None:
         """The last finished run: what readers see of outputs and state is what it names."""
         last = self._last("run")
         return last.record if last else None
 
     def open_intent(self) -> IntentRecord | None:
-        """The run that was begun and not finished, if the last one was not."""
+        """The run that was begun and neither finished nor given up, if the last one was not."""
         intent = self._last("intent")
-        if intent is None or any(e.kind == "run" and e.number >= intent.number for e in self._entries):
+        ended = ("run", "failure")
+        if intent is None or any(e.kind in ended and e.number >= intent.number for e in self._entries):
             return None
         record: IntentRecord = intent.record
         return record
@@ -279,11 +300,14 @@ def _kind(column: str) -> str:
 # --- records as JSON --------------------------------------------------------------------------------------------------
 
 
+_RUNS: dict[str, Any] = {"intent": IntentRecord, "failure": FailureRecord, "run": RunRecord}
+
+
 def _entry(record: Record, entry: int) -> _Entry:
     if isinstance(record, IngestRecord):
         kind, number, name = "ingest", record.number, record.input
     else:
-        kind = "run" if isinstance(record, RunRecord) else "intent"
+        kind = next(kind for kind, each in _RUNS.items() if isinstance(record, each))
         number, name = record.run, record.fingerprint
     at = record.at.astimezone(UTC).isoformat(timespec="milliseconds")
     body = json.dumps(_to_json(record), separators=(",", ":"))
@@ -302,8 +326,8 @@ def _to_json(record: Record) -> dict[str, Any]:
 
 def _from_json(kind: str, body: dict[str, Any]) -> Record:
     body["at"] = datetime.fromisoformat(body["at"])
-    if kind == "intent":
-        return IntentRecord(**body)
+    if kind in ("intent", "failure"):
+        return _RUNS[kind](**body)
     if kind == "ingest":
         body["sources"] = tuple(Source(*source) for source in body["sources"])
         body["files"], body["counts"] = tuple(body["files"]), _counts(body["counts"])

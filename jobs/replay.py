@@ -3,7 +3,8 @@
 The order of things: intent into the ledger; the fold, which writes files nobody sees; one commit per table, state
 first and outputs last; the run's record into the ledger. An intent without its record is finished first, over the
 same window, by whoever runs next: the fold is deterministic, and a table that holds the run's files already is left
-as it is.
+as it is. A fold that fails by its data or its program would fail again: its intent is given up, on record, and its
+versions stay open to be put right.
 
 With nothing to fold this imports neither numba nor Spark.
 """
@@ -19,8 +20,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ddcore.errors import DdError, ProgramChanged, UsageError
-from ddcore.io.ledger import IntentRecord, Ledger, RunRecord, TableState
+from ddcore.errors import DdError, FoldError, ProgramChanged, UsageError
+from ddcore.io.ledger import FailureRecord, IntentRecord, Ledger, RunRecord, TableState
 from ddcore.io.project import Project, find_project, load_program
 from ddcore.io.warehouse import Warehouse
 
@@ -204,7 +205,12 @@ class _Replay:
         if asked.listener:
             asked.listener("fold", 0, None, f"versions {window.first}..{window.last}")
         before = None if window.refresh else self.ledger.current_run()
-        gained, width = _engine(asked.engine)(self._task(window, before), asked.listener)
+        try:
+            gained, width = _engine(asked.engine)(self._task(window, before), asked.listener)
+        except FoldError as error:
+            span = window.first, window.last
+            self.ledger.append(FailureRecord(window.run, fingerprint, *span, asked.engine, error.message))
+            raise
         tables = self._commit(window, before, gained)
         versions = self._versions(window, gained.outputs)
         self.ledger.append(

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
+from trams import dd, folded, fresh, here, mine  # noqa: F401 - fixtures
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

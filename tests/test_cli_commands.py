@@ -2,80 +2,18 @@
 
 from __future__ import annotations
 
-import json
-import os
 import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from trams import records
 
-from ddcore.cli.main import run_command
 from ddcore.io.ledger import IntentRecord, Ledger
 from ddcore.io.warehouse import Warehouse
-
-Said = tuple[int, list[str], list[str]]
-
-
-@pytest.fixture(autouse=True)
-def _own_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in os.environ if name.startswith("DDCORE_") and name != "DDCORE_CACHE"]:
-        monkeypatch.delenv(name)
-
-
-@pytest.fixture
-def dd(capsys: pytest.CaptureFixture[str]) -> Any:
-    def call(*arguments: str) -> Said:
-        code = run_command(arguments)
-        said = capsys.readouterr()
-        return code, said.out.splitlines(), said.err.splitlines()
-
-    return call
-
-
-@pytest.fixture(scope="module")
-def folded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A project whose five versions are folded. Nobody writes to it."""
-    folder = tmp_path_factory.mktemp("projects") / "trams"
-    for arguments in (
-        ["init", str(folder), "-q"],
-        ["ingest", "links", str(folder / "data/links.csv"), "--project", str(folder), "-q"],
-        ["ingest", "starts", str(folder / "data/starts.csv"), "--project", str(folder), "-q"],
-        ["run", "--project", str(folder), "-q"],
-    ):
-        assert run_command(arguments) == 0
-    yield folder
-
-
-@pytest.fixture
-def here(folded: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(folded)
-    return folded
-
-
-@pytest.fixture
-def fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A project with nothing in its warehouse."""
-    assert run_command(["init", str(tmp_path / "fresh"), "-q"]) == 0
-    monkeypatch.chdir(tmp_path / "fresh")
-    return tmp_path / "fresh"
-
-
-@pytest.fixture
-def mine(folded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folded project to write to."""
-    shutil.copytree(folded, tmp_path / "mine")
-    monkeypatch.chdir(tmp_path / "mine")
-    return tmp_path / "mine"
-
-
-def records(lines: list[str]) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in lines]
-
 
 # --- ingest and run ---------------------------------------------------------------------------------------------------
 
@@ -162,17 +100,6 @@ def test_dry_run_writes_nothing(mine: Path, dd: Any) -> None:
     assert records(dd("status", "--json")[1])[0]["waiting"] == [6]
 
 
-def test_full_refresh_after_a_changed_program(mine: Path, dd: Any) -> None:
-    text = (mine / "program.py").read_text()
-    (mine / "program.py").write_text(text.replace('col("minutes")', 'col("minutes") * 2'))
-    code, _, err = dd("run")
-    assert code == 1
-    assert err[0].startswith("error: the program changed: ")
-    assert "ddcore run --full-refresh" in err[1]
-    assert dd("run", "--full-refresh", "-q") == (0, [], [])
-    assert "Zoo            28" in dd("show", "journeys")[1]
-
-
 def test_windows(fresh: Path, dd: Any) -> None:
     assert dd("run", "--to-version", "3")[2][0] == "error: no version was ingested yet"
     dd("ingest", "links", "data/links.csv", "-q")
@@ -218,43 +145,6 @@ def test_ingest_refuses(fresh: Path, dd: Any, arguments: list[str], code: int, s
     assert not (fresh / "warehouse" / "inputs").exists() or not list((fresh / "warehouse" / "inputs").rglob("*.json"))
 
 
-HEAD = "version,diff,src,dst,minutes\n"
-
-
-@pytest.mark.parametrize(
-    ("text", "says", "hint"),
-    [
-        ("version,diff,src,dst\n6,1,a,b\n", "the column 'minutes' is missing", "--column minutes="),
-        ("version,diff,src,dst,minuts\n6,1,a,b,2\n", "the column 'minutes' is missing", "did you mean 'minuts'?"),
-        ("diff,src,dst,minutes\n1,a,b,2\n", "the column 'version' is missing", "--version N"),
-        ("version,src,dst,minutes\n6,a,b,2\n", "the column 'diff' is missing", "--diff 1"),
-        (HEAD + "6,1,a,b,long\n", "column 'minutes': 'long' is not a whole number (row 2)", ""),
-        (HEAD + "6,1.5,a,b,2\n", "column 'diff': '1.5' is not a whole number (row 2)", ""),
-        (HEAD + "6,9223372036854775808,a,b,2\n", "column 'diff'", ""),
-        (HEAD + "-6,1,a,b,2\n", "column 'version': '-6' is negative (row 2)", ""),
-        (HEAD + "6,-1,a,b,2\n", "retracts src='a', dst='b', minutes=2 at version 6", "nothing was ingested"),
-        (HEAD, "no rows", ""),
-        ("", "an empty file", ""),
-    ],
-)
-def test_ingest_refuses_rows(mine: Path, dd: Any, text: str, says: str, hint: str) -> None:
-    (mine / "wrong.csv").write_text(text)
-    code, out, err = dd("ingest", "links", "wrong.csv")
-    assert (code, out) == (1, [])
-    assert err[0].startswith("error: wrong.csv: ")
-    assert says in err[0]
-    assert len(err) == 2
-    assert hint in err[1]
-    assert len(records(dd("log", "--json")[1])) == 3
-
-
-def test_ingest_refuses_what_is_no_parquet(mine: Path, dd: Any) -> None:
-    (mine / "cut.parquet").write_bytes(b"PAR1" + bytes(50))
-    code, out, err = dd("ingest", "links", "cut.parquet")
-    assert (code, out, len(err)) == (1, [], 2)
-    assert err[0].startswith("error: cut.parquet: not a readable Parquet file: ")
-
-
 def test_late_rows_are_refused_or_moved(mine: Path, dd: Any) -> None:
     (mine / "late.csv").write_text("version,diff,src,dst,minutes\n2,1,Zoo,Airport,20\n")
     code, _, err = dd("ingest", "links", "late.csv")
@@ -275,58 +165,12 @@ def test_renamed_columns(fresh: Path, dd: Any) -> None:
     assert (code, records(out)[0]["plus"]) == (0, 1)
 
 
-def test_the_lock_is_held(mine: Path, dd: Any) -> None:
-    with Warehouse(mine / "warehouse").lock("ddcore run"):
-        for arguments in (["run"], ["ingest", "starts", "data/starts.csv"]):
-            code, out, err = dd(*arguments)
-            assert (code, out) == (75, [])
-            assert f"pid {os.getpid()}" in err[0]
-        code, out, _ = dd("status")
-        assert code == 0
-        assert any(line.startswith("in use by") and f"pid {os.getpid()}" in line for line in out)
-        assert dd("show", "journeys")[0] == 0
-
-
-def test_program_errors(mine: Path, dd: Any) -> None:
-    (mine / "program.py").write_text("import no_such_module\n")
-    code, out, err = dd("run")
-    assert (code, out) == (1, [])
-    assert err[0].startswith("error: program.py:1: the program does not import: ModuleNotFoundError")
-    for body, says in (
-        ("return 3", "the program returned int, not a dict of collections"),
-        ("return {'journeys': 3}", "the program's output 'journeys' is int, not a Collection"),
-        ("return {'journeys': links.select('scr')}", "program.py:2: "),
-        ("return 1 / 0", "program.py:2: the program fails: ZeroDivisionError"),
-    ):
-        (mine / "program.py").write_text(f"def program(links, starts):\n    {body}\n")
-        code, out, err = dd("run")
-        assert (code, out) == (1, [])
-        assert says in err[0]
-        assert len(err) <= 2
-
-
 def test_what_the_program_prints_is_not_data(mine: Path, dd: Any) -> None:
     (mine / "program.py").write_text("print('hello')\n" + (mine / "program.py").read_text())
     code, out, err = dd("run")
     assert code == 0
     assert err[0] == "hello"
     assert len(records(out)) == 1
-
-
-def test_warehouse_not_writable(fresh: Path, dd: Any) -> None:
-    # Not even root may make a folder here.
-    code, out, err = dd("ingest", "links", "data/links.csv", "--warehouse", "/proc/no_warehouse")
-    assert (code, out) == (1, [])
-    assert err[0].startswith("error: cannot create the warehouse /proc/no_warehouse: ")
-
-
-def test_warehouse_is_a_file(fresh: Path, dd: Any) -> None:
-    (fresh / "warehouse").write_text("")
-    for arguments in (["ingest", "links", "data/links.csv"], ["run"]):
-        code, out, err = dd(*arguments)
-        assert (code, out) == (1, [])
-        assert str(fresh / "warehouse") in err[0]
-        assert "Traceback" not in "\n".join(err)
 
 
 # --- diff -------------------------------------------------------------------------------------------------------------

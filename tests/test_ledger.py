@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from ddcore.errors import StorageError
-from ddcore.io.ledger import IngestRecord, IntentRecord, Ledger, Record, RunRecord, Source, TableState
+from ddcore.io.ledger import FailureRecord, IngestRecord, IntentRecord, Ledger, Record, RunRecord, Source, TableState
 from ddcore.io.warehouse import Warehouse
 
 
@@ -75,6 +75,19 @@ def test_an_intent_without_its_run_is_open(tmp_path: Path) -> None:
     assert again.open_intent() is None
     assert again.last_folded() == again.closed() == 4
     assert [record.number for record in again.waiting()] == [1]
+
+
+def test_a_run_whose_fold_failed_leaves_its_versions_open(tmp_path: Path) -> None:
+    ledger = Ledger.load(Warehouse(tmp_path))
+    ledger.append(intent(1, 0, 4))
+    failure = FailureRecord(1, "ab12", 0, 4, "inline", "loop ride did not reach a fixed point")
+    ledger.append(failure)
+    again = Ledger.load(Warehouse(tmp_path))
+    assert list(again.failures()) == [failure]
+    assert (again.open_intent(), again.closed(), again.last_folded()) == (None, None, None)
+    assert again.next_run() == 2
+    again.append(intent(2, 0, 3))
+    assert intent_at(again, 2).last == again.closed() == 3
 
 
 def intent_at(ledger: Ledger, number: int) -> IntentRecord:
