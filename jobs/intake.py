@@ -22,6 +22,7 @@ from ddcore.errors import DataError, DdError
 from ddcore.io.checks import Layout
 from ddcore.io.intake import Intake, Part, frames_of
 from ddcore.io.sources import Source
+from ddcore.jobs.failures import is_of_spark, telling_line
 
 if TYPE_CHECKING:
     import polars as pl
@@ -33,7 +34,6 @@ __all__ = ["take_by_spark"]
 _FILE = "_ddcore_file"
 _BATCH_ROWS = 1 << 20
 _UNREADABLE = re.compile(r"reading file (\S+?)\.?\s")
-_TELLING = re.compile(r"^[\w.]*(Error|Exception): |crashed")
 # Names are told apart by case, as everywhere here; nanoseconds come as numbers, which Spark would otherwise refuse to
 # read.
 _READING = {"spark.sql.caseSensitive": "true", "spark.sql.legacy.parquet.nanosAsLong": "true"}
@@ -182,15 +182,13 @@ def _revived(kind: str, message: str, hint: str) -> DdError:
 
 def _explained(error: Exception, fitted: Fitted) -> Exception:
     """The DataError for a file that Spark could not read; one line for whatever else failed in Spark."""
-    if not type(error).__module__.startswith(("pyspark", "py4j")):
+    if not is_of_spark(error):
         return error
     said = str(error)
     unreadable = _UNREADABLE.search(said)
     if unreadable is None:
-        lines = [line.strip() for line in said.splitlines() if line.strip()] or [type(error).__name__]
-        told = [line for line in lines if _TELLING.search(line)]
         again = "nothing was ingested; run it again, with --debug to see Spark's output"
-        return DdError(f"the Spark job failed: {(told or lines)[-1 if told else 0][:300]}", again)
+        return DdError(f"the Spark job failed: {telling_line(error)}", again)
     path = _path(unreadable[1])
     name = next((source.name for source, _ in fitted if path.startswith(source.path)), path)
     return DataError(f"{name}: not readable, {path} is damaged", "write it again at its origin, or leave it out")

@@ -1,0 +1,55 @@
+"""Dividing key codes between workers: contiguous ranges, as even as what is known of the codes allows."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+
+from ddcore.io.changelog import ChangeLog
+from ddcore.jobs.replay import Fold
+
+__all__ = ["cuts_of"]
+
+_SAMPLE = 100_000
+
+
+def cuts_of(fold: Fold, width: int) -> dict[int, list[int]]:
+    """Codes at which the next worker's range begins, per arrangement: from stored quantiles, or for the first run
+    guessed.
+
+    Hashed codes are spread evenly over 64 bits. Codes that are values themselves are cut as a sample of the inputs'
+    integers is.
+    """
+    if width == 1:
+        return {arrangement.index: [] for arrangement in fold.plan.arrangements}
+    even = [int(-(2**63) + (2**64 * part) // width) for part in range(1, width)]
+    sample: np.ndarray | None = None
+    cuts = {}
+    for arrangement in fold.plan.arrangements:
+        known = fold.quantiles.get(arrangement.fingerprint)
+        if known:
+            codes = np.sort(np.array(known, dtype=np.int64))
+        elif arrangement.direct:
+            sample = _sampled(fold) if sample is None else sample
+            codes = sample
+        else:
+            codes = np.empty(0, dtype=np.int64)
+        cuts[arrangement.index] = _quantiles(codes, width) if len(codes) else even
+    return cuts
+
+
+def _quantiles(codes: np.ndarray, width: int) -> list[int]:
+    return [int(codes[(len(codes) * part) // width]) for part in range(1, width)]
+
+
+def _sampled(fold: Fold) -> np.ndarray:
+    """Integers of the new updates, sorted: at most a hundred thousand per input, from the head of its window."""
+    found = [np.empty(0, dtype=np.int64)]
+    for name, schema in fold.plan.inputs.items():
+        columns = [column for column, kind in schema.items() if kind.name == "int64"]
+        log = ChangeLog(fold.stored.warehouse.input(name), schema, fold.plan.dims)
+        window = pl.col(fold.plan.dims[0]).is_between(fold.first, fold.last)
+        if columns:
+            frame = log.collect(log.scan(fold.inputs[name]).filter(window).select(columns).head(_SAMPLE))
+            found += [frame[column].drop_nulls().to_numpy() for column in columns]
+    return np.sort(np.concatenate(found))

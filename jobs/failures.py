@@ -1,0 +1,21 @@
+"""What Spark says of a failed job, in one line."""
+
+from __future__ import annotations
+
+import re
+
+__all__ = ["is_of_spark", "telling_line"]
+
+_TELLING = re.compile(r"^[\w.]*(Error|Exception): |crashed")
+
+
+def is_of_spark(error: Exception) -> bool:
+    """Whether an error was raised by PySpark, or by the JVM behind it."""
+    return type(error).__module__.startswith(("pyspark", "py4j"))
+
+
+def telling_line(error: Exception) -> str:
+    """The line of a Spark failure that says most: the last error a Python worker named, else the first line."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
+    told = [line for line in lines if _TELLING.search(line)]
+    return (told or lines)[-1 if told else 0][:300]
