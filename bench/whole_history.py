@@ -27,7 +27,7 @@ def run(rounds: int) -> Iterator[Result]:
         def ours() -> Figures:
             project = Project(folder / f"project-{next(number)}")
             took = project.dd("run")
-            if at_each(project) != found_by_spark(folder / "one by one"):
+            if at_each(project) != found_by_spark(folder / "one-by-one"):
                 raise Failed("dd run and Spark from scratch disagree about depends")
             return {"s": took}
 
@@ -35,7 +35,7 @@ def run(rounds: int) -> Iterator[Result]:
             command = [sys.executable, "-m", "bench.scratch_spark", package_set(), folder / name, *flags]
             return {"s": prompt_to_prompt(command, cwd=REPOSITORY)[0]}
 
-        sides = {ONE_BY_ONE: partial(peer, "one by one"), TOGETHER: partial(peer, "together", "--together")}
+        sides = {ONE_BY_ONE: partial(peer, "one-by-one"), TOGETHER: partial(peer, "together", "--together")}
         taken = {name: figures["s"] for name, figures in in_turn({**sides, "ours": ours}, rounds).items()}
     for name in (ONE_BY_ONE, TOGETHER):
         yield Result("dd run, all 1,494 versions", taken["ours"], name, taken[name], rounds, limit=1.0)
