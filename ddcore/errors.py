@@ -126,6 +126,11 @@ class Diverged(FoldError):
 class DiffOverflow(FoldError):
     """A diff, a count or a sum left the range of int64."""
 
+    def __init__(
+        self, message: str, hint: str = "look for values or diffs that are far too large among the inputs"
+    ) -> None:
+        super().__init__(message, hint)
+
 
 class ExpressionError(FoldError):
     """A user's expression or function failed, or left the range of its type, on the rows it was given."""

@@ -330,14 +330,17 @@ def _check_parameters(program: Program, inputs: Mapping[str, Schema]) -> None:
 
 
 def _check_outputs(returned: Any, root: Scope, dims: tuple[str, ...]) -> dict[str, Node]:
-    if not isinstance(returned, Mapping) or not returned:
-        raise ProgramError(
-            f"the program returned {type(returned).__name__}, not a dict of collections", 'return {"name": collection}'
-        )
+    example = 'return {"name": collection}'
+    if not isinstance(returned, Mapping):
+        kind = "None" if returned is None else type(returned).__name__
+        raise ProgramError(f"the program returned {kind}, not a dict of collections", example)
+    if not returned:
+        raise ProgramError("the program returned an empty dict: it has no outputs", example)
     outputs = {}
     for name, collection in returned.items():
         if not isinstance(name, str) or not isinstance(collection, Collection):
-            raise ProgramError(f"the program's output {name!r} is {type(collection).__name__}, not a Collection")
+            kind = type(collection).__name__
+            raise ProgramError(f"the program's output {name!r} is {kind}, not a Collection", example)
         node = collection._node
         if node.scope is not root:
             raise ProgramError(f"output {name} belongs to a loop", "return it from the loop's body instead")

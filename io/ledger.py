@@ -20,7 +20,17 @@ from ddcore.io import tables
 from ddcore.io.failpoint import failpoint
 from ddcore.io.warehouse import Warehouse, reporting
 
-__all__ = ["Counts", "FailureRecord", "IngestRecord", "IntentRecord", "Ledger", "Record", "RunRecord", "Source", "TableState"]
+__all__ = [
+    "Counts",
+    "FailureRecord",
+    "IngestRecord",
+    "IntentRecord",
+    "Ledger",
+    "Record",
+    "RunRecord",
+    "Source",
+    "TableState",
+]
 
 Counts = Mapping[int, tuple[int, int]]  # by version: how much was added, and how much was taken away
 

@@ -391,7 +391,8 @@ def load_program(project: Project) -> Callable[..., Any]:
     if not file.is_file():
         raise UsageError(
             f"{_shown(project.file)}: [project] program: there is no file {_shown(file)}",
-            _meant(file.name, [other.name for other in file.parent.glob("*.py")]),
+            _meant(file.name, [other.name for other in file.parent.glob("*.py")])
+            or 'name the one to fold: program = "FILE.py:FUNCTION"',
         )
     module = _imported(file)
     function = getattr(module, project.program_function, None)

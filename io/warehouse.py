@@ -26,6 +26,7 @@ __all__ = ["REFRESH", "Holder", "Lock", "Warehouse", "reporting"]
 REFRESH = "rebuild state and outputs from the inputs: ddcore run --full-refresh"
 
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
+_OS_ERROR = re.compile(r"\(os error (\d+)\)")
 _LIBRARIES = {"deltalake", "_internal", "pyarrow", "polars", "arro3"}
 _HINTS = {
     errno.ENOSPC: "free some space and run the same command again: nothing of this attempt is visible",
@@ -54,7 +55,9 @@ def reporting(path: Path, doing: str, hint: str = "") -> Iterator[None]:
     except Exception as error:
         if not _of_a_library(error):
             raise
-        raise StorageError(f"cannot {doing} {path}: {_first_line(error)}", hint) from error
+        number = _errno(error)
+        reason = os.strerror(number) if number in _HINTS else _first_line(error)
+        raise StorageError(f"cannot {doing} {path}: {reason}", _HINTS.get(number, hint)) from error
 
 
 def _of_a_library(error: Exception) -> bool:
@@ -62,6 +65,12 @@ def _of_a_library(error: Exception) -> bool:
     return type(error) is Exception or any(
         kind.__module__.partition(".")[0] in _LIBRARIES for kind in type(error).__mro__
     )
+
+
+def _errno(error: Exception) -> int:
+    """The operating system's number for what a library reports in words of its own, or 0."""
+    number = _OS_ERROR.search(str(error))
+    return int(number[1]) if number else 0
 
 
 def _first_line(error: Exception) -> str:
@@ -159,7 +168,7 @@ class Warehouse:
 
     def create(self) -> None:
         """Make the folder if there is none."""
-        with reporting(self.root, "create the warehouse"):
+        with reporting(self.root, "create the warehouse", "name another folder: --warehouse DIR, or dd.toml's"):
             self.root.mkdir(parents=True, exist_ok=True)
 
     @contextmanager

@@ -1,0 +1,470 @@
+"""Bad input from the command line: what is said, with which exit code, and that nothing is lost or half visible.
+
+One test for each thing that can be wrong, by name. Every refusal goes through :func:`refused`: two lines on stderr
+(what happened, where and with which value; what to do next), nothing on stdout, and a warehouse that reads as before.
+The details of each rule are tested where the rule lives: test_sources.py, test_ingest.py, test_cli_project.py.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import resource
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from deltalake import DeltaTable
+from trams import Command, records
+
+from ddcore.io.ledger import Ledger
+from ddcore.io.warehouse import Warehouse
+
+Refused = Callable[..., tuple[str, str]]
+PROCESS = [str(Path(sys.executable).with_name("ddcore"))]
+
+
+@pytest.fixture
+def refused(dd: Command) -> Refused:
+    """Calls a command that must fail with ``code``; gives its error and its hint, and sees that nothing changed."""
+
+    def call(code: int, *arguments: str) -> tuple[str, str]:
+        before = visible()
+        got, out, err = dd(*arguments)
+        assert (got, out, len(err)) == (code, [], 2), err
+        assert visible() == before
+        assert err[0].startswith("error: ") and err[1].startswith("  ") and err[1].strip()
+        return err[0].removeprefix("error: "), err[1].strip()
+
+    return call
+
+
+def visible(warehouse: Path = Path("warehouse")) -> Any:
+    """What readers see: every table as the ledger names it, and inputs and outputs also as any Delta reader does."""
+    if not warehouse.is_dir():
+        return None
+    ledger = Ledger.load(Warehouse(warehouse))
+    run = ledger.current_run()
+    tables = dict(run.tables) if run else {}
+    seen = {}
+    for folder in [*warehouse.glob("inputs/*"), *warehouse.glob("outputs/*")]:
+        if (folder / "_delta_log").exists():
+            table = DeltaTable(str(folder)).to_pyarrow_table()
+            seen[folder.name] = sorted(map(repr, table.to_pylist()))
+    return [(each.number, each.table_version) for each in ledger.ingests()], tables, seen, ledger.closed()
+
+
+def journeys(dd: Command, *arguments: str) -> list[str]:
+    return dd("show", "journeys", *arguments)[1]
+
+
+HEAD = "version,diff,src,dst,minutes\n"
+
+
+def csv(text: str, head: str = HEAD) -> str:
+    Path("wrong.csv").write_text(head + text)
+    return "wrong.csv"
+
+
+# --- columns ----------------------------------------------------------------------------------------------------------
+
+
+def test_missing_column(mine: Path, refused: Refused) -> None:
+    error, hint = refused(1, "ingest", "links", csv("6,1,a,b\n", "version,diff,src,dst\n"))
+    assert error == "wrong.csv: the column 'minutes' is missing; there are: version, diff, src, dst"
+    assert "--column minutes=" in hint
+
+
+def test_misspelt_column(mine: Path, refused: Refused) -> None:
+    error, hint = refused(1, "ingest", "links", csv("6,1,a,b,2\n", "version,diff,src,dst,minuts\n"))
+    assert "wrong.csv: the column 'minutes' is missing" in error
+    assert hint == "did you mean 'minuts'? then say: --column minutes=minuts"
+
+
+def test_missing_diff_column(mine: Path, refused: Refused) -> None:
+    error, hint = refused(1, "ingest", "links", csv("6,a,b,2\n", "version,src,dst,minutes\n"))
+    assert "wrong.csv: the column 'diff' is missing" in error and "--diff 1" in hint
+
+
+def test_wrong_type(mine: Path, refused: Refused) -> None:
+    error, _ = refused(1, "ingest", "links", csv("6,1,a,b,2\n6,1,a,b,long\n"))
+    assert error == "wrong.csv: column 'minutes': 'long' is not a whole number (row 3)"
+    wrong = {"version": [6], "diff": [1], "src": ["a"], "dst": ["b"], "minutes": [date(2026, 1, 31)]}
+    pl.DataFrame(wrong).write_parquet("wrong.parquet")
+    error, hint = refused(1, "ingest", "links", "wrong.parquet")
+    assert error == "wrong.parquet: the column 'minutes' is Date, and the input says int64"
+    assert "cast it at the source" in hint
+
+
+# --- versions and diffs -----------------------------------------------------------------------------------------------
+
+
+def test_non_integer_diff(mine: Path, refused: Refused) -> None:
+    error, _ = refused(1, "ingest", "links", csv("6,1.5,a,b,2\n"))
+    assert error == "wrong.csv: column 'diff': '1.5' is not a whole number (row 2)"
+    wrong = {"version": [6], "diff": [0.5], "src": ["a"], "dst": ["b"], "minutes": [2]}
+    pl.DataFrame(wrong).write_parquet("wrong.parquet")
+    assert refused(1, "ingest", "links", "wrong.parquet")[0].endswith(
+        "column 'diff': 0.5 is not a whole number (row 1)"
+    )
+
+
+def test_overflowing_diff(mine: Path, refused: Refused) -> None:
+    error, _ = refused(1, "ingest", "links", csv("6,9223372036854775808,a,b,2\n"))
+    assert error == "wrong.csv: column 'diff': '9223372036854775808' does not fit into int64 (row 2)"
+
+
+def test_diffs_that_overflow_together(mine: Path, refused: Refused) -> None:
+    error, _ = refused(1, "ingest", "links", csv("6,9223372036854775807,a,b,2\n6,1,a,b,2\n"))
+    assert "int64" in error and "a" in error
+
+
+def test_a_count_that_overflows_in_the_fold(mine: Path, dd: Command, refused: Refused) -> None:
+    """Each diff fits; their sum over two versions, and the count of a join's rows, do not."""
+    Path("program.py").write_text(
+        "def program(links, starts):\n"
+        "    return {'journeys': links.join(links, on='src').select(stop='src', total=1)}\n"
+    )
+    assert dd("run", "--full-refresh", "-q")[0] == 0
+    assert dd("ingest", "links", csv("6,5000000000,Zoo,Farm,2\n"), "-q")[0] == 0
+    error, hint = refused(1, "run")
+    assert "int64" in error and hint
+    assert "5000000000" not in "".join(journeys(dd))
+
+
+def test_negative_version(mine: Path, refused: Refused) -> None:
+    error, hint = refused(1, "ingest", "links", csv("-6,1,a,b,2\n"))
+    assert (error, hint) == ("wrong.csv: column 'version': '-6' is negative (row 2)", "times start at 0")
+
+
+def test_version_already_folded(mine: Path, refused: Refused) -> None:
+    error, hint = refused(1, "ingest", "links", csv("6,1,Zoo,Farm,2\n2,1,Zoo,Airport,20\n"))
+    assert error == (
+        "1 of 2 rows are late: version 5 is closed; "
+        "the first is src='Zoo', dst='Airport', minutes=20 at version 2 in wrong.csv"
+    )
+    assert "--late move" in hint
+
+
+# --- sources ----------------------------------------------------------------------------------------------------------
+
+
+def parquet(rows: int = 1000) -> Path:
+    frame = pl.DataFrame({"src": [f"stop {i * i}" for i in range(rows)]})
+    frame = frame.with_columns(version=6, diff=1, dst=pl.lit("Zoo"), minutes=pl.int_range(rows))
+    frame.write_parquet("wrong.parquet", row_group_size=100)
+    return Path("wrong.parquet")
+
+
+def test_unreadable_parquet(mine: Path, refused: Refused) -> None:
+    Path("wrong.parquet").write_text("this is no Parquet file")
+    assert refused(1, "ingest", "links", "wrong.parquet")[0].startswith("wrong.parquet: not a readable Parquet file: ")
+    file = parquet()
+    damaged = bytearray(file.read_bytes())
+    damaged[len(damaged) // 3 : len(damaged) // 3 + 400] = bytes(400)
+    file.write_bytes(damaged)
+    assert refused(1, "ingest", "links", "wrong.parquet")[0].startswith("wrong.parquet: ")
+
+
+@pytest.mark.parametrize("kept", [0, 3, 0.5, 0.99])
+def test_truncated_parquet(mine: Path, refused: Refused, kept: float) -> None:
+    file = parquet()
+    whole = file.read_bytes()
+    file.write_bytes(whole[: int(kept * len(whole)) if kept < 1 else int(kept)])
+    assert refused(1, "ingest", "links", "wrong.parquet")[0].startswith("wrong.parquet: ")
+    # and nothing of a good source that was named with it
+    assert refused(1, "ingest", "links", csv("6,1,a,b,2\n"), "wrong.parquet")[0].startswith("wrong.parquet: ")
+
+
+def test_empty_source(mine: Path, refused: Refused) -> None:
+    assert "wrong.csv: no rows" in refused(1, "ingest", "links", csv(""))[0]
+    assert "wrong.csv: an empty file" in refused(1, "ingest", "links", csv("", ""))[0]
+    frame = pl.read_parquet(parquet()).clear()
+    frame.write_parquet("wrong.parquet")
+    assert "wrong.parquet: no rows" in refused(1, "ingest", "links", "wrong.parquet")[0]
+    Path("nothing").mkdir()
+    assert "no Parquet or CSV file" in refused(1, "ingest", "links", "nothing")[0]
+
+
+def test_no_version_column_and_no_rule(mine: Path, dd: Command, refused: Refused) -> None:
+    error, hint = refused(1, "ingest", "links", csv("1,a,b,2\n", "diff,src,dst,minutes\n"))
+    assert error == "wrong.csv: the column 'version' is missing; there are: diff, src, dst, minutes"
+    assert "--version N" in hint and "--column version=COLUMN" in hint
+    assert dd("ingest", "links", "wrong.csv", "--version", "6", "-q")[0] == 0
+
+
+def test_missing_source(mine: Path, refused: Refused) -> None:
+    error, _ = refused(2, "ingest", "links", "data/lnks.csv")
+    assert "data/lnks.csv: there is no such file or folder" in error
+
+
+# --- names ------------------------------------------------------------------------------------------------------------
+
+
+def test_unknown_input(mine: Path, refused: Refused) -> None:
+    error, hint = refused(2, "ingest", "linsk", "data/links.csv")
+    assert error == "no input 'linsk' in dd.toml; there are: links, starts"
+    assert "did you mean 'links'?" in hint
+
+
+def test_an_input_that_only_the_program_knows(mine: Path, refused: Refused) -> None:
+    Path("program.py").write_text("def program(links, stops):\n    return {'journeys': links}\n")
+    error, hint = refused(1, "run")
+    assert "it asks for stops, which [inputs] of dd.toml lacks" in error and hint
+
+
+@pytest.mark.parametrize("command", [["show", "journey"], ["diff", "journey", "1..2"]])
+def test_unknown_output(mine: Path, refused: Refused, command: list[str]) -> None:
+    error, hint = refused(2, *command)
+    assert (error, hint) == ("no output 'journey'; there are: journeys", "did you mean 'journeys'?")
+
+
+def test_an_output_that_only_the_project_knows(mine: Path, refused: Refused) -> None:
+    toml = Path("dd.toml")
+    toml.write_text(toml.read_text().replace("[outputs.journeys]", "[outputs.jurneys]"))
+    error, _ = refused(2, "run")
+    assert error == "dd.toml has [outputs.jurneys] but the program returns journeys"
+
+
+@pytest.mark.parametrize("command", [["show", "journeys", "--at", "6"], ["diff", "journeys", "1..6"]])
+def test_unknown_version(mine: Path, refused: Refused, command: list[str]) -> None:
+    error, hint = refused(2, *command)
+    assert "version 6 is not yet complete: the last folded version is 5" in error and "ddcore status" in hint
+
+
+# --- the program ------------------------------------------------------------------------------------------------------
+
+
+def test_program_that_does_not_import(mine: Path, refused: Refused) -> None:
+    Path("program.py").write_text("import no_such_module\n")
+    error, _ = refused(1, "run")
+    assert error.startswith("program.py:1: the program does not import: ModuleNotFoundError")
+    Path("program.py").write_text("def program(links, starts:\n")
+    assert refused(1, "run")[0].startswith("program.py:1: ")
+    Path("program.py").unlink()
+    error, hint = refused(2, "run")
+    assert error == "dd.toml: [project] program: there is no file program.py" and "FILE.py:FUNCTION" in hint
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        ("return 3", "the program returned int, not a dict of collections"),
+        ("pass", "the program returned None, not a dict of collections"),
+        ("return links", "the program returned Collection, not a dict of collections"),
+        ("return {}", "the program returned an empty dict: it has no outputs"),
+        ("return {'journeys': 3}", "the program's output 'journeys' is int, not a Collection"),
+        ("return {'journeys': links.select('scr')}", "program.py:2: "),
+        ("return 1 / 0", "program.py:2: the program fails: ZeroDivisionError"),
+    ],
+)
+def test_program_that_returns_no_collection(mine: Path, refused: Refused, body: str, says: str) -> None:
+    Path("program.py").write_text(f"def program(links, starts):\n    {body}\n")
+    assert says in refused(1, "run")[0]
+
+
+def test_changed_program(mine: Path, dd: Command, refused: Refused) -> None:
+    text = Path("program.py").read_text()
+    Path("program.py").write_text(text.replace('col("minutes")', 'col("minutes") * 2'))
+    error, hint = refused(1, "run")
+    assert error.startswith("the program changed: the state of run 1 was made by program ")
+    assert "ddcore run --full-refresh" in hint
+    assert "Zoo            14" in journeys(dd)
+    assert dd("run", "--full-refresh", "-q") == (0, [], [])
+    assert "Zoo            28" in journeys(dd)
+
+
+# --- rows that never were, and loops that never end -------------------------------------------------------------------
+
+
+def test_retraction_of_a_row_that_never_was(mine: Path, dd: Command, refused: Refused) -> None:
+    error, hint = refused(1, "ingest", "links", csv("6,1,Zoo,Farm,2\n6,-1,Zoo,Airport,20\n"))
+    assert error == (
+        "wrong.csv: retracts src='Zoo', dst='Airport', minutes=20 at version 6, and the row is not there: "
+        "its count would be -1"
+    )
+    assert "nothing was ingested" in hint
+    # twice as often as it is there, and before it is there
+    assert "its count would be -1" in refused(1, "ingest", "links", csv("6,-2,Central,Market,3\n"))[0]
+    assert "at version 6" in refused(1, "ingest", "links", csv("6,-1,Zoo,Farm,2\n7,1,Zoo,Farm,2\n"))[0]
+    # it never becomes an insertion, nor a row that waits for one
+    assert dd("ingest", "links", csv("7,1,Zoo,Airport,20\n"), "-q")[0] == 0
+    assert dd("run", "-q")[0] == 0
+    assert "Airport        34" in journeys(dd)
+
+
+LOOP = """
+import ddcore as dd
+from ddcore import col
+
+def program(links, starts):
+    begin = starts.select("stop", total=0)
+
+    def ride(journeys):
+        onward = journeys.join(links, on={"stop": "src"})
+        return onward.select(stop="dst", total=col("total") + col("minutes")).concat(begin).distinct()
+
+    return {"journeys": begin.iterate(ride, max_rounds=40)}
+"""
+
+
+def test_a_loop_that_diverges(fresh: Path, dd: Command, refused: Refused) -> None:
+    """Named with version, round and what still moves; its versions stay open, so that the data can be put right."""
+    Path("program.py").write_text(LOOP)
+    for name in ("links", "starts"):
+        assert dd("ingest", name, f"data/{name}.csv", "-q")[0] == 0
+    assert dd("run", "--to-version", "4", "-q")[0] == 0
+    assert dd("run", "-q")[0] == 0
+    assert dd("ingest", "links", csv("6,1,Zoo,Farm,2\n7,1,Harbour,Market,6\n"), "-q")[0] == 0
+    before = journeys(dd)
+    files = {path for path in fresh.glob("warehouse/[os]*/**/*.parquet")}
+    for _ in range(2):
+        error, hint = refused(1, "run")
+        assert re.fullmatch(
+            r"loop ride \(program.py:12\) did not reach a fixed point: "
+            r"at version 7, round 40, \d+ differences still move",
+            error,
+        )
+        assert "max_rounds" in hint
+    assert {path for path in fresh.glob("warehouse/[os]*/**/*.parquet")} == files
+    assert journeys(dd) == before and "at 5  9 rows" in before
+    assert journeys(dd, "--at", "4")[1].startswith("at 4  ")
+    failed = [each for each in records(dd("log", "--json")[1]) if each["kind"] == "failed"]
+    assert [(each["first"], each["last"], each["error"]) for each in failed] == [(6, 7, error)] * 2
+    assert error in dd("log")[1][1]
+    assert records(dd("status", "--json")[1])[0]["unfinished"] is None
+    # the versions before it, and then the one that was put right
+    assert dd("run", "--to-version", "6", "-q")[0] == 0
+    assert dd("ingest", "links", csv("7,-1,Harbour,Market,6\n"), "-q") == (0, [], [])
+    assert dd("run", "-q")[0] == 0
+    assert "Farm           16" in journeys(dd)
+
+
+def test_a_failed_full_refresh_leaves_what_was_there(mine: Path, dd: Command, refused: Refused) -> None:
+    before, text = journeys(dd), Path("program.py").read_text()
+    Path("program.py").write_text(LOOP.replace("max_rounds=40", "max_rounds=2"))
+    assert "did not reach a fixed point" in refused(1, "run", "--full-refresh")[0]
+    assert journeys(dd) == before
+    Path("program.py").write_text(text)
+    assert dd("run")[2] == ["nothing new: version 5 is folded"]
+    assert dd("ingest", "links", csv("6,1,Zoo,Farm,2\n"), "-q")[0] == 0
+    assert dd("run", "-q")[0] == 0
+    assert "Farm           16" in journeys(dd)
+
+
+def test_a_row_that_makes_an_expression_fail(mine: Path, dd: Command, refused: Refused) -> None:
+    assert dd("ingest", "links", csv("6,1,Zoo,Farm,9223372036854775807\n"), "-q")[0] == 0
+    error, _ = refused(1, "run")
+    assert "total" in error
+    assert dd("ingest", "links", csv("6,-1,Zoo,Farm,9223372036854775807\n6,1,Zoo,Farm,2\n"), "-q")[0] == 0
+    assert dd("run", "-q")[0] == 0
+    assert "Farm           16" in journeys(dd)
+
+
+# --- the warehouse ----------------------------------------------------------------------------------------------------
+
+
+def test_warehouse_not_writable(fresh: Path, refused: Refused) -> None:
+    # Not even root may make a folder here.
+    error, hint = refused(1, "ingest", "links", "data/links.csv", "--warehouse", "/proc/no_warehouse")
+    assert "--warehouse DIR" in hint
+    assert error == "cannot create the warehouse /proc/no_warehouse: No such file or directory"
+    (fresh / "warehouse").write_text("")
+    for arguments in (["ingest", "links", "data/links.csv"], ["run"]):
+        error, _ = refused(1, *arguments)
+        assert error.startswith(f"cannot create the warehouse {fresh / 'warehouse'}: ")
+
+
+def test_a_second_run_at_the_same_time(mine: Path, dd: Command, refused: Refused) -> None:
+    with Warehouse("warehouse").lock("ddcore run", run=2):
+        for arguments in (["run"], ["run", "--full-refresh"], ["ingest", "starts", "data/starts.csv"]):
+            error, hint = refused(75, *arguments)
+            assert re.fullmatch(
+                rf"warehouse {re.escape(str(mine))}/warehouse is in use by ddcore run "
+                rf"\(host \S+, pid {os.getpid()}, since \S+, run 2\)",
+                error,
+            )
+            assert "run the same command again" in hint
+        code, out, _ = dd("status")
+        assert code == 0
+        assert any(line.startswith("in use by") and f"pid {os.getpid()}" in line for line in out)
+        assert journeys(dd)[1] == "at 5  7 rows"
+
+
+def many_links(path: Path, stops: int = 3000) -> None:
+    """A sixth version that adds a line from the Zoo to every one of so many stops."""
+    lines = [f"6,1,Zoo,stop {i * 7919 % stops} {'x' * (i % 50)},{i % 90}\n" for i in range(stops)]
+    path.write_text(HEAD + "".join(lines))
+
+
+def process(*arguments: str, limit: int | None = None) -> subprocess.CompletedProcess[str]:
+    """A command in a process of its own; ``limit`` is the size at which files end, as on a full disk."""
+
+    def narrow() -> None:
+        if limit is not None:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+
+    return subprocess.run(
+        [*PROCESS, *arguments], preexec_fn=narrow, capture_output=True, text=True, check=False, timeout=120
+    )
+
+
+@pytest.mark.parametrize("limit", [200, 3_000, 20_000])
+def test_full_disk_in_the_middle(mine: Path, dd: Command, limit: int) -> None:
+    """No file beyond ``limit`` bytes: the disk is full in the ledger, in a commit, or in the middle of the data."""
+    many_links(Path("many.csv"))
+    assert dd("ingest", "links", "many.csv", "-q")[0] == 0
+    before, undisturbed = visible()[:3], shutil.copytree(mine, mine.parent / "undisturbed")
+    done = process("run", limit=limit)
+    *_, error, hint = done.stderr.splitlines()  # before them, a thread of delta-rs may have its say
+    assert (done.returncode, done.stdout) == (1, "")
+    assert re.match(rf"error: cannot .* {re.escape(str(mine))}/warehouse/.*File too large", error)
+    assert hint.strip()
+    assert visible()[:3] == before
+    assert journeys(dd)[1] == "at 5  7 rows"
+    # there is room again: the next run finishes, and the logs are those of a run that nothing happened to
+    assert dd("run", "-q") == (0, [], [])
+    assert dd("run", "-q", "--project", str(undisturbed)) == (0, [], [])
+    assert journeys(dd)[1] == "at 6  3,007 rows"
+    assert visible()[2] == visible(undisturbed / "warehouse")[2]
+
+
+def test_full_disk_in_the_middle_of_an_ingest(mine: Path, dd: Command) -> None:
+    many_links(Path("many.csv"))
+    before = visible()
+    done = process("ingest", "links", "many.csv", limit=5_000)
+    error, hint = done.stderr.splitlines()
+    assert (done.returncode, done.stdout) == (1, "")
+    assert re.match(r"error: cannot write .*File too large", error) and hint.strip()
+    assert visible() == before
+    assert dd("ingest", "links", "many.csv", "-q")[0] == 0
+
+
+@pytest.mark.parametrize("room", ["state", "outputs"])
+def test_permission_error_in_the_middle(mine: Path, dd: Command, monkeypatch: pytest.MonkeyPatch, room: str) -> None:
+    """Files may not be made in one room of the warehouse; root may do all, so the system call itself refuses."""
+    from ddcore.io import tables
+
+    many_links(Path("many.csv"), 50)
+    assert dd("ingest", "links", "many.csv", "-q")[0] == 0
+    before, real = visible()[:3], tables._write_parquet
+
+    def forbidden(table: Any, path: Path, row_group: int) -> None:
+        if room in path.parts:
+            raise PermissionError(13, "Permission denied", str(path))
+        real(table, path, row_group)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(tables, "_write_parquet", forbidden)
+        code, out, err = dd("run")
+    assert (code, out, len(err)) == (1, [], 2)
+    assert err[0].startswith("error: cannot ") and f"{mine}/warehouse/{room}" in err[0] and err[1].strip()
+    assert visible()[:3] == before
+    assert dd("run", "-q") == (0, [], [])
+    assert journeys(dd)[1] == "at 6  57 rows"
