@@ -6,8 +6,6 @@ import re
 import tomllib
 from pathlib import Path
 
-import pytest
-
 from ddcore.cli.init import FILES
 from ddcore.cli.reference import FILE, reference
 from ddcore.io import project
@@ -50,12 +48,6 @@ def test_exit_codes_are_documented() -> None:
     codes = {str(kind.exit_code) for kind in kinds} | {"0", "130", "143", "N"}
     documented = set(re.findall(r"^\| (\w+) \|", (DOCS / "exit-codes.md").read_text(), flags=re.MULTILINE))
     assert documented - {"code"} == codes
-
-
-@pytest.mark.parametrize("page", ["environment.md", "exit-codes.md", "schedulers.md", "cli.md"])
-def test_links_lead_somewhere(page: str) -> None:
-    for target in re.findall(r"\]\(([^)#:]+)\)", (DOCS / page).read_text()):
-        assert (DOCS / target).exists(), target
 
 
 def test_examples_for_schedulers_compile() -> None:

@@ -1,0 +1,67 @@
+"""The pages are all in the table of contents, lead where they say, and their examples are run."""
+
+from __future__ import annotations
+
+import doctest
+import re
+import unicodedata
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+TOP = Path(__file__).resolve().parent.parent
+DOCS = TOP / "docs"
+PAGES = sorted([TOP / "README.md", TOP / "CHANGELOG.md", *DOCS.rglob("*.md"), *TOP.glob("examples/*/README.md")])
+IDS = [str(page.relative_to(TOP)) for page in PAGES]
+
+
+def prose(page: Path) -> str:
+    return re.sub(r"^```.*?^```$", "", page.read_text("utf-8"), flags=re.DOTALL | re.MULTILINE)
+
+
+def anchors(page: Path) -> set[str]:
+    """Headings as a forge spells them in links."""
+    titles = re.findall(r"^#+ (.+)$", prose(page), flags=re.MULTILINE)
+    lower = (unicodedata.normalize("NFC", title).lower() for title in titles)
+    return {re.sub(r"[^\w\- ]", "", title).replace(" ", "-") for title in lower}
+
+
+def test_every_page_is_in_the_table_of_contents_once() -> None:
+    lines = [line for line in (DOCS / "README.md").read_text("utf-8").splitlines() if line.startswith("- [")]
+    listed = [target for line in lines for target in re.findall(r"^- \[[^]]+\]\(([^)]+)\)", line)]
+    assert sorted(listed) == sorted(page.name for page in DOCS.glob("*.md") if page.name != "README.md")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=IDS)
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)]+)\)", prose(page)):
+        if re.match(r"[a-z]+:", target):
+            continue
+        path, _, anchor = target.partition("#")
+        there = page.parent / path if path else page
+        assert there.exists(), target
+        assert not anchor or anchor in anchors(there), target
+
+
+@pytest.mark.parametrize("name", ["how-it-works.md", "programs.md"])
+def test_examples_of_a_page_run(name: str) -> None:
+    page = DOCS / name
+    blocks = re.findall(r"^```python\n(.*?)^```$", page.read_text("utf-8"), flags=re.DOTALL | re.MULTILINE)
+    test = doctest.DocTestParser().get_doctest("\n".join(blocks), {}, name, str(page), 0)
+    said: list[str] = []
+    result = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS, verbose=False).run(test, out=said.append)
+    assert result.attempted > 0
+    assert result.failed == 0, "".join(said)
+
+
+def test_examples_in_docstrings_run() -> None:
+    """Pure functions show what they do: the modules that have examples, and that none of them lost its own."""
+    with_examples = {
+        f"ddcore.{file.stem}" for file in (TOP / "ddcore").glob("*.py") if ">>> " in file.read_text("utf-8")
+    }
+    assert "ddcore.lattice" in with_examples
+    for name in sorted(with_examples):
+        result = doctest.testmod(import_module(name))
+        assert result.attempted > 0
+        assert result.failed == 0, name
