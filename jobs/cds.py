@@ -51,7 +51,11 @@ def make_archive(debug: bool = False) -> bool:
     target.parent.mkdir(parents=True, exist_ok=True)
     fresh = target.with_suffix(f".{os.getpid()}")
     try:
-        session = spark_session({"spark.driver.extraJavaOptions": f"-XX:ArchiveClassesAtExit={fresh}"}, debug=debug)
+        conf = {
+            "spark.driver.extraJavaOptions": f"-XX:ArchiveClassesAtExit={fresh}",
+            "spark.python.daemon.module": "pyspark.daemon",  # ours would compile kernels, which set-up does meanwhile
+        }
+        session = spark_session(conf, debug=debug)
         _exercise(session)
         stop(session, patience=180.0)  # the archive is written at exit
         os.replace(fresh, target)

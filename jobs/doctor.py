@@ -115,7 +115,7 @@ def _kernels() -> Iterator[Check]:
     sources = [path for path in (Path(__file__).parent.parent / "ddcore" / "kernels").glob("*.py")]
     compiled = max((path.stat().st_mtime for path in folder.rglob("*.nbi")), default=0.0)
     if not compiled:
-        yield Check("kernels", "note", f"none compiled in {folder}: the first run takes up to a minute more", _SETUP)
+        yield Check("kernels", "note", f"none compiled in {folder}: the first run takes a minute more", _SETUP)
     elif any(path.stat().st_mtime > compiled for path in sources):
         yield Check(
             "kernels", "note", "compiled before the sources changed: the next run compiles what differs", _SETUP

@@ -218,3 +218,14 @@ def test_under_spark_submit_the_context_is_the_submitters(tmp_path: Path) -> Non
         check=False,
     )
     assert "RESULT local[2] submitted 3 UTC 4" in done.stdout, done.stderr
+
+
+def test_a_session_that_was_there_before_goes_on(spark: SparkSession) -> None:
+    from ddcore.jobs import session
+
+    with session.spark({}, "local[2]") as found:
+        assert found is spark
+    assert spark.range(3).count() == 3
+    with pytest.raises(ValueError, match="mine"), session.spark({}, "local[2]"):
+        raise ValueError("mine")
+    assert spark.range(3).count() == 3
