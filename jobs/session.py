@@ -47,9 +47,10 @@ def spark(
     Of a session that was there before, the jobs are cancelled and nothing is stopped.
     """
     session: SparkSession | None = None
+    borrowed = _own is not None  # launched by this process, for others who go on with it
 
     def interrupt() -> None:
-        if _own is not None:
+        if _own is not None and not borrowed:
             _own.terminate()
         elif session is not None:
             cancel(session)
@@ -59,9 +60,11 @@ def spark(
             session = spark_session(conf, master, width, bulk=bulk, debug=debug)
             yield session
         except BaseException:
-            stop(session, patience=3.0)
+            if not borrowed:
+                stop(session, patience=3.0)
             raise
-        stop(session)
+        if not borrowed:
+            stop(session)
 
 
 def spark_session(
