@@ -1,0 +1,112 @@
+"""Groups of hundreds of rows over dozens of versions: where the engine sweeps instead of looking at every row again."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import folding
+import polars as pl
+import pytest
+from programs import Case
+from test_random_programs import compare
+
+import ddcore as dd
+
+VALUES: dict[str, tuple[Any, list[Any]]] = {
+    "int64": (pl.Int64, [*range(-40, 40), None]),
+    "string": (pl.String, [*(chr(ord("a") + i) * 2 for i in range(26)), None]),
+    "float64": (pl.Float64, [*(0.1 * i for i in range(-20, 20)), 1e16, -1e16, float("nan"), None]),
+}
+AGGREGATES = {
+    "count": dd.count(),
+    "least": dd.min("v"),
+    "greatest": dd.max("v"),
+    "sum": dd.sum("v"),
+    "least of two": dd.min("w"),
+}
+
+
+def history(rng: random.Random, kind: str, dims: tuple[str, ...], negative: bool) -> pl.DataFrame:
+    """300 rows of two groups come and go at up to 40 times; without ``negative`` none goes that has not come."""
+    dtype, values = VALUES[kind]
+    side = {1: 40, 2: 6}[len(dims)]
+    updates = []
+    for _ in range(300):
+        row = (rng.randrange(2), rng.choice(values), rng.randrange(5))
+        come = tuple(rng.randrange(side) for _ in dims)
+        gone = tuple(rng.randint(at, side) for at in come)
+        updates.append((*row, *come, 1))
+        if rng.random() < 0.8 and max(gone) < side:
+            updates.append((*row, *gone, -1))
+        if negative and rng.random() < 0.3:
+            updates.append((*row, *come, -2))
+    schema = {"k": pl.Int64, "v": dtype, "w": pl.Int64} | dict.fromkeys([*dims, "diff"], pl.Int64)
+    return pl.DataFrame(updates, schema=schema, orient="row")
+
+
+@pytest.mark.parametrize("negative", [False, True], ids=["", "negative"])
+@pytest.mark.parametrize("dims", [("version",), ("day", "revision")], ids=["chain", "grid"])
+@pytest.mark.parametrize("kind", VALUES)
+def test_large_groups(kind: str, dims: tuple[str, ...], negative: bool) -> None:
+    rows = history(random.Random(f"{kind} {dims} {negative}"), kind, dims, negative)
+
+    def program(rows: Any) -> dict[str, Any]:
+        groups, halves = rows.group_by("k"), rows.select("k", "v")
+        made = {
+            name: groups.agg(x=aggregate, allow_negative=negative)
+            for name, aggregate in AGGREGATES.items()
+            if name != "sum" or kind != "string"
+        }
+        made["two"] = groups.agg(lo=dd.min("v"), hi=dd.max("w"), allow_negative=negative)
+        made["once"] = rows.select("k").distinct(allow_negative=negative)
+        made["values"] = halves.distinct(allow_negative=negative)
+        made["rows"] = halves.group_by("k").reduce(shown, {"c": "int64"}, allow_negative=negative)
+        return made
+
+    drawn = Case(0, f"# {kind} {dims} {negative}", program, {"rows": rows})
+    expected = folding.by_reference(program, rows=rows)
+    compare(drawn, "whole", expected, folding.whole(program, rows=rows))
+    compare(drawn, "cut", expected, folding.randomly_cut(program, rows=rows))
+
+
+def shown(groups: pl.DataFrame) -> pl.DataFrame:
+    return groups.group_by("group").agg(c=(pl.col("count") * (1 + pl.col("v").rank("dense"))).sum().cast(pl.Int64))
+
+
+@pytest.mark.parametrize("dims", [("version",), ("day", "revision")], ids=["chain", "grid"])
+def test_large_groups_in_a_loop(dims: tuple[str, ...]) -> None:
+    """Distances in a graph whose edges nearly all lead to two hubs, which so gain and lose their least distance."""
+    rng = random.Random(str(dims))
+    side = {1: 30, 2: 4}[len(dims)]
+    updates = []
+    for _ in range(400):
+        edge = (rng.randrange(60), rng.choice([0, 1, rng.randrange(60)]))
+        come = tuple(rng.randrange(side) for _ in dims)
+        gone = tuple(rng.randint(at, side) for at in come)
+        updates.append((*edge, *come, 1))
+        if rng.random() < 0.8 and max(gone) < side:
+            updates.append((*edge, *gone, -1))
+    schema = dict.fromkeys(["src", "dst", *dims, "diff"], pl.Int64)
+    edges = pl.DataFrame(updates, schema=schema, orient="row")
+
+    def program(edges: Any) -> dict[str, Any]:
+        seeds = edges.where("src = 7").select(node="src", dist=0).distinct()
+
+        def relax(dists: Any) -> Any:
+            hops = dists.join(edges, on={"node": "src"}).select(node="dst", dist="dist + 1")
+            return hops.concat(seeds).group_by("node").agg(dist=dd.min("dist"))
+
+        labels = edges.select(node="dst", label="dst").distinct()
+
+        def spread(found: Any) -> Any:
+            hops = found.join(edges, on={"node": "src"}).select(node="dst", label="label")
+            return hops.concat(labels).group_by("node").agg(label=dd.max("label"))
+
+        return {"dists": seeds.iterate(relax), "labels": labels.iterate(spread)}
+
+    drawn = Case(0, f"# {dims}", program, {"edges": edges})
+    expected = folding.by_reference(program, edges=edges)
+    compare(drawn, "whole", expected, folding.whole(program, edges=edges))
+    compare(drawn, "cut", expected, folding.randomly_cut(program, edges=edges))
+    compare(drawn, "fed early", expected, folding.fed_early(program, edges=edges))
