@@ -88,10 +88,10 @@ def run(
 
 def _listener(out: Output, progress: Progress) -> Callable[..., None]:
     """``progress``, after a word about what takes long once: kernels that this machine has not compiled yet."""
-    from ddcore.cache import cache_folder
+    from ddcore.cache import kernel_folder
 
     def hear(stage: str, *rest: Any) -> None:
-        if not told and not any((cache_folder() / "kernels").glob("*/*.nbi")):
+        if not told and not any(kernel_folder().glob("*/*.nbi")):
             out.say("compiling kernels, once on this machine: up to a minute")
         told.append(stage)
         progress(stage, *rest)
@@ -112,7 +112,8 @@ def _tell(out: Output, report: RunReport, dry_run: bool) -> None:
         if out.json:
             out.record(version=version, **_named(came, went))
         elif not many:
-            out.say(f"version={version} in={_sum(came)} out={_sum(went)} {ending if alone else ''}".rstrip())
+            done = "" if dry_run else f" out={_sum(went)} {ending if alone else ''}"
+            out.say(f"version={version} in={_sum(came)}{done}".rstrip())
     came, went = _added(report)
     span = f"{_first(report)}..{report.last}"
     if dry_run:

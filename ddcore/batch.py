@@ -7,6 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ddcore.errors import DiffOverflow
+
+_LEAST = -(2**63)
+
 
 @dataclass(slots=True)
 class Batch:
@@ -28,7 +32,9 @@ class Batch:
         return Batch([w[rows] for w in self.words], [t[rows] for t in self.times], self.diffs[rows])
 
     def negated(self) -> Batch:
-        """The same updates with opposite diffs."""
+        """The same updates with opposite diffs. Raises DiffOverflow."""
+        if len(self.diffs) and self.diffs.min() == _LEAST:
+            raise DiffOverflow(f"the diff {_LEAST} cannot be negated within int64")
         return Batch(self.words, self.times, -self.diffs)
 
 

@@ -7,11 +7,8 @@ reader's eye: two select calls that meet in one row simply add up, as multisets 
 
 from __future__ import annotations
 
-import inspect
-import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import CodeType
 from typing import Any
 
 import polars as pl
@@ -19,6 +16,7 @@ import polars as pl
 from ddcore import expressions
 from ddcore.aggregates import Aggregate
 from ddcore.errors import ProgramError
+from ddcore.functions import name_of, text_of
 from ddcore.graph import Graph, Loop, Node, Scope, caller, digest
 from ddcore.schema import Schema, Type, parse_schema, parse_type
 
@@ -128,8 +126,8 @@ class Collection:
                 'for example flat_map(tag=col("tags").str.split(","))',
             )
         if function is not None and schema is not None:
-            settings = FlatMapFunction(function, parse_schema(schema), _name(function))
-            return self._add("flat_map", settings.schema, _source(function), settings)
+            settings = FlatMapFunction(function, parse_schema(schema), name_of(function))
+            return self._add("flat_map", settings.schema, text_of(function), settings)
         exprs = {name: expressions.parse(value, bare_string="sql") for name, value in lists.items()}
         projection = _checked(lambda: expressions.ListProjection(exprs, self._node.schema))
         text = ";".join(f"{name}={expressions.canonical(expr)}" for name, expr in exprs.items())
@@ -203,7 +201,7 @@ class Collection:
         graph, place = self._graph, caller()
         scope = Scope(parent=graph.innermost)
         variable = Node("variable", (self._node,), self._node.schema, scope, "", place=place)
-        scope.loop = Loop(f"{_name(body)} ({place})", variable, max_rounds, scope)
+        scope.loop = Loop(f"{name_of(body)} ({place})", variable, max_rounds, scope)
         graph.open.append(scope)
         try:
             result = body(Collection(graph, variable))
@@ -311,9 +309,9 @@ class GroupBy:
         for name in result:
             if name in self._keys:
                 raise ProgramError(f"{caller()}: reduce: {name} is a key already", "choose another name in schema=")
-        reduction = Reduction(self._keys, f"reduce {_name(function)}", allow_negative, (), function, result)
+        reduction = Reduction(self._keys, f"reduce {name_of(function)}", allow_negative, (), function, result)
         shape = ",".join(f"{name}:{kind}" for name, kind in result.items())
-        text = f"reduce {','.join(self._keys)} {shape} {allow_negative} {_source(function)}"
+        text = f"reduce {','.join(self._keys)} {shape} {allow_negative} {text_of(function)}"
         return base._add("reduce", {key: base.schema[key] for key in self._keys} | result, text, reduction)
 
 
@@ -362,22 +360,3 @@ def _unknown(name: str, where: str, schema: Schema) -> ProgramError:
 
 def _shown(schema: Schema) -> str:
     return "(" + ", ".join(f"{name}: {kind}" for name, kind in schema.items()) + ")"
-
-
-def _name(function: Any) -> str:
-    return getattr(function, "__name__", type(function).__name__).replace("<lambda>", "lambda")
-
-
-def _source(function: Any) -> str:
-    """The text of a user's function, without its indentation: part of the program's fingerprint."""
-    try:
-        return textwrap.dedent(inspect.getsource(function)).strip()
-    except (OSError, TypeError):
-        code = getattr(function, "__code__", None)
-        return _code(code) if code else type(function).__qualname__
-
-
-def _code(code: CodeType) -> str:
-    """What a function made at run time does: its byte code and constants, nested functions included."""
-    constants = [_code(value) if isinstance(value, CodeType) else repr(value) for value in code.co_consts]
-    return f"{code.co_code.hex()} {code.co_names} {constants}"

@@ -17,7 +17,6 @@ from ddcore.kernels import runs as kernels
 from ddcore.kernels import sorting
 
 _PACKED_BITS = 63
-_DIFF_BITS = 20  # packed diffs are summed unchecked: 2**20 * 2**40 rows stay inside int64
 
 
 class Run:
@@ -179,7 +178,7 @@ class _Field:
 
 def _layout(columns: list[np.ndarray]) -> list[_Field] | None:
     """How many bits each column needs (the last one is the diffs), or None if they do not fit into one integer
-    together.
+    together. Packed diffs are summed unchecked, so that it is None, too, where their sums could leave int64.
     """
     fields, total = [], 0
     for column in columns:
@@ -189,7 +188,8 @@ def _layout(columns: list[np.ndarray]) -> list[_Field] | None:
         total += bits
         if total > _PACKED_BITS:
             return None
-    return fields if fields[-1].bits <= _DIFF_BITS else None
+    diffs = columns[-1]
+    return fields if max(-int(diffs.min()), int(diffs.max())) * len(diffs) < 2**63 else None
 
 
 def _arrange_packed(columns: list[np.ndarray], diffs: np.ndarray, layout: list[_Field], words: int) -> Run:

@@ -17,7 +17,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Literal
 
-from ddcore.cache import cache_folder
+from ddcore.cache import cache_folder, kernel_folder
 from ddcore.errors import DdError
 from ddcore.io.project import Project, load_program
 from ddcore.jobs import cds, jars
@@ -111,17 +111,11 @@ def _cache() -> Iterator[Check]:
 
 
 def _kernels() -> Iterator[Check]:
-    folder = Path(os.environ.get("NUMBA_CACHE_DIR") or cache_folder() / "kernels")
-    sources = [path for path in (Path(__file__).parent.parent / "ddcore" / "kernels").glob("*.py")]
-    compiled = max((path.stat().st_mtime for path in folder.rglob("*.nbi")), default=0.0)
-    if not compiled:
-        yield Check("kernels", "note", f"none compiled in {folder}: the first run takes a minute more", _SETUP)
-    elif any(path.stat().st_mtime > compiled for path in sources):
-        yield Check(
-            "kernels", "note", "compiled before the sources changed: the next run compiles what differs", _SETUP
-        )
-    else:
+    folder = Path(os.environ.get("NUMBA_CACHE_DIR") or kernel_folder())
+    if any(folder.rglob("*.nbi")):
         yield Check("kernels", "ok", f"compiled, in {folder}")
+    else:
+        yield Check("kernels", "note", f"none compiled in {folder}: the first run takes a minute more", _SETUP)
 
 
 def _no_project() -> list[Check]:

@@ -12,9 +12,9 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from ddcore.cache import cache_folder
+from ddcore.cache import kernel_folder
 
-os.environ.setdefault("NUMBA_CACHE_DIR", str(cache_folder() / "kernels"))
+os.environ.setdefault("NUMBA_CACHE_DIR", str(kernel_folder()))
 
 import numba
 from numba import types

@@ -61,7 +61,7 @@ def _summarise(kinds, columns, order, counts, n, words, results, e):  # type: ig
             elif counts[i] > 0 and (best == _NULL or (word < best if kind == MIN else word > best)):
                 best = word
         results[a, e] = total if kind == COUNT or kind == SUM else best
-        overflow |= kind == SUM and total == _NULL
+        overflow |= (kind == COUNT or kind == SUM) and total == _NULL  # the word of null
     return overflow
 
 
@@ -80,7 +80,7 @@ def _distinct_rows(order, n, words, heads, member):  # type: ignore[no-untyped-d
 @inline
 def _presence(total, positives, linear, distinct, allow):  # type: ignore[no-untyped-def]
     if distinct or not allow:
-        return total > 0
+        return positives > 0
     return total != 0 if linear else positives > 0
 
 
@@ -130,11 +130,9 @@ def _sweep(  # type: ignore[no-untyped-def]
         present[e] = _presence(total, positives, linear, len(kinds) == 0, allow)
         if not present[e] or len(kinds) == 0:
             continue
-        if kind == COUNT:
-            results[0, e] = total
-        elif kind == SUM:
-            results[0, e] = running
-            if running == _NULL:
+        if kind == COUNT or kind == SUM:
+            results[0, e] = total if kind == COUNT else running
+            if results[0, e] == _NULL:
                 wrong[0], wrong[2] = OVERFLOW, e
                 return
         elif ordered and kind == MIN:
@@ -198,7 +196,10 @@ def aggregate(inputs, loops, kinds, columns, offsets, words, times, diffs, e_off
                         return results, present, wrong
             total, positives = np.int64(0), 0
             for i in range(m):
-                total += counts[i]
+                total, bad = add(total, counts[i])
+                if bad and linear:
+                    wrong[0], wrong[1], wrong[2] = OVERFLOW, k, e
+                    return results, present, wrong
                 positives += counts[i] > 0
                 if counts[i] < 0 and not allow:
                     wrong[0], wrong[1], wrong[2], wrong[3] = NEGATIVE, k, e, counts[i]
@@ -240,7 +241,10 @@ def accumulate(inputs, loops, offsets, words, times, diffs, e_offsets, e_times, 
                 counts[i] = 0
             for i in range(n):
                 if holds(times, order[i], e_times, e):
-                    counts[member[i]] += diffs[order[i]]
+                    counts[member[i]], bad = add(counts[member[i]], diffs[order[i]])
+                    if bad:
+                        wrong[0], wrong[1], wrong[2] = OVERFLOW, k, e
+                        return out[0, :used].copy(), out[1, :used].copy(), out[2, :used].copy(), wrong
             for i in range(m):
                 if counts[i] == 0 or (counts[i] < 0 and allow):
                     continue

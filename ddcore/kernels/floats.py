@@ -7,6 +7,9 @@ import numpy as np
 from ddcore.kernels import inline
 
 _NULL = np.int64(-(2**63))
+_PARTS = 64  # parts that do not overlap: 2,098 bits from the least float to the greatest, 53 bits a part
+_LARGE, _SCALE = 2.0**900, 2.0**200
+_TINY = 5e-324
 
 
 @inline
@@ -83,9 +86,12 @@ def _add_scaled(parts, n, value, count):  # type: ignore[no-untyped-def]
 
 @inline
 def float_sum(order, counts, n, words, column):  # type: ignore[no-untyped-def]
-    """The correctly rounded sum of count * value over distinct rows; infinities and NaN as IEEE has them."""
-    parts = np.empty(2200, dtype=np.float64)
-    used, special = 0, 0.0
+    """The correctly rounded sum of count * value over distinct rows; infinities and NaN as IEEE has them.
+
+    Large values are added up apart and scaled down, so that no partial sum is more than a float holds.
+    """
+    parts, large = np.empty(_PARTS, dtype=np.float64), np.empty(_PARTS, dtype=np.float64)
+    used, used_large, special = 0, 0, 0.0
     for i in range(n):
         word = words[column, order[i]]
         if word == _NULL or counts[i] == 0:
@@ -93,7 +99,21 @@ def float_sum(order, counts, n, words, column):  # type: ignore[no-untyped-def]
         value = _float_of(word)
         if np.isinf(value) or np.isnan(value):
             special += value * counts[i]
-        else:
+        elif abs(value) < _LARGE:
             used = _add_scaled(parts, used, value, counts[i])
-    total = _rounded(parts, used)
-    return _word_of(special if special != 0.0 else total)
+        else:
+            used_large = _add_scaled(large, used_large, value / _SCALE, counts[i])
+    if special != 0.0:
+        return _word_of(special)
+    if used_large > 0 and abs(large[used_large - 1]) >= _LARGE / _SCALE:
+        decides = 0.0  # what is too small to be scaled down can still decide between two floats
+        for i in range(used):
+            scaled = parts[i] / _SCALE
+            if scaled * _SCALE == parts[i]:
+                used_large = _exact_add(large, used_large, scaled)
+            else:
+                decides = _TINY if parts[i] > 0.0 else -_TINY
+        return _word_of(_rounded(large, _exact_add(large, used_large, decides)) * _SCALE)
+    for i in range(used_large):
+        used = _exact_add(parts, used, large[i] * _SCALE)
+    return _word_of(_rounded(parts, used))

@@ -9,6 +9,7 @@ from ddcore.kernels import IN1, IN2, INT, OUT1, inline, kernel, several
 
 _DIGIT = 11
 _SMALL = 24
+_LEAST, _MOST = np.int64(-(2**63)), np.int64(2**63 - 1)
 UIN1 = types.Array(types.uint64, 1, "C", readonly=True)
 UOUT1 = types.uint64[::1]
 
@@ -186,13 +187,12 @@ def add(a, b):  # type: ignore[no-untyped-def]
 @inline
 def multiply(a, b):  # type: ignore[no-untyped-def]
     """a * b and whether it left int64."""
-    small = -2147483648 <= a <= 2147483647 and -2147483648 <= b <= 2147483647
-    product = a * b
-    if small or a == 0:
-        return product, False
-    if a == -1:
-        return product, b == np.int64(-(2**63))
-    return product, product // a != b
+    if -2147483648 <= a <= 2147483647 and -2147483648 <= b <= 2147483647:
+        return a * b, False
+    if a == _LEAST or b == _LEAST:
+        return a * b, a != 1 and b != 1 and a != 0 and b != 0
+    # Looked at before multiplying: the compiler may assume that a signed product never wraps around.
+    return a * b, b != 0 and abs(a) > _MOST // abs(b)
 
 
 @kernel(several(OUT1, OUT1), IN1, IN1, IN2, IN1)
