@@ -12,7 +12,7 @@ from pathlib import Path
 
 import polars as pl
 
-from ddcore.errors import DiffOverflow
+from ddcore.errors import DiffOverflow, StorageError
 from ddcore.io import tables
 from ddcore.io.tables import AddedFile, LiveFile
 from ddcore.io.warehouse import reporting
@@ -51,6 +51,18 @@ class ChangeLog:
     def create(self, *, replace: bool = False) -> None:
         """Make the table if there is none; ``replace`` allows other columns than it has now."""
         tables.create(self.folder, self.columns, replace=replace)
+
+    def check(self) -> None:
+        """Raises StorageError where the table was made with other columns than these."""
+        with reporting(self.folder, "read", tables.mend_hint(self.folder)):
+            stored = tables.columns(tables.open_table(self.folder))
+        wanted = [(name, tables.delta_type(kind)) for name, kind in self.columns.items()]
+        if sorted(stored) != sorted(wanted):
+            shown = [", ".join(f"{name} {kind}" for name, kind in side) for side in (stored, wanted)]
+            raise StorageError(
+                f"inputs/{self.folder.name} was made with ({shown[0]}), dd.toml now says ({shown[1]})",
+                "put the schema in dd.toml back, or ingest the sources into a new warehouse",
+            )
 
     def write(self, stem: str, updates: pl.DataFrame) -> AddedFile:
         """Write updates as one data file, which no reader sees before :meth:`commit`. O(n log n) unless in time

@@ -88,7 +88,7 @@ def create(
     with reporting(folder, "create the table", mend_hint(folder)):
         mode: Literal["error", "overwrite"] = "error"
         if exists(folder):
-            stored = [(column.name, _type_name(column.type)) for column in open_table(folder).schema().fields]
+            stored = columns(open_table(folder))
             wanted = [(name, delta_type(kind)) for name, kind in schema.items()]
             if stored == wanted:
                 return
@@ -304,6 +304,11 @@ def _delta_schema(schema: Mapping[str, Type | str]) -> Any:
     from deltalake.schema import PrimitiveType
 
     return DeltaSchema([Field(name, PrimitiveType(delta_type(kind))) for name, kind in schema.items()])
+
+
+def columns(table: DeltaTable) -> list[tuple[str, str]]:
+    """Names and Delta types of a table's columns, in order."""
+    return [(column.name, _type_name(column.type)) for column in table.schema().fields]
 
 
 def _type_name(kind: Any) -> str:

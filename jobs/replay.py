@@ -176,6 +176,7 @@ class _Replay:
 
     def _check_program(self, fingerprint: str, what: str) -> None:
         if fingerprint != self.plan.fingerprint:
+            self._check_inputs()  # another schema makes another program; say which
             raise ProgramChanged(
                 f"the program changed: {what} was made by program {fingerprint[:12]}, this one is "
                 f"{self.plan.fingerprint[:12]}",
@@ -193,10 +194,19 @@ class _Replay:
             known = "nothing was ingested yet" if latest is None else f"the latest ingested version is {latest}"
             raise UsageError(f"--to-version {last}: {known}", "ingest it first, or leave --to-version out")
 
+    def _check_inputs(self) -> None:
+        """Refuse inputs whose schema in dd.toml is not the one they were ingested with."""
+        from ddcore.io.changelog import ChangeLog
+
+        for name, schema in self.plan.inputs.items():
+            if self.ledger.input_version(name) is not None:
+                ChangeLog(self.warehouse.input(name), schema, self.plan.dims).check()
+
     # -- the fold, between intent and record --------------------------------------------------------------------------
 
     def _fold(self, window: _Window) -> None:
         started, asked, fingerprint = time.perf_counter(), self.asked, self.plan.fingerprint
+        self._check_inputs()
         if not window.known:
             wide = asked.width or 1
             self.ledger.append(

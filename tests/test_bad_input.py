@@ -280,6 +280,16 @@ def test_changed_program(mine: Path, dd: Command, refused: Refused) -> None:
     assert "Zoo            28" in journeys(dd)
 
 
+def test_changed_schema_of_an_input(mine: Path, refused: Refused) -> None:
+    text = Path("dd.toml").read_text()
+    Path("dd.toml").write_text(text.replace('minutes = "int64"', 'minutes = "int64", colour = "string"'))
+    for command in (("run",), ("run", "--full-refresh")):
+        error, hint = refused(1, *command)
+        assert error.startswith("inputs/links was made with (src string, ")
+        assert "colour string" in error
+        assert "put the schema in dd.toml back" in hint
+
+
 # --- rows that never were, and loops that never end -------------------------------------------------------------------
 
 

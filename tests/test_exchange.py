@@ -13,8 +13,9 @@ from programs import Case, case
 from test_random_programs import compare
 from warehouses import logs_of, project_of
 
+from ddcore import reference
 from ddcore.errors import Diverged, FoldError, NegativeMultiplicity
-from ddcore.io.project import Project
+from ddcore.io.project import Project, load_program
 from ddcore.io.state import open_worker, write_gains
 from ddcore.jobs import exchange, replay
 from ddcore.plan import build
@@ -29,7 +30,7 @@ def outcome(project: Project, ends: list[int | None], **how: Any) -> Any:
             replay.run(project, last=end, **how)
     except FoldError as error:
         return error
-    return logs_of(project, build(replay.load_program(project), project.inputs, project.dims).outputs)
+    return logs_of(project, build(load_program(project), project.inputs, project.dims).outputs)
 
 
 def expected_of(drawn: Case) -> Any:
@@ -151,7 +152,7 @@ def test_what_is_owed_and_held_back_is_stored(seed: int, tmp_path: Path) -> None
         for name, schema in plan.outputs.items():
             log = ChangeLog(warehouse.output(name), schema, dims)
             frame = log.collect(log.scan(versions.get(f"outputs/{name}")))
-            logs[name] = folding.reference.log_of(frame, dims)
+            logs[name] = reference.log_of(frame, dims)
         return logs
 
     compare(drawn, "owed and held", expected_of(drawn), found())

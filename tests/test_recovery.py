@@ -22,7 +22,7 @@ from real_data import REPOSITORY, shared_data
 from warehouses import log_of
 
 from ddcore.io.ledger import Ledger
-from ddcore.io.project import Project, find_project
+from ddcore.io.project import Project, find_project, load_program
 from ddcore.io.warehouse import Warehouse
 from ddcore.jobs import replay
 from ddcore.jobs.ingest import ingest
@@ -55,7 +55,7 @@ def undisturbed(ingested: Path, tmp_path_factory: pytest.TempPathFactory) -> dic
 
 def logs(project: Project) -> dict[str, pl.DataFrame]:
     """Every output log, unconsolidated: a row that is there twice shows."""
-    outputs = build(replay.load_program(project), project.inputs, project.dims).outputs
+    outputs = build(load_program(project), project.inputs, project.dims).outputs
     found = {name: log_of(project, name, schema) for name, schema in outputs.items()}
     return {name: log.sort(log.columns) for name, log in found.items()}
 

@@ -129,10 +129,22 @@ class ReduceStep:
         self._raise_if(wrong, evaluations, loops)
         there = np.flatnonzero(present)
         results = np.take(results, there, axis=1)
+        self._check_digits(results, evaluations, there)
         for place, table in back.items():
             found = results[place] != encoding.NULL
             results[place, found] = table[results[place, found]]
         return Wanted(there, results, np.ones(len(there), dtype=np.int64))
+
+    def _check_digits(self, results: np.ndarray, at: _Evaluations, evals: np.ndarray) -> None:
+        """A sum of decimals has the digits its type has, or is an error; the kernel only knows of int64."""
+        for place, (name, kind, _) in enumerate(self.reduction.aggregates):
+            made = self.reduction.result[name]
+            if kind != "sum" or made.name != "decimal":
+                continue
+            beyond = np.flatnonzero(np.abs(results[place]) >= 10**made.precision)
+            if len(beyond):
+                key = decode_key(self.port, at.keys, int(at.key_of()[evals[beyond[0]]]))
+                raise DiffOverflow(f"agg ({self.block.node.place}): key {key!r}: {name} has too many digits for {made}")
 
     def _ranked(self, words: np.ndarray) -> tuple[np.ndarray, dict[int, np.ndarray]]:
         """Words in which string arguments of min and max are ordered as strings.
