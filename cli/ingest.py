@@ -121,7 +121,7 @@ def _renamed(columns: list[str]) -> dict[str, str]:
         if not (equals and ours and theirs):
             raise UsageError(f"--column: {text!r} is not OURS=THEIRS", "for example: --column src=from_station")
         if ours in rename:
-            raise UsageError(f"--column: {ours!r} is named twice")
+            raise UsageError(f"--column: {ours!r} is named twice", "name each of our columns once")
         rename[ours] = theirs
     return rename
 
@@ -139,7 +139,8 @@ def _tell(out: Output, report: IngestReport) -> None:
         f" rows={report.rows} took={report.took:.1f}s"
     )
     if report.moved:
-        out.say(f"{count(report.moved)} late rows were moved to version {report.first}")
+        rows = "late row was" if report.moved == 1 else "late rows were"
+        out.say(f"{count(report.moved)} {rows} moved to version {report.first}")
 
 
 def _result(out: Output, report: IngestReport) -> None:

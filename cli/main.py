@@ -34,6 +34,7 @@ __all__ = ["app", "main", "run_command"]
 
 # What the other `dd` takes: if=FILE, of=FILE, bs=4M, ...
 _COREUTILS = re.compile(r"(if|of|bs|ibs|obs|cbs|count|skip|seek|iseek|oseek|conv|iflag|oflag|status)=")
+_AGAIN_AFTER = 0.05  # seconds until a signal that could not be raised comes again
 _SIGNALED = {130: "interrupted", 143: "terminated"}
 
 app = typer.Typer(
@@ -59,13 +60,15 @@ class _Signals:
     """SIGINT and SIGTERM unwind the stack, so that locks are given back and Spark's job is cancelled.
 
     ``code`` is the exit code of the first that came, else 0. A second SIGTERM ends the process at once. What Python
-    cannot raise, because a callback from compiled code was on the stack, is not printed either.
+    cannot raise, because a callback from compiled code was on the stack, is not printed either, and comes again a
+    moment later: else the signal would be lost, and the command would go on to its end.
     """
 
     def __init__(self) -> None:
         self.code = 0
         self._before: dict[int, Any] = {}
         self._hook = sys.unraisablehook
+        self._again: threading.Timer | None = None
 
     def __enter__(self) -> _Signals:
         if threading.current_thread() is threading.main_thread():
@@ -77,6 +80,8 @@ class _Signals:
 
     def __exit__(self, *_: object) -> None:
         sys.unraisablehook = self._hook
+        if self._again is not None:
+            self._again.cancel()
         for number, handler in self._before.items():
             signal.signal(number, handler)
 
@@ -89,6 +94,13 @@ class _Signals:
     def _drop(self, unraisable: Any) -> None:
         if not self.code:
             self._hook(unraisable)
+        elif isinstance(unraisable.exc_value, KeyboardInterrupt) and signal.SIGTERM in self._before:
+            # Only in the main thread is a signal's exception raised, so here a handler may be set.
+            signal.signal(signal.SIGTERM, self._stop)
+            main = threading.main_thread().ident
+            self._again = threading.Timer(_AGAIN_AFTER, signal.pthread_kill, (main, signal.SIGTERM))
+            self._again.daemon = True
+            self._again.start()
 
 
 def main() -> NoReturn:

@@ -16,6 +16,7 @@ __all__ = ["one_version", "version_number", "version_range"]
 _OFFSET = re.compile(r"(?:latest)?-(\d+)")
 _TUPLE = re.compile(r"\s*\w+\s*=\s*-?\d+\s*(,\s*\w+\s*=\s*-?\d+\s*)*")
 _GREATEST = 2**63 - 1
+_VERSIONS = "what there is: ddcore log --versions"
 
 
 def one_version(text: str, latest: int, said_by: str = "version") -> int:
@@ -36,7 +37,9 @@ def version_range(first: str, second: str | None, latest: int) -> tuple[int | No
             raise UsageError(f"diff needs two versions, got {first!r}", "say A B or A..B, for example: -1 latest")
         first, _, second = first.partition("..")
     elif ".." in first or ".." in second:
-        raise UsageError(f"diff takes A B or A..B, not both: {first!r} {second!r}")
+        raise UsageError(
+            f"diff takes A B or A..B, not both: {first!r} {second!r}", "say A B or A..B, for example: -1 latest"
+        )
     start = one_version(first, latest, "A") if first.strip() else None
     return start, one_version(second.strip() or "latest", latest, "B")
 
@@ -49,12 +52,12 @@ def version_number(text: str, latest: int, said_by: str) -> int:
     if text.isascii() and text.isdigit():
         version = int(text)
         if version > _GREATEST:
-            raise UsageError(f"{said_by}: {text} is beyond the greatest version, {_GREATEST}")
+            raise UsageError(f"{said_by}: {text} is beyond the greatest version, {_GREATEST}", _VERSIONS)
         return version
     if offset := _OFFSET.fullmatch(text):
         version = latest - int(offset[1])
         if version < 0:
-            raise UsageError(f"{said_by}: {text!r} goes back beyond version 0: the latest is {latest}")
+            raise UsageError(f"{said_by}: {text!r} goes back beyond version 0: the latest is {latest}", _VERSIONS)
         return version
     if _TUPLE.fullmatch(text):
         raise UsageError(

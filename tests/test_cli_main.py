@@ -210,6 +210,20 @@ def test_a_signal_that_arrives_as_another_error(tmp_path: Path) -> None:
     assert err.startswith("let go\nerror: terminated\n")
 
 
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_that_cannot_be_raised_comes_again(number: int, code: int, tmp_path: Path) -> None:
+    """Under a callback from compiled code Python drops what a handler raises; the command must end all the same."""
+    callback = f"ctypes.CFUNCTYPE(None)(lambda: (os.kill(os.getpid(), {int(number)}), time.sleep(1)))()"
+    sleeper = _SLEEPER.replace("import sys, time", "import ctypes, os, sys, time").replace(
+        "        time.sleep(30)", f"        {callback}\n        time.sleep(30)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", sleeper], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=20
+    )
+    assert done.returncode == code
+    assert done.stderr.startswith("asleep\nlet go\nerror: ")
+
+
 def test_a_reader_that_goes_away_is_no_failure(tmp_path: Path) -> None:
     code = (
         "import sys; from ddcore.cli import init, main, output\n"
