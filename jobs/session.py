@@ -26,7 +26,7 @@ from ddcore.jobs.shipping import package_zip
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["cancel", "log_file", "spark", "spark_session", "stop", "warm"]
+__all__ = ["cancel", "log_file", "spark", "spark_session", "stop"]
 
 # What this process launched; PySpark allows one context per process.
 _own: Gateway | None = None
@@ -112,31 +112,6 @@ def cancel(session: SparkSession) -> None:
 def log_file() -> Path | None:
     """Where the running JVM's output goes; None when it is shown, or the JVM is not ours."""
     return _own.log if _own is not None else None
-
-
-def warm(session: SparkSession) -> list[threading.Thread]:
-    """Start the Python workers and load the classes of a first job, in the background, while the caller is busy.
-
-    The first ``mapInArrow`` of a session costs about 2 s, nearly all of it once per JVM. Nobody has to join the
-    threads; what goes wrong in them goes wrong again, and is reported, in the real job.
-    """
-
-    def start_workers() -> None:
-        with contextlib.suppress(Exception):
-            session.range(0, 1, 1, 1).mapInArrow(_identity, "id long").toArrow()
-
-    def load_shuffle() -> None:
-        with contextlib.suppress(Exception):
-            session.range(0, 2, 1, 2).repartition(2, "id").sortWithinPartitions("id").toArrow()
-
-    threads = [threading.Thread(target=target, daemon=True) for target in (start_workers, load_shuffle)]
-    for thread in threads:
-        thread.start()
-    return threads
-
-
-def _identity(batches: Any) -> Any:
-    return batches
 
 
 def _own_session(conf: Mapping[str, str], master: str, width: int | None, *, bulk: bool, debug: bool) -> SparkSession:
