@@ -148,11 +148,11 @@ class NaiveCollection:
     ``columns`` maps names to Polars types; ``rows`` maps each row to its count, which may be negative but is never 0.
     """
 
-    def __init__(self, columns: Columns, rows: Iterable[tuple[Row, int]]) -> None:
+    def __init__(self, columns: Mapping[str, pl.DataType], rows: Iterable[tuple[Row, int]]) -> None:
         total: Rows = Counter()
         for row, count in rows:
             total[_canonical(row)] += count
-        self.columns = columns
+        self.columns = dict(columns)
         self.rows = _present(total.items())
 
     # Row by row

@@ -10,7 +10,7 @@ import polars as pl
 from notation import dims_of
 
 import ddcore as dd
-from ddcore import reference
+from ddcore import reference as reference
 
 Time = tuple[int, ...]
 Logs = dict[str, dict[tuple[Any, Time], int]]

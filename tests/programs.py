@@ -267,7 +267,7 @@ class Writer:
             kind = "float" if of.columns[name] == "float" else "num"
             adding |= {f's=dd.sum("{name}")': kind, f's=dd.sum(col("{name}") * 3)': kind}
         adding |= {f's=dd.sum("{name}")': "sum of money" for name in of.having("money", "sum of money")}
-        picking = {}
+        picking: dict[str, str] = {}
         for name, kind in of.columns.items():
             picking |= {f'lo=dd.min("{name}")': kind, f'hi=dd.max("{name}")': kind}
         pool = adding | picking if of.positive else self.rng.choice([adding, picking])

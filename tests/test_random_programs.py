@@ -47,9 +47,9 @@ def test_few_updates_far_apart(seed: int) -> None:
     words = pl.DataFrame(updates, schema=dict.fromkeys(columns, pl.Int64), orient="row")
     drawn = Case(seed, inspect.getsource(sparse), sparse, {"words": words})
     expected = folding.by_reference(sparse, words=words)
-    for fold in (folding.whole, folding.randomly_cut, folding.fed_early):
-        how = {} if fold is folding.whole else {"seed": seed}
-        compare(drawn, fold.__name__, expected, fold(sparse, words=words, **how))
+    compare(drawn, "whole", expected, folding.whole(sparse, words=words))
+    compare(drawn, "cut at random", expected, folding.randomly_cut(sparse, seed=seed, words=words))
+    compare(drawn, "fed early", expected, folding.fed_early(sparse, seed=seed, words=words))
 
 
 def sparse(words: Any) -> dict[str, Any]:

@@ -23,7 +23,8 @@ col = pl.col
 @pytest.fixture(params=[folding.by_reference, folding.whole, folding.one_time_each, folding.randomly_cut])
 def fold(request: pytest.FixtureRequest) -> Fold:
     """One way to fold: takes a program and its inputs, gives the logs of its outputs."""
-    return request.param
+    way: Fold = request.param
+    return way
 
 
 def same(found: Any, expected: Any) -> None:

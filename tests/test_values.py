@@ -68,7 +68,7 @@ def history(seed: int, kind: str, values: list[Any]) -> Case:
         if version < 5 and rng.random() < 0.7:
             updates.append((*row, rng.randrange(version + 1, 6), rng.choice([-1, -2])))
     schema = {"k": pl.Int64, "v": EDGES[kind][0], "version": pl.Int64, "diff": pl.Int64}
-    return Case(seed, f"# {kind}", None, {"rows": pl.DataFrame(updates, schema=schema, orient="row")})
+    return Case(seed, f"# {kind}", everywhere, {"rows": pl.DataFrame(updates, schema=schema, orient="row")})
 
 
 @pytest.mark.parametrize("seed", range(2))
