@@ -1,4 +1,4 @@
-"""Folding against stored state: inline and on Spark, with one worker and with two, whole and in several runs; one log for all."""
+"""Folding against stored state: inline and on Spark, with one worker and with two, whole and in runs: one log."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 import folding
 import polars as pl
 import pytest
+from notation import dims_of
 from programs import Case, case
 from test_random_programs import compare
 from warehouses import logs_of, project_of
@@ -48,11 +49,11 @@ def ends_of(drawn: Case, seed: int) -> list[int | None]:
 
 
 def dim_of(drawn: Case) -> str:
-    return folding.dims_of(drawn.frames)[0]
+    return dims_of(drawn.frames)[0]
 
 
 def one_dimensional(seeds: Any) -> list[int]:
-    return [seed for seed in seeds if len(folding.dims_of(case(seed).frames)) == 1]
+    return [seed for seed in seeds if len(dims_of(case(seed).frames)) == 1]
 
 
 @pytest.mark.parametrize("seed", one_dimensional(INLINE))
@@ -94,7 +95,7 @@ def test_wide_rounds_end_in_one_task(tmp_path: Path, spark: Any, monkeypatch: py
     compare(drawn, "wide, then narrow", expected_of(drawn), found)
 
 
-@pytest.mark.parametrize("seed", [seed for seed in range(120) if len(folding.dims_of(case(seed).frames)) > 1][:40])
+@pytest.mark.parametrize("seed", [seed for seed in range(120) if len(dims_of(case(seed).frames)) > 1][:40])
 def test_what_is_owed_and_held_back_is_stored(seed: int, tmp_path: Path) -> None:
     """Partially ordered times: each fold by a worker that knows only what the one before it wrote."""
     from ddcore.io import arrangements
@@ -105,7 +106,7 @@ def test_what_is_owed_and_held_back_is_stored(seed: int, tmp_path: Path) -> None
     from ddcore.session import batch_of
 
     drawn = case(seed)
-    dims, times = folding.dims_of(drawn.frames), folding.grid(drawn.frames)
+    dims, times = dims_of(drawn.frames), folding.grid(drawn.frames)
     schemas = {
         name: {c: folding.type_name(t) for c, t in frame.schema.items() if c not in (*dims, "diff")}
         for name, frame in drawn.frames.items()

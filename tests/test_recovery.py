@@ -110,7 +110,7 @@ def start(folder: Path, engine: str, end: int, **environment: str) -> subprocess
 
 
 def disturb(run: subprocess.Popen[bytes], moment: float, worker: bool) -> str:
-    """SIGKILL the driver, or one of its Spark workers, after so many seconds; says which, or nothing if it was too late."""
+    """SIGKILL the driver, or one of its Spark workers, after so many seconds; says which, or nothing if too late."""
     try:
         run.wait(moment)
         return ""

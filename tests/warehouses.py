@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
-from folding import Logs, dims_of, type_name
+from folding import Logs, type_name
+from notation import dims_of
 from programs import Case
 
 from ddcore import reference
@@ -49,9 +50,7 @@ def take_in(project: Project, name: str, frame: pl.DataFrame) -> None:
 
 def logs_of(project: Project, outputs: Any) -> Logs:
     """The output logs that readers see."""
-    return {
-        name: reference.log_of(log_of(project, name, schema), project.dims) for name, schema in outputs.items()
-    }
+    return {name: reference.log_of(log_of(project, name, schema), project.dims) for name, schema in outputs.items()}
 
 
 def log_of(project: Project, name: str, schema: Any) -> pl.DataFrame:
