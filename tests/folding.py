@@ -10,7 +10,12 @@ import polars as pl
 from notation import dims_of
 
 import ddcore as dd
-from ddcore import reference as reference
+from ddcore import reference
+
+__all__ = [
+    "by_reference", "dims_of", "fed_early", "grid", "in_runs", "one_time_each", "random_cuts", "randomly_cut", "reference",
+    "type_name", "upper_of", "whole",
+]  # fmt: skip
 
 Time = tuple[int, ...]
 Logs = dict[str, dict[tuple[Any, Time], int]]
