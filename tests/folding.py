@@ -13,8 +13,8 @@ import ddcore as dd
 from ddcore import reference
 
 __all__ = [
-    "by_reference", "dims_of", "fed_early", "grid", "in_runs", "one_time_each", "random_cuts", "randomly_cut", "reference",
-    "type_name", "upper_of", "whole",
+    "by_reference", "dims_of", "fed_early", "grid", "in_runs", "one_time_each", "random_cuts", "randomly_cut",
+    "reference", "type_name", "upper_of", "whole",
 ]  # fmt: skip
 
 Time = tuple[int, ...]
