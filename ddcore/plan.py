@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ddcore.batch import Batch
-from ddcore.collection import Collection, JoinKeys, Reduction
+from ddcore.collection import Collection, JoinKeys
 from ddcore.errors import ProgramError
 from ddcore.graph import LINEAR, Graph, Loop, Node, Scope, digest
 from ddcore.schema import Schema, Type, check_names, is_direct, parse_schema
@@ -347,10 +347,3 @@ def _check_outputs(returned: Any, root: Scope, dims: tuple[str, ...]) -> dict[st
         check_names(node.schema, dims)
         outputs[name] = node
     return outputs
-
-
-def reductions(plan: Plan) -> Iterator[tuple[Block, Reduction]]:
-    """The reduce blocks of a plan with what they do."""
-    for block in plan.blocks:
-        if block.op == "reduce":
-            yield block, block.node.settings
