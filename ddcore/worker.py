@@ -28,12 +28,15 @@ Frontier = Sequence[tuple[int, ...]]
 
 @dataclass(slots=True)
 class Work:
-    """What waits for one block at one setting of the rounds: updates for its arrangements, and wake-ups."""
+    """What waits for one block at one setting of the rounds: updates for its arrangements, wake-ups, and ``news``
+    where an arrangement that another block brings up to date has gained.
+    """
 
     block: Block
     rounds: Rounds
     rows: dict[int, list[Batch]] = field(default_factory=dict)
     wakes: list[Run] = field(default_factory=list)
+    news: bool = False
 
 
 class Worker:
@@ -181,7 +184,7 @@ class Worker:
         if self.journal is not None:
             self.journal.append((arrangement, rounds, run))
         for block in arrangement.listeners:
-            self._work(block, rounds + (0,) * (block.depth - len(rounds)))
+            self._work(block, rounds + (0,) * (block.depth - len(rounds))).news = True
 
     def _new(self, arrangement: Arrangement, rounds: Rounds) -> Run | None:
         """What the arrangement gained at these rounds; an outer one gains only at round 0 of the loops inside."""
@@ -305,7 +308,9 @@ class Worker:
         None is word that an arrangement has news for the block.
         """
         work = self._work(block, rounds)
-        if wakes is not None:
+        if wakes is None:
+            work.news = True
+        else:
             work.wakes.append(wakes)
 
     def _work(self, block: Block, rounds: Rounds) -> Work:

@@ -7,6 +7,7 @@ import polars as pl
 
 from ddcore.io.changelog import ChangeLog
 from ddcore.jobs.replay import Fold
+from ddcore.plan import Arrangement, Plan
 
 __all__ = ["cuts_of"]
 
@@ -17,25 +18,37 @@ def cuts_of(fold: Fold, width: int) -> dict[int, list[int]]:
     """Codes at which the next worker's range begins, per arrangement: from stored quantiles, or for the first run
     guessed.
 
-    Hashed codes are spread evenly over 64 bits. Codes that are values themselves are cut as a sample of the inputs'
-    integers is.
+    Arrangements that meet in an operator are cut alike, or a worker would look for the rows of its keys where they are
+    not. Hashed codes are spread evenly over 64 bits. Codes that are values themselves are cut as a sample of the
+    inputs' integers is.
     """
     if width == 1:
         return {arrangement.index: [] for arrangement in fold.plan.arrangements}
     even = [int(-(2**63) + (2**64 * part) // width) for part in range(1, width)]
     sample: np.ndarray | None = None
     cuts = {}
-    for arrangement in fold.plan.arrangements:
-        known = fold.quantiles.get(arrangement.fingerprint)
-        if known:
-            codes = np.sort(np.array(known, dtype=np.int64))
-        elif arrangement.direct:
+    for group in _meeting(fold.plan):
+        codes = np.sort(np.array([c for a in group for c in fold.quantiles.get(a.fingerprint, ())], dtype=np.int64))
+        if len(codes) == 0 and group[0].direct:
             sample = _sampled(fold) if sample is None else sample
             codes = sample
-        else:
-            codes = np.empty(0, dtype=np.int64)
-        cuts[arrangement.index] = _quantiles(codes, width) if len(codes) else even
+        for arrangement in group:
+            cuts[arrangement.index] = _quantiles(codes, width) if len(codes) else even
     return cuts
+
+
+def _meeting(plan: Plan) -> list[list[Arrangement]]:
+    """The arrangements in groups: both sides of a join, and input and output of a reduce, are in one."""
+    leader = {arrangement.index: arrangement.index for arrangement in plan.arrangements}
+    for block in plan.blocks:
+        together = [*block.ports, *([block.output] if block.output else [])]
+        for other in together[1:]:
+            old, new = leader[other.index], leader[together[0].index]
+            leader = {index: new if led == old else led for index, led in leader.items()}
+    groups: dict[int, list[Arrangement]] = {}
+    for arrangement in plan.arrangements:
+        groups.setdefault(leader[arrangement.index], []).append(arrangement)
+    return list(groups.values())
 
 
 def _quantiles(codes: np.ndarray, width: int) -> list[int]:

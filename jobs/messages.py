@@ -32,16 +32,17 @@ __all__ = [
     "accept",
     "arrow_of",
     "batch_of_body",
+    "bodies_of_run",
     "body_of_batch",
-    "body_of_run",
     "messages_of",
     "position_of",
-    "run_of_body",
+    "run_of_bodies",
     "to_messages",
 ]
 
 COLUMNS = "dest int, kind string, target int, rounds string, rows bigint, body binary"
 ROWS, WAKES, NEWS = "rows", "wakes", "news"
+PIECE = 1 << 20  # rows per message: 2 GiB only where rows have 2 KiB each
 
 Cuts = Mapping[int, Sequence[int]]  # by arrangement index: width - 1 key codes at which the next worker begins
 
@@ -63,29 +64,26 @@ class Message:
     body: bytes
 
 
-def to_messages(plan: Plan, work: Work, cuts: Cuts, width: int) -> Iterator[Message]:
-    """What waits at one position, addressed to the owners of its keys."""
-    sent = False
+def to_messages(plan: Plan, work: Work, cuts: Cuts, width: int, part: int = 0) -> Iterator[Message]:
+    """What waits at one position, addressed to the owners of its keys; news is for worker ``part`` itself, whose trace
+    it was that gained.
+    """
     for index, batches in work.rows.items():
-        batch = concatenate(batches)
-        for dest, part in _split(plan.arrangements[index], batch, cuts, width):
-            yield Message(
-                dest, ROWS, index, work.rounds, len(part), body_of_batch(part, plan.arrangements[index].node.schema)
-            )
-            sent = True
+        arrangement = plan.arrangements[index]
+        for dest, rows in _split(arrangement, concatenate(batches), cuts, width):
+            for piece in _pieces(rows):
+                body = body_of_batch(piece, arrangement.node.schema)
+                yield Message(dest, ROWS, index, work.rounds, len(piece), body)
     for wakes in work.wakes:
         port = work.block.ports[0]
         owners = np.searchsorted(np.array(cuts[port.index], dtype=np.int64), wakes.codes, side="right")
         for dest in np.unique(owners):
             mine = np.flatnonzero(owners == dest)
             run = Run(wakes.codes[mine], wakes.words[:, mine], wakes.times[:, mine], wakes.diffs[mine])
-            yield Message(
-                int(dest), WAKES, work.block.index, work.rounds, len(mine), body_of_run(port, run, keys_only=True)
-            )
-            sent = True
-    if not sent:
-        for dest in range(width):
-            yield Message(dest, NEWS, work.block.index, work.rounds, 0, b"")
+            for body, rows in bodies_of_run(port, run, keys_only=True):
+                yield Message(int(dest), WAKES, work.block.index, work.rounds, rows, body)
+    if work.news:
+        yield Message(part, NEWS, work.block.index, work.rounds, 0, b"")
 
 
 def accept(worker: Worker, message: Message) -> None:
@@ -96,7 +94,7 @@ def accept(worker: Worker, message: Message) -> None:
         worker.accept(arrangement, message.rounds, batch_of_body(message.body, arrangement.node.schema))
         return
     block: Block = plan.blocks[message.target]
-    wakes = run_of_body(block.ports[0], message.body, keys_only=True) if message.kind == WAKES else None
+    wakes = run_of_bodies(block.ports[0], [message.body], keys_only=True) if message.kind == WAKES else None
     worker.accept_wakes(block, message.rounds, wakes)
 
 
@@ -142,16 +140,18 @@ def messages_of(batches: Iterable[pa.RecordBatch]) -> Iterator[Message]:
             yield Message(row["dest"], row["kind"], row["target"], rounds, row["rows"], row["body"])
 
 
-def body_of_run(arrangement: Arrangement, run: Run, *, keys_only: bool = False) -> bytes:
-    """A run's rows as values (key and value columns, or keys alone), times and diffs."""
+def bodies_of_run(arrangement: Arrangement, run: Run, *, keys_only: bool = False) -> Iterator[tuple[bytes, int]]:
+    """A run's rows as values (key and value columns, or keys alone), times and diffs; with each body, its rows."""
     schema = _stored(arrangement, keys_only)
     words = ([run.codes] if arrangement.direct else []) + list(run.words)
-    return body_of_batch(Batch(words, list(run.times), run.diffs), schema)
+    for piece in _pieces(Batch(words, list(run.times), run.diffs)):
+        yield body_of_batch(piece, schema), len(piece)
 
 
-def run_of_body(arrangement: Arrangement, body: bytes, *, keys_only: bool = False) -> Run:
-    """The run that :func:`body_of_run` wrote. Sorted anew: the order of strings' words is this process's own."""
-    batch = batch_of_body(body, _stored(arrangement, keys_only))
+def run_of_bodies(arrangement: Arrangement, bodies: Sequence[bytes], *, keys_only: bool = False) -> Run:
+    """One run of what :func:`bodies_of_run` wrote. Sorted anew: the order of strings' words is this process's own."""
+    schema = _stored(arrangement, keys_only)
+    batch = concatenate([batch_of_body(body, schema) for body in bodies])
     keys = batch.words[: len(arrangement.key)]
     codes = key_codes(keys, arrangement.key_types, len(batch))
     return arrange(codes, batch.words[1:] if arrangement.direct else batch.words, batch.times, batch.diffs)
@@ -171,6 +171,12 @@ def _split(arrangement: Arrangement, batch: Batch, cuts: Cuts, width: int) -> It
     owners = np.searchsorted(np.array(cuts[arrangement.index], dtype=np.int64), codes, side="right")
     for dest in np.unique(owners):
         yield int(dest), batch.take(np.flatnonzero(owners == dest))
+
+
+def _pieces(batch: Batch) -> Iterator[Batch]:
+    """The batch in pieces of which each fits into a message: neither Arrow nor the JVM moves a value of 2 GiB."""
+    for start in range(0, len(batch), PIECE):
+        yield batch if len(batch) <= PIECE else batch.take(np.arange(start, min(start + PIECE, len(batch))))
 
 
 def body_of_batch(batch: Batch, schema: Schema) -> bytes:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pickle
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -23,7 +23,7 @@ from ddcore.jobs import messages
 from ddcore.jobs.messages import Cuts, Message
 from ddcore.plan import Plan, Position
 from ddcore.session import batch_of
-from ddcore.worker import Worker
+from ddcore.worker import Rounds, Worker
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -138,7 +138,7 @@ def step(
     """One worker's part of a superstep."""
     part = _part()
     try:
-        worker = _restored(task, part, number - 1)
+        worker = _taken(task, part, number - 1)
         for message in messages.messages_of(batches):
             messages.accept(worker, message)
         worker.journal, told = [], {name: len(batches) for name, batches in worker.outputs.items()}
@@ -146,11 +146,10 @@ def step(
             worker.step()
         _stage(task, worker, told, number, part)
         report = Report(part, worker.next_position, worker.waiting())
-        yield from messages.arrow_of(_drained(task, worker))
-        _remembered(task).workers[part].step = number
+        yield from messages.arrow_of(_drained(task, worker, part))
+        _remembered(task).workers[part] = _Held(worker, number)
         reports.add([report])
     except DdError as error:
-        _remembered(task).workers.pop(part, None)
         reports.add([Report(part, error=error)])
 
 
@@ -178,7 +177,7 @@ def harvest(task: Task, step: int, batches: Batches) -> Iterator[pa.RecordBatch]
     for _ in batches:
         pass
     try:
-        worker = _restored(task, part, step)
+        worker = _taken(task, part, step)
         gained = write_gains(_plan(task), worker, task.stored, str(part))
         yield from messages.arrow_of([_told(Report(part, gained=gained))])
     except DdError as error:
@@ -195,23 +194,21 @@ def _told(report: Report) -> Message:
     return Message(0, "report", 0, (), 0, pickle.dumps(report))
 
 
-def _drained(task: Task, worker: Worker) -> Iterator[Message]:
+def _drained(task: Task, worker: Worker, part: int = 0) -> Iterator[Message]:
     for work in worker.drain():
-        yield from messages.to_messages(worker.plan, work, task.cuts, task.width)
+        yield from messages.to_messages(worker.plan, work, task.cuts, task.width, part)
 
 
-def _restored(task: Task, part: int, step: int) -> Worker:
+def _taken(task: Task, part: int, step: int) -> Worker:
     """The worker of a range as it was after a step: from this process's memory, as far as it reaches, and from staged
-    files.
+    files. It is taken out of the memory: a task that fails half way leaves nothing behind for the one that retries it.
     """
-    known = _remembered(task).workers
-    held = known.get(part)
+    held = _remembered(task).workers.pop(part, None)
     if held is None or held.step > step:
         worker = open_worker(_plan(task), task.stored, spans_of(_plan(task), task.cuts, part))
         worker.begin()
-        held = known[part] = _Held(worker, 0)
+        held = _Held(worker, 0)
     _catch_up(task, held.worker, range(held.step + 1, step + 1), [part])
-    held.step = step
     return held.worker
 
 
@@ -220,8 +217,9 @@ def _stage(task: Task, worker: Worker, told: Mapping[str, int], step: int, part:
     import pyarrow as pa
 
     entries = [
-        Message(part, "trace", a.index, rounds, len(run), messages.body_of_run(a, run))
+        Message(part, "trace", a.index, rounds, rows, body)
         for a, rounds, run in worker.journal or ()
+        for body, rows in messages.bodies_of_run(a, run)
     ]
     names = list(worker.plan.outputs)
     for index, name in enumerate(names):
@@ -241,29 +239,35 @@ def _stage(task: Task, worker: Worker, told: Mapping[str, int], step: int, part:
         temporary.replace(path)
 
 
-def _catch_up(task: Task, worker: Worker, steps: Iterable[int], parts: Iterable[int]) -> None:
-    """Bring a worker's traces and outputs forward from staged files."""
+def _catch_up(task: Task, worker: Worker, steps: Iterable[int], parts: Sequence[int]) -> None:
+    """Bring a worker's traces and outputs forward from staged files.
+
+    What a trace gained in one step is one run again, whoever staged it: whoever listens is to hear of all of it.
+    """
+    names = list(worker.plan.outputs)
+    for step in steps:
+        gains: dict[tuple[int, Rounds], list[bytes]] = {}
+        for message in (each for part in parts for each in _read(_staged(task, step, part))):
+            if message.kind == "trace":
+                gains.setdefault((message.target, message.rounds), []).append(message.body)
+            else:
+                name = names[message.target]
+                worker.outputs[name].append(messages.batch_of_body(message.body, worker.plan.outputs[name]))
+        for (target, rounds), bodies in gains.items():
+            arrangement = worker.plan.arrangements[target]
+            worker.restore(arrangement, rounds, messages.run_of_bodies(arrangement, bodies))
+
+
+def _read(path: Path) -> Iterator[Message]:
+    """The messages of one staged file."""
     import pyarrow as pa
 
-    for step in steps:
-        for part in parts:
-            path = _staged(task, step, part)
-            with reporting(path, "read"):
-                if path.stat().st_size == 0:
-                    continue
-                with pa.memory_map(str(path)) as file:
-                    table = pa.ipc.open_file(file).read_all()
-            for message in messages.messages_of(table.to_batches()):
-                _take_back(worker, message)
-
-
-def _take_back(worker: Worker, message: Message) -> None:
-    if message.kind == "trace":
-        arrangement = worker.plan.arrangements[message.target]
-        worker.restore(arrangement, message.rounds, messages.run_of_body(arrangement, message.body))
-        return
-    name = list(worker.plan.outputs)[message.target]
-    worker.outputs[name].append(messages.batch_of_body(message.body, worker.plan.outputs[name]))
+    with reporting(path, "read"):
+        if path.stat().st_size == 0:
+            return
+        with pa.memory_map(str(path)) as file:
+            table = pa.ipc.open_file(file).read_all()
+    yield from messages.messages_of(table.to_batches())
 
 
 def _staged(task: Task, step: int, part: int) -> Path:

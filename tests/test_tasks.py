@@ -1,0 +1,85 @@
+"""Tasks of the exchange that lose their memory and run twice, in every width: one log all the same.
+
+No Spark: see ``sparkless``. Each case is folded in several runs, so that later ones are cut where earlier ones found
+their quantiles.
+"""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+import sparkless
+from programs import Case, case
+from test_exchange import ends_of, expected_of, one_dimensional, outcome
+from test_random_programs import compare
+from warehouses import project_of
+
+from ddcore.jobs import exchange, messages
+from ddcore.jobs.cuts import _quantiles
+
+SEEDS = one_dimensional(range(60))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_every_width_and_whatever_happens_to_tasks(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    width = 2 + seed % 2
+    sparkless.install(monkeypatch, seed=seed, unrest=0.3)
+    monkeypatch.setattr(messages, "PIECE", 2)  # every body in several messages
+    drawn = case(seed)
+    found = outcome(project_of(tmp_path / "cut", drawn), ends_of(drawn, seed), engine="spark", width=width)
+    compare(drawn, f"width {width}", expected_of(drawn), found)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_one_task_takes_over_at_any_step(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also between the step where a trace gains in several ranges, and that of a block which listens to it."""
+    drawn, last = case(seed), random.Random(seed).randint(1, 12)
+    real = exchange._Exchange._superstep
+
+    def counted(self: Any, waiting: Any, step: int, position: Any) -> Any:
+        if step == last:
+            monkeypatch.setattr(exchange, "WIDE_FROM", 10**9)
+        return real(self, waiting, step, position)
+
+    sparkless.install(monkeypatch, seed=seed)
+    monkeypatch.setattr(exchange, "WIDE_FROM", 1)
+    monkeypatch.setattr(exchange._Exchange, "_superstep", counted)
+    found = outcome(project_of(tmp_path / "p", drawn), [None], engine="spark")
+    compare(drawn, f"taken over after step {last}", expected_of(drawn), found)
+
+
+SKEWED = """
+import ddcore as dd
+
+
+def program(items, names):
+    joined = items.join(names, on={"k": "id"})
+    by_key, whole = joined.group_by("k"), joined.group_by()
+    return {"joined": joined, "counts": by_key.agg(n=dd.count()), "all": whole.agg(n=dd.count())}
+"""
+
+
+def test_sides_of_a_join_are_cut_alike(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keys of one side far from those of the other, one key in most rows (equal quantiles), and null keys."""
+    items = [(7, i, 0, 1) for i in range(40)] + [(None, 1, 0, 1), (-(2**63) + 1, 2, 0, 1), (90, 1, 1, 1), (90, 2, 2, 1)]
+    names = [(i, i % 3, 0, 1) for i in range(100)] + [(None, 1, 0, 1), (1000, 1, 1, 1)]
+    frames = {
+        "items": pl.DataFrame(items, schema=["k", "v", "version", "diff"], orient="row"),
+        "names": pl.DataFrame(names, schema=["id", "w", "version", "diff"], orient="row"),
+    }
+    space: dict[str, Any] = {}
+    exec(SKEWED, space)
+    drawn = Case(0, SKEWED, space["program"], frames)
+    sparkless.install(monkeypatch)
+    found = outcome(project_of(tmp_path / "p", drawn), [0, 1, None], engine="spark", width=3)
+    compare(drawn, "skewed", expected_of(drawn), found)
+
+
+def test_equal_quantiles_leave_ranges_empty() -> None:
+    import numpy as np
+
+    assert _quantiles(np.array([5, 5, 5, 5]), 3) == [5, 5]
