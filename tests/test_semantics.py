@@ -444,8 +444,10 @@ def test_T43_aggregates_allow_a_negative_count(fold: Fold) -> None:
         return {
             "count": rest.agg(n=dd.count(), allow_negative=True),
             "least": rest.agg(lo=dd.min("w"), allow_negative=True),
+            "both": rest.agg(n=dd.count(), lo=dd.min("w"), allow_negative=True),
         }
 
     found = fold(program, x=X, y=Y)
     same(found["count"], log("(x,-1):+1@0 (x,-1):-1@1 (x,1):+1@2"))
     same(found["least"], log("(x,x):+1@2"))
+    same(found["both"], log("(x,1,x):+1@2"))

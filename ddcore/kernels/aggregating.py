@@ -78,10 +78,10 @@ def _distinct_rows(order, n, words, heads, member):  # type: ignore[no-untyped-d
 
 
 @inline
-def _presence(total, positives, linear, distinct, allow):  # type: ignore[no-untyped-def]
+def _presence(total, positives, linear, extreme, distinct, allow):  # type: ignore[no-untyped-def]
     if distinct or not allow:
         return positives > 0
-    return total != 0 if linear else positives > 0
+    return (total != 0 or not linear) and (positives > 0 or not extreme)
 
 
 @inline
@@ -127,7 +127,7 @@ def _sweep(  # type: ignore[no-untyped-def]
                 if counts[i] < 0:
                     wrong[3] = counts[i]
             return
-        present[e] = _presence(total, positives, linear, len(kinds) == 0, allow)
+        present[e] = _presence(total, positives, linear, not linear, len(kinds) == 0, allow)
         if not present[e] or len(kinds) == 0:
             continue
         if kind == COUNT or kind == SUM:
@@ -161,9 +161,10 @@ def aggregate(inputs, loops, kinds, columns, offsets, words, times, diffs, e_off
     results = np.empty((len(kinds), evals), dtype=np.int64)
     present = np.zeros(evals, dtype=np.int64)
     wrong = np.zeros(4, dtype=np.int64)
-    linear = False
+    linear, extreme = False, False
     for a in range(len(kinds)):
         linear = linear or kinds[a] == COUNT or kinds[a] == SUM or kinds[a] == FLOAT_SUM
+        extreme = extreme or kinds[a] == MIN or kinds[a] == MAX
     capacity = 64
     order, heads = np.empty(capacity, dtype=np.int64), np.empty(capacity, dtype=np.int64)
     member, counts = np.empty(capacity, dtype=np.int64), np.empty(capacity, dtype=np.int64)
@@ -204,7 +205,7 @@ def aggregate(inputs, loops, kinds, columns, offsets, words, times, diffs, e_off
                 if counts[i] < 0 and not allow:
                     wrong[0], wrong[1], wrong[2], wrong[3] = NEGATIVE, k, e, counts[i]
                     return results, present, wrong
-            present[e] = _presence(total, positives, linear, len(kinds) == 0, allow)
+            present[e] = _presence(total, positives, linear, extreme, len(kinds) == 0, allow)
             if present[e] and _summarise(kinds, columns, heads, counts, m, words, results, e):
                 wrong[0], wrong[1], wrong[2] = OVERFLOW, k, e
                 return results, present, wrong
