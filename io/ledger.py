@@ -337,7 +337,8 @@ def _to_json(record: Record) -> dict[str, Any]:
 def _from_json(kind: str, body: dict[str, Any]) -> Record:
     body["at"] = datetime.fromisoformat(body["at"])
     if kind in ("intent", "failure"):
-        return _RUNS[kind](**body)
+        begun: IntentRecord | FailureRecord = _RUNS[kind](**body)
+        return begun
     if kind == "ingest":
         body["sources"] = tuple(Source(*source) for source in body["sources"])
         body["files"], body["counts"] = tuple(body["files"]), _counts(body["counts"])

@@ -47,7 +47,7 @@ TYPES: dict[str, tuple[Any, list[Any]]] = {
         [*map(Decimal, ["0", "0.001", "-0.001", "999999999.999", "-999999999.999"]), None],
     ),
 }
-SUMMED = {
+SUMMED: dict[str, list[Any]] = {
     "int64": [0, 1, -1, 2**53 + 1, -(2**60), 10**15, None],
     "float64": [0.1, 0.2, -0.3, 1e16, -1e16, 1e-300, -0.0, None],
     "decimal(12,3)": TYPES["decimal(12,3)"][1],
