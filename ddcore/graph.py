@@ -91,7 +91,8 @@ class Loop:
     max_rounds: int
     scope: Scope
     result: Node | None = None
-    consolidated: Any = None  # the arrangement of the variable, where the plan finds that it needs one
+    border: Any = None  # from the plan: the arrangement that consolidates the variable past the last round allowed
+    consolidates: bool = False  # from the plan: whether it does so at every round
 
     @property
     def source(self) -> Node:

@@ -83,7 +83,7 @@ class Block:
     """One step of a worker: bring ``owned`` arrangements up to date, then run the operator of ``node``.
 
     ``op`` is arrange (no operator), join, reduce, variable (consolidate what goes round a loop that has no other
-    state) or output.
+    state, or round any loop once too often) or output.
     """
 
     index: int
@@ -218,9 +218,8 @@ class _Compiler:
         scope = loop.scope
         assert scope.parent is not None
         self._paths[id(scope)] = (*self._paths[id(scope.parent)], self._rank(scope.parent))
-        if _linear_round(loop):
-            block = self._block("variable", loop.variable)
-            loop.consolidated = self._transient(loop.variable, block, "variable")
+        loop.border = self._transient(loop.variable, self._block("variable", loop.variable), "variable")
+        loop.consolidates = _linear_round(loop)
         loop.source.targets.append(Target("enter", loop.variable, loop=loop))
         self.visit(loop.body)
         loop.body.targets.append(Target("feed", loop.variable, loop=loop))

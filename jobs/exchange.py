@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = ["fold"]
 
+_STACK, _DEPTH = 512 << 20, 1_000_000  # bytes and calls to pickle a plan with; memory is taken as it is used
 WIDE_FROM = 500_000  # updates waiting below which one task is faster than several with a shuffle in between
 
 
@@ -190,17 +191,27 @@ def _zero() -> Any:
 
 
 def _pickled(plan: Plan) -> bytes:
-    """The plan with the user's own functions inside: executors need not have the program's file."""
+    """The plan with the user's own functions inside: executors need not have the program's file.
+
+    A plan is a graph, which pickle follows to its end: on a stack of its own, or a hundred operators were too many.
+    """
     import sys
+    import threading
+    from concurrent.futures import ThreadPoolExecutor
 
     from pyspark import cloudpickle
 
     mine = [module for name, module in sys.modules.items() if name.startswith("_ddcore_program")]
     for module in mine:
         cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
+    stack, depth = threading.stack_size(_STACK), sys.getrecursionlimit()
+    sys.setrecursionlimit(_DEPTH)
     try:
-        dumped: bytes = cloudpickle.dumps(plan)  # type: ignore[no-untyped-call]
-        return dumped
+        with ThreadPoolExecutor(1) as deep:
+            dumped: bytes = deep.submit(cloudpickle.dumps, plan).result()
+            return dumped
     finally:
+        sys.setrecursionlimit(depth)
+        threading.stack_size(stack)
         for module in mine:
             cloudpickle.unregister_pickle_by_value(module)  # type: ignore[no-untyped-call]
