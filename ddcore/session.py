@@ -10,7 +10,7 @@ import polars as pl
 
 from ddcore import encoding
 from ddcore.batch import Batch, concatenate
-from ddcore.errors import DataError, LateUpdate
+from ddcore.errors import DataError, FoldError, LateUpdate
 from ddcore.plan import Plan, Program, build
 from ddcore.schema import Schema, Type, type_of
 from ddcore.worker import Worker
@@ -30,6 +30,7 @@ class Session:
     ) -> None:
         self.plan: Plan = build(program, schemas, tuple(dims))
         self._worker = Worker(self.plan)
+        self._broken = False  # whether a fold failed: its worker holds half of what it was given
         self._closed: list[tuple[int, ...]] = []  # the last fold's upper: times at or beyond it are open
 
     def fold(
@@ -43,13 +44,16 @@ class Session:
         FoldError family.
         """
         batches = {name: self._batch(name, frame) for name, frame in frames.items()}
-        worker = self._worker
+        if self._broken:
+            raise FoldError("an earlier fold of this session failed half way", "make a new Session and fold again")
+        self._broken, worker = True, self._worker
         worker.begin(upper)
         for name, batch in batches.items():
             worker.feed(name, batch)
         worker.run()
         for _ in worker.harvest():
             pass
+        self._broken = False
         if upper is not None:
             self._closed = list(upper)
         made = {}

@@ -85,7 +85,7 @@ class Trace:
     """The runs of one arrangement, oldest first. Append is amortised O(log n) a row."""
 
     def __init__(self, stored: Sequence[Run] = ()) -> None:
-        self.stored = list(stored)  # runs of earlier folds: never merged here
+        self.stored = list(stored)  # runs of earlier folds; those in files are never merged here
         self.fresh: list[Run] = []  # runs of this fold
 
     @property
@@ -99,6 +99,18 @@ class Trace:
             last = self.fresh.pop()
             self.fresh[-1] = merge(self.fresh[-1], last)
         self.fresh.append(run)
+
+    def settle(self) -> Run | None:
+        """:meth:`harvest`, after which the updates count as stored. Runs that were folded in this process are merged
+        as they grow, so that thousand folds do not leave thousand runs to look into.
+        """
+        run, self.fresh = self.harvest(), []
+        if run is not None:
+            kept, grown = self.stored, run
+            while kept and type(kept[-1]) is Run and 2 * len(grown) >= len(kept[-1]):
+                grown = merge(kept.pop(), grown)
+            kept.append(grown)
+        return run
 
     def before(self, newest: Run | None) -> list[Run]:
         """All runs but ``newest``."""

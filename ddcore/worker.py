@@ -118,10 +118,8 @@ class Worker:
         """Each kept arrangement's updates of this fold; afterwards they count as stored."""
         for arrangement in self.plan.arrangements:
             trace = self.traces[arrangement.index]
-            run = None if arrangement.transient else trace.harvest()
-            trace.fresh = []
+            run = None if arrangement.transient else trace.settle()
             if run is not None:
-                trace.stored.append(run)
                 yield arrangement, run
         self._latest.clear()
 
@@ -247,10 +245,17 @@ class Worker:
                 self.push(target.node, self._left(batch, target.node.scope.depth))
 
     def _vary(self, loop: Loop, batch: Batch) -> None:
-        if loop.consolidated is not None:
-            self._deliver(loop.consolidated, batch)
-        else:
-            self.push(loop.variable, batch)
+        """Updates of a loop's variable. What still moves past the last round allowed is seen before any operator of the
+        body could drop it.
+        """
+        if loop.consolidates:
+            self._deliver(loop.border, batch)
+            return
+        if len(batch) and batch.times[-1].max() >= loop.max_rounds:
+            past = batch.times[-1] >= loop.max_rounds
+            self._deliver(loop.border, batch.take(np.flatnonzero(past)))
+            batch = batch.take(np.flatnonzero(~past))
+        self.push(loop.variable, batch)
 
     def _lifted(self, batch: Batch, depth: int) -> Batch:
         """Enter: loop coordinates a scope adds start at 0."""

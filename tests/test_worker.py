@@ -1,0 +1,58 @@
+"""Workers and the sessions around them, where folds fail or are many."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import polars as pl
+import pytest
+from notation import frame
+
+import ddcore as dd
+from ddcore.errors import ExpressionError, FoldError, NegativeMultiplicity, ProgramError
+
+col = pl.col
+SCHEMAS = {"t": {"k": "int64", "v": "int64"}}
+
+
+def least(t: Any) -> dict[str, Any]:
+    return {"x": t.group_by("k").agg(v=dd.min("v")), "y": t.distinct()}
+
+
+def test_a_session_that_failed_half_way_folds_no_more() -> None:
+    session = dd.Session(least, SCHEMAS)
+    with pytest.raises(NegativeMultiplicity):
+        session.fold({"t": frame("k v", "(1,1):-1@0 (2,2):+1@0")})
+    with pytest.raises(FoldError, match="failed half way"):
+        session.fold({"t": frame("k v", "(3,3):+1@1")})
+
+
+def test_many_folds_leave_few_runs() -> None:
+    """What a fold costs must not grow with the number of folds before it."""
+    session, parts = dd.Session(least, SCHEMAS), []
+    updates = [(v % 7, 100 - v, v, 1) for v in range(100)]
+    frames = [pl.DataFrame([each], schema=["k", "v", "version", "diff"], orient="row") for each in updates]
+    for each in frames:
+        parts.append(session.fold({"t": each}))
+    assert all(len(trace.runs) <= 8 for trace in session._worker.traces)
+    whole = dd.replay(least, t=pl.concat(frames))
+    for name, log in whole.items():
+        assert pl.concat([part[name] for part in parts]).sort(log.columns).equals(log.sort(log.columns))
+
+
+def test_a_flat_map_may_make_a_column_called_count() -> None:
+    def program(t: Any) -> dict[str, Any]:
+        return {"x": t.flat_map(lambda f: f.select("row", count=col("v") * 2), schema={"count": "int64"})}
+
+    assert dd.replay(program, t=frame("k v", "(1,4):+3@0"))["x"].rows() == [(8, 0, 3)]
+    with pytest.raises(ProgramError, match="called row"):
+        dd.replay(program, t=frame("row v", "(1,4):+3@0"))
+
+
+def test_a_null_count_is_an_error() -> None:
+    def program(t: Any) -> dict[str, Any]:
+        unknown = pl.lit(None, dtype=pl.Int64)
+        return {"x": t.group_by("k").reduce(lambda f: f.select("group", "v", count=unknown), schema={"v": "int64"})}
+
+    with pytest.raises(ExpressionError, match="null count"):
+        dd.replay(program, t=frame("k v", "(1,4):+3@0"))
