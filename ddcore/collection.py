@@ -126,6 +126,8 @@ class Collection:
                 'for example flat_map(tag=col("tags").str.split(","))',
             )
         if function is not None and schema is not None:
+            if "row" in (*self._node.schema, *schema):
+                raise ProgramError(f"{caller()}: flat_map: a column is called row", "rename it with select() first")
             settings = FlatMapFunction(function, parse_schema(schema), name_of(function))
             return self._add("flat_map", settings.schema, text_of(function), settings)
         exprs = {name: expressions.parse(value, bare_string="sql") for name, value in lists.items()}

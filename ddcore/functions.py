@@ -6,10 +6,13 @@ names. It does not cover what those reach through other modules: a library is ta
 
 from __future__ import annotations
 
+import functools
+import hashlib
 import inspect
+import pickle
 import textwrap
 from collections.abc import Iterator
-from types import CodeType, FunctionType
+from types import CodeType, FunctionType, MethodType
 from typing import Any
 
 import polars as pl
@@ -17,6 +20,7 @@ import polars as pl
 __all__ = ["name_of", "text_of"]
 
 _PLAIN = (int, float, str, bytes, bool, type(None))
+_CONSTANTS = (*_PLAIN, list, tuple, set, frozenset, dict, pl.Expr, pl.DataFrame, pl.Series, functools.partial)
 
 
 def name_of(function: Any) -> str:
@@ -51,9 +55,18 @@ def _texts(value: Any, seen: set[int]) -> Iterator[str]:
     elif hasattr(value, "func") and hasattr(value, "keywords"):  # functools.partial
         for part in (value.func, value.args, value.keywords):
             yield from _texts(part, seen)
+    elif isinstance(value, MethodType):
+        yield from _texts((value.__self__, value.__func__), seen)
     else:
-        shown = repr(value)  # with an address in it, it would be another function in every process
-        yield f"{type(value).__module__}.{type(value).__qualname__} {'' if ' at 0x' in shown else shown}"
+        yield f"{type(value).__module__}.{type(value).__qualname__} {_contents(value)}"
+
+
+def _contents(value: Any) -> str:
+    """What any other object holds: never its repr, which leaves out most of a large frame and may be an address."""
+    try:
+        return hashlib.sha256(pickle.dumps(value, protocol=5)).hexdigest()
+    except Exception:  # what cannot be pickled is known by its type
+        return ""
 
 
 def _function(function: FunctionType, seen: set[int]) -> Iterator[str]:
@@ -74,7 +87,7 @@ def _function(function: FunctionType, seen: set[int]) -> Iterator[str]:
     for name in sorted(_names(code)):
         value = function.__globals__.get(name)
         mine = isinstance(value, FunctionType) and value.__module__ == function.__module__
-        if mine or (value is not None and isinstance(value, _PLAIN) and not name.startswith("__")):
+        if mine or (value is not None and isinstance(value, _CONSTANTS) and not name.startswith("__")):
             yield name
             yield from _texts(value, seen)
 
@@ -87,5 +100,7 @@ def _names(code: CodeType) -> set[str]:
 
 def _code(code: CodeType) -> str:
     """What a function without a source does: its byte code and constants, nested functions included."""
-    constants = [_code(value) if isinstance(value, CodeType) else repr(value) for value in code.co_consts]
+    constants = [
+        _code(value) if isinstance(value, CodeType) else "\n".join(_texts(value, set())) for value in code.co_consts
+    ]  # a frozenset among them is in another order in every process
     return f"{code.co_code.hex()} {code.co_names} {constants}"

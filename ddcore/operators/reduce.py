@@ -183,7 +183,8 @@ class ReduceStep:
         made = made.sort("group", maintain_order=True)
         words = encoding.encode_frame(made, result)
         stacked = np.stack(words) if words else np.empty((0, len(made)), dtype=np.int64)
-        return Wanted(made["group"].to_numpy(), stacked, made["count"].to_numpy())
+        counts = made["count"].to_numpy() if "count" in made.columns else np.ones(len(made), dtype=np.int64)
+        return Wanted(made["group"].to_numpy(), stacked, counts)
 
     def _updates(
         self, at: _Evaluations, rounds: tuple[int, ...], evals: np.ndarray, words: np.ndarray, diffs: np.ndarray
@@ -225,7 +226,8 @@ def decode_key(arrangement: Arrangement, keys: Keys, k: int) -> tuple[Any, ...]:
 def call(function: Any, frame: pl.DataFrame, schema: Schema, handle: str, place: str) -> pl.DataFrame:
     """Call a user's function on a frame and check what it returns: ``handle``, the declared columns, perhaps ``count``.
 
-    Returns exactly handle, columns in order, count. Raises ExpressionError naming the place in the program.
+    Returns handle, columns in order, and the count of a group's rows where there is one. Raises ExpressionError naming
+    the place in the program.
     """
     try:
         made = function(frame)
@@ -236,9 +238,10 @@ def call(function: Any, frame: pl.DataFrame, schema: Schema, handle: str, place:
             raise ExpressionError(
                 f"{place}: the function returned no column {missing[0]}, only {', '.join(made.columns)}"
             )
-        counts = pl.col("count").cast(pl.Int64) if "count" in made.columns else pl.lit(1, dtype=pl.Int64).alias("count")
+        given = handle == "group" and "count" in made.columns  # of a flat_map it is a column like any other
+        counts = [pl.col("count").cast(pl.Int64)] if given else []
         casts = [pl.col(name).cast(kind.polars) for name, kind in schema.items()]
-        made = made.select(pl.col(handle).cast(pl.Int64), *casts, counts)
+        made = made.select(pl.col(handle).cast(pl.Int64), *casts, *counts)
     except DdError:
         raise
     except Exception as error:  # whatever a user's function raises is the user's to see
@@ -248,4 +251,6 @@ def call(function: Any, frame: pl.DataFrame, schema: Schema, handle: str, place:
     handles = made[handle]
     if len(made) and (handles.null_count() or not handles.is_in(frame[handle].unique().implode()).all()):
         raise ExpressionError(f"{place}: the function returned a {handle} it was not given")
+    if given and made["count"].null_count():
+        raise ExpressionError(f"{place}: the function returned a null count")
     return made
