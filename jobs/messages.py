@@ -80,8 +80,8 @@ def to_messages(plan: Plan, work: Work, cuts: Cuts, width: int, part: int = 0) -
         for dest in np.unique(owners):
             mine = np.flatnonzero(owners == dest)
             run = Run(wakes.codes[mine], wakes.words[:, mine], wakes.times[:, mine], wakes.diffs[mine])
-            for body, rows in bodies_of_run(port, run, keys_only=True):
-                yield Message(int(dest), WAKES, work.block.index, work.rounds, rows, body)
+            for body, keys in bodies_of_run(port, run, keys_only=True):
+                yield Message(int(dest), WAKES, work.block.index, work.rounds, keys, body)
     if work.news:
         yield Message(part, NEWS, work.block.index, work.rounds, 0, b"")
 

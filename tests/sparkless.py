@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -34,7 +35,7 @@ class Frame:
                 made = list(work(iter(given)))
             yield from made
 
-        return Frame(self.session, [lambda n=n, p=p: run(n, p) for n, p in enumerate(self.parts)])
+        return Frame(self.session, [partial(run, n, p) for n, p in enumerate(self.parts)])
 
     def union(self, other: Frame) -> Frame:
         return Frame(self.session, self.parts + other.parts)
@@ -50,11 +51,11 @@ class Frame:
                     mine = [(each if by == "dest" else 0) == number for each in batch["dest"].to_pylist()]
                     yield batch.filter(pa.array(mine, pa.bool_()))
 
-        return Frame(self.session, [lambda n=n: part(n) for n in range(width)])
+        return Frame(self.session, [partial(part, n) for n in range(width)])
 
     def localCheckpoint(self) -> Frame:
         kept = [list(part()) for part in self.parts]
-        return Frame(self.session, [lambda batches=batches: iter(batches) for batches in kept])
+        return Frame(self.session, [partial(iter, batches) for batches in kept])
 
     def toArrow(self) -> pa.Table:
         return pa.Table.from_batches([batch for part in self.parts for batch in part()])
@@ -95,7 +96,8 @@ class Session:
 
 def install(patch: pytest.MonkeyPatch, *, seed: int = 0, unrest: float = 0.2) -> None:
     """From here on ``engine="spark"`` starts no Spark."""
-    rng, current = random.Random(seed), []
+    rng = random.Random(seed)
+    current: list[Session] = []
 
     @contextmanager
     def session(conf: Any, master: Any, width: int | None, *, bulk: bool) -> Iterator[Session]:
@@ -108,7 +110,7 @@ def install(patch: pytest.MonkeyPatch, *, seed: int = 0, unrest: float = 0.2) ->
         table = table.filter((version >= self.fold.first) & (version <= self.fold.last))
         half = len(table) // 2
         pieces = [table[:half], table[half:]]
-        return Frame(self.session, [lambda piece=piece: iter(piece.to_batches()) for piece in pieces])
+        return Frame(self.session, [partial(iter, piece.to_batches()) for piece in pieces])
 
     from ddcore.jobs import session as sessions
 
