@@ -71,9 +71,11 @@ class Pool:
         return self._gather(ids)
 
     def _gather(self, ids: np.ndarray) -> pl.Series:
-        if len(self._chunks) > 1:
+        if not self._chunks:
+            return pl.Series([], dtype=pl.String)
+        if len(self._chunks) > 1 and len(ids) > self._size // 8:  # worth a copy of all; a few strings are not
             self._chunks = [pl.concat(self._chunks, rechunk=True)]
-        return self._chunks[0].gather(ids) if self._chunks else pl.Series([], dtype=pl.String)
+        return pl.concat(self._chunks, rechunk=False).gather(ids)
 
     def _add(self, values: pl.Series, hashes: np.ndarray, *, indexed: bool = True) -> None:
         start, self._size = self._size, self._size + len(values)
@@ -88,6 +90,9 @@ class Pool:
         elif indexed:
             hashing.insert(np.arange(start, self._size, dtype=np.int64), self._slots, self._hashes)
         self._chunks.append(values)
+        while len(self._chunks) > 1 and 2 * len(self._chunks[-1]) >= len(self._chunks[-2]):
+            last = self._chunks.pop()
+            self._chunks[-1] = pl.concat([self._chunks[-1], last], rechunk=True)
 
     def _intern_collided(self, value: str, code: int) -> int:
         if value not in self._collided:
