@@ -26,7 +26,7 @@ class GraphFiles:
 
 
 def binary() -> Path:
-    """The built peer. Building takes cargo, the crates it needs and 2-3 minutes, once; Skipped where they are lacking."""
+    """The built peer. Building takes cargo, its crates and 2-3 minutes, once; Skipped where they are lacking."""
     folder = cache_folder() / "bench" / "ddpeer"
     built = folder / "target" / "release" / "ddpeer"
     if built.exists():

@@ -16,7 +16,7 @@ import uuid
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ddcore.errors import DdError
+from ddcore.errors import DdError, Diverged
 from ddcore.io.changelog import ChangeLog
 from ddcore.io.state import Gained
 from ddcore.io.tables import LiveFile
@@ -166,9 +166,19 @@ def _least(reports: Iterable[Report]) -> Position | None:
 
 
 def _raise_first(reports: Iterable[Report]) -> None:
-    for report in reports:
-        if report.error is not None:
-            raise report.error
+    """Raise the error of the tasks, if any; of a loop that diverged, for all ranges together."""
+    errors = [report.error for report in reports if report.error is not None]
+    diverged = [error for error in errors if isinstance(error, Diverged)]
+    if diverged:
+        first = min(diverged, key=lambda error: (error.round, error.time))
+        same = [error for error in diverged if (error.loop, error.time, error.round) == _where(first)]
+        raise Diverged(*_where(first), sum(error.moving for error in same))
+    if errors:
+        raise errors[0]
+
+
+def _where(error: Diverged) -> tuple[str, tuple[int, ...], int]:
+    return error.loop, error.time, error.round
 
 
 def _lists() -> Any:
