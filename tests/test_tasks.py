@@ -79,6 +79,30 @@ def test_sides_of_a_join_are_cut_alike(tmp_path: Path, monkeypatch: pytest.Monke
     compare(drawn, "skewed", expected_of(drawn), found)
 
 
+SWING = """
+from polars import col
+
+
+def program(x):
+    def flip(w):
+        return w.select(x=1 - col("x"))
+
+    return {"out": x.iterate(flip, max_rounds=20)}
+"""
+
+
+def test_a_loop_diverges_alike_in_every_width(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    frames = {"x": pl.DataFrame({"x": [0, -4], "version": [3, 5], "diff": [1, 1]})}
+    space: dict[str, Any] = {}
+    exec(SWING, space)
+    drawn = Case(0, SWING, space["program"], frames)
+    sparkless.install(monkeypatch)
+    errors = [
+        outcome(project_of(tmp_path / f"{width}", drawn), [None], engine="spark", width=width) for width in (1, 2, 3)
+    ]
+    assert {(error.time, error.round, error.moving) for error in errors} == {((3, 20), 20, 2)}
+
+
 def test_equal_quantiles_leave_ranges_empty() -> None:
     import numpy as np
 
