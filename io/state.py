@@ -6,8 +6,6 @@ Knows how arrangements, owed wake-ups and output logs become files; commits noth
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -16,60 +14,18 @@ from ddcore.batch import Batch, concatenate
 from ddcore.io import arrangements
 from ddcore.io.arrangements import Layout, Span
 from ddcore.io.changelog import ChangeLog
-from ddcore.io.tables import AddedFile, LiveFile
-from ddcore.io.warehouse import Warehouse
+from ddcore.io.gains import Gained, Stored
+from ddcore.io.tables import AddedFile
 from ddcore.plan import Arrangement, Block, Plan
 from ddcore.session import output_frame
 from ddcore.trace import Run
 from ddcore.worker import Worker, joined
 
-__all__ = ["Gained", "Stored", "open_worker", "spans_of", "tables_of", "write_gains"]
+__all__ = ["counts_by_version", "open_worker", "spans_of", "tables_of", "write_gains"]
 
 _QUANTILES = 16  # cuts kept per arrangement: widths up to 17 get even ranges
 
 Spans = Mapping[int, Span]
-
-
-@dataclass(frozen=True)
-class Stored:
-    """Where state lies and which files of it are live, by table name as in ``Warehouse.relative``.
-
-    Travels between processes.
-    """
-
-    root: Path
-    run: int
-    files: Mapping[str, Sequence[LiveFile]]
-
-    @property
-    def warehouse(self) -> Warehouse:
-        """The warehouse at ``root``."""
-        return Warehouse(self.root)
-
-
-@dataclass
-class Gained:
-    """What one worker added in a fold: files by table, output rows by version (plus, minus), rounds, and quantiles of
-    key codes.
-    """
-
-    files: dict[str, list[AddedFile]] = field(default_factory=dict)
-    outputs: dict[str, dict[int, tuple[int, int]]] = field(default_factory=dict)
-    quantiles: dict[str, list[int]] = field(default_factory=dict)
-    rounds: int = 0
-
-    def absorb(self, other: Gained) -> None:
-        """Add what another worker of the same fold gained."""
-        for table, files in other.files.items():
-            self.files.setdefault(table, []).extend(files)
-        for name, counts in other.outputs.items():
-            mine = self.outputs.setdefault(name, {})
-            for version, (plus, minus) in counts.items():
-                before = mine.get(version, (0, 0))
-                mine[version] = (before[0] + plus, before[1] + minus)
-        for name, cuts in other.quantiles.items():
-            self.quantiles[name] = sorted([*self.quantiles.get(name, []), *cuts])
-        self.rounds = max(self.rounds, other.rounds)
 
 
 def _layout(arrangement: Arrangement) -> Layout:

@@ -18,40 +18,34 @@ from typing import TYPE_CHECKING, Any
 
 from ddcore.errors import DdError, Diverged
 from ddcore.io.changelog import ChangeLog
-from ddcore.io.state import Gained
+from ddcore.io.gains import Gained
 from ddcore.io.tables import LiveFile
 from ddcore.jobs import messages, tasks
 from ddcore.jobs.cuts import cuts_of
 from ddcore.jobs.failures import is_of_spark, telling_line
 from ddcore.jobs.messages import COLUMNS
-from ddcore.jobs.replay import Fold
+from ddcore.jobs.replay import WIDE_FROM, Fold
 from ddcore.jobs.tasks import Batches, Report, Task
 from ddcore.plan import Plan, Position
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["fold"]
+__all__ = ["fold_with"]
 
 _STACK, _DEPTH = 512 << 20, 1_000_000  # bytes and calls to pickle a plan with; memory is taken as it is used
-WIDE_FROM = 500_000  # updates waiting below which one task is faster than several with a shuffle in between
 
 
-def fold(fold: Fold, listener: Any = None) -> tuple[Gained, int]:
-    """Fold a window on Spark; gives what was written, and the greatest width used.
+def fold_with(session: SparkSession, fold: Fold, listener: Any = None) -> tuple[Gained, int]:
+    """Fold a window in a Spark session; gives what was written, and the greatest width used.
 
     Errors of tasks are raised as they were.
     """
-    from ddcore.jobs.session import spark
-
-    project = fold.settings
-    bulk = fold.rows >= WIDE_FROM
-    with spark(project.spark_conf, project.spark_master, fold.width, bulk=bulk) as session:
-        exchange = _Exchange(session, fold, listener)
-        try:
-            return exchange.run()
-        finally:
-            shutil.rmtree(exchange.task.staging, ignore_errors=True)
+    exchange = _Exchange(session, fold, listener)
+    try:
+        return exchange.run()
+    finally:
+        shutil.rmtree(exchange.task.staging, ignore_errors=True)
 
 
 class _Exchange:

@@ -10,7 +10,8 @@ import polars as pl
 
 from ddcore.batch import Batch
 from ddcore.io.changelog import ChangeLog
-from ddcore.io.state import Gained, open_worker, write_gains
+from ddcore.io.gains import Gained
+from ddcore.io.state import open_worker, write_gains
 from ddcore.jobs.replay import Fold
 from ddcore.session import batch_of
 

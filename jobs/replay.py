@@ -12,8 +12,10 @@ With nothing to fold this imports neither numba nor Spark.
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import sys
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -26,7 +28,7 @@ from ddcore.io.project import Project, find_project, load_program
 from ddcore.io.warehouse import Warehouse
 
 if TYPE_CHECKING:
-    from ddcore.io.state import Gained, Stored
+    from ddcore.io.gains import Gained, Stored
     from ddcore.plan import Plan
 
 __all__ = ["Fold", "RunReport", "main", "run"]
@@ -34,6 +36,7 @@ __all__ = ["Fold", "RunReport", "main", "run"]
 Changes = dict[str, tuple[int, int]]
 Listener = Callable[..., None]
 REFRESH = "ddcore run --full-refresh"
+WIDE_FROM = 500_000  # updates waiting below which one task is faster than several with a shuffle in between
 
 
 @dataclass
@@ -329,13 +332,24 @@ def _engine(name: str) -> Callable[[Fold, Listener | None], tuple[Gained, int]]:
         from ddcore.jobs.inline import fold
 
         return fold
-    from ddcore.jobs.exchange import fold as on_spark
+    return _on_spark
 
-    return on_spark
+
+def _on_spark(fold: Fold, listener: Listener | None) -> tuple[Gained, int]:
+    """The engine is loaded while the JVM boots: on two cores that hides most of it."""
+    from ddcore.jobs.session import spark
+
+    project = fold.settings
+    loading = threading.Thread(target=importlib.import_module, args=("ddcore.jobs.exchange",), daemon=True)
+    loading.start()
+    with spark(project.spark_conf, project.spark_master, fold.width, bulk=fold.rows >= WIDE_FROM) as session:
+        from ddcore.jobs.exchange import fold_with
+
+        return fold_with(session, fold, listener)
 
 
 def _stored(warehouse: Warehouse, run: int, before: RunRecord | None) -> Stored:
-    from ddcore.io.state import Stored
+    from ddcore.io.gains import Stored
     from ddcore.io.tables import live_files
 
     tables = before.tables if before else {}

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from ddcore.errors import DdError
-from ddcore.io.state import Gained, Stored, open_worker, spans_of, write_gains
+from ddcore.io.gains import Gained, Stored
+from ddcore.io.state import open_worker, spans_of, write_gains
 from ddcore.io.warehouse import reporting
 from ddcore.jobs import messages
 from ddcore.jobs.messages import Cuts, Message

@@ -100,7 +100,8 @@ def test_what_is_owed_and_held_back_is_stored(seed: int, tmp_path: Path) -> None
     """Partially ordered times: each fold by a worker that knows only what the one before it wrote."""
     from ddcore.io import arrangements
     from ddcore.io.changelog import ChangeLog
-    from ddcore.io.state import Stored, tables_of
+    from ddcore.io.gains import Stored
+    from ddcore.io.state import tables_of
     from ddcore.io.tables import live_files
     from ddcore.io.warehouse import Warehouse
     from ddcore.session import batch_of

@@ -1,0 +1,57 @@
+"""What a fold starts from and what it adds, as it travels between the driver and its tasks.
+
+Light on purpose: the driver of a fold on Spark knows both before it has loaded the engine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ddcore.io.tables import AddedFile, LiveFile
+from ddcore.io.warehouse import Warehouse
+
+__all__ = ["Gained", "Stored"]
+
+
+@dataclass(frozen=True)
+class Stored:
+    """Where state lies and which files of it are live, by table name as in ``Warehouse.relative``.
+
+    Travels between processes.
+    """
+
+    root: Path
+    run: int
+    files: Mapping[str, Sequence[LiveFile]]
+
+    @property
+    def warehouse(self) -> Warehouse:
+        """The warehouse at ``root``."""
+        return Warehouse(self.root)
+
+
+@dataclass
+class Gained:
+    """What one worker added in a fold: files by table, output rows by version (plus, minus), rounds, and quantiles of
+    key codes.
+    """
+
+    files: dict[str, list[AddedFile]] = field(default_factory=dict)
+    outputs: dict[str, dict[int, tuple[int, int]]] = field(default_factory=dict)
+    quantiles: dict[str, list[int]] = field(default_factory=dict)
+    rounds: int = 0
+
+    def absorb(self, other: Gained) -> None:
+        """Add what another worker of the same fold gained."""
+        for table, files in other.files.items():
+            self.files.setdefault(table, []).extend(files)
+        for name, counts in other.outputs.items():
+            mine = self.outputs.setdefault(name, {})
+            for version, (plus, minus) in counts.items():
+                before = mine.get(version, (0, 0))
+                mine[version] = (before[0] + plus, before[1] + minus)
+        for name, cuts in other.quantiles.items():
+            self.quantiles[name] = sorted([*self.quantiles.get(name, []), *cuts])
+        self.rounds = max(self.rounds, other.rounds)
