@@ -13,7 +13,7 @@ from ddcore.batch import Batch, concatenate
 from ddcore.errors import DataError, FoldError, LateUpdate
 from ddcore.plan import Plan, Program, build
 from ddcore.schema import Schema, Type, type_of
-from ddcore.worker import Worker
+from ddcore.worker import Worker, beyond
 
 _INT64 = pl.Int64
 
@@ -67,9 +67,8 @@ class Session:
             raise DataError(f"there is no input {name}; there are {', '.join(self.plan.inputs)}")
         batch = batch_of(as_frame(frame, name), self.plan.inputs[name], self.plan.dims, name)
         if self._closed and len(batch):
-            times, open_ = np.stack(batch.times), np.zeros(len(batch), dtype=bool)
-            for element in self._closed:
-                open_ |= (times >= np.array(element)[:, None]).all(axis=0)
+            times = np.stack(batch.times)
+            open_ = beyond(times, np.array(self._closed, dtype=np.int64).T)
             if not open_.all():
                 late = tuple(int(c) for c in times[:, int(np.argmin(open_))])
                 raise LateUpdate(f"input {name}: an update at {late}, but only times from {self._closed} on are open")

@@ -281,7 +281,7 @@ class Worker:
         """The updates at times this fold completes; the others are held back."""
         if self._upper.shape[1] == 0:
             return batch
-        late = _beyond(np.stack(batch.times[: len(self.plan.dims)]), self._upper)
+        late = beyond(np.stack(batch.times[: len(self.plan.dims)]), self._upper)
         if late.any():
             kept = [batch.take(np.flatnonzero(late))]
             if arrangement.index in self.held:
@@ -298,7 +298,7 @@ class Worker:
         if len(wakes) == 0:
             return
         inputs = len(self.plan.dims)
-        late = _beyond(wakes.times[:inputs], self._upper)
+        late = beyond(wakes.times[:inputs], self._upper)
         if late.any():
             kept = _rows(wakes, np.flatnonzero(late))
             known = self.owed.get(block.index)
@@ -354,7 +354,7 @@ def _groups(columns: Sequence[np.ndarray], n: int) -> Iterator[tuple[Rounds, np.
         yield tuple(int(column[rows[0]]) for column in columns), np.sort(rows)
 
 
-def _beyond(versions: np.ndarray, upper: np.ndarray) -> np.ndarray:
+def beyond(versions: np.ndarray, upper: np.ndarray) -> np.ndarray:
     """Which versions (inputs, n) are at or beyond an element of the frontier (inputs, elements): bool[n]."""
     late = np.zeros(versions.shape[1], dtype=bool)
     for element in upper.T:

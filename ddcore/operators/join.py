@@ -16,7 +16,7 @@ from ddcore.kernels import joining
 from ddcore.plan import Arrangement, Block
 from ddcore.trace import Run, distinct_keys
 
-_CHUNK = 1 << 22  # pairs made at a time, so that a hub's fan-out never has to fit into memory at once
+_CHUNK = 1 << 22  # pairs made at a time; one key's pairs are made together, however many they are
 
 
 @dataclass(frozen=True)
