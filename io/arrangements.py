@@ -8,7 +8,6 @@ from the footer; a look-up finds its row groups by binary search and reads those
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,58 +17,22 @@ import polars as pl
 from ddcore.encoding import decode, encode
 from ddcore.errors import StorageError
 from ddcore.io import tables
+from ddcore.io.layout import CODE, Layout
 from ddcore.io.tables import AddedFile, LiveFile
 from ddcore.io.warehouse import REFRESH, reporting
-from ddcore.schema import Schema, Type, is_direct
 from ddcore.trace import Run
 
 if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-__all__ = ["CODE", "FileRun", "Layout", "commit", "create", "open_runs", "run_table", "write_run"]
+__all__ = ["FileRun", "commit", "open_runs", "run_table", "write_run"]
 
-CODE = "_code"
 ROW_GROUP = 16 * 1024
 # Row groups cost the same alone and together, so reading all of a file only pays where most of it is needed anyway.
 _NEARLY_ALL = 0.5
 
-_INT64 = Type("int64")
-
 Span = tuple[int | None, int | None]
-
-
-@dataclass(frozen=True)
-class Layout:
-    """What the columns of an arrangement are: key columns then value columns in ``schema``, and ``times``.
-
-    A *direct* arrangement has one key column of fixed width: the key's word is the code, and is not among the words
-    of a run. Travels between processes, which a plan's arrangement does not.
-    """
-
-    schema: Schema
-    key: tuple[str, ...]
-    times: tuple[str, ...]
-
-    @property
-    def direct(self) -> bool:
-        """Whether the key is its own code."""
-        return is_direct([self.schema[name] for name in self.key])
-
-    @property
-    def stored(self) -> Schema:
-        """The columns that are words of a run: without the key where it is its own code."""
-        return {name: kind for name, kind in self.schema.items() if not (self.direct and name in self.key)}
-
-    @property
-    def columns(self) -> Schema:
-        """The columns of a data file, without the partition."""
-        return {**self.schema, **dict.fromkeys((*self.times, "diff", CODE), _INT64)}
-
-
-def create(folder: Path, layout: Layout, *, replace: bool = False) -> None:
-    """Make the table if there is none; ``replace`` allows other columns than it has now."""
-    tables.create(folder, {**layout.columns, "run": _INT64}, partition_by=["run"], replace=replace)
 
 
 def run_table(run: Run, layout: Layout) -> pa.Table:

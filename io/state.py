@@ -5,59 +5,28 @@ Knows how arrangements, owed wake-ups and output logs become files; commits noth
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import polars as pl
 
 from ddcore.batch import Batch, concatenate
 from ddcore.io import arrangements
-from ddcore.io.arrangements import Layout, Span
+from ddcore.io.arrangements import Span
 from ddcore.io.changelog import ChangeLog
 from ddcore.io.gains import Gained, Stored
+from ddcore.io.layout import Layout, held_table, layout_of, owed_table
 from ddcore.io.tables import AddedFile
-from ddcore.plan import Arrangement, Block, Plan
+from ddcore.plan import Plan
 from ddcore.session import output_frame
 from ddcore.trace import Run
 from ddcore.worker import Worker, joined
 
-__all__ = ["counts_by_version", "open_worker", "spans_of", "tables_of", "write_gains"]
+__all__ = ["counts_by_version", "open_worker", "spans_of", "write_gains"]
 
 _QUANTILES = 16  # cuts kept per arrangement: widths up to 17 get even ranges
 
 Spans = Mapping[int, Span]
-
-
-def _layout(arrangement: Arrangement) -> Layout:
-    """How an arrangement's rows lie in its table."""
-    return Layout(arrangement.schema, arrangement.key, arrangement.times)
-
-
-def _owed(block: Block) -> tuple[str, Layout]:
-    """The table of a reduce block's owed wake-ups: keys and times; every diff is 1."""
-    port = block.ports[0]
-    assert block.output is not None
-    layout = Layout({name: port.schema[name] for name in port.key}, port.key, port.times)
-    return f"state/{block.output.fingerprint}_owed", layout
-
-
-def _held(arrangement: Arrangement) -> tuple[str, Layout]:
-    """The table of updates that wait before an arrangement for their times to be complete."""
-    return f"state/{arrangement.fingerprint}_held", _layout(arrangement)
-
-
-def tables_of(plan: Plan) -> Iterator[tuple[str, Layout, bool]]:
-    """Every state table a plan can have: name, layout, and whether a run replaces its rows rather than adding to them.
-
-    What is owed or held is replaced. With one time coordinate there is none of it: all times of a window are complete.
-    """
-    for arrangement in plan.arrangements:
-        if not arrangement.transient:
-            yield f"state/{arrangement.fingerprint}", _layout(arrangement), False
-        yield *_held(arrangement), True
-    for block in plan.blocks:
-        if block.op == "reduce":
-            yield *_owed(block), True
 
 
 def open_worker(plan: Plan, stored: Stored, spans: Spans | None = None) -> Worker:
@@ -73,13 +42,13 @@ def open_worker(plan: Plan, stored: Stored, spans: Spans | None = None) -> Worke
     for arrangement in plan.arrangements:
         span = (spans or {}).get(arrangement.index, every)
         if not arrangement.transient:
-            runs[arrangement.index] = _open(stored, f"state/{arrangement.fingerprint}", _layout(arrangement), span)
-        waiting = [arrangement.batch_of(run) for run in _all(stored, *_held(arrangement), span)]
+            runs[arrangement.index] = _open(stored, f"state/{arrangement.fingerprint}", layout_of(arrangement), span)
+        waiting = [arrangement.batch_of(run) for run in _all(stored, *held_table(arrangement), span)]
         if waiting:
             held[arrangement.index] = concatenate(waiting)
     for block in plan.blocks:
         if block.op == "reduce":
-            wakes = _all(stored, *_owed(block), (spans or {}).get(block.ports[0].index, every))
+            wakes = _all(stored, *owed_table(block), (spans or {}).get(block.ports[0].index, every))
             if wakes:
                 owed[block.index] = joined(wakes)
     return Worker(plan, runs, owed, held)
@@ -104,14 +73,14 @@ def write_gains(plan: Plan, worker: Worker, stored: Stored, part: str) -> Gained
     """
     gained = Gained(rounds=worker.rounds)
     for arrangement, run in worker.harvest():
-        place = f"state/{arrangement.fingerprint}", _layout(arrangement)
+        place = f"state/{arrangement.fingerprint}", layout_of(arrangement)
         gained.files |= _written(stored, place, run, part)
         gained.quantiles[arrangement.fingerprint] = _quantiles(run.codes)
     for index, run in worker.owed.items():
-        gained.files |= _written(stored, _owed(plan.blocks[index]), run, part)
+        gained.files |= _written(stored, owed_table(plan.blocks[index]), run, part)
     for index, batch in worker.held.items():
         arrangement = plan.arrangements[index]
-        gained.files |= _written(stored, _held(arrangement), worker.keyed(arrangement, batch), part)
+        gained.files |= _written(stored, held_table(arrangement), worker.keyed(arrangement, batch), part)
     for name, schema in plan.outputs.items():
         frame = output_frame(worker.outputs[name], schema, plan.dims)
         worker.outputs[name] = []

@@ -51,11 +51,7 @@ def make_archive(debug: bool = False) -> bool:
     target.parent.mkdir(parents=True, exist_ok=True)
     fresh = target.with_suffix(f".{os.getpid()}")
     try:
-        conf = {
-            "spark.driver.extraJavaOptions": f"-XX:ArchiveClassesAtExit={fresh}",
-            "spark.python.daemon.module": "pyspark.daemon",  # ours would compile kernels, which set-up does meanwhile
-        }
-        session = spark_session(conf, debug=debug)
+        session = spark_session({"spark.driver.extraJavaOptions": f"-XX:ArchiveClassesAtExit={fresh}"}, debug=debug)
         _exercise(session)
         stop(session, patience=180.0)  # the archive is written at exit
         os.replace(fresh, target)
@@ -71,6 +67,7 @@ def make_archive(debug: bool = False) -> bool:
 def _exercise(session: SparkSession) -> None:
     """Load the classes that an ordinary run loads: Python jobs, a shuffle, Parquet, CSV and Delta read and written."""
     numbers = session.range(0, 100, 1, 2).selectExpr("id", "cast(id as string) as name", "current_date() as day")
+    session.sparkContext.parallelize([0], 1).mapPartitions(lambda it: it).collect()
     numbers.repartition(2, "id").sortWithinPartitions("id").mapInArrow(lambda it: it, numbers.schema).toArrow()
     numbers.groupBy("id").count().where("count > 0").toArrow()
     session.createDataFrame(numbers.toArrow()).join(numbers, "id").count()

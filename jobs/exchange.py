@@ -16,24 +16,23 @@ import uuid
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ddcore.errors import DdError, Diverged
+from ddcore.errors import Diverged
 from ddcore.io.changelog import ChangeLog
 from ddcore.io.gains import Gained
 from ddcore.io.tables import LiveFile
-from ddcore.jobs import messages, tasks
+from ddcore.jobs import alone, messages, replay, tasks
 from ddcore.jobs.cuts import cuts_of
-from ddcore.jobs.failures import is_of_spark, telling_line
+from ddcore.jobs.failures import run_job
 from ddcore.jobs.messages import COLUMNS
-from ddcore.jobs.replay import WIDE_FROM, Fold
+from ddcore.jobs.replay import Fold
+from ddcore.jobs.shipping import pickled
 from ddcore.jobs.tasks import Batches, Report, Task
-from ddcore.plan import Plan, Position
+from ddcore.plan import Position
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 __all__ = ["fold_with"]
-
-_STACK, _DEPTH = 512 << 20, 1_000_000  # bytes and calls to pickle a plan with; memory is taken as it is used
 
 
 def fold_with(session: SparkSession, fold: Fold, listener: Any = None) -> tuple[Gained, int]:
@@ -54,20 +53,18 @@ class _Exchange:
     def __init__(self, session: SparkSession, fold: Fold, listener: Any) -> None:
         self.session, self.fold, self.listener = session, fold, listener
         cores = session.sparkContext.defaultParallelism
-        self.width = fold.width or (1 if fold.rows < WIDE_FROM else max(1, cores))
+        self.width = fold.width or cores
         state = fold.stored.warehouse.root / "state"
         for left in state.glob("_staging-*"):  # of a run that was killed; the lock is ours
             shutil.rmtree(left, ignore_errors=True)
         staging = state / f"_staging-{fold.stored.run}-{uuid.uuid4().hex[:8]}"
         cuts = cuts_of(fold, self.width)
-        self.task = Task(uuid.uuid4().hex, _pickled(fold.plan), fold.stored, staging, cuts, self.width)
+        self.task = Task(uuid.uuid4().hex, pickled(fold.plan), fold.stored, staging, cuts, self.width)
 
     def run(self) -> tuple[Gained, int]:
-        fed = self._fed()
+        fed = self._fed() if self.width > 1 else None
         if fed is None:
-            return self._finish(self.session.range(0, 1, 1, 1).mapInArrow(tasks.nothing, COLUMNS), 0), 1
-        if self.width == 1:
-            return self._finish(fed.coalesce(1), 0), 1
+            return alone.fold_with(self.session.sparkContext, self.fold)
         return self._wide(fed), self.width
 
     def _wide(self, fed: DataFrame) -> Gained:
@@ -78,7 +75,7 @@ class _Exchange:
         step = 0
         waiting, reports = self._materialised(fed, functools.partial(tasks.pass_on, self.task))
         while (position := _least(reports)) is not None:
-            if self.fold.width is None and sum(report.waiting for report in reports) < WIDE_FROM:
+            if self.fold.width is None and sum(report.waiting for report in reports) < replay.WIDE_FROM:
                 return self._finish(waiting.repartitionById(1, _zero()), step)
             step += 1
             if self.listener:
@@ -120,7 +117,7 @@ class _Exchange:
     def _materialised(self, frame: DataFrame, work: Callable[[Any, Batches], Any]) -> tuple[DataFrame, list[Report]]:
         """Run one job: the messages stay with the executors, the reports come back with the job itself."""
         reports = self.session.sparkContext.accumulator([], _lists())
-        kept = _run(lambda: frame.mapInArrow(functools.partial(work, reports), COLUMNS).localCheckpoint())
+        kept = run_job(lambda: frame.mapInArrow(functools.partial(work, reports), COLUMNS).localCheckpoint())
         latest = {report.part: report for report in reports.value}  # a task that was retried reports again
         _raise_first(latest.values())
         return kept, list(latest.values())
@@ -135,24 +132,13 @@ class _Exchange:
         return self._gained(parts.mapInArrow(functools.partial(tasks.harvest, self.task, step), COLUMNS))
 
     def _gained(self, frame: DataFrame) -> Gained:
-        table = _run(frame.toArrow)
+        table = run_job(frame.toArrow)
         reports: list[Report] = [pickle.loads(m.body) for m in messages.messages_of(table.to_batches())]
         _raise_first(reports)
         total = Gained()
         for report in sorted(reports, key=lambda report: report.part):
             total.absorb(report.gained or Gained())
         return total
-
-
-def _run(job: Callable[[], Any]) -> Any:
-    """Run a Spark job; what Spark says of its failure becomes one line."""
-    try:
-        return job()
-    except Exception as error:
-        if not is_of_spark(error):
-            raise
-        again = "run it again: it goes on where it stopped (--debug shows Spark's output)"
-        raise DdError(f"the Spark job failed: {telling_line(error)}", again) from error
 
 
 def _least(reports: Iterable[Report]) -> Position | None:
@@ -192,30 +178,3 @@ def _zero() -> Any:
     from pyspark.sql import functions as F
 
     return F.lit(0).cast("int")
-
-
-def _pickled(plan: Plan) -> bytes:
-    """The plan with the user's own functions inside: executors need not have the program's file.
-
-    A plan is a graph, which pickle follows to its end: on a stack of its own, or a hundred operators were too many.
-    """
-    import sys
-    import threading
-    from concurrent.futures import ThreadPoolExecutor
-
-    from pyspark import cloudpickle
-
-    mine = [module for name, module in sys.modules.items() if name.startswith("_ddcore_program")]
-    for module in mine:
-        cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
-    stack, depth = threading.stack_size(_STACK), sys.getrecursionlimit()
-    sys.setrecursionlimit(_DEPTH)
-    try:
-        with ThreadPoolExecutor(1) as deep:
-            dumped: bytes = deep.submit(cloudpickle.dumps, plan).result()
-            return dumped
-    finally:
-        sys.setrecursionlimit(depth)
-        threading.stack_size(stack)
-        for module in mine:
-            cloudpickle.unregister_pickle_by_value(module)  # type: ignore[no-untyped-call]

@@ -3,10 +3,27 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from typing import TypeVar
 
-__all__ = ["is_of_spark", "telling_line"]
+from ddcore.errors import DdError
+
+__all__ = ["is_of_spark", "run_job", "telling_line"]
+
+Result = TypeVar("Result")
 
 _TELLING = re.compile(r"^[\w.]*(Error|Exception): |crashed")
+
+
+def run_job(job: Callable[[], Result]) -> Result:
+    """Run a Spark job; what Spark says of its failure becomes one line, a DdError."""
+    try:
+        return job()
+    except Exception as error:
+        if not is_of_spark(error):
+            raise
+        again = "run it again: it goes on where it stopped (--debug shows Spark's output)"
+        raise DdError(f"the Spark job failed: {telling_line(error)}", again) from error
 
 
 def is_of_spark(error: Exception) -> bool:

@@ -68,12 +68,12 @@ class Gateway:
         if self._process is not None:
             self._process.terminate()
 
-    def stop(self, session: Any, patience: float) -> None:
-        """Stop ``session`` (None when there is none yet) and end the JVM, by force after ``patience`` seconds.
+    def stop(self, context: Any, patience: float) -> None:
+        """Stop ``context`` (None when there is none yet) and end the JVM, by force after ``patience`` seconds.
 
         Runs in a thread of its own: the connection of a thread that was interrupted in a call to the JVM is unusable.
         """
-        worker = threading.Thread(target=self._stop_politely, args=(session, patience), daemon=True)
+        worker = threading.Thread(target=self._stop_politely, args=(context, patience), daemon=True)
         worker.start()
         worker.join(patience)
         if self._process is not None:
@@ -85,12 +85,12 @@ class Gateway:
         if self._scratch is not None:
             self._scratch.remove()
 
-    def _stop_politely(self, session: Any, patience: float) -> None:
+    def _stop_politely(self, context: Any, patience: float) -> None:
         with contextlib.suppress(Exception):
             accumulators = None
-            if session is not None:
-                accumulators = _detach_accumulators(session.sparkContext)
-                session.stop()
+            if context is not None:
+                accumulators = _detach_accumulators(context)
+                context.stop()
             if self._process is None:
                 return
             self._gateway.shutdown()

@@ -262,9 +262,8 @@ class _Replay:
 
     def _commit(self, window: _Window, before: RunRecord | None, gained: Gained) -> dict[str, TableState]:
         """Make every table hold the run: state first, outputs last. Doing it again changes nothing."""
-        from ddcore.io import arrangements, tables
+        from ddcore.io import layout, tables
         from ddcore.io.changelog import ChangeLog
-        from ddcore.io.state import tables_of
 
         live = dict(before.tables) if before else {}
 
@@ -274,10 +273,10 @@ class _Replay:
             version = tables.commit(self.warehouse.table(name), files, window.run, base=base, overwrite=overwrite)
             live[name] = TableState(version, tuple(file.path for file in files), sum(file.rows for file in files))
 
-        for name, layout, replaced in tables_of(self.plan):
+        for name, columns, replaced in layout.tables_of(self.plan):
             changed = name in gained.files or (replaced and name in live)
             if changed and name not in live:
-                arrangements.create(self.warehouse.table(name), layout, replace=window.refresh)
+                layout.create(self.warehouse.table(name), columns, replace=window.refresh)
             if changed:
                 settle(name, overwrite=window.refresh or replaced)
         for output, schema in self.plan.outputs.items():
@@ -336,16 +335,20 @@ def _engine(name: str) -> Callable[[Fold, Listener | None], tuple[Gained, int]]:
 
 
 def _on_spark(fold: Fold, listener: Listener | None) -> tuple[Gained, int]:
-    """The engine is loaded while the JVM boots: on two cores that hides most of it."""
-    from ddcore.jobs.session import spark
+    from ddcore.jobs import session
 
-    project = fold.settings
-    loading = threading.Thread(target=importlib.import_module, args=("ddcore.jobs.exchange",), daemon=True)
-    loading.start()
-    with spark(project.spark_conf, project.spark_master, fold.width, bulk=fold.rows >= WIDE_FROM) as session:
-        from ddcore.jobs.exchange import fold_with
+    conf, master = fold.settings.spark_conf, fold.settings.spark_master
+    if fold.width == 1 or (fold.width is None and fold.rows < WIDE_FROM):
+        from ddcore.jobs import alone
 
-        return fold_with(session, fold, listener)
+        with session.spark_context(conf, master) as context:
+            return alone.fold_with(context, fold)
+    # The engine is loaded while the JVM boots.
+    threading.Thread(target=importlib.import_module, args=("ddcore.jobs.exchange",), daemon=True).start()
+    with session.spark(conf, master, fold.width, bulk=fold.rows >= WIDE_FROM) as found:
+        from ddcore.jobs import exchange
+
+        return exchange.fold_with(found, fold, listener)
 
 
 def _stored(warehouse: Warehouse, run: int, before: RunRecord | None) -> Stored:

@@ -12,9 +12,9 @@ import os
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ddcore.errors import DdError
 from ddcore.jobs import cds, jars
@@ -24,9 +24,12 @@ from ddcore.jobs.settings import DELTA, defaults_file, is_local, is_this_machine
 from ddcore.jobs.shipping import package_zip
 
 if TYPE_CHECKING:
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
-__all__ = ["cancel", "log_file", "spark", "spark_session", "stop"]
+__all__ = ["cancel", "log_file", "spark", "spark_context", "spark_session", "stop"]
+
+Spark = TypeVar("Spark", "SparkSession", "SparkContext")
 
 # What this process launched; PySpark allows one context per process.
 _own: Gateway | None = None
@@ -46,25 +49,15 @@ def spark(
     What their handlers raise is what leaves the ``with``; by default ``KeyboardInterrupt`` and ``SystemExit(143)``.
     Of a session that was there before, the jobs are cancelled and nothing is stopped.
     """
-    session: SparkSession | None = None
-    borrowed = _own is not None  # launched by this process, for others who go on with it
+    with _held(lambda: spark_session(conf, master, width, bulk=bulk, debug=debug)) as session:
+        yield session
 
-    def interrupt() -> None:
-        if _own is not None and not borrowed:
-            _own.terminate()
-        elif session is not None:
-            cancel(session)
 
-    with interruptible(interrupt):
-        try:
-            session = spark_session(conf, master, width, bulk=bulk, debug=debug)
-            yield session
-        except BaseException:
-            if not borrowed:
-                stop(session, patience=3.0)
-            raise
-        if not borrowed:
-            stop(session)
+@contextlib.contextmanager
+def spark_context(conf: Mapping[str, str], master: str = "local[*]") -> Iterator[SparkContext]:
+    """As :func:`spark`, for a job of one worker that needs no SQL: there 0.7 s sooner."""
+    with _held(lambda: _context(conf, master)) as context:
+        yield context
 
 
 def spark_session(
@@ -83,15 +76,22 @@ def spark_session(
 
     Raises StorageError where Java or the jars are missing, DdError where Spark does not start; both say what to do.
     """
+    from pyspark.sql import SparkSession
+
+    if _is_callers():
+        return _callers_session(conf, width, bulk=bulk)
+    return _launched(SparkSession.builder.getOrCreate, conf, master, width, bulk=bulk, debug=debug)
+
+
+def _context(conf: Mapping[str, str], master: str) -> SparkContext:
+    """The context to work in, with one worker; a caller's, or one started."""
     from pyspark import SparkContext
 
-    if SparkContext._active_spark_context is not None or "PYSPARK_GATEWAY_PORT" in os.environ:
-        return _callers_session(conf, width, bulk=bulk)
-    return _own_session(conf, master, width, bulk=bulk, debug=debug)
+    return _callers_context(conf) if _is_callers() else _launched(SparkContext.getOrCreate, conf, master, 1)
 
 
-def stop(session: SparkSession | None, patience: float = 10.0) -> None:
-    """End a session that :func:`spark_session` started, and its JVM; about 0.2 s. Leaves any other alone.
+def stop(spark: SparkSession | SparkContext | None, patience: float = 10.0) -> None:
+    """End a session or context that was started here, and its JVM; about 0.2 s. Leaves any other alone.
 
     After ``patience`` seconds the JVM is killed: it has no state that the next run needs.
     """
@@ -99,12 +99,12 @@ def stop(session: SparkSession | None, patience: float = 10.0) -> None:
     if _own is not None:
         launched, _own = _own, None
         with keeping_signals():
-            launched.stop(session, patience)
+            launched.stop(_context_of(spark), patience)
 
 
-def cancel(session: SparkSession) -> None:
-    """Cancel the jobs of ``session``; they fail in the threads that wait for them. Callable from any thread."""
-    helper = threading.Thread(target=session.sparkContext.cancelAllJobs, daemon=True)
+def cancel(spark: SparkSession | SparkContext) -> None:
+    """Cancel all jobs of a session's context; they fail in the threads that wait. Callable from any thread."""
+    helper = threading.Thread(target=_context_of(spark).cancelAllJobs, daemon=True)
     helper.start()
     helper.join(5.0)
 
@@ -114,10 +114,46 @@ def log_file() -> Path | None:
     return _own.log if _own is not None else None
 
 
-def _own_session(conf: Mapping[str, str], master: str, width: int | None, *, bulk: bool, debug: bool) -> SparkSession:
+@contextlib.contextmanager
+def _held(start: Callable[[], Spark]) -> Iterator[Spark]:
+    """What ``start`` gives, for the length of a ``with``, as :func:`spark` describes."""
+    found: Spark | None = None
+    borrowed = _own is not None  # launched by this process, for others who go on with it
+
+    def interrupt() -> None:
+        if _own is not None and not borrowed:
+            _own.terminate()
+        elif found is not None:
+            cancel(found)
+
+    with interruptible(interrupt):
+        try:
+            found = start()
+            yield found
+        except BaseException:
+            if not borrowed:
+                stop(found, patience=3.0)
+            raise
+        if not borrowed:
+            stop(found)
+
+
+def _context_of(spark: SparkSession | SparkContext | None) -> Any:
+    return getattr(spark, "sparkContext", spark)
+
+
+def _launched(
+    start: Callable[[], Spark],
+    conf: Mapping[str, str],
+    master: str,
+    width: int | None,
+    *,
+    bulk: bool = False,
+    debug: bool = False,
+) -> Spark:
+    """What ``start`` gives in a JVM of our own."""
     global _own  # noqa: PLW0603
     import pyspark
-    from pyspark.sql import SparkSession
 
     spark_home = Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent)
     local = is_local(master)
@@ -146,7 +182,7 @@ def _own_session(conf: Mapping[str, str], master: str, width: int | None, *, bul
             scratch.remove()
             raise
         try:
-            return SparkSession.builder.getOrCreate()
+            return start()
         except Exception as error:
             log = log_file()
             stop(None)
@@ -159,24 +195,36 @@ def _scratch() -> Scratch:
     return Scratch(blocks, blocks if len(str(blocks)) <= 60 else Path(tempfile.mkdtemp(prefix="dd-", dir="/tmp")))
 
 
-def _callers_session(conf: Mapping[str, str], width: int | None, *, bulk: bool) -> SparkSession:
-    """A session of our own on the caller's context, so that our SQL settings are not seen in theirs."""
+def _is_callers() -> bool:
+    """Whether this process has a context, or a JVM to have one in, that is not ours to launch."""
+    from pyspark import SparkContext
+
+    return SparkContext._active_spark_context is not None or "PYSPARK_GATEWAY_PORT" in os.environ
+
+
+def _callers_context(conf: Mapping[str, str]) -> SparkContext:
+    """The caller's context; under ``spark-submit``, where there is only its JVM, one made in it."""
     global _own  # noqa: PLW0603
     from pyspark import SparkConf, SparkContext
+
+    if SparkContext._active_spark_context is not None:
+        return SparkContext._active_spark_context
+    with keeping_signals():
+        SparkContext._ensure_initialized()
+        _own = Gateway(SparkContext._gateway)
+        stated = SparkConf()
+        for name, value in (_extensions() | dict(conf)).items():
+            if name != "spark.master" and not stated.contains(name):
+                stated.set(name, value)
+        return SparkContext.getOrCreate(stated)
+
+
+def _callers_session(conf: Mapping[str, str], width: int | None, *, bulk: bool) -> SparkSession:
+    """A session of our own on the caller's context, so that our SQL settings are not seen in theirs."""
     from pyspark.sql import SparkSession
 
-    if SparkContext._active_spark_context is None:
-        with keeping_signals():
-            SparkContext._ensure_initialized()
-            _own = Gateway(SparkContext._gateway)
-            builder: Any = SparkSession.builder
-            for name, value in (_extensions() | dict(conf)).items():
-                if name != "spark.master" and not SparkConf().contains(name):
-                    builder.config(name, value)
-            session: SparkSession = builder.getOrCreate()
-    else:
-        session = SparkSession.builder.getOrCreate().newSession()
-    stated = session.sparkContext.getConf()
+    stated = _callers_context(conf).getConf()
+    session = SparkSession.builder.getOrCreate().newSession()
     for name, value in runtime(width, bulk=bulk).items():
         if name == "spark.sql.session.timeZone" or not (stated.contains(name) or name in conf):
             session.conf.set(name, value)

@@ -94,7 +94,6 @@ def settings(
         options.append(_QUICK)
     if is_local(master):
         ours |= {"spark.driver.extraClassPath": os.pathsep.join(jars), "spark.driver.memory": _memory()}
-        ours["spark.python.daemon.module"] = "ddcore.jobs.daemon"
         if archive is not None:
             options.append(f"-XX:SharedArchiveFile={archive} -Xshare:auto")
     else:

@@ -1,9 +1,9 @@
-"""This package as a zip, for executors on machines where it is not installed.
+"""What executors are given: this package as a zip, and the work with the user's program in it.
 
-Its libraries (numpy, pyarrow, pandas, Polars, numba) have native code and must be on the executors; see docs/spark.md.
-What is imported from the zip is a few lines that lay the real files into the executor's cache folder, once per
-content, and go on from there: numba keeps compiled kernels by the path of their source, and Spark puts the zip into
-a new folder for every application.
+The package's libraries (numpy, pyarrow, pandas, Polars, numba) have native code and must be on the executors; see
+docs/spark.md. What is imported from the zip is a few lines that lay the real files into the executor's cache folder,
+once per content, and go on from there: numba keeps compiled kernels by the path of their source, and Spark puts the
+zip into a new folder for every application.
 """
 
 from __future__ import annotations
@@ -12,17 +12,22 @@ import hashlib
 import importlib
 import io
 import os
+import sys
 import tempfile
+import threading
 import zipfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 from ddcore.cache import cache_folder
 
-__all__ = ["package_zip"]
+__all__ = ["package_zip", "pickled"]
 
 _ROOMS = ("ddcore", "ddcore.io", "ddcore.jobs", "ddcore.cli")
 _INSIDE = "unpacked/"
+_STACK, _DEPTH = 512 << 20, 1_000_000  # bytes and calls to pickle a plan with; memory is taken as it is used
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 # Becomes ddcore/__init__.py of the zip. It cannot import this package: it is what makes it importable.
@@ -76,6 +81,29 @@ def package_zip() -> Path:
         os.chmod(fresh.name, 0o644)
         os.replace(fresh.name, target)
     return target
+
+
+def pickled(work: Any) -> bytes:
+    """A plan, or what holds one, with the user's own functions inside: executors need not have the program's file.
+
+    A plan is a graph, which pickle follows to its end: on a stack of its own, or a hundred operators were too many.
+    """
+    from pyspark import cloudpickle
+
+    mine = [module for name, module in sys.modules.items() if name.startswith("_ddcore_program")]
+    for module in mine:
+        cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
+    stack, depth = threading.stack_size(_STACK), sys.getrecursionlimit()
+    sys.setrecursionlimit(_DEPTH)
+    try:
+        with ThreadPoolExecutor(1) as deep:
+            dumped: bytes = deep.submit(cloudpickle.dumps, work).result()
+            return dumped
+    finally:
+        sys.setrecursionlimit(depth)
+        threading.stack_size(stack)
+        for module in mine:
+            cloudpickle.unregister_pickle_by_value(module)  # type: ignore[no-untyped-call]
 
 
 def _packed() -> bytes:

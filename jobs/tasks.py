@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.accumulators import Accumulator
 
-__all__ = ["Batches", "Report", "Task", "feed", "finish", "harvest", "nothing", "pass_on", "step"]
+__all__ = ["Batches", "Report", "Task", "feed", "finish", "harvest", "pass_on", "step"]
 
 Batches = Iterable["pa.RecordBatch"]
 
@@ -183,12 +183,6 @@ def harvest(task: Task, step: int, batches: Batches) -> Iterator[pa.RecordBatch]
         yield from messages.arrow_of([_told(Report(part, gained=gained))])
     except DdError as error:
         yield from messages.arrow_of([_told(Report(part, error=error))])
-
-
-def nothing(batches: Batches) -> Iterator[pa.RecordBatch]:
-    """No messages."""
-    for _ in batches:
-        yield from ()
 
 
 def _told(report: Report) -> Message:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -40,10 +41,6 @@ class Frame:
     def union(self, other: Frame) -> Frame:
         return Frame(self.session, self.parts + other.parts)
 
-    def coalesce(self, width: int) -> Frame:
-        assert width == 1
-        return Frame(self.session, [lambda: (batch for part in self.parts for batch in part())])
-
     def repartitionById(self, width: int, by: Any) -> Frame:
         def part(number: int) -> Iterator[pa.RecordBatch]:
             for source in self.parts:
@@ -71,8 +68,28 @@ class Accumulator:
         self.value += reports
 
 
+@dataclass
+class Rows:
+    """An RDD of one partition."""
+
+    session: Session
+    rows: Callable[[], Iterator[Any]]
+
+    def mapPartitions(self, work: Any) -> Rows:
+        def run() -> Iterator[Any]:
+            given, made = list(self.rows()), []
+            for _ in range(self.session.attempts()):
+                made = list(work(iter(given)))
+            yield from made
+
+        return Rows(self.session, run)
+
+    def collect(self) -> list[Any]:
+        return list(self.rows())
+
+
 class Session:
-    """A Spark session, as far as the exchange uses one."""
+    """A Spark session and its context, as far as the exchange uses one."""
 
     def __init__(self, cores: int, rng: random.Random, unrest: float) -> None:
         self.defaultParallelism, self.rng, self.unrest, self.part = cores, rng, unrest, 0
@@ -90,6 +107,10 @@ class Session:
     def accumulator(self, start: list[Any], kind: Any) -> Accumulator:
         return Accumulator()
 
+    def parallelize(self, rows: list[Any], parts: int) -> Rows:
+        assert parts == 1
+        return Rows(self, partial(iter, rows))
+
     def range(self, start: int, end: int, step: int, parts: int) -> Frame:
         return Frame(self, [lambda: iter(()) for _ in range(parts)])
 
@@ -100,7 +121,7 @@ def install(patch: pytest.MonkeyPatch, *, seed: int = 0, unrest: float = 0.2) ->
     current: list[Session] = []
 
     @contextmanager
-    def session(conf: Any, master: Any, width: int | None, *, bulk: bool) -> Iterator[Session]:
+    def session(conf: Any, master: Any, width: int | None = 1, *, bulk: bool = False) -> Iterator[Session]:
         current[:] = [Session(width or 3, rng, unrest)]
         yield current[0]
 
@@ -115,6 +136,7 @@ def install(patch: pytest.MonkeyPatch, *, seed: int = 0, unrest: float = 0.2) ->
     from ddcore.jobs import session as sessions
 
     patch.setattr(sessions, "spark", session)
+    patch.setattr(sessions, "spark_context", session)
     patch.setattr(exchange._Exchange, "_read", read)
     patch.setattr(tasks, "_part", lambda: current[0].part)
     patch.setattr(exchange, "_zero", lambda: 0)

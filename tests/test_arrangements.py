@@ -15,7 +15,8 @@ from deltalake import DeltaTable
 from ddcore.encoding import encode, key_codes
 from ddcore.errors import StorageError
 from ddcore.io import arrangements, tables
-from ddcore.io.arrangements import FileRun, Layout
+from ddcore.io.arrangements import FileRun
+from ddcore.io.layout import Layout, create
 from ddcore.schema import parse_schema
 from ddcore.trace import Keys, Run, arrange, distinct_keys, gather
 
@@ -123,7 +124,7 @@ def test_one_key_may_fill_many_row_groups(tmp_path: Path) -> None:
 @pytest.mark.parametrize("layout", [DIRECT, HASHED], ids=["direct", "hashed"])
 def test_spans_part_a_run_without_gap_or_overlap(tmp_path: Path, layout: Layout) -> None:
     run = make(layout, 3000, keys=300)
-    arrangements.create(tmp_path, layout)
+    create(tmp_path, layout)
     half = len(run) // 2
     halves = [
         Run(run.codes[s], np.ascontiguousarray(run.words[:, s]), np.ascontiguousarray(run.times[:, s]), run.diffs[s])
@@ -152,7 +153,7 @@ def test_spans_part_a_run_without_gap_or_overlap(tmp_path: Path, layout: Layout)
 
 
 def test_a_span_opens_only_the_files_that_meet_it(tmp_path: Path) -> None:
-    arrangements.create(tmp_path, DIRECT)
+    create(tmp_path, DIRECT)
     low, high = make(DIRECT, 500, keys=10), make(DIRECT, 500, keys=10)
     high.codes += 1000
     files = [
@@ -174,7 +175,7 @@ def test_an_empty_run_is_a_run(tmp_path: Path) -> None:
 
 
 def test_runs_are_appended_under_their_number_and_read_by_anyone(tmp_path: Path) -> None:
-    arrangements.create(tmp_path, DIRECT)
+    create(tmp_path, DIRECT)
     version = None
     for number in (1, 2):
         file = arrangements.write_run(tmp_path, number, 0, arrangements.run_table(make(DIRECT, 100, number), DIRECT))

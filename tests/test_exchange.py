@@ -85,10 +85,10 @@ def test_wide_rounds_end_in_one_task(tmp_path: Path, spark: Any, monkeypatch: py
     def counted(self: Any, waiting: Any, step: int, position: Any) -> Any:
         steps.append(step)
         if step == 3:
-            monkeypatch.setattr(exchange, "WIDE_FROM", 10**9)
+            monkeypatch.setattr(replay, "WIDE_FROM", 10**9)
         return real(self, waiting, step, position)
 
-    monkeypatch.setattr(exchange, "WIDE_FROM", 1)
+    monkeypatch.setattr(replay, "WIDE_FROM", 1)
     monkeypatch.setattr(exchange._Exchange, "_superstep", counted)
     found = outcome(project_of(tmp_path / "p", drawn), [None], engine="spark")
     assert steps == [1, 2, 3]
@@ -101,7 +101,7 @@ def test_what_is_owed_and_held_back_is_stored(seed: int, tmp_path: Path) -> None
     from ddcore.io import arrangements
     from ddcore.io.changelog import ChangeLog
     from ddcore.io.gains import Stored
-    from ddcore.io.state import tables_of
+    from ddcore.io.layout import create, tables_of
     from ddcore.io.tables import live_files
     from ddcore.io.warehouse import Warehouse
     from ddcore.session import batch_of
@@ -130,7 +130,7 @@ def test_what_is_owed_and_held_back_is_stored(seed: int, tmp_path: Path) -> None
         for name in {*gained.files, *(n for n in versions if n.startswith("state/") and layouts[n][1])}:
             folder, files, base = warehouse.table(name), gained.files.get(name, []), versions.get(name)
             if name.startswith("state/"):
-                arrangements.create(folder, layouts[name][0])
+                create(folder, layouts[name][0])
                 versions[name] = arrangements.commit(folder, files, run, base=base, overwrite=layouts[name][1])
             else:
                 log = ChangeLog(folder, plan.outputs[name.removeprefix("outputs/")], dims)

@@ -13,7 +13,7 @@ from notation import frame
 
 import ddcore as dd
 from ddcore.errors import Diverged
-from ddcore.jobs.exchange import _pickled
+from ddcore.jobs.shipping import pickled
 from ddcore.plan import build
 
 col = pl.col
@@ -139,4 +139,4 @@ def test_a_plan_of_hundreds_of_operators_travels() -> None:
         return {"x": found}
 
     plan = build(program, {"t": {"a": "int64"}})
-    assert len(pickle.loads(_pickled(plan)).blocks) == len(plan.blocks)
+    assert len(pickle.loads(pickled(plan)).blocks) == len(plan.blocks)

@@ -165,7 +165,6 @@ def test_a_cluster_gets_jars_and_the_package_and_nothing_of_this_machine() -> No
     chosen = settings("spark://host:7077", {}, jars=["a.jar"], log4j=Path("l"), package=Path("ddcore.zip"))
     assert (chosen["spark.jars"], chosen["spark.submit.pyFiles"]) == ("a.jar", "ddcore.zip")
     assert not {"spark.driver.host", "spark.driver.extraClassPath", "spark.sql.shuffle.partitions"} & set(chosen)
-    assert "spark.python.daemon.module" not in chosen, "executors may not have it when their daemon starts"
 
 
 def test_spark_defaults_are_read_as_spark_reads_them(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from test_exchange import ends_of, expected_of, one_dimensional, outcome
 from test_random_programs import compare
 from warehouses import project_of
 
-from ddcore.jobs import exchange, messages
+from ddcore.jobs import exchange, messages, replay
 from ddcore.jobs.cuts import _quantiles
 
 SEEDS = one_dimensional(range(60))
@@ -42,11 +42,11 @@ def test_one_task_takes_over_at_any_step(seed: int, tmp_path: Path, monkeypatch:
 
     def counted(self: Any, waiting: Any, step: int, position: Any) -> Any:
         if step == last:
-            monkeypatch.setattr(exchange, "WIDE_FROM", 10**9)
+            monkeypatch.setattr(replay, "WIDE_FROM", 10**9)
         return real(self, waiting, step, position)
 
     sparkless.install(monkeypatch, seed=seed)
-    monkeypatch.setattr(exchange, "WIDE_FROM", 1)
+    monkeypatch.setattr(replay, "WIDE_FROM", 1)
     monkeypatch.setattr(exchange._Exchange, "_superstep", counted)
     found = outcome(project_of(tmp_path / "p", drawn), [None], engine="spark")
     compare(drawn, f"taken over after step {last}", expected_of(drawn), found)

@@ -1,0 +1,88 @@
+"""How state lies in tables: which tables a plan has, their columns, and how one is made.
+
+Light on purpose: the driver of a fold on Spark makes and commits tables without loading the engine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ddcore.io import tables
+from ddcore.schema import Schema, Type, is_direct
+
+if TYPE_CHECKING:
+    from ddcore.plan import Arrangement, Block, Plan
+
+__all__ = ["CODE", "Layout", "create", "held_table", "layout_of", "owed_table", "tables_of"]
+
+CODE = "_code"
+
+_INT64 = Type("int64")
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What the columns of an arrangement are: key columns then value columns in ``schema``, and ``times``.
+
+    A *direct* arrangement has one key column of fixed width: the key's word is the code, and is not among the words
+    of a run. Travels between processes, which a plan's arrangement does not.
+    """
+
+    schema: Schema
+    key: tuple[str, ...]
+    times: tuple[str, ...]
+
+    @property
+    def direct(self) -> bool:
+        """Whether the key is its own code."""
+        return is_direct([self.schema[name] for name in self.key])
+
+    @property
+    def stored(self) -> Schema:
+        """The columns that are words of a run: without the key where it is its own code."""
+        return {name: kind for name, kind in self.schema.items() if not (self.direct and name in self.key)}
+
+    @property
+    def columns(self) -> Schema:
+        """The columns of a data file, without the partition."""
+        return {**self.schema, **dict.fromkeys((*self.times, "diff", CODE), _INT64)}
+
+
+def create(folder: Path, layout: Layout, *, replace: bool = False) -> None:
+    """Make the table if there is none; ``replace`` allows other columns than it has now."""
+    tables.create(folder, {**layout.columns, "run": _INT64}, partition_by=["run"], replace=replace)
+
+
+def layout_of(arrangement: Arrangement) -> Layout:
+    """How an arrangement's rows lie in its table."""
+    return Layout(arrangement.schema, arrangement.key, arrangement.times)
+
+
+def owed_table(block: Block) -> tuple[str, Layout]:
+    """The table of a reduce block's owed wake-ups: keys and times; every diff is 1."""
+    port = block.ports[0]
+    assert block.output is not None
+    layout = Layout({name: port.schema[name] for name in port.key}, port.key, port.times)
+    return f"state/{block.output.fingerprint}_owed", layout
+
+
+def held_table(arrangement: Arrangement) -> tuple[str, Layout]:
+    """The table of updates that wait before an arrangement for their times to be complete."""
+    return f"state/{arrangement.fingerprint}_held", layout_of(arrangement)
+
+
+def tables_of(plan: Plan) -> Iterator[tuple[str, Layout, bool]]:
+    """Every state table a plan can have: name, layout, and whether a run replaces its rows rather than adding to them.
+
+    What is owed or held is replaced. With one time coordinate there is none of it: all times of a window are complete.
+    """
+    for arrangement in plan.arrangements:
+        if not arrangement.transient:
+            yield f"state/{arrangement.fingerprint}", layout_of(arrangement), False
+        yield *held_table(arrangement), True
+    for block in plan.blocks:
+        if block.op == "reduce":
+            yield *owed_table(block), True

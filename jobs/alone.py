@@ -1,0 +1,46 @@
+"""The fold on Spark with one worker: one task folds the whole window, as the inline engine does in its process.
+
+A plain RDD job, on a context without SQL: with one worker there is nothing to partition and nothing to exchange, and
+the first SQL job of a JVM costs more than most folds. The driver does not load the engine.
+"""
+
+from __future__ import annotations
+
+import functools
+import pickle
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from ddcore.errors import DdError
+from ddcore.io.gains import Gained
+from ddcore.jobs.failures import run_job
+from ddcore.jobs.replay import Fold
+from ddcore.jobs.shipping import pickled
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
+__all__ = ["fold_with"]
+
+
+def fold_with(context: SparkContext, fold: Fold) -> tuple[Gained, int]:
+    """Fold a window in one task of a Spark context; gives what it wrote, and the width 1.
+
+    Errors of the task are raised as they were.
+    """
+    job = context.parallelize([0], 1).mapPartitions(functools.partial(_work, pickled(fold)))
+    (body,) = run_job(job.collect)
+    told: tuple[Gained, int] | DdError = pickle.loads(body)
+    if isinstance(told, DdError):
+        raise told
+    return told
+
+
+def _work(fold: bytes, _: Iterator[int]) -> Iterator[bytes]:
+    """What the task does; its error, where it is one of ours, is its result."""
+    from ddcore.jobs import inline
+
+    try:
+        yield pickle.dumps(inline.fold(pickle.loads(fold)))
+    except DdError as error:
+        yield pickle.dumps(error)
