@@ -1,12 +1,14 @@
 """What a session costs, in seconds, each kind in a process of its own: ``python tools/measure_spark.py [TIMES]``.
 
-Prints the least of ``TIMES`` (default 3) for: starting, the first ``mapInArrow``, the twentieth, stopping. ``stock`` is
-PySpark as it comes, with Delta's jars given as files; ``ours`` is what ``dd`` starts; ``no archive`` lacks the class
-archive; ``bulk`` has the optimising compiler. docs/spark.md quotes the table.
+Prints the least of ``TIMES`` (default 3) for: starting, the first Python job (``mapInArrow``), the twentieth, stopping.
+``stock`` is PySpark as it comes, with Delta's jars given as files; ``ours`` is what ``dd`` starts; ``no archive`` lacks
+the class archive; ``bulk`` has the optimising compiler; ``one worker`` is the context of a run with one worker, whose
+jobs are of plain RDDs. docs/spark.md quotes the table.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -15,7 +17,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-KINDS = ("stock", "ours", "no archive", "bulk")
+KINDS = ("stock", "one worker", "ours", "no archive", "bulk")
 STEPS = ("start", "first", "warm", "stop")
 
 
@@ -37,20 +39,19 @@ def stock_session() -> Any:
 
 
 def our_session(kind: str) -> Any:
-    """A session as ``dd`` starts it, or nearly."""
-    from ddcore.jobs import cds
-    from ddcore.jobs.session import spark_session
+    """A session, or the context of one worker, as ``dd`` starts it, or nearly; in a ``with``."""
+    from ddcore.jobs import cds, session
 
     if kind == "no archive":
         cds.archive = lambda *_: None
-    return spark_session({}, "local[2]", bulk=kind == "bulk")
+    if kind == "one worker":
+        return session.spark_context({}, "local[2]")
+    return session.spark({}, "local[2]", bulk=kind == "bulk")
 
 
 def measure(kind: str) -> dict[str, float]:
     """The four times of one session of ``kind``, in this process."""
-    from ddcore.jobs.session import stop
-
-    laps, began = {}, time.perf_counter()
+    laps, began, stack = {}, time.perf_counter(), contextlib.ExitStack()
 
     def lap(step: str, action: Callable[[], Any]) -> Any:
         begin = time.perf_counter()
@@ -58,14 +59,23 @@ def measure(kind: str) -> dict[str, float]:
         laps[step] = time.perf_counter() - begin
         return result
 
-    def job() -> Any:
-        return session.range(0, 1000, 1, 1).mapInArrow(lambda batches: batches, "id long").toArrow()
+    def start() -> Any:
+        if kind != "stock":
+            return stack.enter_context(our_session(kind))
+        session = stock_session()
+        stack.callback(session.stop)
+        return session
 
-    session = lap("start", stock_session if kind == "stock" else lambda: our_session(kind))
+    def job() -> Any:
+        if kind == "one worker":
+            return spark.parallelize([0], 1).mapPartitions(lambda rows: rows).collect()
+        return spark.range(0, 1000, 1, 1).mapInArrow(lambda batches: batches, "id long").toArrow()
+
+    spark = lap("start", start)
     lap("first", job)
     for _ in range(20):
         lap("warm", job)
-    lap("stop", session.stop if kind == "stock" else lambda: stop(session))
+    lap("stop", stack.close)
     return {**laps, "all": time.perf_counter() - began}
 
 
