@@ -91,13 +91,21 @@ class ChangeLog:
 
     def scan(self, version: int | None) -> pl.LazyFrame:
         """All updates, unconsolidated, as a lazy frame; :meth:`collect` it for errors that name the table."""
-        return self._scan(self.files(version))
+        return self.scan_files(self.files(version))
+
+    def scan_files(self, files: Sequence[LiveFile]) -> pl.LazyFrame:
+        """The updates of some of the table's files, in their order."""
+        types = {name: kind.polars for name, kind in self.columns.items()}
+        if not files:
+            return pl.LazyFrame(schema=types)
+        paths = [self.folder / file.path for file in files]
+        return pl.scan_parquet(paths, schema=types, cast_options=_CASTS, glob=False)
 
     def accumulate(self, at: Time, version: int | None) -> pl.DataFrame:
         """The collection at a time: distinct rows and their ``count``, never 0, in no particular order. O(updates)."""
         upto = self._time(at)
         files = [file for file in self.files(version) if not self._after(file, upto)]
-        updates = self._scan(files).filter(self._by(upto)).with_columns(count=pl.col("diff"))
+        updates = self.scan_files(files).filter(self._by(upto)).with_columns(count=pl.col("diff"))
         return self._summed(updates, "count")
 
     def between(self, a: Time | None, b: Time, version: int | None) -> pl.DataFrame:
@@ -113,19 +121,12 @@ class ChangeLog:
         weight = self._by(times[-1]).cast(pl.Int128)
         if a is not None:
             weight = weight - self._by(times[0]).cast(pl.Int128)
-        return self._summed(self._scan(files).with_columns(diff=pl.col("diff") * weight), "diff")
+        return self._summed(self.scan_files(files).with_columns(diff=pl.col("diff") * weight), "diff")
 
     def collect(self, frame: pl.LazyFrame) -> pl.DataFrame:
         """The rows of a lazy frame over this log."""
         with reporting(self.folder, "read", tables.mend_hint(self.folder)):
             return frame.collect(engine="streaming")
-
-    def _scan(self, files: Sequence[LiveFile]) -> pl.LazyFrame:
-        types = {name: kind.polars for name, kind in self.columns.items()}
-        if not files:
-            return pl.LazyFrame(schema=types)
-        paths = [self.folder / file.path for file in files]
-        return pl.scan_parquet(paths, schema=types, cast_options=_CASTS, glob=False)
 
     def _summed(self, updates: pl.LazyFrame, name: str) -> pl.DataFrame:
         """Rows with the sums of ``name``, those that cancel left out. Sums are 128 bits wide: they cannot wrap."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import pickle
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from ddcore.errors import DdError
@@ -29,18 +29,17 @@ def fold_with(context: SparkContext, fold: Fold) -> tuple[Gained, int]:
     Errors of the task are raised as they were.
     """
     job = context.parallelize([0], 1).mapPartitions(functools.partial(_work, pickled(fold)))
-    (body,) = run_job(job.collect)
-    told: tuple[Gained, int] | DdError = pickle.loads(body)
+    (told,) = run_job(job.collect)
     if isinstance(told, DdError):
         raise told
     return told
 
 
-def _work(fold: bytes, _: Iterator[int]) -> Iterator[bytes]:
+def _work(fold: bytes, _: Iterable[int]) -> Iterator[tuple[Gained, int] | DdError]:
     """What the task does; its error, where it is one of ours, is its result."""
     from ddcore.jobs import inline
 
     try:
-        yield pickle.dumps(inline.fold(pickle.loads(fold)))
+        yield inline.fold(pickle.loads(fold))
     except DdError as error:
-        yield pickle.dumps(error)
+        yield error

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 import numpy as np
 import polars as pl
 
@@ -9,7 +11,9 @@ from ddcore.io.changelog import ChangeLog
 from ddcore.jobs.replay import Fold
 from ddcore.plan import Arrangement, Plan
 
-__all__ = ["cuts_of"]
+__all__ = ["Cuts", "cuts_of"]
+
+Cuts = Mapping[int, Sequence[int]]  # by arrangement index: width - 1 key codes at which the next worker begins
 
 _SAMPLE = 100_000
 

@@ -1,48 +1,50 @@
-"""The fold on Spark: the same worker, once per range of key codes, with Spark's shuffle between them.
+"""The fold on Spark with several workers: one for each range of key codes, with Spark's shuffle between them.
 
 A superstep is one Spark job: each task takes the messages of its range, does the work at one position and sends what
 follows from it. The driver picks the next position from what the tasks report, never by a job of its own. Where
-little is left to do, or was from the start, one task takes over the whole range and finishes without further shuffles.
+little is left to do, one task takes over the whole range and finishes without further shuffles.
 
-What the tasks do is in :mod:`ddcore.jobs.tasks`.
+Plain RDDs: messages are few and large, and a job of the SQL engine takes twice as long to start. What the tasks do is
+in :mod:`ddcore.jobs.tasks`, which only they load.
 """
 
 from __future__ import annotations
 
 import functools
-import pickle
 import shutil
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from ddcore.errors import Diverged
 from ddcore.io.changelog import ChangeLog
 from ddcore.io.gains import Gained
 from ddcore.io.tables import LiveFile
-from ddcore.jobs import alone, messages, replay, tasks
+from ddcore.jobs import alone, replay
 from ddcore.jobs.cuts import cuts_of
 from ddcore.jobs.failures import run_job
-from ddcore.jobs.messages import COLUMNS
+from ddcore.jobs.protocol import Piece, Report, Superstep, Task, collector, least_of, raise_first
 from ddcore.jobs.replay import Fold
 from ddcore.jobs.shipping import pickled
-from ddcore.jobs.tasks import Batches, Report, Task
-from ddcore.plan import Position
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark import RDD, SparkContext
 
 __all__ = ["fold_with"]
 
+PIECE_ROWS = 1 << 20  # of an input, read by one task
 
-def fold_with(session: SparkSession, fold: Fold, listener: Any = None) -> tuple[Gained, int]:
-    """Fold a window in a Spark session; gives what was written, and the greatest width used.
+
+def fold_with(context: SparkContext, fold: Fold, width: int, listener: Any = None) -> tuple[Gained, int]:
+    """Fold a window with ``width`` workers in a Spark context; gives what was written, and the width.
 
     Errors of tasks are raised as they were.
     """
-    exchange = _Exchange(session, fold, listener)
+    pieces = list(_pieces(fold))
+    if not pieces:
+        return alone.fold_with(context, fold)
+    exchange = _Exchange(context, fold, width, listener)
     try:
-        return exchange.run()
+        return exchange.run(pieces), width
     finally:
         shutil.rmtree(exchange.task.staging, ignore_errors=True)
 
@@ -50,131 +52,86 @@ def fold_with(session: SparkSession, fold: Fold, listener: Any = None) -> tuple[
 class _Exchange:
     """The driver's side of one fold."""
 
-    def __init__(self, session: SparkSession, fold: Fold, listener: Any) -> None:
-        self.session, self.fold, self.listener = session, fold, listener
-        cores = session.sparkContext.defaultParallelism
-        self.width = fold.width or cores
+    def __init__(self, context: SparkContext, fold: Fold, width: int, listener: Any) -> None:
+        self.context, self.listener = context, listener
+        self.narrow_below = 0 if fold.width else replay.WIDE_FROM  # a width that is forced stays to the end
         state = fold.stored.warehouse.root / "state"
         for left in state.glob("_staging-*"):  # of a run that was killed; the lock is ours
             shutil.rmtree(left, ignore_errors=True)
         staging = state / f"_staging-{fold.stored.run}-{uuid.uuid4().hex[:8]}"
-        cuts = cuts_of(fold, self.width)
-        self.task = Task(uuid.uuid4().hex, pickled(fold.plan), fold.stored, staging, cuts, self.width)
+        cuts = cuts_of(fold, width)
+        token, plan = uuid.uuid4().hex, pickled(fold.plan)
+        self.task = Task(token, plan, fold.stored, staging, cuts, width, fold.first, fold.last)
 
-    def run(self) -> tuple[Gained, int]:
-        fed = self._fed() if self.width > 1 else None
-        if fed is None:
-            return alone.fold_with(self.session.sparkContext, self.fold)
-        return self._wide(fed), self.width
-
-    def _wide(self, fed: DataFrame) -> Gained:
-        """Supersteps while there is much to do.
-
-        Then one task, or, where the width is forced, all of them to the end.
-        """
+    def run(self, pieces: list[Piece]) -> Gained:
+        """Supersteps while there is much to do; then one task, or all of them, write what was gained."""
         step = 0
-        waiting, reports = self._materialised(fed, functools.partial(tasks.pass_on, self.task))
-        while (position := _least(reports)) is not None:
-            if self.fold.width is None and sum(report.waiting for report in reports) < replay.WIDE_FROM:
-                return self._finish(waiting.repartitionById(1, _zero()), step)
+        waiting, reports = self._sent(self.context.parallelize(pieces, len(pieces)), "feed")
+        while (position := least_of(reports)) is not None:
+            if sum(report.waiting for report in reports) < self.narrow_below:
+                return self._gained(waiting.coalesce(1), "finish", step)
             step += 1
-            if self.listener:
-                self.listener("superstep", step, None, f"position {'.'.join(map(str, position))}")
-            waiting, reports = self._superstep(waiting, step, position)
-        return self._harvest(step)
+            waiting, reports = self._superstep(waiting, Superstep(step, position))
+        return self._gained(waiting, "harvest", step)
 
-    def _fed(self) -> DataFrame | None:
-        """The window's updates of all inputs as messages; None if there are none."""
-        frames = []
-        for name, schema in self.fold.plan.inputs.items():
-            log = ChangeLog(self.fold.stored.warehouse.input(name), schema, self.fold.plan.dims)
-            files = [file for file in log.files(self.fold.inputs[name]) if self._meets(file)]
-            if files:
-                frame = self._read(log, files)
-                frames.append(frame.mapInArrow(functools.partial(tasks.feed, self.task, name), COLUMNS))
-        return functools.reduce(lambda a, b: a.union(b), frames) if frames else None
+    def _superstep(self, waiting: RDD[Any], now: Superstep) -> tuple[RDD[Any], list[Report]]:
+        if self.listener:
+            self.listener("superstep", now.number, None, f"position {'.'.join(map(str, now.position))}")
+        return self._sent(waiting, "step", now)
 
-    def _read(self, log: ChangeLog, files: Sequence[LiveFile]) -> DataFrame:
-        import pyarrow as pa
-        from pyspark.sql import functions as F
-        from pyspark.sql.pandas.types import from_arrow_schema
+    def _sent(self, given: RDD[Any], name: str, *told: Any) -> tuple[RDD[Any], list[Report]]:
+        """One job: a piece of work in every partition, and the messages that follow sent to their owners.
 
-        schema = pa.schema([pa.field(name, kind.arrow) for name, kind in log.columns.items()])
-        frame = self.session.read.schema(from_arrow_schema(schema)).parquet(
-            *(str(log.folder / file.path) for file in files)
-        )
-        return frame.where(F.col(log.dims[0]).between(self.fold.first, self.fold.last))
+        The messages stay with the executors, the reports come back with the job itself.
+        """
+        reports = collector(self.context)
+        made = given.mapPartitionsWithIndex(_work(name, self.task, *told, reports))
+        sent = made.partitionBy(self.task.width, _owner)
+        sent.localCheckpoint()
+        run_job(sent._jrdd.count)  # in the JVM: PySpark's own would pass all messages through Python
+        given.unpersist()
+        latest = {report.part: report for report in reports.value}
+        raise_first(latest.values())
+        return sent, list(latest.values())
 
-    def _meets(self, file: LiveFile) -> bool:
-        dim = self.fold.plan.dims[0]
-        least, most = file.lower.get(dim, 0), file.upper.get(dim, self.fold.last)
-        return bool(least <= self.fold.last and most >= self.fold.first)
-
-    def _superstep(self, waiting: DataFrame, step: int, position: Position) -> tuple[DataFrame, list[Report]]:
-        routed = waiting.repartitionById(self.width, "dest")
-        return self._materialised(routed, functools.partial(tasks.step, self.task, step, position))
-
-    def _materialised(self, frame: DataFrame, work: Callable[[Any, Batches], Any]) -> tuple[DataFrame, list[Report]]:
-        """Run one job: the messages stay with the executors, the reports come back with the job itself."""
-        reports = self.session.sparkContext.accumulator([], _lists())
-        kept = run_job(lambda: frame.mapInArrow(functools.partial(work, reports), COLUMNS).localCheckpoint())
-        latest = {report.part: report for report in reports.value}  # a task that was retried reports again
-        _raise_first(latest.values())
-        return kept, list(latest.values())
-
-    def _finish(self, waiting: DataFrame, step: int) -> Gained:
-        """One task takes everything that waits and folds it to the end."""
-        return self._gained(waiting.mapInArrow(functools.partial(tasks.finish, self.task, step), COLUMNS))
-
-    def _harvest(self, step: int) -> Gained:
-        """Every worker writes what its range gained."""
-        parts = self.session.range(0, self.width, 1, self.width)
-        return self._gained(parts.mapInArrow(functools.partial(tasks.harvest, self.task, step), COLUMNS))
-
-    def _gained(self, frame: DataFrame) -> Gained:
-        table = run_job(frame.toArrow)
-        reports: list[Report] = [pickle.loads(m.body) for m in messages.messages_of(table.to_batches())]
-        _raise_first(reports)
+    def _gained(self, waiting: RDD[Any], name: str, step: int) -> Gained:
+        """The last job of a fold, whose tasks write what they gained."""
+        reports = run_job(waiting.mapPartitionsWithIndex(_work(name, self.task, step)).collect)
+        raise_first(reports)
         total = Gained()
         for report in sorted(reports, key=lambda report: report.part):
             total.absorb(report.gained or Gained())
         return total
 
 
-def _least(reports: Iterable[Report]) -> Position | None:
-    return min((report.position for report in reports if report.position is not None), default=None)
+def _work(name: str, *told: Any) -> Callable[[int, Iterable[Any]], Iterator[Any]]:
+    """A function of :mod:`ddcore.jobs.tasks`, by name."""
+    return functools.partial(_worked, name, told)
 
 
-def _raise_first(reports: Iterable[Report]) -> None:
-    """Raise the error of the tasks, if any; of a loop that diverged, for all ranges together."""
-    errors = [report.error for report in reports if report.error is not None]
-    diverged = [error for error in errors if isinstance(error, Diverged)]
-    if diverged:
-        first = min(diverged, key=lambda error: (error.round, error.time))
-        same = [error for error in diverged if (error.loop, error.time, error.round) == _where(first)]
-        raise Diverged(*_where(first), sum(error.moving for error in same))
-    if errors:
-        raise errors[0]
+def _worked(name: str, told: tuple[Any, ...], part: int, given: Iterable[Any]) -> Iterator[Any]:
+    from ddcore.jobs import tasks
+
+    yield from getattr(tasks, name)(*told, part, given)
 
 
-def _where(error: Diverged) -> tuple[str, tuple[int, ...], int]:
-    return error.loop, error.time, error.round
+def _owner(dest: int) -> int:
+    """The partition of a message's destination."""
+    return dest
 
 
-def _lists() -> Any:
-    from pyspark.accumulators import AccumulatorParam
-
-    class Lists(AccumulatorParam[list[Report]]):
-        def zero(self, value: list[Report]) -> list[Report]:
-            return []
-
-        def addInPlace(self, value1: list[Report], value2: list[Report]) -> list[Report]:
-            return value1 + value2
-
-    return Lists()
+def _pieces(fold: Fold) -> Iterator[Piece]:
+    """The files of the window, in pieces for one task each."""
+    for name, schema in fold.plan.inputs.items():
+        log = ChangeLog(fold.stored.warehouse.input(name), schema, fold.plan.dims)
+        for file in log.files(fold.inputs[name]):
+            if _meets(fold, file):
+                for start in range(0, file.rows, PIECE_ROWS):
+                    yield Piece(name, file, start, min(PIECE_ROWS, file.rows - start))
 
 
-def _zero() -> Any:
-    from pyspark.sql import functions as F
-
-    return F.lit(0).cast("int")
+def _meets(fold: Fold, file: LiveFile) -> bool:
+    """Whether a file may have updates in the window."""
+    dim = fold.plan.dims[0]
+    least, most = file.lower.get(dim, 0), file.upper.get(dim, fold.last)
+    return bool(least <= fold.last and most >= fold.first)

@@ -27,6 +27,7 @@ from ddcore.jobs.java import find_java
 __all__ = ["Gateway", "Scratch", "interruptible", "keeping_signals", "launch", "log4j_file", "see"]
 
 _KEPT_LOGS = 20
+_UNTIL_KILLED = 5.0  # seconds
 _LOG4J = """\
 rootLogger.level = ${sys:ddcore.log:-error}
 rootLogger.appenderRef.stderr.ref = console
@@ -64,9 +65,15 @@ class Gateway:
         self.log = log
 
     def terminate(self) -> None:
-        """Ask the JVM to end now: it cancels its jobs, and every call that waits for it fails. Does not wait."""
+        """Ask the JVM to end now: it cancels its jobs, and every call that waits for it fails. Does not wait.
+
+        A JVM that hangs in its own clean-up is killed, or whoever waits for a call would wait for ever.
+        """
         if self._process is not None:
             self._process.terminate()
+            last_word = threading.Timer(_UNTIL_KILLED, self._process.kill)
+            last_word.daemon = True
+            last_word.start()
 
     def stop(self, context: Any, patience: float) -> None:
         """Stop ``context`` (None when there is none yet) and end the JVM, by force after ``patience`` seconds.

@@ -1,4 +1,4 @@
-"""Work on its way between workers: what waits for a block, as rows of a Spark frame and back.
+"""Work on its way between workers: what waits for a block, as messages and back.
 
 Words mean something in one process only, so a message carries values: Arrow IPC, one body per block and round. Bodies
 are few and large; Spark moves them without looking inside.
@@ -7,9 +7,8 @@ are few and large; Spark moves them without looking inside.
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
@@ -17,34 +16,25 @@ import polars as pl
 from ddcore import encoding
 from ddcore.batch import Batch, concatenate
 from ddcore.encoding import key_codes
+from ddcore.jobs.cuts import Cuts
 from ddcore.plan import Arrangement, Block, Plan, Position
 from ddcore.schema import Schema
 from ddcore.trace import Run, arrange
 from ddcore.worker import Rounds, Work, Worker
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
 __all__ = [
-    "COLUMNS",
-    "Cuts",
     "Message",
     "accept",
-    "arrow_of",
     "batch_of_body",
     "bodies_of_run",
     "body_of_batch",
-    "messages_of",
     "position_of",
     "run_of_bodies",
     "to_messages",
 ]
 
-COLUMNS = "dest int, kind string, target int, rounds string, rows bigint, body binary"
 ROWS, WAKES, NEWS = "rows", "wakes", "news"
-PIECE = 1 << 20  # rows per message: 2 GiB only where rows have 2 KiB each
-
-Cuts = Mapping[int, Sequence[int]]  # by arrangement index: width - 1 key codes at which the next worker begins
+PIECE = 1 << 17  # rows per message: a shuffle gathers some tens of them before it writes, below 2 GiB
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,42 +92,6 @@ def position_of(plan: Plan, message: Message) -> Position:
     """Where in the order of work a message belongs."""
     block = plan.arrangements[message.target].block if message.kind == ROWS else plan.blocks[message.target]
     return block.position(message.rounds)
-
-
-def arrow_of(messages: Iterable[Message], limit: int = 256) -> Iterator[pa.RecordBatch]:
-    """Messages as record batches of ``COLUMNS``."""
-    import pyarrow as pa
-
-    types = {"string": pa.string(), "int": pa.int32(), "bigint": pa.int64(), "binary": pa.binary()}
-    schema = pa.schema([(name, types[kind]) for name, kind in (column.split() for column in COLUMNS.split(", "))])
-    waiting: list[Message] = []
-
-    def batch() -> pa.RecordBatch:
-        rounds = [",".join(map(str, m.rounds)) for m in waiting]
-        columns: list[list[Any]] = [
-            [m.dest for m in waiting], [m.kind for m in waiting], [m.target for m in waiting], rounds,
-            [m.rows for m in waiting], [m.body for m in waiting],
-        ]  # fmt: skip
-        made = pa.RecordBatch.from_arrays(
-            [pa.array(c, f.type) for c, f in zip(columns, schema, strict=True)], schema=schema
-        )
-        waiting.clear()
-        return made
-
-    for message in messages:
-        waiting.append(message)
-        if len(waiting) >= limit or sum(len(m.body) for m in waiting) > 1 << 24:
-            yield batch()
-    if waiting:
-        yield batch()
-
-
-def messages_of(batches: Iterable[pa.RecordBatch]) -> Iterator[Message]:
-    """The messages in record batches of ``COLUMNS``."""
-    for batch in batches:
-        for row in batch.to_pylist():
-            rounds = tuple(int(r) for r in row["rounds"].split(",") if r)
-            yield Message(row["dest"], row["kind"], row["target"], rounds, row["rows"], row["body"])
 
 
 def bodies_of_run(arrangement: Arrangement, run: Run, *, keys_only: bool = False) -> Iterator[tuple[bytes, int]]:

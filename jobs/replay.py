@@ -12,10 +12,8 @@ With nothing to fold this imports neither numba nor Spark.
 from __future__ import annotations
 
 import argparse
-import importlib
 import json
 import sys
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -335,20 +333,13 @@ def _engine(name: str) -> Callable[[Fold, Listener | None], tuple[Gained, int]]:
 
 
 def _on_spark(fold: Fold, listener: Listener | None) -> tuple[Gained, int]:
-    from ddcore.jobs import session
+    from ddcore.jobs import alone, exchange, session
 
-    conf, master = fold.settings.spark_conf, fold.settings.spark_master
-    if fold.width == 1 or (fold.width is None and fold.rows < WIDE_FROM):
-        from ddcore.jobs import alone
-
-        with session.spark_context(conf, master) as context:
+    with session.spark_context(fold.settings.spark_conf, fold.settings.spark_master, fold.width) as context:
+        width = fold.width or (1 if fold.rows < WIDE_FROM else context.defaultParallelism)
+        if width == 1:
             return alone.fold_with(context, fold)
-    # The engine is loaded while the JVM boots.
-    threading.Thread(target=importlib.import_module, args=("ddcore.jobs.exchange",), daemon=True).start()
-    with session.spark(conf, master, fold.width, bulk=fold.rows >= WIDE_FROM) as found:
-        from ddcore.jobs import exchange
-
-        return exchange.fold_with(found, fold, listener)
+        return exchange.fold_with(context, fold, width, listener)
 
 
 def _stored(warehouse: Warehouse, run: int, before: RunRecord | None) -> Stored:

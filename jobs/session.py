@@ -54,9 +54,11 @@ def spark(
 
 
 @contextlib.contextmanager
-def spark_context(conf: Mapping[str, str], master: str = "local[*]") -> Iterator[SparkContext]:
-    """As :func:`spark`, for a job of one worker that needs no SQL: there 0.7 s sooner."""
-    with _held(lambda: _context(conf, master)) as context:
+def spark_context(
+    conf: Mapping[str, str], master: str = "local[*]", width: int | None = None
+) -> Iterator[SparkContext]:
+    """As :func:`spark`, for jobs that need no SQL: there 0.7 s sooner."""
+    with _held(lambda: _context(conf, master, width)) as context:
         yield context
 
 
@@ -83,11 +85,11 @@ def spark_session(
     return _launched(SparkSession.builder.getOrCreate, conf, master, width, bulk=bulk, debug=debug)
 
 
-def _context(conf: Mapping[str, str], master: str) -> SparkContext:
-    """The context to work in, with one worker; a caller's, or one started."""
+def _context(conf: Mapping[str, str], master: str, width: int | None) -> SparkContext:
+    """The context to work in: a caller's, or one started."""
     from pyspark import SparkContext
 
-    return _callers_context(conf) if _is_callers() else _launched(SparkContext.getOrCreate, conf, master, 1)
+    return _callers_context(conf) if _is_callers() else _launched(SparkContext.getOrCreate, conf, master, width)
 
 
 def stop(spark: SparkSession | SparkContext | None, patience: float = 10.0) -> None:

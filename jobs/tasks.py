@@ -9,58 +9,31 @@ from __future__ import annotations
 import pickle
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import polars as pl
 
 from ddcore.errors import DdError
-from ddcore.io.gains import Gained, Stored
+from ddcore.io.changelog import ChangeLog
 from ddcore.io.state import open_worker, spans_of, write_gains
 from ddcore.io.warehouse import reporting
 from ddcore.jobs import messages
-from ddcore.jobs.messages import Cuts, Message
+from ddcore.jobs.messages import Message
+from ddcore.jobs.protocol import Piece, Report, Superstep, Task
 from ddcore.plan import Plan, Position
 from ddcore.session import batch_of
 from ddcore.worker import Rounds, Worker
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.accumulators import Accumulator
 
-__all__ = ["Batches", "Report", "Task", "feed", "finish", "harvest", "pass_on", "step"]
+__all__ = ["Sent", "feed", "finish", "harvest", "step"]
 
-Batches = Iterable["pa.RecordBatch"]
-
-
-@dataclass(frozen=True)
-class Task:
-    """What every task of a fold is told. ``plan`` is pickled once.
-
-    ``cuts`` divide the key codes among ``width`` workers.
-    """
-
-    token: str
-    plan: bytes
-    stored: Stored
-    staging: Path
-    cuts: Cuts
-    width: int
-
-
-@dataclass(frozen=True)
-class Report:
-    """What a task tells the driver: the least position it sent work for and how many updates wait, what it wrote, or
-    its error.
-    """
-
-    part: int
-    position: Position | None = None
-    waiting: int = 0
-    error: DdError | None = None
-    gained: Gained | None = None
+Sent = tuple[int, Message]  # with its destination
+# A message of this many rows for a later position goes on unread; smaller ones are gathered, or they would be too many.
+_PASSED_ON = 10_000
 
 
 @dataclass
@@ -96,102 +69,81 @@ def _plan(task: Task) -> Plan:
     return plan
 
 
-def _part() -> int:
-    from pyspark import TaskContext
-
-    context = TaskContext.get()
-    assert context is not None
-    return context.partitionId()
-
-
-def feed(task: Task, name: str, batches: Batches) -> Iterator[pa.RecordBatch]:
+def feed(task: Task, reports: Accumulator[list[Report]], part: int, pieces: Iterable[Piece]) -> Iterator[Sent]:
     """Input rows to messages: linear operators run here, where the rows are read."""
     try:
         plan = _plan(task)
         worker = Worker(plan)
         worker.begin()
-        for batch in batches:
-            frame = pl.DataFrame(batch)
-            worker.feed(name, batch_of(frame, plan.inputs[name], plan.dims, name))
-        yield from messages.arrow_of(_drained(task, worker))
-    except DdError as error:
-        yield from messages.arrow_of([_told(Report(-1, error=error))])
-
-
-def pass_on(task: Task, reports: Accumulator[list[Report]], batches: Batches) -> Iterator[pa.RecordBatch]:
-    """Report on messages without touching them."""
-    least: list[Position] = []
-    waiting = 0
-    for batch in batches:
-        for message in messages.messages_of([batch]):
-            if message.kind == "report":
-                reports.add([pickle.loads(message.body)])
-                return
-            least = [min([*least, messages.position_of(_plan(task), message)])]
-            waiting += message.rows
-        yield batch
-    reports.add([Report(_part(), least[0] if least else None, waiting)])
-
-
-def step(
-    task: Task, number: int, position: Position, reports: Accumulator[list[Report]], batches: Batches
-) -> Iterator[pa.RecordBatch]:
-    """One worker's part of a superstep."""
-    part = _part()
-    try:
-        worker = _taken(task, part, number - 1)
-        for message in messages.messages_of(batches):
-            messages.accept(worker, message)
-        worker.journal, told = [], {name: len(batches) for name, batches in worker.outputs.items()}
-        while worker.next_position == position:
-            worker.step()
-        _stage(task, worker, told, number, part)
+        window = pl.col(plan.dims[0]).is_between(task.first, task.last)
+        for piece in pieces:
+            schema = plan.inputs[piece.input]
+            log = ChangeLog(task.stored.warehouse.input(piece.input), schema, plan.dims)
+            rows = log.scan_files([piece.file]).slice(piece.start, piece.rows)
+            worker.feed(piece.input, batch_of(log.collect(rows.filter(window)), schema, plan.dims, piece.input))
         report = Report(part, worker.next_position, worker.waiting())
-        yield from messages.arrow_of(_drained(task, worker, part))
-        _remembered(task).workers[part] = _Held(worker, number)
+        yield from _drained(task, worker)
         reports.add([report])
     except DdError as error:
         reports.add([Report(part, error=error)])
 
 
-def finish(task: Task, step: int, batches: Batches) -> Iterator[pa.RecordBatch]:
+def step(
+    task: Task, now: Superstep, reports: Accumulator[list[Report]], part: int, given: Iterable[Sent]
+) -> Iterator[Sent]:
+    """One worker's part of a superstep."""
+    try:
+        worker, later = _taken(task, part, now.number - 1), 0
+        places: list[Position] = []  # of what is sent
+        for dest, message in given:
+            place = messages.position_of(worker.plan, message)
+            if place > now.position and message.rows >= _PASSED_ON:
+                later, places = later + message.rows, [min([*places, place])]
+                yield dest, message
+            else:
+                messages.accept(worker, message)
+        worker.journal, told = [], {name: len(batches) for name, batches in worker.outputs.items()}
+        while worker.next_position == now.position:
+            worker.step()
+        _stage(task, worker, told, now.number, part)
+        places += [worker.next_position] if worker.next_position is not None else []
+        report = Report(part, min(places, default=None), worker.waiting() + later)
+        yield from _drained(task, worker, part)
+        _remembered(task).workers[part] = _Held(worker, now.number)
+        reports.add([report])
+    except DdError as error:
+        reports.add([Report(part, error=error)])
+
+
+def finish(task: Task, step: int, part: int, given: Iterable[Sent]) -> Iterator[Report]:
     """The whole range in one task, to the end."""
     try:
-        whole = replace(task, cuts={index: () for index in task.cuts}, width=1)
-        worker = open_worker(_plan(task), whole.stored)
+        worker = open_worker(_plan(task), task.stored)
         worker.begin()
         _catch_up(task, worker, range(1, step + 1), range(task.width))
-        for message in messages.messages_of(batches):
-            if message.kind == "report":
-                raise pickle.loads(message.body).error
+        for _, message in given:
             messages.accept(worker, message)
         worker.run()
-        gained = write_gains(_plan(task), worker, task.stored, "0")
-        yield from messages.arrow_of([_told(Report(0, gained=gained))])
+        yield Report(part, gained=write_gains(_plan(task), worker, task.stored, "0"))
     except DdError as error:
-        yield from messages.arrow_of([_told(Report(0, error=error))])
+        yield Report(part, error=error)
 
 
-def harvest(task: Task, step: int, batches: Batches) -> Iterator[pa.RecordBatch]:
-    """Write what one range gained in the fold."""
-    part = _part()
-    for _ in batches:
+def harvest(task: Task, step: int, part: int, given: Iterable[Sent]) -> Iterator[Report]:
+    """Write what one range gained in the fold; nothing waits any more."""
+    for _ in given:
         pass
     try:
         worker = _taken(task, part, step)
-        gained = write_gains(_plan(task), worker, task.stored, str(part))
-        yield from messages.arrow_of([_told(Report(part, gained=gained))])
+        yield Report(part, gained=write_gains(_plan(task), worker, task.stored, str(part)))
     except DdError as error:
-        yield from messages.arrow_of([_told(Report(part, error=error))])
+        yield Report(part, error=error)
 
 
-def _told(report: Report) -> Message:
-    return Message(0, "report", 0, (), 0, pickle.dumps(report))
-
-
-def _drained(task: Task, worker: Worker, part: int = 0) -> Iterator[Message]:
+def _drained(task: Task, worker: Worker, part: int = 0) -> Iterator[Sent]:
     for work in worker.drain():
-        yield from messages.to_messages(worker.plan, work, task.cuts, task.width, part)
+        for message in messages.to_messages(worker.plan, work, task.cuts, task.width, part):
+            yield message.dest, message
 
 
 def _taken(task: Task, part: int, step: int) -> Worker:
@@ -209,8 +161,6 @@ def _taken(task: Task, part: int, step: int) -> Worker:
 
 def _stage(task: Task, worker: Worker, told: Mapping[str, int], step: int, part: int) -> None:
     """Write what a step added to traces and outputs, under a name that depends on step and range alone."""
-    import pyarrow as pa
-
     entries = [
         Message(part, "trace", a.index, rounds, rows, body)
         for a, rounds, run in worker.journal or ()
@@ -225,12 +175,8 @@ def _stage(task: Task, worker: Worker, told: Mapping[str, int], step: int, part:
     with reporting(path, "write"):
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary = path.with_name(f".{path.name}-{uuid.uuid4().hex}")
-        with suppress(FileNotFoundError), pa.OSFile(str(temporary), "wb") as file:
-            batches = list(messages.arrow_of(entries))
-            if batches:
-                with pa.ipc.new_file(file, batches[0].schema) as writer:
-                    for batch in batches:
-                        writer.write_batch(batch)
+        with temporary.open("wb") as file:
+            pickle.dump(entries, file, pickle.HIGHEST_PROTOCOL)
         temporary.replace(path)
 
 
@@ -253,17 +199,12 @@ def _catch_up(task: Task, worker: Worker, steps: Iterable[int], parts: Sequence[
             worker.restore(arrangement, rounds, messages.run_of_bodies(arrangement, bodies))
 
 
-def _read(path: Path) -> Iterator[Message]:
+def _read(path: Path) -> Sequence[Message]:
     """The messages of one staged file."""
-    import pyarrow as pa
-
-    with reporting(path, "read"):
-        if path.stat().st_size == 0:
-            return
-        with pa.memory_map(str(path)) as file:
-            table = pa.ipc.open_file(file).read_all()
-    yield from messages.messages_of(table.to_batches())
+    with reporting(path, "read"), path.open("rb") as file:
+        found: Sequence[Message] = pickle.load(file)
+    return found
 
 
 def _staged(task: Task, step: int, part: int) -> Path:
-    return task.staging / f"{step:06d}-{part}.arrow"
+    return task.staging / f"{step:06d}-{part}.pickle"

@@ -82,11 +82,11 @@ def test_wide_rounds_end_in_one_task(tmp_path: Path, spark: Any, monkeypatch: py
     steps = []
     real = exchange._Exchange._superstep
 
-    def counted(self: Any, waiting: Any, step: int, position: Any) -> Any:
-        steps.append(step)
-        if step == 3:
-            monkeypatch.setattr(replay, "WIDE_FROM", 10**9)
-        return real(self, waiting, step, position)
+    def counted(self: Any, waiting: Any, now: Any) -> Any:
+        steps.append(now.number)
+        if now.number == 3:
+            self.narrow_below = 10**9
+        return real(self, waiting, now)
 
     monkeypatch.setattr(replay, "WIDE_FROM", 1)
     monkeypatch.setattr(exchange._Exchange, "_superstep", counted)

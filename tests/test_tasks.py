@@ -40,10 +40,10 @@ def test_one_task_takes_over_at_any_step(seed: int, tmp_path: Path, monkeypatch:
     drawn, last = case(seed), random.Random(seed).randint(1, 12)
     real = exchange._Exchange._superstep
 
-    def counted(self: Any, waiting: Any, step: int, position: Any) -> Any:
-        if step == last:
-            monkeypatch.setattr(replay, "WIDE_FROM", 10**9)
-        return real(self, waiting, step, position)
+    def counted(self: Any, waiting: Any, now: Any) -> Any:
+        if now.number == last:
+            self.narrow_below = 10**9
+        return real(self, waiting, now)
 
     sparkless.install(monkeypatch, seed=seed)
     monkeypatch.setattr(replay, "WIDE_FROM", 1)

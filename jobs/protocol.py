@@ -1,0 +1,106 @@
+"""What the driver of a fold on Spark tells its tasks, and what they tell it.
+
+Light on purpose: the driver knows all of this without loading the engine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ddcore.errors import DdError, Diverged
+from ddcore.io.gains import Gained, Stored
+from ddcore.io.tables import LiveFile
+from ddcore.jobs.cuts import Cuts
+from ddcore.plan import Position
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+    from pyspark.accumulators import Accumulator
+
+__all__ = ["Piece", "Report", "Superstep", "Task", "collector", "least_of", "raise_first"]
+
+
+@dataclass(frozen=True)
+class Task:
+    """What every task of a fold is told. ``plan`` is pickled once.
+
+    ``cuts`` divide the key codes among ``width`` workers; versions ``first`` to ``last`` are folded.
+    """
+
+    token: str
+    plan: bytes
+    stored: Stored
+    staging: Path
+    cuts: Cuts
+    width: int
+    first: int
+    last: int
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Rows ``[start, start + rows)`` of one data file of an input."""
+
+    input: str
+    file: LiveFile
+    start: int
+    rows: int
+
+
+@dataclass(frozen=True)
+class Superstep:
+    """One round of all workers: the work at ``position``. Numbers count from 1."""
+
+    number: int
+    position: Position
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a task tells the driver: the least position it sent work for and how many updates wait, what it wrote, or
+    its error.
+    """
+
+    part: int
+    position: Position | None = None
+    waiting: int = 0
+    error: DdError | None = None
+    gained: Gained | None = None
+
+
+def collector(context: SparkContext) -> Accumulator[list[Report]]:
+    """Takes the reports of one job's tasks. One that was retried reports again."""
+    from pyspark.accumulators import AccumulatorParam
+
+    class Lists(AccumulatorParam[list[Report]]):
+        def zero(self, value: list[Report]) -> list[Report]:
+            return []
+
+        def addInPlace(self, value1: list[Report], value2: list[Report]) -> list[Report]:
+            return value1 + value2
+
+    return context.accumulator([], Lists())
+
+
+def least_of(reports: Iterable[Report]) -> Position | None:
+    """Where the least work waits, or None."""
+    return min((report.position for report in reports if report.position is not None), default=None)
+
+
+def raise_first(reports: Iterable[Report]) -> None:
+    """Raise the error of the tasks, if any; of a loop that diverged, for all ranges together."""
+    errors = [report.error for report in reports if report.error is not None]
+    diverged = [error for error in errors if isinstance(error, Diverged)]
+    if diverged:
+        first = min(diverged, key=lambda error: (error.round, error.time))
+        same = [error for error in diverged if (error.loop, error.time, error.round) == _where(first)]
+        raise Diverged(*_where(first), sum(error.moving for error in same))
+    if errors:
+        raise errors[0]
+
+
+def _where(error: Diverged) -> tuple[str, tuple[int, ...], int]:
+    return error.loop, error.time, error.round
