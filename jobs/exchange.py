@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from ddcore.io.changelog import ChangeLog
 from ddcore.io.gains import Gained
 from ddcore.io.tables import LiveFile
-from ddcore.jobs import alone, replay
+from ddcore.jobs import alone
 from ddcore.jobs.cuts import cuts_of
 from ddcore.jobs.failures import run_job
 from ddcore.jobs.protocol import Piece, Report, Superstep, Task, collector, least_of, raise_first
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["fold_with"]
 
 PIECE_ROWS = 1 << 20  # of an input, read by one task
+NARROW_BELOW = 500_000  # updates waiting, which one task is done with before several have started
 
 
 def fold_with(context: SparkContext, fold: Fold, width: int, listener: Any = None) -> tuple[Gained, int]:
@@ -54,7 +55,7 @@ class _Exchange:
 
     def __init__(self, context: SparkContext, fold: Fold, width: int, listener: Any) -> None:
         self.context, self.listener = context, listener
-        self.narrow_below = 0 if fold.width else replay.WIDE_FROM  # a width that is forced stays to the end
+        self.narrow_below = 0 if fold.width else NARROW_BELOW  # a width that is forced stays to the end
         state = fold.stored.warehouse.root / "state"
         for left in state.glob("_staging-*"):  # of a run that was killed; the lock is ours
             shutil.rmtree(left, ignore_errors=True)

@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 ROWS, WAKES, NEWS = "rows", "wakes", "news"
-PIECE = 1 << 17  # rows per message: a shuffle gathers some tens of them before it writes, below 2 GiB
+MESSAGE_ROWS = 1 << 17  # at most: a shuffle gathers some tens of messages before it writes, below 2 GiB
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +61,9 @@ def to_messages(plan: Plan, work: Work, cuts: Cuts, width: int, part: int = 0) -
     for index, batches in work.rows.items():
         arrangement = plan.arrangements[index]
         for dest, rows in _split(arrangement, concatenate(batches), cuts, width):
-            for piece in _pieces(rows):
-                body = body_of_batch(piece, arrangement.node.schema)
-                yield Message(dest, ROWS, index, work.rounds, len(piece), body)
+            for portion in _portions(rows):
+                body = body_of_batch(portion, arrangement.node.schema)
+                yield Message(dest, ROWS, index, work.rounds, len(portion), body)
     for wakes in work.wakes:
         port = work.block.ports[0]
         owners = np.searchsorted(np.array(cuts[port.index], dtype=np.int64), wakes.codes, side="right")
@@ -98,8 +98,8 @@ def bodies_of_run(arrangement: Arrangement, run: Run, *, keys_only: bool = False
     """A run's rows as values (key and value columns, or keys alone), times and diffs; with each body, its rows."""
     schema = _stored(arrangement, keys_only)
     words = ([run.codes] if arrangement.direct else []) + list(run.words)
-    for piece in _pieces(Batch(words, list(run.times), run.diffs)):
-        yield body_of_batch(piece, schema), len(piece)
+    for portion in _portions(Batch(words, list(run.times), run.diffs)):
+        yield body_of_batch(portion, schema), len(portion)
 
 
 def run_of_bodies(arrangement: Arrangement, bodies: Sequence[bytes], *, keys_only: bool = False) -> Run:
@@ -127,10 +127,12 @@ def _split(arrangement: Arrangement, batch: Batch, cuts: Cuts, width: int) -> It
         yield int(dest), batch.take(np.flatnonzero(owners == dest))
 
 
-def _pieces(batch: Batch) -> Iterator[Batch]:
-    """The batch in pieces of which each fits into a message: neither Arrow nor the JVM moves a value of 2 GiB."""
-    for start in range(0, len(batch), PIECE):
-        yield batch if len(batch) <= PIECE else batch.take(np.arange(start, min(start + PIECE, len(batch))))
+def _portions(batch: Batch) -> Iterator[Batch]:
+    """The batch in portions of which each fits into a message: neither Arrow nor the JVM moves a value of 2 GiB."""
+    for start in range(0, len(batch), MESSAGE_ROWS):
+        yield (
+            batch if len(batch) <= MESSAGE_ROWS else batch.take(np.arange(start, min(start + MESSAGE_ROWS, len(batch))))
+        )
 
 
 def body_of_batch(batch: Batch, schema: Schema) -> bytes:

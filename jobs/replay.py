@@ -34,7 +34,7 @@ __all__ = ["Fold", "RunReport", "main", "run"]
 Changes = dict[str, tuple[int, int]]
 Listener = Callable[..., None]
 REFRESH = "ddcore run --full-refresh"
-WIDE_FROM = 500_000  # updates waiting below which one task is faster than several with a shuffle in between
+WIDE_FROM = 20_000_000  # updates in a window from which several workers fold it: docs/performance.md
 
 
 @dataclass

@@ -89,6 +89,7 @@ def test_wide_rounds_end_in_one_task(tmp_path: Path, spark: Any, monkeypatch: py
         return real(self, waiting, now)
 
     monkeypatch.setattr(replay, "WIDE_FROM", 1)
+    monkeypatch.setattr(exchange, "NARROW_BELOW", 1)
     monkeypatch.setattr(exchange._Exchange, "_superstep", counted)
     found = outcome(project_of(tmp_path / "p", drawn), [None], engine="spark")
     assert steps == [1, 2, 3]

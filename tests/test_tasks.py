@@ -28,7 +28,7 @@ SEEDS = one_dimensional(range(60))
 def test_every_width_and_whatever_happens_to_tasks(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     width = 2 + seed % 2
     sparkless.install(monkeypatch, seed=seed, unrest=0.3)
-    monkeypatch.setattr(messages, "PIECE", 2)  # every body in several messages
+    monkeypatch.setattr(messages, "MESSAGE_ROWS", 2)  # every body in several messages
     drawn = case(seed)
     found = outcome(project_of(tmp_path / "cut", drawn), ends_of(drawn, seed), engine="spark", width=width)
     compare(drawn, f"width {width}", expected_of(drawn), found)
@@ -47,6 +47,7 @@ def test_one_task_takes_over_at_any_step(seed: int, tmp_path: Path, monkeypatch:
 
     sparkless.install(monkeypatch, seed=seed)
     monkeypatch.setattr(replay, "WIDE_FROM", 1)
+    monkeypatch.setattr(exchange, "NARROW_BELOW", 1)
     monkeypatch.setattr(exchange._Exchange, "_superstep", counted)
     found = outcome(project_of(tmp_path / "p", drawn), [None], engine="spark")
     compare(drawn, f"taken over after step {last}", expected_of(drawn), found)
