@@ -14,13 +14,13 @@ from ddcore.cli.options import (
     LimitOption,
     ProjectOption,
     WarehouseOption,
-    close_match,
     open_project,
 )
 from ddcore.cli.output import SCHEMA_VERSION, Output, aligned, cell, count, plain
 from ddcore.cli.pairs import Change, paired
 from ddcore.cli.versions import version_range
 from ddcore.errors import UsageError
+from ddcore.wording import meant
 
 if TYPE_CHECKING:
     import polars as pl
@@ -98,7 +98,7 @@ def _key_places(configured: Sequence[str], asked: list[str] | None, log: OutputL
             said_by = "--key" if asked is not None else f"dd.toml: [outputs.{log.name}] key"
             raise UsageError(
                 f"{said_by}: {log.name} has no column {name!r}; it has: {', '.join(columns)}",
-                close_match(name, columns),
+                meant(name, columns),
             )
     return [columns.index(name) for name in names]
 

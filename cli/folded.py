@@ -8,13 +8,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ddcore.cli.options import close_match
 from ddcore.errors import UsageError
 from ddcore.io.changelog import ChangeLog
 from ddcore.io.ledger import Ledger
 from ddcore.io.tables import delta_type, mend_hint, open_table
 from ddcore.io.warehouse import Warehouse, reporting
 from ddcore.schema import Schema, parse_type
+from ddcore.wording import meant
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -93,7 +93,7 @@ def output_log(project: Project, name: str) -> OutputLog:
         )
     outputs = sorted(table.removeprefix("outputs/") for table in run.tables if table.startswith("outputs/"))
     if name not in outputs:
-        raise UsageError(f"no output {name!r}; there are: {', '.join(outputs) or 'none'}", close_match(name, outputs))
+        raise UsageError(f"no output {name!r}; there are: {', '.join(outputs) or 'none'}", meant(name, outputs))
     version = run.tables[f"outputs/{name}"].version
     folder = warehouse.output(name)
     log = ChangeLog(folder, _row_schema(folder, version, project.dims), project.dims)

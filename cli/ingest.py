@@ -15,12 +15,12 @@ from ddcore.cli.options import (
     QuietOption,
     SkipCodeOption,
     WarehouseOption,
-    close_match,
     open_project,
     whole_number,
 )
 from ddcore.cli.output import Output, count
 from ddcore.errors import UsageError
+from ddcore.wording import meant
 
 if TYPE_CHECKING:
     from ddcore.jobs.ingest import IngestReport
@@ -93,7 +93,7 @@ def ingest(
     found = open_project(project, warehouse=warehouse, engine=engine, spark_master=master)
     found.input_schema(input_name)
     if late not in LATE:
-        raise UsageError(f"--late: {late!r} is none of {', '.join(LATE)}", close_match(late, LATE))
+        raise UsageError(f"--late: {late!r} is none of {', '.join(LATE)}", meant(late, LATE))
     rename = _renamed(column or [])
     from ddcore.jobs import ingest as job
 

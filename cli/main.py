@@ -30,6 +30,7 @@ from ddcore.cli.run import run
 from ddcore.cli.show import show
 from ddcore.cli.status import status
 from ddcore.errors import DdError, UsageError
+from ddcore.wording import one_line
 
 __all__ = ["app", "main", "run_command"]
 
@@ -150,8 +151,9 @@ def _ended(error: BaseException, name: str, debug: bool) -> int:
         place = f"{error.filename}: " if error.filename else ""
         code = _failed(f"{place}{error.strerror or error}", "" if debug else "see more with --debug", 1)
     else:
-        text = " ".join(str(error).split())
-        code = _failed(f"{type(error).__name__}: {text}", "" if debug else "this should not happen: see --debug", 1)
+        code = _failed(
+            f"{type(error).__name__}: {one_line(error)}", "" if debug else "this should not happen: see --debug", 1
+        )
     if debug:
         traceback.print_exception(error, file=sys.stderr)
     return code

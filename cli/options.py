@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -26,7 +25,6 @@ __all__ = [
     "VersionCommand",
     "WarehouseOption",
     "WidthOption",
-    "close_match",
     "open_project",
     "whole_number",
 ]
@@ -124,12 +122,6 @@ def open_project(project: Path | None, **flags: str | int | None) -> Project:
     found = find_project(project, flags=flags)
     _ = found.dim  # the commands handle one time dimension so far: said at once, not half-way
     return found
-
-
-def close_match(name: str, names: Any) -> str:
-    """``did you mean 'x'?`` or the empty text."""
-    close = difflib.get_close_matches(name, list(names), n=1)
-    return f"did you mean {close[0]!r}?" if close else ""
 
 
 class VersionCommand(TyperCommand):

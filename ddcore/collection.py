@@ -19,6 +19,7 @@ from ddcore.errors import ProgramError
 from ddcore.functions import name_of, text_of
 from ddcore.graph import Graph, Loop, Node, Scope, caller, digest
 from ddcore.schema import Schema, Type, parse_schema, parse_type
+from ddcore.wording import meant
 
 Frames = Callable[[pl.DataFrame], pl.DataFrame]
 DEFAULT_MAX_ROUNDS = 10_000
@@ -351,12 +352,8 @@ def _checked(build: Callable[[], Any]) -> Any:
 
 
 def _unknown(name: str, where: str, schema: Schema) -> ProgramError:
-    import difflib
-
-    near = difflib.get_close_matches(name, schema, 1)
     return ProgramError(
-        f"{caller()}: {where}: there is no column {name}; there are {', '.join(schema)}",
-        f"did you mean {near[0]}?" if near else "",
+        f"{caller()}: {where}: there is no column {name}; there are {', '.join(schema)}", meant(name, schema)
     )
 
 

@@ -7,7 +7,6 @@ watched without slowing down small integers is told in :mod:`ddcore.exactness`.
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -23,8 +22,9 @@ from ddcore.errors import ExpressionError, ProgramError
 from ddcore.exactness import GREATEST, LEAST, Overflow, Term
 from ddcore.schema import Schema, Type, type_of
 from ddcore.syntax import Tree
+from ddcore.wording import meant
 
-__all__ = ["ListProjection", "Predicate", "Projection", "canonical", "output_type", "parse"]
+__all__ = ["ListProjection", "Predicate", "Projection", "canonical", "parse"]
 
 Types = Callable[[list[Tree]], list[pl.DataType]]
 
@@ -53,11 +53,6 @@ def canonical(expr: pl.Expr) -> str:
     Raises ProgramError for an expression that has none, because it calls a Python function.
     """
     return syntax.text(syntax.bare(syntax.read(expr)))
-
-
-def output_type(expr: pl.Expr, schema: Schema) -> Type:
-    """The type of an expression over rows of ``schema``. Raises ProgramError as :class:`Projection` does."""
-    return Projection({"result": expr}, schema).schema["result"]
 
 
 class Projection:
@@ -360,10 +355,9 @@ def _checked(expr: pl.Expr, schema: Schema) -> Tree:
     syntax.check_by_row(tree)
     for name in syntax.columns(tree):
         if name not in schema:
-            near = difflib.get_close_matches(name, schema, n=1)
             raise ProgramError(
                 f"there is no column {name}: the columns are {', '.join(schema)}",
-                f"did you mean {near[0]}?" if near else "name one of these",
+                meant(name, schema) or "name one of these",
             )
     return tree
 

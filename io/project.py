@@ -4,32 +4,24 @@ A setting comes from a flag, else from an environment variable ``DDCORE_...``, e
 default; ``Project.origin`` says which. Everything wrong with the file is one :class:`UsageError` that names the file,
 the key and, where there is one, the name that was probably meant.
 
-This module reads no table and starts nothing. :func:`load_program` runs the user's program file: a program is code.
+This module reads no table, runs no program and starts nothing.
 """
 
 from __future__ import annotations
 
-import difflib
-import functools
-import hashlib
-import importlib.util
-import inspect
-import linecache
 import os
 import re
-import sys
 import tomllib
-import traceback
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
-from ddcore.errors import DdError, ProgramError, UsageError
+from ddcore.errors import DdError, UsageError
 from ddcore.schema import Schema, parse_type
+from ddcore.wording import listed, meant, one_line, shown
 
-__all__ = ["ENGINES", "FILE_NAME", "OutputSettings", "Project", "find_project", "load_program"]
+__all__ = ["ENGINES", "FILE_NAME", "OutputSettings", "Project", "find_project"]
 
 FILE_NAME = "dd.toml"
 ENGINES = ("spark", "inline")
@@ -103,7 +95,7 @@ class Project:
         """The one time dimension; a project with several is refused by whatever cannot handle them yet."""
         if len(self.dims) != 1:
             raise UsageError(
-                f"{_shown(self.file)}: [time] dims = {list(self.dims)}: the commands fold one time dimension so far",
+                f"{shown(self.file)}: [time] dims = {list(self.dims)}: the commands fold one time dimension so far",
                 'say dims = ["version"]; dd.replay() takes several; for the commands that is on the roadmap',
             )
         return self.dims[0]
@@ -112,8 +104,8 @@ class Project:
         """The schema of input ``name``; UsageError naming the inputs there are."""
         if name not in self.inputs:
             raise UsageError(
-                f"no input {name!r} in {_shown(self.file)}; there are: {_listed(self.inputs)}",
-                _meant(name, self.inputs) or f"add an [inputs.{name}] section with its schema",
+                f"no input {name!r} in {shown(self.file)}; there are: {listed(self.inputs)}",
+                meant(name, self.inputs) or f"add an [inputs.{name}] section with its schema",
             )
         return self.inputs[name]
 
@@ -165,17 +157,17 @@ class _Section:
     def __init__(self, file: Path, name: str, table: Any) -> None:
         self.file, self.name = file, name
         if not isinstance(table, dict):
-            raise UsageError(f"{_shown(file)}: {name} must be a section [{name}], not {table!r}")
+            raise UsageError(f"{shown(file)}: {name} must be a section [{name}], not {table!r}")
         self.table: dict[str, Any] = table
 
     def wrong(self, key: str, what: str, hint: str = "") -> UsageError:
-        return UsageError(f"{_shown(self.file)}: [{self.name}] {key}: {what}", hint)
+        return UsageError(f"{shown(self.file)}: [{self.name}] {key}: {what}", hint)
 
     def only(self, allowed: Iterable[str]) -> None:
         allowed = tuple(allowed)
         for key in self.table:
             if key not in allowed:
-                raise self.wrong(key, "unknown key", _meant(key, allowed) or f"[{self.name}] takes: {_listed(allowed)}")
+                raise self.wrong(key, "unknown key", meant(key, allowed) or f"[{self.name}] takes: {listed(allowed)}")
 
     def text(self, key: str) -> str | None:
         value = self.table.get(key)
@@ -221,17 +213,17 @@ def _parsed(file: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(file.read_text(encoding="utf-8"))
     except tomllib.TOMLDecodeError as error:
-        raise UsageError(f"{_shown(file)}: not valid TOML: {_one_line(error)}") from None
+        raise UsageError(f"{shown(file)}: not valid TOML: {one_line(error)}") from None
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{_shown(file)}: cannot be read: {_one_line(error)}") from None
+        raise UsageError(f"{shown(file)}: cannot be read: {one_line(error)}") from None
 
 
 def _sections(file: Path, tables: dict[str, Any]) -> dict[str, _Section]:
     for name in tables:
         if name not in _SECTIONS:
             raise UsageError(
-                f"{_shown(file)}: [{name}]: unknown section",
-                _meant(name, _SECTIONS) or f"the sections are: {_listed(_SECTIONS)}",
+                f"{shown(file)}: [{name}]: unknown section",
+                meant(name, _SECTIONS) or f"the sections are: {listed(_SECTIONS)}",
             )
     sections = {name: _Section(file, name, tables.get(name, {})) for name in _SECTIONS}
     for name, keys in _SECTIONS.items():
@@ -347,16 +339,14 @@ def _settings(
         layers = (("flag", flags.get(name)), (variable, env.get(variable) or None), (FILE_NAME, stated[name]))
         where, value = next((layer for layer in layers if layer[1] is not None), ("default", default[name]))
         origin[name] = where
-        said_by = {"flag": "--" + name.replace("spark_", ""), FILE_NAME: f"{_shown(file)}: {name}"}.get(where, where)
+        said_by = {"flag": "--" + name.replace("spark_", ""), FILE_NAME: f"{shown(file)}: {name}"}.get(where, where)
         settings[name] = _checked(name, value, said_by, file.parent if where in (FILE_NAME, "default") else Path.cwd())
     return settings, origin
 
 
 def _checked(name: str, value: Any, said_by: str, folder: Path) -> Any:
     if name == "engine" and value not in ENGINES:
-        raise UsageError(
-            f"{said_by}: unknown engine {value!r}", _meant(value, ENGINES) or f"one of: {_listed(ENGINES)}"
-        )
+        raise UsageError(f"{said_by}: unknown engine {value!r}", meant(value, ENGINES) or f"one of: {listed(ENGINES)}")
     if name == "width" and value is not None:
         return _width(value, said_by)
     if name == "warehouse":
@@ -372,136 +362,3 @@ def _width(value: Any, said_by: str) -> int:
     if isinstance(value, bool) or not text.isascii() or not text.isdigit() or int(text) < 1:
         raise UsageError(f"{said_by}: the width is a number of workers from 1 up, not {value!r}")
     return int(text)
-
-
-# --- the program ------------------------------------------------------------------------------------------------------
-
-
-def load_program(project: Project) -> Callable[..., Any]:
-    """The program function of ``project``, its file freshly imported.
-
-    The file becomes a module under a private name that depends on its path alone, with its folder on ``sys.path`` so
-    that it can import its neighbours. Whatever sends functions of that module to another process has to send them by
-    value: the module is not importable there.
-
-    Raises UsageError when the file is not there, ProgramError when it does not import, has no such function, or the
-    function's parameters are not the project's inputs. What the function itself raises becomes a ProgramError, too.
-    """
-    file = project.program_file
-    if not file.is_file():
-        raise UsageError(
-            f"{_shown(project.file)}: [project] program: there is no file {_shown(file)}",
-            _meant(file.name, [other.name for other in file.parent.glob("*.py")])
-            or 'name the one to fold: program = "FILE.py:FUNCTION"',
-        )
-    module = _imported(file)
-    function = getattr(module, project.program_function, None)
-    if not callable(function):
-        there = [
-            name
-            for name, value in vars(module).items()
-            if inspect.isfunction(value) and value.__module__ == module.__name__
-        ]
-        raise ProgramError(
-            f"{_shown(file)} has no function {project.program_function!r}; it has: {_listed(there)}",
-            _meant(project.program_function, there)
-            or f"name the function in {_shown(project.file)}, [project] program",
-        )
-    _check_parameters(project, function)
-    return _placed(function, file)
-
-
-def _placed(function: Callable[..., Any], file: Path) -> Callable[..., Any]:
-    """``function``, whose errors name the line of the program."""
-
-    @functools.wraps(function)
-    def called(*arguments: Any, **named: Any) -> Any:
-        try:
-            return function(*arguments, **named)
-        except DdError:
-            raise
-        except Exception as error:
-            what = f"the program fails: {type(error).__name__}: {_one_line(error)}"
-            raise ProgramError(
-                f"{_place_of(error, file.resolve())}: {what}", "mend the file, then run again"
-            ) from error
-
-    return called
-
-
-def _imported(file: Path) -> ModuleType:
-    file = file.resolve()
-    name = "_ddcore_program_" + hashlib.blake2b(str(file).encode(), digest_size=6).hexdigest()
-    spec = importlib.util.spec_from_file_location(name, file)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    if str(file.parent) not in sys.path:
-        sys.path.insert(0, str(file.parent))
-    linecache.checkcache(str(file))
-    sys.modules[name] = module
-    try:
-        # Compiled from the text: a .pyc is judged by its time stamp, and a program edited twice in a second is stale.
-        exec(compile(file.read_bytes(), str(file), "exec"), vars(module))
-    except (Exception, SystemExit) as error:
-        del sys.modules[name]
-        what = error.msg if isinstance(error, SyntaxError) else _one_line(error)
-        raise ProgramError(
-            f"{_place_of(error, file)}: the program does not import: {type(error).__name__}: {what}",
-            "mend the file, then run again",
-        ) from error
-    return module
-
-
-def _place_of(error: BaseException, file: Path) -> str:
-    """``file:line`` of what failed: the syntax error, else the innermost frame in the program file."""
-    if isinstance(error, SyntaxError) and error.filename:
-        return f"{_shown(Path(error.filename))}:{error.lineno or 1}"
-    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(file)]
-    return f"{_shown(file)}:{(lines[-1] if lines else None) or 1}"
-
-
-def _check_parameters(project: Project, function: Callable[..., Any]) -> None:
-    where = f"{_shown(project.program_file)}: {project.program_function}()"
-    parameters = inspect.signature(function).parameters
-    for parameter in parameters.values():
-        if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
-            raise ProgramError(
-                f"{where}: the parameter {parameter} is not an input", "name each input: def program(edges, roots)"
-            )
-    asked = [name for name in parameters if name not in project.inputs]
-    unused = [name for name in project.inputs if name not in parameters]
-    if not asked and not unused:
-        return
-    sides = []
-    if asked:
-        sides.append(f"it asks for {_listed(asked)}, which [inputs] of {_shown(project.file)} lacks")
-    if unused:
-        sides.append(f"[inputs] has {_listed(unused)}, which it does not take")
-    meant = _meant(asked[0], unused) if asked else ""
-    raise ProgramError(
-        f"{where} does not match the inputs: {'; '.join(sides)}", meant or "parameters are inputs, by name"
-    )
-
-
-# --- words ------------------------------------------------------------------------------------------------------------
-
-
-def _meant(name: object, names: Iterable[str]) -> str:
-    close = difflib.get_close_matches(str(name), list(names), n=1, cutoff=0.6)
-    return f"did you mean {close[0]!r}?" if close else ""
-
-
-def _listed(names: Iterable[str]) -> str:
-    return ", ".join(names) or "none"
-
-
-def _one_line(error: BaseException) -> str:
-    return " ".join(str(error).split()) or type(error).__name__
-
-
-def _shown(file: Path) -> str:
-    """``file`` as a person in the working folder would write it."""
-    try:
-        return str(file.relative_to(Path.cwd()))
-    except ValueError:
-        return str(file)

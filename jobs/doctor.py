@@ -19,7 +19,8 @@ from typing import Literal
 
 from ddcore.cache import cache_folder, kernel_folder
 from ddcore.errors import DdError
-from ddcore.io.project import Project, load_program
+from ddcore.io.program import load_program
+from ddcore.io.project import Project
 from ddcore.jobs import cds, jars
 from ddcore.jobs.java import find_java
 

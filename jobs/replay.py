@@ -22,7 +22,8 @@ from typing import TYPE_CHECKING
 
 from ddcore.errors import DdError, FoldError, ProgramChanged, UsageError
 from ddcore.io.ledger import FailureRecord, IntentRecord, Ledger, RunRecord, TableState
-from ddcore.io.project import Project, find_project, load_program
+from ddcore.io.program import load_program
+from ddcore.io.project import Project, find_project
 from ddcore.io.warehouse import Warehouse
 
 if TYPE_CHECKING:

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from ddcore.errors import ProgramError, UsageError
-from ddcore.io.project import OutputSettings, find_project, load_program
+from ddcore.io.program import load_program
+from ddcore.io.project import OutputSettings, find_project
 
 TOML = """
 [project]

@@ -16,7 +16,8 @@ from warehouses import logs_of, project_of
 
 from ddcore import reference
 from ddcore.errors import Diverged, FoldError, NegativeMultiplicity
-from ddcore.io.project import Project, load_program
+from ddcore.io.program import load_program
+from ddcore.io.project import Project
 from ddcore.io.state import open_worker, write_gains
 from ddcore.jobs import exchange, replay
 from ddcore.plan import build

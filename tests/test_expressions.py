@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from polars import col
 
 from ddcore.errors import ExpressionError, ProgramError
-from ddcore.expressions import ListProjection, Predicate, Projection, canonical, output_type, parse
+from ddcore.expressions import ListProjection, Predicate, Projection, canonical, parse
 from ddcore.schema import parse_schema
 
 MOST = 2**63 - 1
@@ -146,6 +146,10 @@ def test_a_python_function_has_no_text() -> None:
 # -- types ------------------------------------------------------------------------------------------------------------
 
 
+def output_type(expr: pl.Expr, schema: Any) -> Any:
+    return Projection({"result": expr}, schema).schema["result"]
+
+
 @pytest.mark.parametrize(
     ("expr", "kind"),
     [
@@ -173,7 +177,7 @@ def test_an_unknown_column_is_named_with_a_close_match() -> None:
     with pytest.raises(ProgramError) as caught:
         output_type(col("prize") + 1, SCHEMA)
     assert caught.value.message.startswith("there is no column prize: the columns are a, b, c, price")
-    assert caught.value.hint == "did you mean price?"
+    assert caught.value.hint == "did you mean 'price'?"
 
 
 @pytest.mark.parametrize(

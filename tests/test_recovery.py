@@ -22,7 +22,8 @@ from real_data import REPOSITORY, shared_data
 from warehouses import log_of
 
 from ddcore.io.ledger import Ledger
-from ddcore.io.project import Project, find_project, load_program
+from ddcore.io.program import load_program
+from ddcore.io.project import Project, find_project
 from ddcore.io.warehouse import Warehouse
 from ddcore.jobs import replay
 from ddcore.jobs.ingest import ingest
