@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import os
 import random
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import folding
 import polars as pl
+import pyspark
 import pytest
 from notation import dims_of
 from programs import Case, case
@@ -95,6 +100,24 @@ def test_wide_rounds_end_in_one_task(tmp_path: Path, spark: Any, monkeypatch: py
     found = outcome(project_of(tmp_path / "p", drawn), [None], engine="spark")
     assert steps == [1, 2, 3]
     compare(drawn, "wide, then narrow", expected_of(drawn), found)
+
+
+@pytest.mark.slow
+def test_spark_submit_runs_the_entry_file(tmp_path: Path) -> None:
+    """In the submitter's JVM, with two workers; as a project's own scheduler would do it."""
+    drawn = next(case(seed) for seed in range(100) if "iterate" in case(seed).source and one_dimensional([seed]))
+    project = project_of(tmp_path / "p", drawn)
+    submit = Path(pyspark.__file__).parent / "bin" / "spark-submit"
+    done = subprocess.run(
+        [submit, "--master", "local[2]", replay.__file__, "--project", project.root, "--width", "2"],
+        env={**os.environ, "PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-2000:]
+    report = json.loads(done.stdout.splitlines()[-1])
+    assert (report["run"], report["engine"], report["width"]) == (1, "spark", 2)
+    outputs = build(load_program(project), project.inputs, project.dims).outputs
+    compare(drawn, "submitted", expected_of(drawn), logs_of(project, outputs))
 
 
 @pytest.mark.parametrize("seed", [seed for seed in range(120) if len(dims_of(case(seed).frames)) > 1][:40])
