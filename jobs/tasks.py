@@ -33,7 +33,7 @@ __all__ = ["Sent", "feed", "finish", "harvest", "step"]
 
 Sent = tuple[int, Message]  # with its destination
 # A message of this many rows for a later position goes on unread; smaller ones are gathered, or they would be too many.
-_PASSED_ON = 10_000
+PASSED_ON = 10_000
 
 
 @dataclass
@@ -97,7 +97,7 @@ def step(
         places: list[Position] = []  # of what is sent
         for dest, message in given:
             place = messages.position_of(worker.plan, message)
-            if place > now.position and message.rows >= _PASSED_ON:
+            if place > now.position and message.rows >= PASSED_ON:
                 later, places = later + message.rows, [min([*places, place])]
                 yield dest, message
             else:
