@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import polars as pl
@@ -54,24 +55,24 @@ class Message:
     body: bytes
 
 
-def to_messages(plan: Plan, work: Work, cuts: Cuts, width: int, part: int = 0) -> Iterator[Message]:
+def to_messages(worker: Worker, work: Work, cuts: Cuts, part: int = 0) -> Iterator[Message]:
     """What waits at one position, addressed to the owners of its keys; news is for worker ``part`` itself, whose trace
     it was that gained.
+
+    Updates are consolidated first, here where they arise: moving one costs more than sorting it.
     """
     for index, batches in work.rows.items():
-        arrangement = plan.arrangements[index]
-        for dest, rows in _split(arrangement, concatenate(batches), cuts, width):
-            for portion in _portions(rows):
+        arrangement = worker.plan.arrangements[index]
+        run = worker.keyed(arrangement, concatenate(batches))
+        for dest, mine in _owned(run, cuts[index]):
+            for portion in _portions(arrangement.batch_of(mine)):
                 body = body_of_batch(portion, arrangement.node.schema)
                 yield Message(dest, ROWS, index, work.rounds, len(portion), body)
     for wakes in work.wakes:
         port = work.block.ports[0]
-        owners = np.searchsorted(np.array(cuts[port.index], dtype=np.int64), wakes.codes, side="right")
-        for dest in np.unique(owners):
-            mine = np.flatnonzero(owners == dest)
-            run = Run(wakes.codes[mine], wakes.words[:, mine], wakes.times[:, mine], wakes.diffs[mine])
-            for body, keys in bodies_of_run(port, run, keys_only=True):
-                yield Message(int(dest), WAKES, work.block.index, work.rounds, keys, body)
+        for dest, mine in _owned(wakes, cuts[port.index]):
+            for body, keys in bodies_of_run(port, mine, keys_only=True):
+                yield Message(dest, WAKES, work.block.index, work.rounds, keys, body)
     if work.news:
         yield Message(part, NEWS, work.block.index, work.rounds, 0, b"")
 
@@ -116,23 +117,19 @@ def _stored(arrangement: Arrangement, keys_only: bool) -> Schema:
     return {name: schema[name] for name in arrangement.key} if keys_only else schema
 
 
-def _split(arrangement: Arrangement, batch: Batch, cuts: Cuts, width: int) -> Iterator[tuple[int, Batch]]:
-    if width == 1:
-        yield 0, batch
-        return
-    columns = dict(zip(arrangement.node.schema, batch.words, strict=True))
-    codes = key_codes([columns[name] for name in arrangement.key], arrangement.key_types, len(batch))
-    owners = np.searchsorted(np.array(cuts[arrangement.index], dtype=np.int64), codes, side="right")
-    for dest in np.unique(owners):
-        yield int(dest), batch.take(np.flatnonzero(owners == dest))
+def _owned(run: Run, cuts: Sequence[int]) -> Iterator[tuple[int, Run]]:
+    """The run cut into the ranges of the workers; those without rows are left out."""
+    bounds = [0, *np.searchsorted(run.codes, np.array(cuts, dtype=np.int64)).tolist(), len(run)]
+    for dest, (a, b) in enumerate(pairwise(bounds)):
+        if a < b:
+            yield dest, Run(run.codes[a:b], run.words[:, a:b], run.times[:, a:b], run.diffs[a:b])
 
 
 def _portions(batch: Batch) -> Iterator[Batch]:
     """The batch in portions of which each fits into a message: neither Arrow nor the JVM moves a value of 2 GiB."""
     for start in range(0, len(batch), MESSAGE_ROWS):
-        yield (
-            batch if len(batch) <= MESSAGE_ROWS else batch.take(np.arange(start, min(start + MESSAGE_ROWS, len(batch))))
-        )
+        rows = slice(start, start + MESSAGE_ROWS)
+        yield Batch([word[rows] for word in batch.words], [time[rows] for time in batch.times], batch.diffs[rows])
 
 
 def body_of_batch(batch: Batch, schema: Schema) -> bytes:

@@ -142,7 +142,7 @@ def harvest(task: Task, step: int, part: int, given: Iterable[Sent]) -> Iterator
 
 def _drained(task: Task, worker: Worker, part: int = 0) -> Iterator[Sent]:
     for work in worker.drain():
-        for message in messages.to_messages(worker.plan, work, task.cuts, task.width, part):
+        for message in messages.to_messages(worker, work, task.cuts, part):
             yield message.dest, message
 
 
