@@ -15,6 +15,7 @@ import subprocess
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -93,7 +94,8 @@ class Gateway:
             self._scratch.remove()
 
     def _stop_politely(self, context: Any, patience: float) -> None:
-        with contextlib.suppress(Exception):
+        # PySpark warns of a JVM that has gone already, which is what a signal makes of it.
+        with contextlib.suppress(Exception), warnings.catch_warnings(action="ignore"):
             accumulators = None
             if context is not None:
                 accumulators = _detach_accumulators(context)
