@@ -13,6 +13,8 @@ __all__ = ["is_of_spark", "run_job", "telling_line"]
 Result = TypeVar("Result")
 
 _TELLING = re.compile(r"^[\w.]*(Error|Exception): |crashed")
+_LOST = re.compile(r"most recent failure: .*?\(TID.*?\): (.+)")
+_NOISE = re.compile(r"^(?:Caused by)?: |(?:org|java)\.[a-z.]+\.(?=\w+(?:Error|Exception)\b)| Consider setting .*")
 
 
 def run_job(job: Callable[[], Result]) -> Result:
@@ -32,7 +34,12 @@ def is_of_spark(error: Exception) -> bool:
 
 
 def telling_line(error: Exception) -> str:
-    """The line of a Spark failure that says most: the last error a Python worker named, else the first line."""
+    """The part of a Spark failure that says most: the last error a Python worker named, else why a task was lost, else
+    what Java raised first.
+    """
     lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
     told = [line for line in lines if _TELLING.search(line)]
-    return (told or lines)[-1 if told else 0][:300]
+    lost = [found[1] for line in lines if (found := _LOST.search(line))]
+    java = [line for line in lines if line.startswith(": ")]
+    line = told[-1] if told else (lost or java or lines)[0]
+    return _NOISE.sub("", line)[:300]
