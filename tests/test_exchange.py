@@ -102,14 +102,24 @@ def test_wide_rounds_end_in_one_task(tmp_path: Path, spark: Any, monkeypatch: py
     compare(drawn, "wide, then narrow", expected_of(drawn), found)
 
 
+def _submitted(*arguments: object) -> list[object]:
+    """As a scheduler of the user's own would do it, in a JVM that is not ours."""
+    submit = Path(pyspark.__file__).parent / "bin" / "spark-submit"
+    return [submit, "--master", "local[2]", replay.__file__, *arguments]
+
+
+def _on_a_cluster(*arguments: object) -> list[object]:
+    """Two executors of their own, to which the package is sent; they compile its kernels when they see it first."""
+    return [Path(sys.executable).with_name("ddcore"), "run", "--master", "local-cluster[2,1,1024]", *arguments]
+
+
 @pytest.mark.slow
-def test_spark_submit_runs_the_entry_file(tmp_path: Path) -> None:
-    """In the submitter's JVM, with two workers; as a project's own scheduler would do it."""
+@pytest.mark.parametrize("command", [_submitted, _on_a_cluster])
+def test_two_workers_elsewhere(command: Any, tmp_path: Path) -> None:
     drawn = next(case(seed) for seed in range(100) if "iterate" in case(seed).source and one_dimensional([seed]))
     project = project_of(tmp_path / "p", drawn)
-    submit = Path(pyspark.__file__).parent / "bin" / "spark-submit"
     done = subprocess.run(
-        [submit, "--master", "local[2]", replay.__file__, "--project", project.root, "--width", "2"],
+        command("--project", project.root, "--width", "2"),
         env={**os.environ, "PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable},
         capture_output=True, text=True, check=False,
     )  # fmt: skip
@@ -117,7 +127,7 @@ def test_spark_submit_runs_the_entry_file(tmp_path: Path) -> None:
     report = json.loads(done.stdout.splitlines()[-1])
     assert (report["run"], report["engine"], report["width"]) == (1, "spark", 2)
     outputs = build(load_program(project), project.inputs, project.dims).outputs
-    compare(drawn, "submitted", expected_of(drawn), logs_of(project, outputs))
+    compare(drawn, command.__name__, expected_of(drawn), logs_of(project, outputs))
 
 
 @pytest.mark.parametrize("seed", [seed for seed in range(120) if len(dims_of(case(seed).frames)) > 1][:40])
