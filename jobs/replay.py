@@ -336,11 +336,11 @@ def _engine(name: str) -> Callable[[Fold, Listener | None], tuple[Gained, int]]:
 def _on_spark(fold: Fold, listener: Listener | None) -> tuple[Gained, int]:
     from ddcore.jobs import alone, exchange, session
 
-    with session.spark_context(fold.settings.spark_conf, fold.settings.spark_master, fold.width) as context:
-        width = fold.width or (1 if fold.rows < WIDE_FROM else context.defaultParallelism)
+    width = fold.width or (1 if fold.rows < WIDE_FROM else None)
+    with session.spark_context(fold.settings.spark_conf, fold.settings.spark_master, width) as context:
         if width == 1:
             return alone.fold_with(context, fold)
-        return exchange.fold_with(context, fold, width, listener)
+        return exchange.fold_with(context, fold, width or context.defaultParallelism, listener)
 
 
 def _stored(warehouse: Warehouse, run: int, before: RunRecord | None) -> Stored:
