@@ -151,6 +151,11 @@ class Warehouse:
         """The table of an arrangement."""
         return self.table(f"state/{fingerprint}")
 
+    @property
+    def staging(self) -> Path:
+        """Where several workers on Spark leave what they gained for each other, until the run ends."""
+        return self.root / "state" / "_staging"
+
     def table(self, relative: str) -> Path:
         """The folder of a table named as in the ledger: ``inputs/edges``. UsageError for what leads elsewhere."""
         room, _, name = relative.partition("/")

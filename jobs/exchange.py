@@ -43,11 +43,10 @@ def fold_with(context: SparkContext, fold: Fold, width: int, listener: Any = Non
     pieces = list(_pieces(fold))
     if not pieces:
         return alone.fold_with(context, fold)
-    exchange = _Exchange(context, fold, width, listener)
     try:
-        return exchange.run(pieces), width
+        return _Exchange(context, fold, width, listener).run(pieces), width
     finally:
-        shutil.rmtree(exchange.task.staging, ignore_errors=True)
+        shutil.rmtree(fold.stored.warehouse.staging, ignore_errors=True)
 
 
 class _Exchange:
@@ -56,12 +55,8 @@ class _Exchange:
     def __init__(self, context: SparkContext, fold: Fold, width: int, listener: Any) -> None:
         self.context, self.listener = context, listener
         self.narrow_below = 0 if fold.width else NARROW_BELOW  # a width that is forced stays to the end
-        state = fold.stored.warehouse.root / "state"
-        for left in state.glob("_staging-*"):  # of a run that was killed; the lock is ours
-            shutil.rmtree(left, ignore_errors=True)
-        staging = state / f"_staging-{fold.stored.run}-{uuid.uuid4().hex[:8]}"
-        cuts = cuts_of(fold, width)
-        token, plan = uuid.uuid4().hex, pickled(fold.plan)
+        token, plan, cuts = uuid.uuid4().hex, pickled(fold.plan), cuts_of(fold, width)
+        staging = fold.stored.warehouse.staging / token
         self.task = Task(token, plan, fold.stored, staging, cuts, width, fold.first, fold.last)
 
     def run(self, pieces: list[Piece]) -> Gained:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shutil
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -214,6 +215,7 @@ class _Replay:
             self.ledger.append(
                 IntentRecord(window.run, fingerprint, window.first, window.last, wide, asked.engine, window.refresh)
             )
+        shutil.rmtree(self.warehouse.staging, ignore_errors=True)  # of a run that was killed; the lock is ours
         if asked.listener:
             asked.listener("fold", 0, None, f"versions {window.first}..{window.last}")
         before = None if window.refresh else self.ledger.current_run()

@@ -100,6 +100,7 @@ def test_killed_at_random_moments(
                 shutil.copytree(ingested / "warehouse", project.warehouse)
     assert start(folder, engine, LAST, width).wait(120) == 0
     assert_same(project, undisturbed)
+    assert not Warehouse(project.warehouse).staging.exists()
 
 
 def folded(project: Project) -> int:
