@@ -20,7 +20,7 @@ from ddcore.io import tables
 from ddcore.io.layout import CODE, Layout
 from ddcore.io.tables import AddedFile, LiveFile
 from ddcore.io.warehouse import REFRESH, reporting
-from ddcore.trace import Run
+from ddcore.trace import Run, arrange
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["FileRun", "commit", "open_runs", "run_table", "write_run"]
 
 ROW_GROUP = 16 * 1024
+SMALL = 1024  # rows of a file that is not worth looking into
 # Row groups cost the same alone and together, so reading all of a file only pays where most of it is needed anyway.
 _NEARLY_ALL = 0.5
 
@@ -64,17 +65,45 @@ def commit(folder: Path, files: Sequence[AddedFile], run: int, *, base: int | No
     return tables.commit(folder, files, run, base=base, overwrite=overwrite)
 
 
-def open_runs(folder: Path, files: Sequence[LiveFile], layout: Layout, span: Span = (None, None)) -> list[FileRun]:
-    """The files that have codes in ``span``, [lo, hi) with None for no bound. Opens no other file."""
+def open_runs(folder: Path, files: Sequence[LiveFile], layout: Layout, span: Span = (None, None)) -> list[Run]:
+    """The runs that have codes in ``span``, [lo, hi) with None for no bound. Opens no other file.
+
+    Small files, of which many runs over few rows leave many, are read whole and at once: one run in memory, which
+    costs a tenth of looking into each.
+    """
+    meeting = [file for file in files if _meets(file, span)]
+    small = [file for file in meeting if file.rows <= SMALL]
+    if len(small) > 1:
+        meeting = [file for file in meeting if file.rows > SMALL]
+    runs: list[Run] = [FileRun(folder / file.path, layout, span) for file in meeting]
+    if len(small) > 1:
+        runs.append(_together(folder, small, layout, span))
+    return [run for run in runs if len(run)]
+
+
+def _meets(file: LiveFile, span: Span) -> bool:
     lo, hi = span
-    runs = []
-    for file in files:
-        least, greatest = file.lower.get(CODE), file.upper.get(CODE)
-        if (lo is None or greatest is None or greatest >= lo) and (hi is None or least is None or least < hi):
-            run = FileRun(folder / file.path, layout, span)
-            if len(run):
-                runs.append(run)
-    return runs
+    least, greatest = file.lower.get(CODE), file.upper.get(CODE)
+    return (lo is None or greatest is None or greatest >= lo) and (hi is None or least is None or least < hi)
+
+
+def _together(folder: Path, files: Sequence[LiveFile], layout: Layout, span: Span) -> Run:
+    """The rows of several files with codes in ``span``, as one run in memory."""
+    types = {name: kind.polars for name, kind in layout.columns.items()}
+    paths = [folder / file.path for file in files]
+    rows = pl.scan_parquet(paths, schema=types, glob=False, hive_partitioning=False, cast_options=tables.CASTS)
+    for bound, inside in zip(span, (pl.col(CODE).ge, pl.col(CODE).lt), strict=True):
+        rows = rows if bound is None else rows.filter(inside(bound))
+    try:
+        with reporting(folder, "read", REFRESH):
+            frame = rows.collect()
+    except StorageError:
+        for path in paths:
+            FileRun(path, layout).load_all()  # which of them it is, in an error that names it
+        raise
+    words = [encode(frame[name], kind) for name, kind in layout.stored.items()]
+    codes, diffs, *times = (_integers(frame[name]) for name in (CODE, "diff", *layout.times))
+    return arrange(codes, words, times, diffs)
 
 
 class FileRun(Run):
@@ -208,9 +237,9 @@ class FileRun(Run):
         return _integers(codes)
 
 
-def _integers(column: pa.ChunkedArray) -> np.ndarray:
+def _integers(column: pa.ChunkedArray | pl.Series) -> np.ndarray:
     """An int64 column without nulls. Not by Arrow: its ``to_numpy`` of chunks imports pandas, slower than the read."""
-    return pl.Series(column).to_numpy()
+    return np.ascontiguousarray(pl.Series(column).to_numpy())
 
 
 def _open(path: Path) -> pq.ParquetFile:

@@ -24,10 +24,6 @@ Time = int | tuple[int, ...]
 
 _INT64 = Type("int64")
 _LEAST, _GREATEST = -(2**63), 2**63 - 1
-# Files that another engine's OPTIMIZE wrote may hold nanoseconds without a zone.
-_CASTS = pl.ScanCastOptions(
-    integer_cast="upcast", float_cast="upcast", datetime_cast=["nanosecond-downcast", "convert-timezone"]
-)
 
 
 @dataclass(frozen=True)
@@ -99,7 +95,7 @@ class ChangeLog:
         if not files:
             return pl.LazyFrame(schema=types)
         paths = [self.folder / file.path for file in files]
-        return pl.scan_parquet(paths, schema=types, cast_options=_CASTS, glob=False)
+        return pl.scan_parquet(paths, schema=types, cast_options=tables.CASTS, glob=False)
 
     def accumulate(self, at: Time, version: int | None) -> pl.DataFrame:
         """The collection at a time: distinct rows and their ``count``, never 0, in no particular order. O(updates)."""

@@ -54,14 +54,15 @@ def open_worker(plan: Plan, stored: Stored, spans: Spans | None = None) -> Worke
     return Worker(plan, runs, owed, held)
 
 
-def _all(stored: Stored, table: str, layout: Layout, span: Span) -> list[arrangements.FileRun]:
+def _all(stored: Stored, table: str, layout: Layout, span: Span) -> list[Run]:
     runs = _open(stored, table, layout, span)
     for run in runs:
-        run.load_all()
+        if isinstance(run, arrangements.FileRun):
+            run.load_all()
     return runs
 
 
-def _open(stored: Stored, table: str, layout: Layout, span: Span) -> list[arrangements.FileRun]:
+def _open(stored: Stored, table: str, layout: Layout, span: Span) -> list[Run]:
     files = stored.files.get(table, ())
     return arrangements.open_runs(stored.warehouse.table(table), files, layout, span) if files else []
 

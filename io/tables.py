@@ -18,6 +18,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+import polars as pl
+
 from ddcore.errors import StorageError
 from ddcore.io.failpoint import failpoint
 from ddcore.io.warehouse import REFRESH, reporting
@@ -30,10 +32,14 @@ if TYPE_CHECKING:
     from ddcore.schema import Schema, Type
 
 __all__ = [
-    "APP", "AddedFile", "LiveFile", "arrow_table", "commit", "create", "exists", "live_files", "mend_hint",
+    "APP", "CASTS", "AddedFile", "LiveFile", "arrow_table", "commit", "create", "exists", "live_files", "mend_hint",
     "open_table", "settle", "values", "write_file",
 ]  # fmt: skip
 
+# How to scan our files. Those that another engine's OPTIMIZE wrote may hold nanoseconds without a zone.
+CASTS = pl.ScanCastOptions(
+    integer_cast="upcast", float_cast="upcast", datetime_cast=["nanosecond-downcast", "convert-timezone"]
+)
 APP = "ddcore"  # the one application id of our transactions; its version is the number of the run or ingest
 CHECKPOINT_EVERY = 100
 

@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from ddcore.io import arrangements
 from ddcore.jobs import exchange, tasks
 
 
@@ -108,3 +109,5 @@ def install(patch: pytest.MonkeyPatch, *, seed: int = 0, unrest: float = 0.2) ->
     patch.setattr(exchange, "collector", lambda context: Accumulator())
     patch.setattr(exchange, "PIECE_ROWS", 4)
     patch.setattr(tasks, "PASSED_ON", 1 + seed % 4)
+    if seed % 3:
+        patch.setattr(arrangements, "SMALL", 0)

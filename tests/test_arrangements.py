@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from collections import Counter
 from itertools import pairwise
 from pathlib import Path
 
@@ -146,10 +147,61 @@ def test_spans_part_a_run_without_gap_or_overlap(tmp_path: Path, layout: Layout)
             inside &= probes >= span[0] if span[0] is not None else True
             inside &= probes < span[1] if span[1] is not None else True
             assert not (hi - lo)[~inside].any(), "other workers' rows are not here"
-            piece.load_all()
+            if isinstance(piece, FileRun):
+                piece.load_all()
             total.append(piece)
     np.testing.assert_array_equal(np.sort(np.concatenate([piece.codes for piece in total])), run.codes)
     assert sum(int(piece.diffs.sum()) for piece in total) == int(run.diffs.sum())
+
+
+@pytest.mark.parametrize("layout", [DIRECT, DATES, HASHED, BARE], ids=["direct", "dates", "hashed", "bare"])
+@pytest.mark.parametrize("sizes", [(5, 0, 900, 17), (2000, 3), (3000, 1, 1, 2500, 1024, 1025)])
+def test_small_files_are_one_run_in_memory(tmp_path: Path, layout: Layout, sizes: tuple[int, ...]) -> None:
+    create(tmp_path, layout)
+    version, made = None, []
+    for number, size in enumerate(sizes, 1):
+        made.append(make(layout, size, number))
+        file = arrangements.write_run(tmp_path, number, 0, arrangements.run_table(made[-1], layout))
+        version = arrangements.commit(tmp_path, [file], number, base=version)
+    live = tables.live_files(tmp_path, version)
+    codes = np.concatenate([run.codes for run in made])
+    for span in ((None, None), (int(np.quantile(codes, 0.3)), int(np.quantile(codes, 0.8)))):
+        expected = Counter[object]()
+        for run in made:
+            expected.update(updates(run, span))
+        found = Counter[object]()
+        opened = arrangements.open_runs(tmp_path, live, layout, span)
+        assert sum(isinstance(run, FileRun) for run in opened) <= sum(size > 1024 for size in sizes) + 1
+        for run in opened:
+            if isinstance(run, FileRun):
+                run.load_all()
+            found.update(updates(run, (None, None)))
+        assert {row: diff for row, diff in found.items() if diff} == {
+            row: diff for row, diff in expected.items() if diff
+        }
+
+
+def updates(run: Run, span: tuple[int | None, int | None]) -> dict[object, int]:
+    """Diffs by code, words and times, of the rows in a span of codes."""
+    lo, hi = span
+    rows = zip(run.codes.tolist(), run.words.T.tolist(), run.times.T.tolist(), run.diffs.tolist(), strict=True)
+    return {
+        (code, *words, *times): diff
+        for code, words, times, diff in rows
+        if (lo is None or code >= lo) and (hi is None or code < hi)
+    }
+
+
+def test_a_damaged_small_file_is_named(tmp_path: Path) -> None:
+    create(tmp_path, DIRECT)
+    files = [
+        arrangements.write_run(tmp_path, n, 0, arrangements.run_table(make(DIRECT, 20, n), DIRECT)) for n in (1, 2)
+    ]
+    version = arrangements.commit(tmp_path, files, 1, base=None)
+    (tmp_path / files[1].path).write_bytes(b"PAR1")
+    with pytest.raises(StorageError, match="ddcore run --full-refresh") as caught:
+        arrangements.open_runs(tmp_path, tables.live_files(tmp_path, version), DIRECT)
+    assert files[1].path in caught.value.message
 
 
 def test_a_span_opens_only_the_files_that_meet_it(tmp_path: Path) -> None:
