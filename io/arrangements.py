@@ -89,17 +89,15 @@ def _meets(file: LiveFile, span: Span) -> bool:
 
 def _together(folder: Path, files: Sequence[LiveFile], layout: Layout, span: Span) -> Run:
     """The rows of several files with codes in ``span``, as one run in memory."""
-    types = {name: kind.polars for name, kind in layout.columns.items()}
-    paths = [folder / file.path for file in files]
-    rows = pl.scan_parquet(paths, schema=types, glob=False, hive_partitioning=False, cast_options=tables.CASTS)
+    rows = tables.scan(folder, files, layout.columns)
     for bound, inside in zip(span, (pl.col(CODE).ge, pl.col(CODE).lt), strict=True):
         rows = rows if bound is None else rows.filter(inside(bound))
     try:
         with reporting(folder, "read", REFRESH):
             frame = rows.collect()
     except StorageError:
-        for path in paths:
-            FileRun(path, layout).load_all()  # which of them it is, in an error that names it
+        for file in files:
+            FileRun(folder / file.path, layout).load_all()  # which of them it is, in an error that names it
         raise
     words = [encode(frame[name], kind) for name, kind in layout.stored.items()]
     codes, diffs, *times = (_integers(frame[name]) for name in (CODE, "diff", *layout.times))

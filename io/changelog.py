@@ -91,11 +91,7 @@ class ChangeLog:
 
     def scan_files(self, files: Sequence[LiveFile]) -> pl.LazyFrame:
         """The updates of some of the table's files, in their order."""
-        types = {name: kind.polars for name, kind in self.columns.items()}
-        if not files:
-            return pl.LazyFrame(schema=types)
-        paths = [self.folder / file.path for file in files]
-        return pl.scan_parquet(paths, schema=types, cast_options=tables.CASTS, glob=False)
+        return tables.scan(self.folder, files, self.columns)
 
     def accumulate(self, at: Time, version: int | None) -> pl.DataFrame:
         """The collection at a time: distinct rows and their ``count``, never 0, in no particular order. O(updates)."""

@@ -10,7 +10,7 @@ Reading it is the first thing every command does, so nothing heavy is imported, 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -37,7 +37,7 @@ Counts = Mapping[int, tuple[int, int]]  # by version: how much was added, and ho
 _COLUMNS = ("entry", "kind", "number", "name", "first", "last", "at", "body")
 _NUMBERS = ("entry", "number", "first", "last")
 # One record is one small file; a few dozen of them cost more to open than to read.
-_COMPACT_FROM = 24
+_GATHERED_EVERY = 24
 
 
 def _now() -> datetime:
@@ -181,7 +181,7 @@ class Ledger:
         if any(old.kind == entry.kind and old.number == entry.number for old in self._entries):
             raise StorageError(f"the ledger has {entry.kind} {entry.number} already", "this is a bug: please report it")
         with reporting(self.warehouse.ledger, "write the ledger", tables.mend_hint(self.warehouse.ledger)):
-            _write(self.warehouse, entry)
+            _write(self.warehouse, [*self._entries, entry])
         self._entries.append(entry)
         failpoint(f"after-{entry.kind}")
 
@@ -281,30 +281,21 @@ def _read(folder: Any) -> list[_Entry]:
     return [_Entry(*row) for row in zip(*columns, strict=True)]
 
 
-def _write(warehouse: Warehouse, entry: _Entry) -> None:
-    """One commit with one row. arro3 comes with deltalake: neither pyarrow nor Polars is loaded for this."""
-    from arro3.core import Array, DataType
-    from arro3.core import Table as ArrowTable
-    from deltalake import CommitProperties, Transaction, write_deltalake
+def _write(warehouse: Warehouse, entries: Sequence[_Entry]) -> None:
+    """One commit: the newest entry in a file of its own, or now and then all of them in one."""
+    from ddcore.schema import Type  # brings Polars, which reading does without
 
     folder = warehouse.ledger
+    schema = {name: Type("int64" if name in _NUMBERS else "string") for name in _COLUMNS}
     if not tables.exists(folder):
-        tables.create(folder, {name: _kind(name) for name in _COLUMNS})
-    table = tables.open_table(folder)
-    row: dict[str, Any] = {
-        name: Array([getattr(entry, name)], type=DataType.int64() if name in _NUMBERS else DataType.string())
-        for name in _COLUMNS
-    }
-    transaction = CommitProperties(app_transactions=[Transaction(tables.APP, entry.entry)])
-    data = ArrowTable.from_pydict(row)
-    write_deltalake(table, data, mode="append", commit_properties=transaction)
-    tables.settle(folder, table.version())
-    if len(table.file_uris()) > _COMPACT_FROM:
-        table.optimize.compact()
-
-
-def _kind(column: str) -> str:
-    return "int64" if column in _NUMBERS else "string"
+        tables.create(folder, schema)
+    whole = len(entries) % _GATHERED_EVERY == 0
+    written = entries if whole else entries[-1:]
+    rows = {name: [getattr(entry, name) for entry in written] for name in _COLUMNS}
+    first, last = written[0].entry, written[-1].entry
+    stem = f"entry-{last:08d}" if first == last else f"entries-{first:08d}-{last:08d}"
+    file = tables.write_file(folder, stem, tables.arrow_table(rows, schema))
+    tables.commit(folder, [file], last, base=tables.open_table(folder).version(), overwrite=whole)
 
 
 # --- records as JSON --------------------------------------------------------------------------------------------------

@@ -48,15 +48,12 @@ def reporting(path: Path, doing: str, hint: str = "") -> Iterator[None]:
         yield
     except DdError:
         raise
-    except OSError as error:
-        reason = error.strerror or _first_line(error)
-        known = _HINTS.get(error.errno or 0)
-        raise StorageError(f"cannot {doing} {path}: {reason}", known or hint) from error
     except Exception as error:
-        if not _of_a_library(error):
+        if not isinstance(error, OSError) and not _of_a_library(error):
             raise
-        number = _errno(error)
-        reason = os.strerror(number) if number in _HINTS else _first_line(error)
+        number = getattr(error, "errno", None) or _errno(error)
+        known = os.strerror(number) if number in _HINTS else ""
+        reason = known or getattr(error, "strerror", None) or _first_line(error)
         raise StorageError(f"cannot {doing} {path}: {reason}", _HINTS.get(number, hint)) from error
 
 

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from deltalake import DeltaTable
 
 from ddcore.errors import StorageError
 from ddcore.io.ledger import FailureRecord, IngestRecord, IntentRecord, Ledger, Record, RunRecord, Source, TableState
@@ -194,3 +195,12 @@ def test_a_log_folder_without_a_commit_is_no_ledger_yet(tmp_path: Path) -> None:
 
 def test_records_know_when_they_were_made() -> None:
     assert abs((datetime.now(UTC) - run(1, 0, 1).at).total_seconds()) < 60
+
+
+def test_many_records_are_few_files_and_none_is_lost(tmp_path: Path) -> None:
+    warehouse = Warehouse(tmp_path)
+    for number in range(1, 60):
+        Ledger.load(warehouse).append(ingest(number, number, number))
+        assert len(DeltaTable(str(warehouse.ledger)).file_uris()) <= 24
+    found = list(Ledger.load(warehouse).ingests())
+    assert [record.number for record in found] == list(range(1, 60))
