@@ -109,8 +109,7 @@ class _Signals:
 def main() -> NoReturn:
     """Run the command line of this process and exit with its code.
 
-    Loaded libraries are a million objects that stay. Looking through them for garbage, again and again while they load
-    and once more at the end, took 0.3 s of a command: so seldom in between, and not at the end.
+    What libraries load are objects that stay: they are looked through for garbage seldom, and not at the end.
     """
     gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)
     code = run_command(sys.argv[1:], _program_name())
@@ -216,9 +215,8 @@ def _misused(error: typer.TyperException, name: str) -> int:
 
 
 def _stopped(code: int) -> int:
-    signal_name = {130: "interrupted", 143: "terminated"}[code]
     return _failed(
-        signal_name, "the warehouse is as the last finished run or ingest left it; the same command goes on", code
+        _SIGNALED[code], "the warehouse is as the last finished run or ingest left it; the same command goes on", code
     )
 
 

@@ -68,8 +68,7 @@ def commit(folder: Path, files: Sequence[AddedFile], run: int, *, base: int | No
 def open_runs(folder: Path, files: Sequence[LiveFile], layout: Layout, span: Span = (None, None)) -> list[Run]:
     """The runs that have codes in ``span``, [lo, hi) with None for no bound. Opens no other file.
 
-    Small files, of which many runs over few rows leave many, are read whole and at once: one run in memory, which
-    costs a tenth of looking into each.
+    Small files, of which many runs over few rows leave many, are read whole and at once, into one run in memory.
     """
     meeting = [file for file in files if _meets(file, span)]
     small = [file for file in meeting if file.rows <= SMALL]

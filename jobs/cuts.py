@@ -26,8 +26,6 @@ def cuts_of(fold: Fold, width: int) -> dict[int, list[int]]:
     not. Hashed codes are spread evenly over 64 bits. Codes that are values themselves are cut as a sample of the
     inputs' integers is.
     """
-    if width == 1:
-        return {arrangement.index: [] for arrangement in fold.plan.arrangements}
     even = [int(-(2**63) + (2**64 * part) // width) for part in range(1, width)]
     sample: np.ndarray | None = None
     cuts = {}

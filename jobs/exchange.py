@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["fold_with"]
 
 PIECE_ROWS = 1 << 20  # of an input, read by one task
-NARROW_BELOW = 500_000  # updates waiting, which one task is done with before several have started
+NARROW_BELOW = 500_000  # updates waiting: a guess
 
 
 def fold_with(context: SparkContext, fold: Fold, width: int, listener: Any = None) -> tuple[Gained, int]:

@@ -340,9 +340,10 @@ def _on_spark(fold: Fold, listener: Listener | None) -> tuple[Gained, int]:
 
     width = fold.width or (1 if fold.rows < WIDE_FROM else None)
     with session.spark_context(fold.settings.spark_conf, fold.settings.spark_master, width) as context:
+        width = width or context.defaultParallelism
         if width == 1:
             return alone.fold_with(context, fold)
-        return exchange.fold_with(context, fold, width or context.defaultParallelism, listener)
+        return exchange.fold_with(context, fold, width, listener)
 
 
 def _stored(warehouse: Warehouse, run: int, before: RunRecord | None) -> Stored:

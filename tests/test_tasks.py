@@ -38,9 +38,10 @@ def test_every_width_and_whatever_happens_to_tasks(seed: int, tmp_path: Path, mo
 def test_one_task_takes_over_at_any_step(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also between the step where a trace gains in several ranges, and that of a block which listens to it."""
     drawn, last = case(seed), random.Random(seed).randint(1, 12)
-    real = exchange._Exchange._superstep
+    real, steps = exchange._Exchange._superstep, []
 
     def counted(self: Any, waiting: Any, now: Any) -> Any:
+        steps.append(now.number)
         if now.number == last:
             self.narrow_below = 10**9
         return real(self, waiting, now)
@@ -50,6 +51,8 @@ def test_one_task_takes_over_at_any_step(seed: int, tmp_path: Path, monkeypatch:
     monkeypatch.setattr(exchange, "NARROW_BELOW", 1)
     monkeypatch.setattr(exchange._Exchange, "_superstep", counted)
     found = outcome(project_of(tmp_path / "p", drawn), [None], engine="spark")
+    assert steps, "nothing was folded by several"
+    assert last >= steps[-1], "and then by one"
     compare(drawn, f"taken over after step {last}", expected_of(drawn), found)
 
 
