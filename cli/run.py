@@ -91,7 +91,7 @@ def _listener(out: Output, progress: Progress) -> Callable[..., None]:
     from ddcore.cache import kernel_folder
 
     def hear(stage: str, *rest: Any) -> None:
-        if not told and not any(kernel_folder().glob("*/*.nbi")):
+        if not told and not any(kernel_folder().glob("*.nbi")):
             out.say("compiling kernels, once on this machine: up to a minute")
         told.append(stage)
         progress(stage, *rest)

@@ -112,7 +112,7 @@ def _cache() -> Iterator[Check]:
 
 
 def _kernels() -> Iterator[Check]:
-    folder = Path(os.environ.get("NUMBA_CACHE_DIR") or kernel_folder())
+    folder = kernel_folder()
     if any(folder.rglob("*.nbi")):
         yield Check("kernels", "ok", f"compiled, in {folder}")
     else:

@@ -8,16 +8,43 @@ rows)``.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
-
-from ddcore.cache import kernel_folder
-
-os.environ.setdefault("NUMBA_CACHE_DIR", str(kernel_folder()))
 
 import numba
 from numba import types
+from numba.core.caching import CacheImpl, UserProvidedCacheLocator
+
+from ddcore.cache import kernel_folder
+
+_SOURCES = Path(__file__).parent
+_CACHE = kernel_folder()
+
+
+class _KernelLocator(UserProvidedCacheLocator):  # type: ignore[misc]
+    """Where numba keeps these kernels: a folder named after their sources, wherever those are installed.
+
+    numba's own locators name the folder after the path, so that every checkout and every executor compiled again.
+    """
+
+    def get_cache_path(self) -> str:
+        return str(_CACHE)
+
+    @classmethod
+    def from_function(cls, py_func: Any, py_file: str) -> _KernelLocator | None:
+        """The locator of a kernel; None for other functions and where the folder cannot be written."""
+        if Path(py_file).parent != _SOURCES:
+            return None
+        locator = cls(py_func, py_file)
+        try:
+            locator.ensure_cache_path()
+        except OSError:
+            return None
+        return locator
+
+
+CacheImpl._locator_classes.insert(0, _KernelLocator)
 
 INT = types.int64
 # Inputs are read-only so that arrays borrowed from Arrow buffers are welcome.
