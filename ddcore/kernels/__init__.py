@@ -22,7 +22,7 @@ _SOURCES = Path(__file__).parent
 _CACHE = kernel_folder()
 
 
-class _KernelLocator(UserProvidedCacheLocator):  # type: ignore[misc]
+class _KernelLocator(UserProvidedCacheLocator):
     """Where numba keeps these kernels: a folder named after their sources, wherever those are installed.
 
     numba's own locators name the folder after the path, so that every checkout and every executor compiled again.
@@ -38,7 +38,7 @@ class _KernelLocator(UserProvidedCacheLocator):  # type: ignore[misc]
             return None
         locator = cls(py_func, py_file)
         try:
-            locator.ensure_cache_path()
+            locator.ensure_cache_path()  # type: ignore[no-untyped-call]
         except OSError:
             return None
         return locator
