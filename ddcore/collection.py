@@ -8,7 +8,6 @@ reader's eye: two select calls that meet in one row simply add up, as multisets 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import polars as pl
@@ -17,54 +16,27 @@ from ddcore import expressions
 from ddcore.aggregates import Aggregate
 from ddcore.errors import ProgramError
 from ddcore.functions import name_of, text_of
-from ddcore.graph import Graph, Loop, Node, Scope, caller, digest
+from ddcore.graph import Graph, caller
+from ddcore.operators.agg import Aggregation, Distinct
+from ddcore.operators.base import Operator
+from ddcore.operators.calling import Frames
+from ddcore.operators.concat import Concat, Negate
+from ddcore.operators.flat_map import Explode, FlatMap
+from ddcore.operators.join import Join
+from ddcore.operators.reduce import Reduce
+from ddcore.operators.select import Select
+from ddcore.operators.where import Where
 from ddcore.schema import Schema, Type, parse_schema, parse_type
 from ddcore.wording import meant
 
-Frames = Callable[[pl.DataFrame], pl.DataFrame]
 DEFAULT_MAX_ROUNDS = 10_000
-
-
-@dataclass(frozen=True)
-class FlatMapFunction:
-    """A user's function from frames to frames, and the schema it promises."""
-
-    function: Frames
-    schema: Schema
-    name: str
-
-
-@dataclass(frozen=True)
-class JoinKeys:
-    """The key columns of a join, left and right, pairwise.
-
-    ``right_names`` is what right value columns are called in the result.
-    """
-
-    left: tuple[str, ...]
-    right: tuple[str, ...]
-    right_names: Mapping[str, str]
-
-
-@dataclass(frozen=True)
-class Reduction:
-    """What happens per group: built-in aggregates (by result name: aggregate kind and argument column) or a
-    function.
-    """
-
-    keys: tuple[str, ...]
-    op: str
-    allow_negative: bool
-    aggregates: tuple[tuple[str, str, str | None], ...] = ()
-    function: Frames | None = None
-    result: Schema = field(default_factory=dict)
 
 
 class Collection:
     """A multiset of rows that varies with time. Made by the program's parameters and by operators, never directly."""
 
-    def __init__(self, graph: Graph, node: Node) -> None:
-        self._graph, self._node = graph, node
+    def __init__(self, graph: Graph, index: int) -> None:
+        self._graph, self._index, self._node = graph, index, graph.nodes[index]
 
     @property
     def schema(self) -> Schema:
@@ -79,10 +51,8 @@ class Collection:
     def __repr__(self) -> str:
         return f"Collection({', '.join(f'{name}: {kind}' for name, kind in self._node.schema.items())})"
 
-    def _add(
-        self, kind: str, schema: Schema, text: str, settings: Any = None, others: Sequence[Node] = ()
-    ) -> Collection:
-        return Collection(self._graph, self._graph.add(kind, [self._node, *others], schema, text, settings))
+    def _add(self, operator: Operator, *others: int) -> Collection:
+        return Collection(self._graph, self._graph.add(operator, self._index, *others))
 
     # -- linear operators: one row at a time, no state ----------------------------------------------------------------
 
@@ -103,13 +73,14 @@ class Collection:
             raise ProgramError(f"{caller()}: select() names no column", "name at least one column")
         projection = _checked(lambda: expressions.Projection(exprs, self._node.schema))
         text = ";".join(f"{name}={expressions.canonical(expr)}" for name, expr in exprs.items())
-        return self._add("select", projection.schema, text, projection)
+        return self._add(Select(projection.schema, text, self._node.schema, projection))
 
     def where(self, *predicates: Any) -> Collection:
         """The rows for which every predicate is true; null is not true (the patent's Where)."""
         exprs = [expressions.parse(predicate, bare_string="sql") for predicate in predicates]
         predicate = _checked(lambda: expressions.Predicate(exprs, self._node.schema))
-        return self._add("where", self._node.schema, ";".join(map(expressions.canonical, exprs)), predicate)
+        text = ";".join(map(expressions.canonical, exprs))
+        return self._add(Where(self._node.schema, text, predicate))
 
     def flat_map(
         self, function: Frames | None = None, *, schema: Mapping[str, Any] | None = None, **lists: Any
@@ -129,12 +100,11 @@ class Collection:
         if function is not None and schema is not None:
             if "row" in (*self._node.schema, *schema):
                 raise ProgramError(f"{caller()}: flat_map: a column is called row", "rename it with select() first")
-            settings = FlatMapFunction(function, parse_schema(schema), name_of(function))
-            return self._add("flat_map", settings.schema, text_of(function), settings)
+            return self._add(FlatMap(parse_schema(schema), text_of(function), self._node.schema, function))
         exprs = {name: expressions.parse(value, bare_string="sql") for name, value in lists.items()}
         projection = _checked(lambda: expressions.ListProjection(exprs, self._node.schema))
         text = ";".join(f"{name}={expressions.canonical(expr)}" for name, expr in exprs.items())
-        return self._add("flat_map", projection.schema, text, projection)
+        return self._add(Explode(projection.schema, text, self._node.schema, projection))
 
     def concat(self, *others: Collection) -> Collection:
         """Adds multiplicities (the patent's Concat). Columns must have the same names and types.
@@ -142,11 +112,11 @@ class Collection:
         Their order may differ.
         """
         nodes = [self._aligned(other) for other in others]
-        return self._add("concat", self._node.schema, "", None, nodes)
+        return self._add(Concat(self._node.schema, ""), *nodes)
 
     def negate(self) -> Collection:
         """Negates multiplicities. What reaches a reducer must not be negative, unless it allows that."""
-        return self._add("negate", self._node.schema, "")
+        return self._add(Negate(self._node.schema, ""))
 
     # -- operators with state, keyed ----------------------------------------------------------------------------------
 
@@ -156,8 +126,7 @@ class Collection:
         A negative count is a NegativeMultiplicity error, or with ``allow_negative`` simply not positive.
         """
         keys = tuple(self._node.schema)
-        reduction = Reduction(keys, "distinct", allow_negative)
-        return self._add("reduce", self._node.schema, f"distinct {allow_negative}", reduction)
+        return self._add(Distinct(self._node.schema, f"distinct {allow_negative}", keys, allow_negative))
 
     def join(self, other: Collection, on: str | Sequence[str] | Mapping[str, str], how: str = "inner") -> Collection:
         """Pairs of rows with equal keys; multiplicities multiply and a null key matches nothing (the patent's Join).
@@ -167,11 +136,11 @@ class Collection:
         """
         if how != "inner":
             raise ProgramError(f'{caller()}: join(how="{how}") is not there yet', 'use how="inner"')
-        keys = self._join_keys(other, on)
+        pairs, names = self._join_keys(other, on)
         left, right = self._node.schema, other._node.schema
-        schema = dict(left) | {keys.right_names[name]: kind for name, kind in right.items() if name not in keys.right}
-        text = f"{','.join(keys.left)}|{','.join(keys.right)}"
-        return self._add("join", schema, text, keys, [other._node])
+        schema = dict(left) | {names[name]: kind for name, kind in right.items() if name in names}
+        text = f"{','.join(pairs)}|{','.join(pairs.values())}"
+        return self._add(Join(schema, text, tuple(pairs), tuple(pairs.values()), names), other._index)
 
     def group_by(self, *keys: str | Sequence[str]) -> GroupBy:
         """Groups of rows with equal keys (nulls group together); no keys: one group of everything."""
@@ -202,24 +171,15 @@ class Collection:
         if max_rounds < 1:
             raise ProgramError(f"{caller()}: max_rounds is {max_rounds}", "give at least 1")
         graph, place = self._graph, caller()
-        scope = Scope(parent=graph.innermost)
-        variable = Node("variable", (self._node,), self._node.schema, scope, "", place=place)
-        scope.loop = Loop(f"{name_of(body)} ({place})", variable, max_rounds, scope)
-        graph.open.append(scope)
+        scope = graph.enter_loop(f"{name_of(body)} ({place})", max_rounds, self._index)
         try:
-            result = body(Collection(graph, variable))
+            result = body(Collection(graph, scope.variables[0]))
         finally:
             graph.open.pop()
         if not isinstance(result, Collection):
             raise ProgramError(f"{place}: the body of iterate returned {type(result).__name__}", "return a Collection")
-        scope.loop.result = Collection(graph, variable)._aligned(result, "the body of iterate")
-        scope.closed = True
-        parent = scope.parent
-        assert parent is not None
-        text = digest(self._node.digest, scope.loop.result.digest, str(max_rounds))
-        leave = Node("leave", (self._node,), self._node.schema, parent, text, scope.loop, place)
-        scope.text = leave.digest
-        return Collection(graph, graph.intern(leave))
+        aligned = Collection(graph, scope.variables[0])._aligned(result, "the body of iterate")
+        return Collection(graph, graph.leave_loop(scope, aligned)[0])
 
     # -- checks -------------------------------------------------------------------------------------------------------
 
@@ -227,7 +187,7 @@ class Collection:
         if name not in self._node.schema:
             raise _unknown(name, where, self._node.schema)
 
-    def _aligned(self, other: Collection, where: str = "concat") -> Node:
+    def _aligned(self, other: Collection, where: str = "concat") -> int:
         """The other's node with its columns in this collection's order."""
         if not isinstance(other, Collection):
             raise ProgramError(f"{caller()}: {where} takes collections, not {type(other).__name__}")
@@ -237,9 +197,12 @@ class Collection:
                 f"{caller()}: {where}: columns differ: {_shown(mine)} and {_shown(theirs)}",
                 "bring both to the same names and types with select()",
             )
-        return other._node if list(mine) == list(theirs) else other.select(*mine)._node
+        return other._index if list(mine) == list(theirs) else other.select(*mine)._index
 
-    def _join_keys(self, other: Collection, on: str | Sequence[str] | Mapping[str, str]) -> JoinKeys:
+    def _join_keys(
+        self, other: Collection, on: str | Sequence[str] | Mapping[str, str]
+    ) -> tuple[dict[str, str], dict[str, str]]:
+        """The key columns, left to right, and what right value columns are called in the result."""
         pairs = dict(on) if isinstance(on, Mapping) else {name: name for name in ([on] if isinstance(on, str) else on)}
         left, right = self._node.schema, other._node.schema
         if not pairs:
@@ -261,7 +224,7 @@ class Collection:
                 raise ProgramError(
                     f"{caller()}: join: two columns would be called {names[name]}", "rename one with select()"
                 )
-        return JoinKeys(tuple(pairs), tuple(pairs.values()), names)
+        return pairs, names
 
 
 class GroupBy:
@@ -293,10 +256,9 @@ class GroupBy:
         prepared = base.select(**exprs) if exprs else base.select(_all=0)
         for name, kind, argument in plan:
             result[name] = _result_type(kind, prepared.schema[argument] if argument else None, name)
-        reduction = Reduction(self._keys, "agg", allow_negative, tuple(plan), None, result)
         schema = {key: base.schema[key] for key in self._keys} | result
         text = f"agg {','.join(self._keys)} {plan} {allow_negative}"
-        return prepared._add("reduce", schema, text, reduction)
+        return prepared._add(Aggregation(schema, text, self._keys, allow_negative, tuple(plan), result))
 
     def reduce(self, function: Frames, schema: Mapping[str, Any], *, allow_negative: bool = False) -> Collection:
         """Any pure function of the rows of each group and their counts (seed 000's group).
@@ -312,10 +274,10 @@ class GroupBy:
         for name in result:
             if name in self._keys:
                 raise ProgramError(f"{caller()}: reduce: {name} is a key already", "choose another name in schema=")
-        reduction = Reduction(self._keys, f"reduce {name_of(function)}", allow_negative, (), function, result)
         shape = ",".join(f"{name}:{kind}" for name, kind in result.items())
         text = f"reduce {','.join(self._keys)} {shape} {allow_negative} {text_of(function)}"
-        return base._add("reduce", {key: base.schema[key] for key in self._keys} | result, text, reduction)
+        columns = {key: base.schema[key] for key in self._keys} | result
+        return base._add(Reduce(columns, text, self._keys, allow_negative, function, result))
 
 
 def _result_type(kind: str, argument: Type | None, name: str) -> Type:

@@ -43,9 +43,9 @@ def _meeting(plan: Plan) -> list[list[Arrangement]]:
     """The arrangements in groups: both sides of a join, and input and output of a reduce, are in one."""
     leader = {arrangement.index: arrangement.index for arrangement in plan.arrangements}
     for block in plan.blocks:
-        together = [*block.ports, *([block.output] if block.output else [])]
+        together = [*block.ports, *([] if block.output is None else [block.output])]
         for other in together[1:]:
-            old, new = leader[other.index], leader[together[0].index]
+            old, new = leader[other], leader[together[0]]
             leader = {index: new if led == old else led for index, led in leader.items()}
     groups: dict[int, list[Arrangement]] = {}
     for arrangement in plan.arrangements:

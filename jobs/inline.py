@@ -9,11 +9,11 @@ from typing import Any
 import polars as pl
 
 from ddcore.batch import Batch
+from ddcore.frames import batch_of
 from ddcore.io.changelog import ChangeLog
 from ddcore.io.gains import Gained
 from ddcore.io.state import open_worker, write_gains
 from ddcore.jobs.replay import Fold
-from ddcore.session import batch_of
 
 __all__ = ["fold", "updates"]
 

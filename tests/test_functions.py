@@ -11,7 +11,7 @@ import polars as pl
 
 import ddcore as dd
 from ddcore.functions import text_of
-from ddcore.plan import build
+from ddcore.planner import build
 
 FACTOR = 2
 

@@ -14,7 +14,7 @@ from notation import frame
 import ddcore as dd
 from ddcore.errors import Diverged
 from ddcore.jobs.shipping import pickled
-from ddcore.plan import build
+from ddcore.planner import build
 
 col = pl.col
 EDGES = frame("a b", "(1,2),(2,3),(3,1):+1@0 (3,4),(4,4):+1@1 (2,3):-1@2 (null,1),(1,null):+1@2 (2,3):+2@3")
@@ -97,7 +97,7 @@ def test_equal_loops_and_arrangements_are_one() -> None:
     assert len([b for b in build(same_loop_twice, schemas).blocks if b.op == "join"]) == 1
     plan = build(shared_inside_and_outside, schemas)
     assert len({a.fingerprint for a in plan.arrangements}) == len(plan.arrangements)
-    assert len([a for a in plan.arrangements if a.node is plan.sources["edges"] and not a.transient]) == 1
+    assert len([a for a in plan.arrangements if a.node == plan.sources["edges"] and not a.transient]) == 1
 
 
 @pytest.mark.parametrize("rounds", [3, 4, 5, 6])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ddcore.kernels import inline
+from ddcore.kernels.compiling import inline
 
 _NULL = np.int64(-(2**63))
 _PARTS = 64  # parts that do not overlap: 2,098 bits from the least float to the greatest, 53 bits a part

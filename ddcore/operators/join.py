@@ -1,70 +1,100 @@
-"""The join: new updates of one side against everything on the other (the patent's Join.
+"""``join``: new updates of one side against everything on the other (the patent's Join).
 
-Bilinear, so differences suffice).
+Bilinear, so differences suffice.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ddcore import kernels
 from ddcore.batch import Batch
 from ddcore.errors import DiffOverflow
-from ddcore.kernels import joining
-from ddcore.plan import Arrangement, Block
+from ddcore.operators.base import Keyed, Rounds, State, Step
 from ddcore.trace import Run, distinct_keys
+
+if TYPE_CHECKING:
+    from ddcore.plan import Arrangement, Block, Plan
+
+__all__ = ["Join"]
 
 _CHUNK = 1 << 22  # pairs made at a time; one key's pairs are made together, however many they are
 
 
+@dataclass(frozen=True, eq=False)
+class Join(Keyed):
+    """Pairs of rows with equal keys; a null key matches nothing.
+
+    ``left`` and ``right`` are the key columns, pairwise; ``right_names`` is what right value columns are called in the
+    result.
+    """
+
+    name = "join"
+    left: tuple[str, ...]
+    right: tuple[str, ...]
+    right_names: Mapping[str, str]
+
+    @property
+    def keys(self) -> Sequence[tuple[str, ...]]:
+        """Left, right."""
+        return self.left, self.right
+
+    def step(self, plan: Plan, block: Block) -> Step:
+        """The work of a join block."""
+        return _JoinStep.of(self, plan, block)
+
+
 @dataclass(frozen=True)
-class JoinStep:
+class _JoinStep(Step):
     """Where the columns of the result come from, worked out once per block."""
 
     block: Block
+    left: Arrangement
+    right: Arrangement
     coordinates: int  # of the result's times
     columns: tuple[tuple[str, int], ...]  # (key | left | right, place among the key or value columns)
 
     @classmethod
-    def of(cls, block: Block, inputs: int) -> JoinStep:
-        """The step of a join block; ``inputs`` is the number of input coordinates."""
-        left, right = block.ports
-        names = block.node.settings.right_names
+    def of(cls, join: Join, plan: Plan, block: Block) -> _JoinStep:
+        left, right = (plan.arrangements[port] for port in block.ports)
         columns: list[tuple[str, int]] = []
-        for name in block.node.inputs[0].schema:
+        for name in left.collection:
             columns.append(("key", left.key.index(name)) if name in left.key else ("left", left.values.index(name)))
-        for name in block.node.inputs[1].schema:
-            if name in names:
+        for name in right.collection:
+            if name in join.right_names:
                 columns.append(("right", right.values.index(name)))
-        return cls(block, inputs + block.depth, tuple(columns))
+        return cls(block, left, right, len(plan.dims) + block.depth, tuple(columns))
 
-    def run(
-        self, new_left: Run | None, new_right: Run | None, all_right: Sequence[Run], old_left: Sequence[Run]
-    ) -> Iterator[Batch]:
-        """Batches of dL x R and of L' x dR, where R is new already and L' still old: every pair exactly once.
+    def run(self, state: State, rounds: Rounds, pending: Run | None) -> None:
+        """dL x R and L' x dR, where R is new already and L' still old: every pair exactly once.
 
         A pair lands at the join of its times, which may be a later round. Raises DiffOverflow.
         """
+        new_left, new_right = state.gained(self.left, rounds), state.gained(self.right, rounds)
         if new_left is not None:
-            yield from self._pairs(new_left, all_right, self.block.ports[0], swapped=False)
+            for batch in self._pairs(new_left, state.trace(self.right).runs, self.left, swapped=False):
+                state.emit(self.block, batch)
         if new_right is not None:
-            yield from self._pairs(new_right, old_left, self.block.ports[1], swapped=True)
+            for batch in self._pairs(new_right, state.trace(self.left).before(new_left), self.right, swapped=True):
+                state.emit(self.block, batch)
 
     def _pairs(self, new: Run, others: Sequence[Run], side: Arrangement, *, swapped: bool) -> Iterator[Batch]:
         keys, starts = distinct_keys(new, side.key_words)
         for other in others:
             lo, hi = other.locate(keys.codes)
-            ends = joining.pair_starts(new.codes, new.words, starts, side.key_words, lo, hi, other.words)
+            ends = kernels.joining.pair_starts(new.codes, new.words, starts, side.key_words, lo, hi, other.words)
             for first, last in _chunks(ends):
-                left, right, times, diffs, overflow = joining.pairs(
+                left, right, times, diffs, overflow = kernels.joining.pairs(
                     starts[first : last + 1], new.words, new.times, new.diffs, side.key_words,
                     ends[first : last + 1] - ends[first], lo[first:last], hi[first:last],
                     other.words, other.times, other.diffs, self.coordinates,
                 )  # fmt: skip
                 if overflow:
-                    raise DiffOverflow(f"join ({self.block.node.place}): a product of diffs is more than int64 holds")
+                    raise DiffOverflow(f"join ({self.block.place}): a product of diffs is more than int64 holds")
                 yield Batch(self._words((new, left), (other, right), side, swapped=swapped), list(times), diffs)
 
     def _words(
