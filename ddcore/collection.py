@@ -21,15 +21,15 @@ from ddcore.operators.agg import Aggregation, Distinct
 from ddcore.operators.base import Operator
 from ddcore.operators.calling import Frames
 from ddcore.operators.concat import Concat, Negate
+from ddcore.operators.delta_join import DeltaJoin
 from ddcore.operators.flat_map import Explode, FlatMap
+from ddcore.operators.iterate import DEFAULT_MAX_ROUNDS, fixed_points
 from ddcore.operators.join import Join
 from ddcore.operators.reduce import Reduce
 from ddcore.operators.select import Select
 from ddcore.operators.where import Where
 from ddcore.schema import Schema, Type, parse_schema, parse_type
 from ddcore.wording import meant
-
-DEFAULT_MAX_ROUNDS = 10_000
 
 
 class Collection:
@@ -168,18 +168,28 @@ class Collection:
         All rows of a round advance together. Bodies may hold further loops. A loop that still changes after
         ``max_rounds`` rounds stops the run with a Diverged error. The body must return the columns it is given.
         """
-        if max_rounds < 1:
-            raise ProgramError(f"{caller()}: max_rounds is {max_rounds}", "give at least 1")
-        graph, place = self._graph, caller()
-        scope = graph.enter_loop(f"{name_of(body)} ({place})", max_rounds, self._index)
-        try:
-            result = body(Collection(graph, scope.variables[0]))
-        finally:
-            graph.open.pop()
-        if not isinstance(result, Collection):
-            raise ProgramError(f"{place}: the body of iterate returned {type(result).__name__}", "return a Collection")
-        aligned = Collection(graph, scope.variables[0])._aligned(result, "the body of iterate")
-        return Collection(graph, graph.leave_loop(scope, aligned)[0])
+
+        def only(variable: Collection) -> dict[str, Collection]:
+            return {"variable": body(variable)}
+
+        only.__name__ = name_of(body)
+        return fixed_points({"variable": self}, only, max_rounds)["variable"]
+
+    @staticmethod
+    def fixed_points(
+        collections: Mapping[str, Collection], body: Callable[..., Mapping[str, Collection]], max_rounds: int
+    ) -> dict[str, Collection]:
+        """See :func:`ddcore.iterate`."""
+        return fixed_points(collections, body, max_rounds)
+
+    # -- several collections at once ----------------------------------------------------------------------------------
+
+    @staticmethod
+    def delta_join(*relations: tuple[Collection, Sequence[str]]) -> Collection:
+        """See :func:`ddcore.delta_join`."""
+        first = relations[0][0]
+        operator = DeltaJoin.of([each.schema for each, _ in relations], [names for _, names in relations])
+        return first._add(operator, *(each._index for each, _ in relations[1:]))
 
     # -- checks -------------------------------------------------------------------------------------------------------
 

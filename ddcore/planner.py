@@ -121,8 +121,8 @@ class _Planner:
 
     def _keyed(self, index: int, node: Node, operator: Keyed) -> None:
         block = self._draft(operator.name, index)
-        for before, key in zip(node.inputs, operator.keys, strict=True):
-            block.ports.append(self._arrange(before, key, block))
+        for number, key in operator.ports:
+            block.ports.append(self._arrange(node.inputs[number], key, block))
         if operator.output_key is not None:
             block.output = self._kept(index, operator.output_key, block, "output")
 

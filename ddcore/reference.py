@@ -222,6 +222,27 @@ class NaiveCollection:
         ]
         return NaiveCollection(self.columns | named, pairings)
 
+    @staticmethod
+    def delta_join(*relations: tuple[NaiveCollection, Sequence[str]]) -> NaiveCollection:
+        """Every choice of a row of each relation in which equal attributes have equal values, none of them null where
+        two relations share it.
+        """
+        columns: Columns = {}
+        partial: list[tuple[dict[str, Any], int]] = [({}, 1)]
+        for collection, names in relations:
+            longer = []
+            for known, count in partial:
+                for row, other in collection.rows.items():
+                    values = dict(zip(names, row, strict=True))
+                    if all(
+                        values[name] is not None and values[name] == known[name]
+                        for name in values.keys() & known.keys()
+                    ):
+                        longer.append((known | values, count * other))
+            partial = longer
+            columns |= dict(zip(names, collection.columns.values(), strict=True))
+        return NaiveCollection(columns, ((tuple(known[name] for name in columns), count) for known, count in partial))
+
     def arrange_by(self, *keys: Any) -> NaiveCollection:
         """The collection itself: the name of an index changes nothing."""
         return self
@@ -243,13 +264,32 @@ class NaiveCollection:
 
     def iterate(self, body: Callable[[NaiveCollection], NaiveCollection], max_rounds: int = 10_000) -> NaiveCollection:
         """The body applied to this, then to what it returned, and so on, until it returns what it was given."""
-        given = self
+
+        def only(variable: NaiveCollection) -> dict[str, NaiveCollection]:
+            return {"variable": body(variable)}
+
+        only.__name__ = getattr(body, "__name__", "iterate")
+        return NaiveCollection.fixed_points({"variable": self}, only, max_rounds)["variable"]
+
+    @staticmethod
+    def fixed_points(
+        collections: Mapping[str, NaiveCollection], body: Callable[..., Mapping[str, NaiveCollection]], max_rounds: int
+    ) -> dict[str, NaiveCollection]:
+        """The body applied to all of these, then to what it returned, and so on, until it returns what it was given."""
+        current = dict(collections)
         for _ in range(max_rounds):
-            returned = NaiveCollection(self.columns, body(given)._like(self))
-            if returned.rows == given.rows:
-                return returned
-            given, before = returned, given
-        moving = sum(given.rows[row] != before.rows[row] for row in {*given.rows, *before.rows})
+            returned = body(**current)
+            following = {
+                name: NaiveCollection(each.columns, returned[name]._like(each)) for name, each in current.items()
+            }
+            if all(following[name].rows == each.rows for name, each in current.items()):
+                return following
+            current, before = following, current
+        moving = sum(
+            current[name].rows[row] != each.rows[row]
+            for name, each in before.items()
+            for row in {*each.rows, *current[name].rows}
+        )
         raise Diverged(getattr(body, "__name__", "iterate"), (0, max_rounds), max_rounds, moving)
 
     # Helpers

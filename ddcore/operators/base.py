@@ -25,9 +25,10 @@ if TYPE_CHECKING:
     from ddcore.plan import Arrangement, Block, Plan
     from ddcore.trace import Run, Trace
 
-__all__ = ["Keyed", "Linear", "Operator", "State", "Step"]
+__all__ = ["Keyed", "Linear", "Operator", "Port", "Rounds", "State", "Step"]
 
 Rounds = tuple[int, ...]
+Port = tuple[int, tuple[str, ...]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,12 +55,17 @@ class Linear(Operator, ABC):
 
 @dataclass(frozen=True, eq=False)
 class Keyed(Operator, ABC):
-    """An operator that looks rows up by key, in an arrangement of each input."""
+    """An operator that looks rows up by key, in arrangements of its inputs.
+
+    ``one_worker``: all its arrangements belong to one worker, because it looks up rows by more than one key.
+    """
+
+    one_worker: ClassVar[bool] = False
 
     @property
     @abstractmethod
-    def keys(self) -> Sequence[tuple[str, ...]]:
-        """The key columns of the arrangement of each input."""
+    def ports(self) -> Sequence[Port]:
+        """The arrangements it reads: the number of an input and the key columns."""
 
     @property
     def output_key(self) -> tuple[str, ...] | None:

@@ -14,13 +14,13 @@ import numpy as np
 from ddcore import kernels
 from ddcore.batch import Batch
 from ddcore.errors import DiffOverflow
-from ddcore.operators.base import Keyed, Rounds, State, Step
+from ddcore.operators.base import Keyed, Port, Rounds, State, Step
 from ddcore.trace import Run, distinct_keys
 
 if TYPE_CHECKING:
     from ddcore.plan import Arrangement, Block, Plan
 
-__all__ = ["Join"]
+__all__ = ["Join", "Pairs", "matches"]
 
 _CHUNK = 1 << 22  # pairs made at a time; one key's pairs are made together, however many they are
 
@@ -39,9 +39,9 @@ class Join(Keyed):
     right_names: Mapping[str, str]
 
     @property
-    def keys(self) -> Sequence[tuple[str, ...]]:
+    def ports(self) -> Sequence[Port]:
         """Left, right."""
-        return self.left, self.right
+        return (0, self.left), (1, self.right)
 
     def step(self, plan: Plan, block: Block) -> Step:
         """The work of a join block."""
@@ -83,33 +83,50 @@ class _JoinStep(Step):
                 state.emit(self.block, batch)
 
     def _pairs(self, new: Run, others: Sequence[Run], side: Arrangement, *, swapped: bool) -> Iterator[Batch]:
-        keys, starts = distinct_keys(new, side.key_words)
-        for other in others:
-            lo, hi = other.locate(keys.codes)
-            ends = kernels.joining.pair_starts(new.codes, new.words, starts, side.key_words, lo, hi, other.words)
-            for first, last in _chunks(ends):
-                left, right, times, diffs, overflow = kernels.joining.pairs(
-                    starts[first : last + 1], new.words, new.times, new.diffs, side.key_words,
-                    ends[first : last + 1] - ends[first], lo[first:last], hi[first:last],
-                    other.words, other.times, other.diffs, self.coordinates,
-                )  # fmt: skip
-                if overflow:
-                    raise DiffOverflow(f"join ({self.block.place}): a product of diffs is more than int64 holds")
-                yield Batch(self._words((new, left), (other, right), side, swapped=swapped), list(times), diffs)
+        for pairs in matches(new, side.key_words, others, self.coordinates, f"join ({self.block.place})"):
+            yield Batch(self._words(new, pairs, side, swapped=swapped), pairs.times, pairs.diffs)
 
-    def _words(
-        self, mine: tuple[Run, np.ndarray], theirs: tuple[Run, np.ndarray], side: Arrangement, *, swapped: bool
-    ) -> list[np.ndarray]:
-        (new, here), (other, there) = mine, theirs
+    def _words(self, new: Run, pairs: Pairs, side: Arrangement, *, swapped: bool) -> list[np.ndarray]:
         words = []
         for source, place in self.columns:
             if source == "key":
-                words.append(new.codes[here] if side.direct else new.words[place][here])
+                words.append(new.codes[pairs.left] if side.direct else new.words[place][pairs.left])
             elif (source == "left") != swapped:
-                words.append(new.words[side.key_words + place][here])
+                words.append(new.words[side.key_words + place][pairs.left])
             else:
-                words.append(other.words[side.key_words + place][there])
+                words.append(pairs.other.words[side.key_words + place][pairs.right])
         return words
+
+
+@dataclass(slots=True)
+class Pairs:
+    """Rows of equal key in two sorted batches: row numbers, the join of their times, the product of their diffs."""
+
+    other: Run
+    left: np.ndarray
+    right: np.ndarray
+    times: list[np.ndarray]
+    diffs: np.ndarray
+
+
+def matches(new: Run, key_words: int, others: Sequence[Run], coordinates: int, label: str) -> Iterator[Pairs]:
+    """All pairs of a sorted batch with others, about ``_CHUNK`` at a time; a null key matches nothing.
+
+    ``coordinates`` is how many the times of the result have. Raises DiffOverflow, naming ``label``.
+    """
+    keys, starts = distinct_keys(new, key_words)
+    for other in others:
+        lo, hi = other.locate(keys.codes)
+        ends = kernels.joining.pair_starts(new.codes, new.words, starts, key_words, lo, hi, other.words)
+        for first, last in _chunks(ends):
+            left, right, times, diffs, overflow = kernels.joining.pairs(
+                starts[first : last + 1], new.words, new.times, new.diffs, key_words,
+                ends[first : last + 1] - ends[first], lo[first:last], hi[first:last],
+                other.words, other.times, other.diffs, coordinates,
+            )  # fmt: skip
+            if overflow:
+                raise DiffOverflow(f"{label}: a product of diffs is more than int64 holds")
+            yield Pairs(other, left, right, list(times), diffs)
 
 
 def _chunks(ends: np.ndarray) -> Iterator[tuple[int, int]]:

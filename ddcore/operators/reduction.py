@@ -7,6 +7,7 @@ closed under join with the times the key has seen; those at later rounds, or not
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,7 @@ import numpy as np
 from ddcore import encoding, kernels
 from ddcore.batch import Batch
 from ddcore.errors import DiffOverflow, NegativeMultiplicity
-from ddcore.operators.base import Keyed, Rounds, State, Step
+from ddcore.operators.base import Keyed, Port, Rounds, State, Step
 from ddcore.trace import Keys, Rows, Run, arrange, distinct_keys, gather
 
 if TYPE_CHECKING:
@@ -57,9 +58,9 @@ class Reduction(Keyed):
     allow_negative: bool
 
     @property
-    def keys(self) -> tuple[tuple[str, ...], ...]:
-        """The group columns."""
-        return (self.group,)
+    def ports(self) -> Sequence[Port]:
+        """The input by its group columns."""
+        return ((0, self.group),)
 
     @property
     def output_key(self) -> tuple[str, ...]:
