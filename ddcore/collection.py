@@ -16,7 +16,8 @@ from ddcore import expressions
 from ddcore.aggregates import Aggregate
 from ddcore.errors import ProgramError
 from ddcore.functions import name_of, text_of
-from ddcore.graph import Graph, caller
+from ddcore.graph import Graph, caller, digest
+from ddcore.operators import outer_join
 from ddcore.operators.agg import Aggregation, Distinct
 from ddcore.operators.base import Operator
 from ddcore.operators.calling import Frames
@@ -25,8 +26,10 @@ from ddcore.operators.delta_join import DeltaJoin
 from ddcore.operators.flat_map import Explode, FlatMap
 from ddcore.operators.iterate import DEFAULT_MAX_ROUNDS, fixed_points
 from ddcore.operators.join import Join
+from ddcore.operators.multiset import SIDE, Multiset
 from ddcore.operators.reduce import Reduce
 from ddcore.operators.select import Select
+from ddcore.operators.top_k import TopK
 from ddcore.operators.where import Where
 from ddcore.schema import Schema, Type, parse_schema, parse_type
 from ddcore.wording import meant
@@ -118,6 +121,29 @@ class Collection:
         """Negates multiplicities. What reaches a reducer must not be negative, unless it allows that."""
         return self._add(Negate(self._node.schema, ""))
 
+    def union(self, other: Collection, *, allow_negative: bool = False) -> Collection:
+        """Each row as often as on the side that has more of it (the patent's Union)."""
+        return self._multiset("union", other, allow_negative)
+
+    def intersect(self, other: Collection, *, allow_negative: bool = False) -> Collection:
+        """Each row as often as on the side that has fewer of it (the patent's Intersect)."""
+        return self._multiset("intersect", other, allow_negative)
+
+    def except_(self, other: Collection, *, allow_negative: bool = False) -> Collection:
+        """Each row as often as it is here more often than there, never less than not at all (the patent's Except).
+
+        ``concat(other.negate())`` is the difference that may be negative.
+        """
+        return self._multiset("except_", other, allow_negative)
+
+    def _multiset(self, operation: str, other: Collection, allow_negative: bool) -> Collection:
+        theirs = Collection(self._graph, self._aligned(other, operation))
+        columns = {name: pl.col(name) for name in self._node.schema}
+        sides = [each.select(**columns, **{SIDE: number}) for number, each in enumerate((self, theirs))]
+        both, schema = sides[0].concat(sides[1]), self._node.schema
+        text = f"{operation} {allow_negative}"
+        return both._add(Multiset(schema, text, tuple(schema), allow_negative, operation))
+
     # -- operators with state, keyed ----------------------------------------------------------------------------------
 
     def distinct(self, *, allow_negative: bool = False) -> Collection:
@@ -132,11 +158,15 @@ class Collection:
         """Pairs of rows with equal keys; multiplicities multiply and a null key matches nothing (the patent's Join).
 
         ``on``: a column, columns, or ``{left: right}``. The right key is dropped; a right column whose name is taken
-        gets the suffix ``_right``. Cost: proportional to the pairs that change.
+        gets the suffix ``_right``. ``how``: "inner"; "semi" or "anti", the rows with or without a partner; "left",
+        "right" or "full", with the rows that have none on one side or on both, nulls in place of the partner.
+        Cost: proportional to the pairs that change.
         """
-        if how != "inner":
-            raise ProgramError(f'{caller()}: join(how="{how}") is not there yet', 'use how="inner"')
         pairs, names = self._join_keys(other, on)
+        if how in outer_join.HOW:
+            return outer_join.HOW[how](self, other, pairs)
+        if how != "inner":
+            raise ProgramError(f"{caller()}: join: how is {how!r}", f"one of inner, {', '.join(outer_join.HOW)}")
         left, right = self._node.schema, other._node.schema
         schema = dict(left) | {names[name]: kind for name, kind in right.items() if name in names}
         text = f"{','.join(pairs)}|{','.join(pairs.values())}"
@@ -269,6 +299,42 @@ class GroupBy:
         schema = {key: base.schema[key] for key in self._keys} | result
         text = f"agg {','.join(self._keys)} {plan} {allow_negative}"
         return prepared._add(Aggregation(schema, text, self._keys, allow_negative, tuple(plan), result))
+
+    def top_k(
+        self,
+        k: int,
+        by: str | Sequence[str],
+        *,
+        descending: bool | Sequence[bool] = False,
+        ties: str = "cut",
+        allow_negative: bool = False,
+    ) -> Collection:
+        """The first ``k`` rows of each group, ordered by the columns ``by``, nulls last.
+
+        ``ties="cut"``: k rows at most, of equal ones those whose other columns are least. ``ties="rank"``: every row
+        before which fewer than k others come. Rows count as often as they are there. Raises ProgramError.
+        """
+        base, names = self._collection, [by] if isinstance(by, str) else list(by)
+        downs = [descending] * len(names) if isinstance(descending, bool) else list(descending)
+        if isinstance(k, bool) or not isinstance(k, int) or not 0 < k < 2**31:
+            raise ProgramError(f"{caller()}: top_k: k is {k!r}", "give a positive whole number")
+        if ties not in ("cut", "rank"):
+            raise ProgramError(f"{caller()}: top_k: ties is {ties!r}", 'give "cut" or "rank"')
+        if not names or len(downs) != len(names):
+            raise ProgramError(
+                f"{caller()}: top_k: {len(names)} columns and {len(downs)} directions", "give one direction per column"
+            )
+        for name in names:
+            base._require(name, "top_k")
+            if name in self._keys:
+                raise ProgramError(f"{caller()}: top_k: {name} is a key", "order by other columns")
+        columns = [*self._keys, *(name for name in base.schema if name not in self._keys)]
+        text = digest("top_k", str(k), ties, str(allow_negative), digest(*self._keys), digest(*names), str(downs))
+        operator = TopK(
+            {name: base.schema[name] for name in columns}, text, self._keys, allow_negative, k, tuple(names),
+            tuple(downs), ties,
+        )  # fmt: skip
+        return base._add(operator)
 
     def reduce(self, function: Frames, schema: Mapping[str, Any], *, allow_negative: bool = False) -> Collection:
         """Any pure function of the rows of each group and their counts (seed 000's group).

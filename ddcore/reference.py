@@ -201,11 +201,13 @@ class NaiveCollection:
         """The same rows with the counts' signs turned."""
         return NaiveCollection(self.columns, ((row, -count) for row, count in self.rows.items()))
 
-    def join(self, other: NaiveCollection, on: Any) -> NaiveCollection:
+    def join(self, other: NaiveCollection, on: Any, how: str = "inner") -> NaiveCollection:
         """Each pair of rows that agree on the key, as often as the product of their counts.
 
-        A null in a key agrees with nothing.
-        Columns: all of the left, then the right's but for its key; one whose name the left has too gets ``_right``.
+        A null in a key agrees with nothing. Columns: all of the left, then the right's but for its key; one whose name
+        the left has too gets ``_right``. Other values of ``how`` choose among the pairs and the rows that are in none:
+        semi and anti give left rows by whether they are in a pair, left, right and full add to the pairs the rows that
+        are in none, from the named side or both, with nulls for the other side and the key of their own.
         """
         pairs = dict(on) if isinstance(on, Mapping) else {name: name for name in _names(on)}
         rest = [name for name in other.columns if name not in pairs.values()]
@@ -213,14 +215,27 @@ class NaiveCollection:
         partners: defaultdict[Row, list[tuple[Row, int]]] = defaultdict(list)
         for row, count in other.rows.items():
             if None not in right_key(row):
-                partners[right_key(row)].append((right_rest(row), count))
-        named = {f"{name}_right" if name in self.columns else name: other.columns[name] for name in rest}
-        pairings = [
-            (left + right, left_count * right_count)
+                partners[right_key(row)].append((row, count))
+        paired = {row for row in self.rows if left_key(row) in partners}
+        if how in ("semi", "anti"):
+            kept = ((row, count) for row, count in self.rows.items() if (row in paired) == (how == "semi"))
+            return NaiveCollection(self.columns, kept)
+        found = [
+            (left + right_rest(right), left_count * right_count)
             for left, left_count in self.rows.items()
             for right, right_count in partners.get(left_key(left), [])
         ]
-        return NaiveCollection(self.columns | named, pairings)
+        if how in ("left", "full"):
+            nothing = (None,) * len(rest)
+            found += [(row + nothing, count) for row, count in self.rows.items() if row not in paired]
+        if how in ("right", "full"):
+            keys = {left_key(row) for row in paired}
+            lonely = [(row, count) for row, count in other.rows.items() if right_key(row) not in keys]
+            for row, count in lonely:
+                own = dict(zip(pairs, right_key(row), strict=True))
+                found.append((tuple(own.get(name) for name in self.columns) + right_rest(row), count))
+        named = {f"{name}_right" if name in self.columns else name: other.columns[name] for name in rest}
+        return NaiveCollection(self.columns | named, found)
 
     @staticmethod
     def delta_join(*relations: tuple[NaiveCollection, Sequence[str]]) -> NaiveCollection:
@@ -242,6 +257,29 @@ class NaiveCollection:
             partial = longer
             columns |= dict(zip(names, collection.columns.values(), strict=True))
         return NaiveCollection(columns, ((tuple(known[name] for name in columns), count) for known, count in partial))
+
+    def union(self, other: NaiveCollection, allow_negative: bool = False) -> NaiveCollection:
+        """Each row as often as on the side that has more of it."""
+        return self._by_row("union", other, max, allow_negative)
+
+    def intersect(self, other: NaiveCollection, allow_negative: bool = False) -> NaiveCollection:
+        """Each row as often as on the side that has fewer of it."""
+        return self._by_row("intersect", other, min, allow_negative)
+
+    def except_(self, other: NaiveCollection, allow_negative: bool = False) -> NaiveCollection:
+        """Each row as often as there are more of it here than there, if there are."""
+        return self._by_row("except_", other, lambda here, there: max(here - there, 0), allow_negative)
+
+    def _by_row(
+        self, name: str, other: NaiveCollection, counted: Callable[[int, int], int], allow_negative: bool
+    ) -> NaiveCollection:
+        theirs: Rows = Counter(dict(other._like(self)))
+        if not allow_negative:
+            for side in (self.rows, theirs):
+                for row, count in side.items():
+                    _require_no_negative(name, row, [(row, count)])
+        rows = {row: counted(self.rows[row], theirs[row]) for row in {*self.rows, *theirs}}
+        return NaiveCollection(self.columns, rows.items())
 
     def arrange_by(self, *keys: Any) -> NaiveCollection:
         """The collection itself: the name of an index changes nothing."""
@@ -362,6 +400,43 @@ class NaiveGroups:
                 results.append(_aggregate(each.kind, values, columns[name]))
             found.append(((*key, *results), 1))
         return NaiveCollection(columns, found)
+
+    def top_k(
+        self, k: int, by: Any, descending: Any = False, ties: str = "cut", allow_negative: bool = False
+    ) -> NaiveCollection:
+        """The first k rows of each group in the order of the columns ``by``, nulls last, then of the other columns.
+
+        Each row counts as often as it is there. With ``ties`` rank: every row before which fewer than k rows come in
+        the order of ``by`` alone.
+        """
+        names = _names(by)
+        downs = [descending] * len(names) if isinstance(descending, bool) else list(descending)
+        rest = [name for name in self.collection.columns if name not in self.keys]
+        source = self.collection.select(*self.keys, *rest)
+        order = [*zip(names, downs, strict=True), *((name, False) for name in rest if name not in names)]
+
+        def before(a: Row, b: Row, columns: list[tuple[str, bool]]) -> bool:
+            for name, down in columns:
+                x, y = a[rest.index(name)], b[rest.index(name)]
+                if x is None or y is None:
+                    if (x is None) != (y is None):
+                        return y is None
+                elif _order(x) != _order(y):
+                    return (_order(x) > _order(y)) if down else (_order(x) < _order(y))
+            return False
+
+        found = []
+        for key, members in _by_key(source, len(self.keys)).items():
+            if not allow_negative:
+                _require_no_negative("top_k", key, members)
+            present = [(row, count) for row, count in members if count > 0]
+            for row, count in present:
+                ahead = sum(
+                    n for other, n in present if before(other, row, order if ties == "cut" else order[: len(names)])
+                )
+                kept = count if ties == "rank" and ahead < k else max(0, min(count, k - ahead))
+                found.append(((*key, *row), kept))
+        return NaiveCollection(source.columns, found)
 
     def reduce(
         self, fn: Callable[[pl.DataFrame], pl.DataFrame], schema: Mapping[str, Any], allow_negative: bool = False
