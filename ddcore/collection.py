@@ -191,26 +191,44 @@ class Collection:
 
     # -- loops --------------------------------------------------------------------------------------------------------
 
-    def iterate(self, body: Callable[[Collection], Collection], *, max_rounds: int = DEFAULT_MAX_ROUNDS) -> Collection:
+    def iterate(
+        self,
+        body: Callable[[Collection], Collection],
+        *,
+        priority: Any = None,
+        max_rounds: int = DEFAULT_MAX_ROUNDS,
+        at_limit: str = "fail",
+    ) -> Collection:
         """``body`` applied again and again, starting with this collection, until nothing changes (the patent's Fixed
         Point).
 
-        All rows of a round advance together. Bodies may hold further loops. A loop that still changes after
-        ``max_rounds`` rounds stops the run with a Diverged error. The body must return the columns it is given.
+        All rows of a round advance together. Bodies may hold further loops. The body must return the columns it is
+        given. A loop that still changes after ``max_rounds`` rounds stops the run with a Diverged error, or with
+        ``at_limit="return"`` gives what the body returned last.
+
+        ``priority``: an integer expression of this collection's rows. Rows with the least enter first, the others one
+        priority after the other when the loop has settled, which saves work where late rows are mostly superseded.
+        Meant for bodies that only add to what they are given or improve on it: their fixed point is the same in
+        any order. ``max_rounds`` then holds for each priority.
         """
 
         def only(variable: Collection) -> dict[str, Collection]:
             return {"variable": body(variable)}
 
         only.__name__ = name_of(body)
-        return fixed_points({"variable": self}, only, max_rounds)["variable"]
+        given = {} if priority is None else {"variable": priority}
+        return fixed_points({"variable": self}, only, given, max_rounds, at_limit)["variable"]
 
     @staticmethod
     def fixed_points(
-        collections: Mapping[str, Collection], body: Callable[..., Mapping[str, Collection]], max_rounds: int
+        collections: Mapping[str, Collection],
+        body: Callable[..., Mapping[str, Collection]],
+        priority: Mapping[str, Any],
+        max_rounds: int,
+        at_limit: str,
     ) -> dict[str, Collection]:
         """See :func:`ddcore.iterate`."""
-        return fixed_points(collections, body, max_rounds)
+        return fixed_points(collections, body, priority, max_rounds, at_limit)
 
     # -- several collections at once ----------------------------------------------------------------------------------
 

@@ -10,13 +10,14 @@ from __future__ import annotations
 import hashlib
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from ddcore.errors import ProgramError
 from ddcore.operators.base import Operator
 from ddcore.operators.borders import Leave, Variable
+from ddcore.operators.priority import Priority
 from ddcore.schema import Schema
 
 __all__ = ["Graph", "Node", "Scope", "caller", "digest"]
@@ -49,6 +50,7 @@ class Scope:
     """The inside of one loop; scope 0 is the program itself.
 
     ``depth`` counts the loops around; ``variables`` and ``results`` are nodes, pairwise: W and R of each variable.
+    After ``max_rounds`` the loop fails, or with ``returns`` gives the R it has then.
     ``text`` names the finished loop: what its inner collections hold depends on all of it.
     """
 
@@ -57,6 +59,7 @@ class Scope:
     depth: int
     name: str = ""
     max_rounds: int = 0
+    returns: bool = False
     variables: list[int] = field(default_factory=list)
     results: list[int] = field(default_factory=list)
     closed: bool = False
@@ -90,13 +93,17 @@ class Graph:
             scope = node.scope if self.encloses(scope, node.scope) else scope
         return self._intern(operator, inputs, scope)
 
-    def enter_loop(self, name: str, max_rounds: int, *sources: int) -> Scope:
-        """Open the scope of a loop over these collections; its variables are there, its results are not yet."""
+    def enter_loop(self, name: str, limit: tuple[int, bool], sources: Sequence[tuple[int, Priority | None]]) -> Scope:
+        """Open the scope of a loop over these collections; its variables are there, its results are not yet.
+
+        ``limit``: the most rounds, and whether the loop returns what it has then.
+        """
         parent = self.open[-1]
-        scope = Scope(len(self.scopes), parent, self.scopes[parent].depth + 1, name, max_rounds)
+        scope = Scope(len(self.scopes), parent, self.scopes[parent].depth + 1, name, *limit)
         self.scopes.append(scope)
-        for number, source in enumerate(sources):
-            variable = Variable(self.nodes[source].schema, str(number), scope.index, number)
+        for number, (source, priority) in enumerate(sources):
+            text = digest(str(number), priority.text) if priority else str(number)
+            variable = Variable(self.nodes[source].schema, text, scope.index, number, priority)
             scope.variables.append(self._intern(variable, (source,), scope.index))
         self.open.append(scope.index)
         return scope
@@ -104,8 +111,8 @@ class Graph:
     def leave_loop(self, scope: Scope, *results: int) -> list[int]:
         """Close a loop: ``results`` are the body's, one per variable. Returns the loop's results outside of it."""
         scope.results, scope.closed = list(results), True
-        sources = [self.nodes[variable].inputs[0] for variable in scope.variables]
-        scope.text = digest(*(self.nodes[node].digest for node in (*sources, *results)))
+        limit = [str(scope.max_rounds)] if scope.returns else []
+        scope.text = digest(*(self.nodes[node].digest for node in (*scope.variables, *results)), *limit)
         leaves = []
         for number, result in enumerate(results):
             leave = Leave(self.nodes[result].schema, digest(scope.text, str(number)), scope.index, number)

@@ -32,6 +32,8 @@ Position = tuple[int, ...]
 class Loop:
     """One loop: W_0 = source, R_i = body(W_i), W_{i+1} = R_i; the result is R at the fixed point.
 
+    After ``max_rounds`` it fails, or with ``returns`` gives the R it has then.
+
     ``scope`` is the index of its inside, ``depth`` counts the loops there. Per variable: the nodes of W and of R, the
     arrangement at the border (``borders``), and whether W is consolidated there at every round or only past the last
     round allowed (``consolidates``).
@@ -41,6 +43,7 @@ class Loop:
     name: str
     depth: int
     max_rounds: int
+    returns: bool
     variables: tuple[int, ...]
     results: tuple[int, ...]
     borders: tuple[int, ...]

@@ -200,6 +200,7 @@ class _Planner:
             scope.name,
             scope.depth,
             scope.max_rounds,
+            scope.returns,
             tuple(number[node] for node in scope.variables),
             tuple(number[node] for node in scope.results),
             tuple(self._borders[index]),

@@ -300,20 +300,33 @@ class NaiveCollection:
 
     # Loops
 
-    def iterate(self, body: Callable[[NaiveCollection], NaiveCollection], max_rounds: int = 10_000) -> NaiveCollection:
+    def iterate(
+        self,
+        body: Callable[[NaiveCollection], NaiveCollection],
+        priority: Any = None,
+        max_rounds: int = 10_000,
+        at_limit: str = "fail",
+    ) -> NaiveCollection:
         """The body applied to this, then to what it returned, and so on, until it returns what it was given."""
 
         def only(variable: NaiveCollection) -> dict[str, NaiveCollection]:
             return {"variable": body(variable)}
 
         only.__name__ = getattr(body, "__name__", "iterate")
-        return NaiveCollection.fixed_points({"variable": self}, only, max_rounds)["variable"]
+        return NaiveCollection.fixed_points({"variable": self}, only, {}, max_rounds, at_limit)["variable"]
 
     @staticmethod
     def fixed_points(
-        collections: Mapping[str, NaiveCollection], body: Callable[..., Mapping[str, NaiveCollection]], max_rounds: int
+        collections: Mapping[str, NaiveCollection],
+        body: Callable[..., Mapping[str, NaiveCollection]],
+        priority: Mapping[str, Any],
+        max_rounds: int,
+        at_limit: str,
     ) -> dict[str, NaiveCollection]:
-        """The body applied to all of these, then to what it returned, and so on, until it returns what it was given."""
+        """The body applied to all of these, then to what it returned, and so on, until it returns what it was given.
+
+        A priority changes no result, and so nothing here.
+        """
         current = dict(collections)
         for _ in range(max_rounds):
             returned = body(**current)
@@ -323,6 +336,8 @@ class NaiveCollection:
             if all(following[name].rows == each.rows for name, each in current.items()):
                 return following
             current, before = following, current
+        if at_limit == "return":
+            return current
         moving = sum(
             current[name].rows[row] != each.rows[row]
             for name, each in before.items()

@@ -17,6 +17,8 @@ from ddcore.encoding import key_codes
 from ddcore.errors import Diverged
 from ddcore.lattice import beyond
 from ddcore.operators.base import Keyed, Linear, Step
+from ddcore.operators.borders import Variable
+from ddcore.operators.priority import round_of
 from ddcore.plan import Arrangement, Block, Loop, Plan, Position
 from ddcore.trace import Run, Trace, arrange
 
@@ -129,7 +131,7 @@ class Worker:
         """Do the least piece of work there is."""
         self._position = heapq.heappop(self._order)
         work = self._work.pop(self._position)
-        self.rounds = max(self.rounds, work.rounds[0] + 1 if work.rounds else 0)
+        self._count(work.rounds)
         for index in work.block.owned:
             if index in work.rows:
                 self._update(self.plan.arrangements[index], work)
@@ -174,7 +176,10 @@ class Worker:
         """Take back what a trace gained earlier in this fold, here or in another process."""
         self.traces[arrangement.index].append(run)
         self._latest[arrangement.index] = (rounds, run)
-        self.rounds = max(self.rounds, rounds[0] + 1 if rounds else 0)
+        self._count(rounds)
+
+    def _count(self, rounds: Rounds) -> None:
+        self.rounds = max(self.rounds, int(round_of(rounds[0])) + 1 if rounds else 0)
 
     def _append(self, arrangement: Arrangement, rounds: Rounds, run: Run) -> None:
         """Add what an arrangement gains at ``rounds``, and notify the other blocks that read it."""
@@ -225,10 +230,10 @@ class Worker:
         """A difference that enters a round past the last allowed one: the loop has no fixed point in sight."""
         for scope, current in zip(block.loops, rounds, strict=True):
             loop = self.plan.loops[scope]
-            if current >= loop.max_rounds:
+            if round_of(current) >= loop.max_rounds:
                 first = run.times[:, np.lexsort(run.times[::-1])[0]]
                 moving = int((run.times == first[:, None]).all(axis=0).sum())
-                raise Diverged(loop.name, tuple(int(c) for c in first), current, moving)
+                raise Diverged(loop.name, tuple(int(c) for c in first), int(round_of(current)), moving)
 
     # -- moving updates on --------------------------------------------------------------------------------------------
 
@@ -253,21 +258,34 @@ class Worker:
                     loop = plan.loops[target.index]
                     entered = self._lifted(batch, loop.depth)
                     if target.kind == "enter":
+                        entered = self._prioritized(loop, target.variable, entered)
                         waiting += self._vary(loop, target.variable, entered)
                         entered = entered.negated()
                     waiting += self._vary(loop, target.variable, _next_round(entered))
 
+    def _prioritized(self, loop: Loop, variable: int, batch: Batch) -> Batch:
+        """Updates of a loop's source at the coordinates at which they enter."""
+        node = self.plan.nodes[loop.variables[variable]]
+        assert isinstance(node.operator, Variable)
+        if node.operator.priority is None:
+            return batch
+        coordinates = node.operator.priority.coordinates(batch, node.place)
+        return Batch(batch.words, [*batch.times[:-1], coordinates], batch.diffs)
+
     def _vary(self, loop: Loop, variable: int, batch: Batch) -> list[tuple[int, Batch]]:
         """Updates of a loop's variable, for the body unless they are consolidated first.
 
-        What still moves past the last round allowed is seen before any operator of the body could drop it.
+        What still moves past the last round allowed is seen before any operator of the body could drop it; a loop that
+        returns what it has at its limit drops it here.
         """
-        border = self.plan.arrangements[loop.borders[variable]]
+        border, past = self.plan.arrangements[loop.borders[variable]], round_of(batch.times[-1]) >= loop.max_rounds
+        if loop.returns and past.any():
+            batch = batch.take(np.flatnonzero(~past))
+            past = np.zeros(len(batch), dtype=bool)
         if loop.consolidates[variable]:
             self._deliver(border, batch)
             return []
-        if len(batch) and batch.times[-1].max() >= loop.max_rounds:
-            past = batch.times[-1] >= loop.max_rounds
+        if past.any():
             self._deliver(border, batch.take(np.flatnonzero(past)))
             batch = batch.take(np.flatnonzero(~past))
         return [(loop.variables[variable], batch)]

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from ddcore.operators.base import Operator
+
+if TYPE_CHECKING:
+    from ddcore.operators.priority import Priority
 
 __all__ = ["Input", "Leave", "Variable"]
 
@@ -20,12 +24,14 @@ class Input(Operator):
 class Variable(Operator):
     """A loop's variable number ``number``: the collection that goes round (the patent's Fixed Point).
 
-    Its input is the collection it starts with. W_0 = source and W_{i+1} = R_i, the body's result.
+    Its input is the collection it starts with. W_0 = source and W_{i+1} = R_i, the body's result. With a ``priority``
+    rows of the source enter one priority after the other, each when the loop has settled for those before.
     """
 
     name = "variable"
     loop: int
     number: int = 0
+    priority: Priority | None = None
 
 
 @dataclass(frozen=True, eq=False)

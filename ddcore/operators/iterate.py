@@ -10,8 +10,10 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ddcore.errors import ProgramError
+from ddcore.expressions import parse
 from ddcore.functions import name_of
 from ddcore.graph import caller
+from ddcore.operators.priority import Priority
 
 if TYPE_CHECKING:
     from ddcore.collection import Collection
@@ -22,33 +24,49 @@ DEFAULT_MAX_ROUNDS = 10_000
 
 
 def iterate(
-    collections: Mapping[str, Any], body: Callable[..., Mapping[str, Any]], *, max_rounds: int = DEFAULT_MAX_ROUNDS
+    collections: Mapping[str, Any],
+    body: Callable[..., Mapping[str, Any]],
+    *,
+    priority: Mapping[str, Any] | None = None,
+    max_rounds: int = DEFAULT_MAX_ROUNDS,
+    at_limit: str = "fail",
 ) -> dict[str, Any]:
     """Several collections round one loop, until nothing changes: mutual recursion.
 
     ``body`` takes the collections by name and returns a dict with the same names, each with the columns it was given.
-    The result holds the fixed points by name. Otherwise as :meth:`Collection.iterate`. Raises ProgramError.
+    The result holds the fixed points by name. ``priority`` gives integer expressions by name. Otherwise as
+    :meth:`Collection.iterate`. Raises ProgramError.
     """
     if not collections:
         raise ProgramError(
             f"{caller()}: iterate: there are no collections", 'for example iterate({"odd": a, "even": b}, body)'
         )
     first = next(iter(collections.values()))
-    return dict(type(first).fixed_points(collections, body, max_rounds))
+    return dict(type(first).fixed_points(collections, body, priority or {}, max_rounds, at_limit))
 
 
 def fixed_points(
     collections: Mapping[str, Collection],
     body: Callable[..., Mapping[str, Collection]],
+    priority: Mapping[str, Any],
     max_rounds: int,
+    at_limit: str,
 ) -> dict[str, Collection]:
     """The loop of :func:`iterate` in the graph of its collections."""
     place = caller()
     if max_rounds < 1:
         raise ProgramError(f"{place}: max_rounds is {max_rounds}", "give at least 1")
+    if at_limit not in ("fail", "return"):
+        raise ProgramError(f"{place}: iterate: at_limit is {at_limit!r}", 'give "fail" or "return"')
+    if priority and at_limit == "return":
+        raise ProgramError(f"{place}: iterate: a priority and a limit at which to return", "leave one of them out")
+    for name in priority:
+        if name not in collections:
+            raise ProgramError(f"{place}: iterate: priority for {name}, which is no collection of the loop")
     first = next(iter(collections.values()))
     graph, kind = first._graph, type(first)
-    scope = graph.enter_loop(f"{name_of(body)} ({place})", max_rounds, *(each._index for each in collections.values()))
+    sources = [(each._index, _priority(priority.get(name), each)) for name, each in collections.items()]
+    scope = graph.enter_loop(f"{name_of(body)} ({place})", (max_rounds, at_limit == "return"), sources)
     variables = {name: kind(graph, node) for name, node in zip(collections, scope.variables, strict=True)}
     try:
         results = body(**variables)
@@ -63,3 +81,12 @@ def fixed_points(
     aligned = [variable._aligned(results[name], "the body of iterate") for name, variable in variables.items()]
     leaves = graph.leave_loop(scope, *aligned)
     return {name: kind(graph, leave) for name, leave in zip(variables, leaves, strict=True)}
+
+
+def _priority(value: Any, collection: Collection) -> Priority | None:
+    if value is None:
+        return None
+    try:
+        return Priority.of(parse(value, bare_string="column"), collection.schema)
+    except ProgramError as error:
+        raise ProgramError(f"{caller()}: iterate: {error.message}", error.hint) from None
