@@ -16,6 +16,7 @@ __all__ = ["InexactCast", "exact_cast"]
 _RESERVED = -(2**63)
 _GREATEST = 2**63 - 1
 _WIDEST_FLOAT = 2**53  # up to here every integer is a float
+_X = pl.col("x")
 
 
 class InexactCast(Exception):
@@ -62,38 +63,47 @@ def _beyond_int64(values: pl.Series, *, reserved: bool) -> pl.Series:
         low = values <= float(_RESERVED) if reserved else values < float(_RESERVED)
         return low | (values >= 2.0**63) | (values != values.floor())
     if isinstance(values.dtype, pl.Decimal):
-        unscaled, unit = values.to_physical(), 10**values.dtype.scale
-        whole = unscaled // unit
-        return (unscaled % unit != 0) | (whole < least) | (whole > _GREATEST)
-    return _outside(values, least, _GREATEST)
-
-
-def _outside(values: pl.Series, least: int, greatest: int) -> pl.Series:
-    """Which integers lie outside of [least, greatest], compared in 128 bits: no bound fits into every type."""
-    if values.dtype == pl.UInt128():
-        return values > greatest
-    wide = values.cast(pl.Int128)
-    return (wide < least) | (wide > greatest)
+        unit = _wide(10**values.dtype.scale)
+        return _mask(values.to_physical(), (_X % unit != 0) | _outside(_X // unit, least, _GREATEST))
+    return _mask(_integers(values), _outside(_X, least, _GREATEST))
 
 
 def _between_floats(values: pl.Series) -> pl.Series:
     """Which integers no float is equal to."""
-    large = _outside(values, -_WIDEST_FLOAT, _WIDEST_FLOAT)
+    wide = _integers(values)
+    large = _mask(wide, _outside(_X, -_WIDEST_FLOAT, _WIDEST_FLOAT))
     if not large.any():
         return large
     again = values.cast(pl.Float64).cast(pl.Int128, strict=False)
-    return large & (again.is_null() | (again != values.cast(pl.Int128, strict=False)))
+    return large & (again.is_null() | (again != wide))
 
 
 def _beyond_decimal(values: pl.Series, kind: Type) -> pl.Series:
     """Which numbers have more digits, before the point or after it, than the decimal type."""
     scale = values.dtype.scale if isinstance(values.dtype, pl.Decimal) else 0
-    least = 10 ** (kind.precision - kind.scale + scale)
-    unscaled = values.to_physical() if scale or values.dtype.is_decimal() else values
-    beyond = _outside(unscaled, 1 - least, least - 1)
-    if scale > kind.scale:
-        beyond |= unscaled % 10 ** (scale - kind.scale) != 0
-    return beyond
+    unscaled = values.to_physical() if values.dtype.is_decimal() else _integers(values)
+    most = 10 ** (kind.precision - kind.scale + scale) - 1
+    cut = _wide(10 ** max(scale - kind.scale, 0))
+    return _mask(unscaled, _outside(_X, -most, most) | (_X % cut != 0))
+
+
+def _mask(values: pl.Series, bad: pl.Expr) -> pl.Series:
+    return values.alias("x").to_frame().select(bad).to_series()
+
+
+def _wide(number: int) -> pl.Expr:
+    return pl.lit(number, dtype=pl.Int128)
+
+
+def _outside(number: pl.Expr, least: int, greatest: int) -> pl.Expr:
+    return (number < _wide(least)) | (number > _wide(greatest))
+
+
+def _integers(values: pl.Series) -> pl.Series:
+    """Integers in 128 bits, where every bound can be compared; what does not fit even there is the greatest of them."""
+    if values.dtype == pl.UInt128():
+        values = values.clip(upper_bound=2**127 - 1)
+    return values.cast(pl.Int128)
 
 
 def _timestamps(values: pl.Series, kind: Type) -> pl.Series:
@@ -115,8 +125,8 @@ def _refuse(values: pl.Series, bad: pl.Series, kind: Type) -> None:
     place = bad.arg_max() if bad.any() else None
     if place is None:
         return
-    try:
-        shown = values.gather([place]).cast(pl.String)[0]
-    except (pl.exceptions.PolarsError, ValueError, OverflowError):  # a timestamp outside of the calendar
-        shown = f"the physical value {values.to_physical()[place]}"
+    if isinstance(values.dtype, pl.Datetime) and values.dtype.time_unit != "ns":
+        shown = f"the physical value {values.to_physical()[place]}"  # outside of the calendar, where Polars panics
+    else:
+        shown = values.gather([place]).cast(pl.String)[0] if values.dtype.is_temporal() else str(values[place])
     raise InexactCast(f"has {shown}, which {kind} does not hold exactly")
