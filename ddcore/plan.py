@@ -70,7 +70,7 @@ class Arrangement:
         """The updates of a run as a batch of the arranged collection."""
         columns = ([run.codes] if self.direct else []) + list(run.words)
         words = dict(zip(self.schema, columns, strict=True))
-        return Batch([words[name] for name in self.node.schema], list(run.times), run.diffs)
+        return Batch([words[name] for name in self.node.schema], list(run.times), run.diffs, run.high)
 
     @property
     def values(self) -> list[str]:
