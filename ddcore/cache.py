@@ -1,23 +1,218 @@
-"""The folder of derived files: jars, compiled kernels, class archives, logs. All of it can be made again."""
+"""The cache folder of a user: jars, compiled kernels, class archives, unpacked code, logs. All of it can be rebuilt.
+
+Code is loaded from it, so a folder that another user could have filled is never used. This module imports nothing but
+the standard library: the package that executors get carries a copy of it (see :mod:`ddcore.jobs.shipping`).
+"""
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import os
+import re
+import stat
+import sys
+import tempfile
 from pathlib import Path
+
+__all__ = ["cache_folder", "distrust", "kernel_folder", "kernel_names", "make_private", "missing_kernels", "unpacked"]
+
+_FORMAT = 1  # of the files that ddcore.kernel_cache writes
+_CODE = "unpacked/"  # the sources inside the package's zip
 
 
 def cache_folder() -> Path:
-    """``DDCORE_CACHE`` when it is set, else ``~/.cache/ddcore``. It need not exist yet."""
-    return Path(os.environ.get("DDCORE_CACHE") or Path.home() / ".cache" / "ddcore")
+    """``DDCORE_CACHE`` when it is set, else ``~/.cache/ddcore``. It need not exist yet.
+
+    A user without a home gets a folder of the user's own in the temporary directory.
+    """
+    if folder := os.environ.get("DDCORE_CACHE"):
+        return Path(folder)
+    home = os.path.expanduser("~")
+    return Path(home, ".cache", "ddcore") if home != "~" else _temporary()
+
+
+def _temporary() -> Path:
+    return Path(tempfile.gettempdir(), f"ddcore-{os.getuid()}")
+
+
+# --- folders that code may be loaded from -----------------------------------------------------------------------------
+
+
+def distrust(folder: Path) -> str:
+    """Why code must not be loaded from ``folder``: what is wrong, in one clause; empty when nothing is.
+
+    It must belong to this user or to root and be writable by its owner only; so must, except for their group, all
+    folders above it, or another user could exchange it. ``/tmp`` passes by its sticky bit. A folder that does not exist
+    is judged by those above it. A few ``stat`` calls.
+    """
+    try:
+        real = folder.resolve()
+    except (OSError, RuntimeError) as error:
+        return f"{folder} cannot be read: {error}"
+    for place in (real, *real.parents):
+        try:
+            seen = place.lstat()
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            return f"{place} cannot be read: {error.strerror}"
+        if not stat.S_ISDIR(seen.st_mode):
+            return f"{place} is not a folder"
+        if seen.st_uid not in (0, os.getuid()):
+            return f"{place} belongs to another user"
+        others = stat.S_IWGRP | stat.S_IWOTH if place == real else stat.S_IWOTH
+        if seen.st_mode & others and (place == real or not seen.st_mode & stat.S_ISVTX):
+            return f"other users may write to {place}"
+    return ""
+
+
+def make_private(folder: Path) -> None:
+    """Make ``folder`` and the missing ones above it, readable by this user only.
+
+    Raises PermissionError where the folder exists and :func:`distrust` has something against it; OSError where it
+    cannot be made.
+    """
+    for place in (*reversed(folder.parents), folder):
+        if not place.exists():
+            try:
+                place.mkdir(mode=0o700)
+            except FileExistsError:
+                pass  # another process made it, or it is a link that leads nowhere: see below
+    if reason := distrust(folder):
+        raise PermissionError(reason)
+
+
+# --- compiled kernels -------------------------------------------------------------------------------------------------
+
+
+@functools.lru_cache(maxsize=1)
+def _kernel_sources() -> tuple[tuple[str, bytes], ...]:
+    """Module name and source of every kernel module, ordered by name."""
+    files = sorted((Path(__file__).parent / "kernels").glob("*.py"))
+    return tuple((file.stem, file.read_bytes()) for file in files)
+
+
+@functools.lru_cache(maxsize=1)
+def _kernel_state() -> str:
+    """A digest of all that decides what the kernels compile to, but for the processor."""
+    digest = hashlib.blake2b(digest_size=8)
+    python = f"{sys.implementation.cache_tag}{getattr(sys, 'abiflags', '')}"
+    for part in (_FORMAT, python, _version("numba"), _version("llvmlite")):
+        digest.update(f"{part}\0".encode())
+    for name, source in _kernel_sources():
+        digest.update(f"{name} {len(source)}\0".encode() + source)
+    return digest.hexdigest()
+
+
+def _version(package: str) -> str:
+    from importlib import import_module, metadata
+
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:  # a packed environment may lack the metadata
+        return str(import_module(package).__version__)
 
 
 def kernel_folder() -> Path:
-    """Where compiled kernels lie: a folder per state of their sources.
+    """Where compiled kernels lie: a folder for each state of their sources, Python, numba and llvmlite.
 
-    numba looks at a kernel's own file when it decides whether what it cached is current, not at the file of a helper
-    that was compiled into it.
+    The path of the installation does not matter, so a checkout, a wheel and an executor's copy of one version share it.
     """
-    sources = sorted((Path(__file__).parent / "kernels").glob("*.py"))
-    state = hashlib.blake2b(b"".join(source.read_bytes() for source in sources), digest_size=8)
-    return cache_folder() / "kernels" / state.hexdigest()
+    return cache_folder() / "kernels" / _kernel_state()
+
+
+def kernel_names() -> list[str]:
+    """Names of all kernels, ``module.function``, found in the sources: numba is not imported."""
+    pattern = re.compile(r"^@kernel\b.*?^def (\w+)\(", re.MULTILINE | re.DOTALL)
+    return [f"{module}.{name}" for module, source in _kernel_sources() for name in pattern.findall(source.decode())]
+
+
+def missing_kernels(machine: str = "") -> list[str]:
+    """Names of the kernels that the next process has to compile.
+
+    ``machine`` is :func:`ddcore.kernel_cache.machine`; without it code for any processor counts as there, which only
+    matters where machines of different kinds share one cache folder.
+    """
+    folder = kernel_folder()
+    names = kernel_names()
+    if distrust(folder):
+        return names
+    try:
+        there = {name.rsplit(".", 1)[0] for name in os.listdir(folder) if name.endswith(machine)}
+    except OSError:
+        return names
+    return [name for name in names if name not in there]
+
+
+# --- the package, as executors get it ---------------------------------------------------------------------------------
+
+
+def unpacked(archive: str) -> str:
+    """The folder that holds the sources of the package's zip: unpacked once for each content of the zip.
+
+    It lies in the cache folder; where that cannot be used, in the user's own folder of the temporary directory, and
+    where that is not ours either, in a new folder that goes with this process. An earlier unpacking is used only if
+    every file is what the zip holds. Milliseconds; raises ImportError where nothing can be written.
+    """
+    reasons = []
+    for place in (cache_folder(), _temporary()):
+        try:
+            code = place / "code"
+            make_private(code)
+            target = _unpacked_into(archive, code)
+        except OSError as error:
+            reasons.append(str(error))
+            continue
+        if place != cache_folder():
+            os.environ["DDCORE_CACHE"] = str(place)  # kernels are then kept there, too
+        return target
+    try:
+        fresh = tempfile.mkdtemp(prefix="ddcore-")
+    except OSError as error:
+        raise ImportError(f"no folder to unpack {archive} into: {'; '.join([*reasons, str(error)])}") from None
+    import atexit
+    import shutil
+
+    atexit.register(shutil.rmtree, fresh, ignore_errors=True)
+    return _unpacked_into(archive, Path(fresh))
+
+
+def _unpacked_into(archive: str, code: Path) -> str:
+    import shutil
+    import zipfile
+
+    target = code / Path(archive).stem
+    with zipfile.ZipFile(archive) as packed:
+        content = {name: packed.read(name) for name in packed.namelist() if name.startswith(_CODE)}
+    if _holds(target, content):
+        return str(target)
+    fresh = Path(tempfile.mkdtemp(dir=code))
+    try:
+        for name, data in content.items():
+            file = fresh / name
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(data)
+        try:
+            if os.path.lexists(target):
+                os.rename(target, fresh / "damaged")
+            os.rename(fresh / _CODE, target)
+        except OSError:
+            if not _holds(target, content):  # else another process was first
+                raise
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
+    return str(target)
+
+
+def _holds(target: Path, content: dict[str, bytes]) -> bool:
+    """Whether the sources below ``target`` are those of the zip: none differs, none is missing, none is added."""
+    if target.is_symlink() or distrust(target):
+        return False
+    there = {file.relative_to(target).as_posix() for file in target.rglob("*") if file.suffix not in ("", ".pyc")}
+    try:
+        return there == {name[len(_CODE) :] for name in content} and all(
+            (target / name[len(_CODE) :]).read_bytes() == data for name, data in content.items()
+        )
+    except OSError:
+        return False
