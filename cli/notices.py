@@ -47,6 +47,8 @@ def notices(out: Output) -> Iterator[None]:
 def listener(out: Output, progress: Progress, engine: str) -> Callable[..., None]:
     """``progress``, with a line first where Spark's Python workers will compile kernels: their own logs are hidden."""
 
+    started = False
+
     def listen(stage: str, *rest: Any) -> None:
         nonlocal started
         if not started and engine == "spark" and (names := missing_kernels()):
@@ -55,5 +57,4 @@ def listener(out: Output, progress: Progress, engine: str) -> Callable[..., None
         started = True
         progress(stage, *rest)
 
-    started = False
     return listen

@@ -6,6 +6,7 @@ the standard library: the package that executors get carries a copy of it (see :
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import os
@@ -15,8 +16,18 @@ import sys
 import tempfile
 from pathlib import Path
 
-__all__ = ["cache_folder", "distrust", "kernel_folder", "kernel_names", "make_private", "missing_kernels", "unpacked"]
+__all__ = [
+    "OWN_FOLDER",
+    "cache_folder",
+    "distrust",
+    "kernel_folder",
+    "kernel_names",
+    "make_private",
+    "missing_kernels",
+    "unpacked",
+]
 
+OWN_FOLDER = "set DDCORE_CACHE to a folder that only you can write to"  # the hint where the cache cannot be used
 _FORMAT = 1  # of the files that ddcore.kernel_cache writes
 _CODE = "unpacked/"  # the sources inside the package's zip
 
@@ -42,25 +53,28 @@ def _temporary() -> Path:
 def distrust(folder: Path) -> str:
     """Why code must not be loaded from ``folder``: what is wrong, in one clause; empty when nothing is.
 
-    It must belong to this user or to root and be writable by its owner only; so must, except for their group, all
-    folders above it, or another user could exchange it. ``/tmp`` passes by its sticky bit. A folder that does not exist
-    is judged by those above it. A few ``stat`` calls.
+    It must belong to this user or to root, and only its owner may write to it. The same goes for all folders above it
+    (whose group may write) and for links on the way: their owners could exchange it. ``/tmp`` passes by its sticky bit.
+    A folder that does not exist is judged by those above it. A few ``stat`` calls.
     """
     try:
         real = folder.resolve()
     except (OSError, RuntimeError) as error:
         return f"{folder} cannot be read: {error}"
-    for place in (real, *real.parents):
+    path = folder.absolute()
+    for place in dict.fromkeys((path, *path.parents, real, *real.parents)):
         try:
             seen = place.lstat()
         except FileNotFoundError:
             continue
         except OSError as error:
             return f"{place} cannot be read: {error.strerror}"
-        if not stat.S_ISDIR(seen.st_mode):
-            return f"{place} is not a folder"
         if seen.st_uid not in (0, os.getuid()):
             return f"{place} belongs to another user"
+        if stat.S_ISLNK(seen.st_mode):
+            continue
+        if not stat.S_ISDIR(seen.st_mode):
+            return f"{place} is not a folder"
         others = stat.S_IWGRP | stat.S_IWOTH if place == real else stat.S_IWOTH
         if seen.st_mode & others and (place == real or not seen.st_mode & stat.S_ISVTX):
             return f"other users may write to {place}"
@@ -75,10 +89,8 @@ def make_private(folder: Path) -> None:
     """
     for place in (*reversed(folder.parents), folder):
         if not place.exists():
-            try:
+            with contextlib.suppress(FileExistsError):  # another process made it, or it is a link that leads nowhere
                 place.mkdir(mode=0o700)
-            except FileExistsError:
-                pass  # another process made it, or it is a link that leads nowhere: see below
     if reason := distrust(folder):
         raise PermissionError(reason)
 
@@ -128,20 +140,17 @@ def kernel_names() -> list[str]:
     return [f"{module}.{name}" for module, source in _kernel_sources() for name in pattern.findall(source.decode())]
 
 
-def missing_kernels(machine: str = "") -> list[str]:
-    """Names of the kernels that the next process has to compile.
+def missing_kernels() -> list[str]:
+    """Names of the kernels that the next process has to compile, as far as names of files tell; numba is not imported.
 
-    ``machine`` is :func:`ddcore.kernel_cache.machine`; without it code for any processor counts as there, which only
-    matters where machines of different kinds share one cache folder.
+    Whether the files are whole and for this processor: :func:`ddcore.kernel_cache.current_kernels`.
     """
-    folder = kernel_folder()
-    names = kernel_names()
-    if distrust(folder):
-        return names
+    folder, names = kernel_folder(), kernel_names()
     try:
-        there = {name.rsplit(".", 1)[0] for name in os.listdir(folder) if name.endswith(machine)}
+        files = [] if distrust(folder) else os.listdir(folder)
     except OSError:
-        return names
+        files = []
+    there = {file.rpartition(".")[0] for file in files}
     return [name for name in names if name not in there]
 
 
@@ -158,14 +167,14 @@ def unpacked(archive: str) -> str:
     reasons = []
     for place in (cache_folder(), _temporary()):
         try:
-            code = place / "code"
-            make_private(code)
-            target = _unpacked_into(archive, code)
+            if place == _temporary():
+                _check_temporary(place)
+            make_private(place / "code")
+            target = _unpacked_into(archive, place / "code")
         except OSError as error:
             reasons.append(str(error))
             continue
-        if place != cache_folder():
-            os.environ["DDCORE_CACHE"] = str(place)  # kernels are then kept there, too
+        os.environ["DDCORE_CACHE"] = str(place)  # kernels are kept beside the code
         return target
     try:
         fresh = tempfile.mkdtemp(prefix="ddcore-")
@@ -176,6 +185,15 @@ def unpacked(archive: str) -> str:
 
     atexit.register(shutil.rmtree, fresh, ignore_errors=True)
     return _unpacked_into(archive, Path(fresh))
+
+
+def _check_temporary(place: Path) -> None:
+    """Make a folder in the temporary directory, where anyone may have made one of that name before; OSError if so."""
+    with contextlib.suppress(FileExistsError):
+        place.mkdir(mode=0o700)
+    seen = place.lstat()
+    if not stat.S_ISDIR(seen.st_mode) or seen.st_uid != os.getuid() or stat.S_IMODE(seen.st_mode) & 0o077:
+        raise PermissionError(f"{place} is not a folder that only this user can use")
 
 
 def _unpacked_into(archive: str, code: Path) -> str:
@@ -189,6 +207,7 @@ def _unpacked_into(archive: str, code: Path) -> str:
         return str(target)
     fresh = Path(tempfile.mkdtemp(dir=code))
     try:
+        (fresh / _CODE).mkdir(mode=0o700)
         for name, data in content.items():
             file = fresh / name
             file.parent.mkdir(parents=True, exist_ok=True)

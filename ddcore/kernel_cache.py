@@ -14,6 +14,7 @@ import os
 import pickle
 import sys
 import tempfile
+from pathlib import Path
 from typing import Any
 
 from numba.core.caching import _Cache
@@ -21,27 +22,48 @@ from numba.core.compiler import CompileResult
 from numba.core.registry import cpu_target
 from numba.core.serialize import dumps
 
-from ddcore.cache import kernel_folder, make_private, missing_kernels
+from ddcore.cache import OWN_FOLDER, distrust, kernel_folder, kernel_names, make_private
 
-__all__ = ["KernelCache", "machine"]
+__all__ = ["KernelCache", "current_kernels"]
 
 _DIGEST = 32  # bytes at the head of a file
 _log = logging.getLogger("ddcore")
 
 
+def current_kernels() -> list[str]:
+    """Names of the kernels that a process started now would load and not compile. Reads all files, some 2 MB."""
+    if distrust(kernel_folder()):
+        return []
+    return [name for name in kernel_names() if _payload(_file(name))]
+
+
+def _file(name: str) -> Path:
+    return kernel_folder() / f"{name}.{_processor()}"
+
+
 @functools.lru_cache(maxsize=1)
-def machine() -> str:
+def _processor() -> str:
     """A digest of the processor that numba compiles for: its name and features."""
     kind = cpu_target.target_context.codegen().magic_tuple()
     return hashlib.blake2b(repr(kind).encode(), digest_size=8).hexdigest()
 
 
-class KernelCache(_Cache):  # type: ignore[misc]
+def _payload(file: Path) -> bytes:
+    """The content of a file without its digest; empty where it cannot be read or is damaged."""
+    try:
+        content = file.read_bytes()
+    except OSError:
+        return b""
+    digest, payload = content[:_DIGEST], content[_DIGEST:]
+    return payload if hashlib.blake2b(payload, digest_size=_DIGEST).digest() == digest else b""
+
+
+class KernelCache(_Cache):
     """What numba asks for the compiled form of one kernel, which has one signature."""
 
     def __init__(self, function: Any) -> None:
         module = function.__module__.rsplit(".", 1)[-1]
-        self._file = kernel_folder() / f"{module}.{function.__qualname__}.{machine()}"
+        self._file = _file(f"{module}.{function.__qualname__}")
 
     @property
     def cache_path(self) -> str:
@@ -51,20 +73,15 @@ class KernelCache(_Cache):  # type: ignore[misc]
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """The compiled kernel; None where it has to be compiled, which is announced once per process."""
         target_context.refresh()
-        try:
-            make_private(self._file.parent)
-            content = self._file.read_bytes()
-        except OSError:
-            content = b""
-        payload = content[_DIGEST:]
-        if not payload or hashlib.blake2b(payload, digest_size=_DIGEST).digest() != content[:_DIGEST]:
+        payload = b"" if distrust(self._file.parent) else _payload(self._file)
+        if not payload:
             _announce()
             return None
-        return CompileResult._rebuild(target_context, *pickle.loads(payload))
+        return CompileResult._rebuild(target_context, *pickle.loads(payload))  # type: ignore[no-untyped-call]
 
     def save_overload(self, sig: Any, data: Any) -> None:
         """Keep a kernel that was compiled. Where the folder cannot be used, say so once and go on without."""
-        payload = dumps(data._reduce())
+        payload: bytes = dumps(data._reduce())  # type: ignore[no-untyped-call]
         content = hashlib.blake2b(payload, digest_size=_DIGEST).digest() + payload
         try:
             make_private(self._file.parent)
@@ -88,7 +105,7 @@ class KernelCache(_Cache):  # type: ignore[misc]
 @functools.lru_cache(maxsize=1)
 def _announce() -> None:
     """Say that kernels are being compiled: the caller would else wait for a minute without knowing why."""
-    count = len(missing_kernels(machine())) or 1
+    count = len(kernel_names()) - len(current_kernels())
     _tell(logging.INFO, f"compiling {count} kernel{'s' * (count != 1)}, once on this machine: about a minute")
 
 
@@ -96,8 +113,7 @@ def _announce() -> None:
 def _warn(reason: str) -> None:
     _tell(
         logging.WARNING,
-        f"compiled kernels cannot be kept, so every process compiles them again: {reason}; "
-        "set DDCORE_CACHE to a folder of yours",
+        f"compiled kernels cannot be kept, so every process compiles them again: {reason}; {OWN_FOLDER}",
     )
 
 

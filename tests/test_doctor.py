@@ -36,22 +36,22 @@ def test_missing_jars_fail_with_the_line_that_brings_them(monkeypatch: pytest.Mo
     monkeypatch.setenv("DDCORE_CACHE", str(tmp_path / "empty"))
     seen = found(None)
     assert (seen["delta jars"].state, seen["project"].state) == ("fail", "note")
-    assert f"{len(jars.JARS)} of {len(jars.JARS)} are not in" in seen["delta jars"].said
-    assert "make setup" in seen["delta jars"].mend
+    assert f"{len(jars.JARS)} of {len(jars.JARS)} are not in" in seen["delta jars"].message
+    assert "make setup" in seen["delta jars"].hint
     assert seen["class archive"].state == "note"
 
 
 def test_missing_java_fails_with_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     assert found(None)["java"].state == "fail"
-    assert "apt-get install" in found(None)["java"].mend
+    assert "apt-get install" in found(None)["java"].hint
 
 
 def test_a_program_that_does_not_import_fails_with_its_place(project: Project) -> None:
     project.program_file.write_text("import nothing_of_that_name\n")
     seen = found(project)["program"]
     assert seen.state == "fail"
-    assert "program.py:1" in seen.said and "nothing_of_that_name" in seen.said
+    assert "program.py:1" in seen.message and "nothing_of_that_name" in seen.message
 
 
 def test_a_warehouse_that_cannot_be_written_fails(project: Project) -> None:
@@ -64,19 +64,19 @@ def test_a_held_lock_is_a_note_and_one_left_by_the_dead_a_failure(
 ) -> None:
     with Warehouse(project.warehouse).lock("run", 7):
         assert found(project)["lock"].state == "note"
-        assert "run 7" in found(project)["lock"].said
+        assert "run 7" in found(project)["lock"].message
         monkeypatch.setattr("ddcore.jobs.doctor._alive", lambda _: False)
         assert found(project)["lock"].state == "fail"
-        assert "fuser" in found(project)["lock"].mend
+        assert "fuser" in found(project)["lock"].hint
     assert found(project)["lock"].state == "ok"
 
 
 def test_a_project_that_cannot_be_read_is_a_failure_among_the_others() -> None:
     def broken() -> Project:
-        raise UsageError("dd.toml: not valid TOML", "mend it")
+        raise UsageError("dd.toml: not valid TOML", "correct it")
 
     seen = {check.name: check for check in checks(broken)}
-    assert (seen["project"].state, seen["project"].mend) == ("fail", "mend it")
+    assert (seen["project"].state, seen["project"].hint) == ("fail", "correct it")
     assert "python" in seen
 
 
@@ -85,7 +85,7 @@ def test_the_command_exits_with_1_on_a_failure_and_speaks_json(
 ) -> None:
     assert run_command(["doctor", "--project", str(project.root), "--json"]) == 0
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert {"name", "state", "said", "mend", "schema_version"} == set(lines[0])
+    assert {"name", "state", "message", "hint", "schema_version"} == set(lines[0])
     monkeypatch.setenv("JAVA_HOME", str(project.root))
     assert run_command(["doctor", "--project", str(project.root)]) == 1
     out = capsys.readouterr().out

@@ -29,9 +29,9 @@ def kernel(returns: Any, *arguments: Any) -> Callable[[Callable[..., Any]], Any]
     """Compile a function for exactly these types, or load it as compiled before; it runs without the GIL."""
 
     def compiled(function: Callable[..., Any]) -> Any:
-        dispatcher = inline(function)
-        if numba.config.DISABLE_JIT:
-            return dispatcher
+        dispatcher: Any = inline(function)
+        if dispatcher is function:  # NUMBA_DISABLE_JIT
+            return function
         dispatcher._cache = KernelCache(function)
         with typeinfer.register_dispatcher(dispatcher):
             dispatcher.compile(returns(*arguments))
