@@ -53,7 +53,7 @@ def listener(out: Output, progress: Progress, engine: str) -> Callable[..., None
         nonlocal started
         if not started and engine == "spark" and (names := missing_kernels()):
             plural = "s" * (len(names) != 1)
-            out.say(f"compiling {len(names)} kernel{plural}, once on this machine: about a minute")
+            out.say(f"compiling {len(names)} kernel{plural}, once on this machine; this can take a minute")
         started = True
         progress(stage, *rest)
 

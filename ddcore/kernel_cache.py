@@ -89,7 +89,7 @@ class KernelCache(_Cache):
                 fresh.write(content)
             os.replace(fresh.name, self._file)
         except OSError as error:
-            _warn(str(error))
+            _warn(f"{error.filename}: {error.strerror}" if error.strerror else str(error))
 
     def enable(self) -> None:
         """Numba's switch: this cache is always on."""
@@ -106,7 +106,7 @@ class KernelCache(_Cache):
 def _announce() -> None:
     """Say that kernels are being compiled: the caller would else wait for a minute without knowing why."""
     count = len(kernel_names()) - len(current_kernels())
-    _tell(logging.INFO, f"compiling {count} kernel{'s' * (count != 1)}, once on this machine: about a minute")
+    _tell(logging.INFO, f"compiling {count} kernel{'s' * (count != 1)}, once on this machine; this can take a minute")
 
 
 @functools.lru_cache(maxsize=1)

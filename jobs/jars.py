@@ -39,7 +39,7 @@ _EXCLUDES = (
     "org.apache.hadoop:*,org.apache.parquet:*,com.fasterxml.jackson.core:*,com.fasterxml.jackson.datatype:*,"
     "org.apache.logging.log4j:*,org.slf4j:*,org.roaringbitmap:*,com.google.code.findbugs:*,javax.annotation:*"
 )
-_SETUP = "run: python -m ddcore.jobs.setup; ddcore doctor tells what else is missing"
+_SETUP = "run: make setup, or: python -m ddcore.jobs.setup; ddcore doctor tells what else is missing"
 
 
 def folder() -> Path:
