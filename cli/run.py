@@ -36,7 +36,7 @@ def run(
         str | None,
         typer.Option(
             metavar="N",
-            help="The first version to fold, inclusive. So far only the next unfolded one: restatement is to come.",
+            help="The first version to fold, inclusive. Only the next unfolded one is supported.",
             show_default=False,
         ),
     ] = None,

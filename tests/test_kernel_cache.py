@@ -223,7 +223,10 @@ def test_a_run_on_spark_says_it_for_the_workers(
     listen = listener(out, Progress(out.stderr, live=False), engine)
     listen("fold", 0, None, "versions 0..1")
     listen("fold", 1, None, "round 1")
-    assert out.stderr.getvalue().splitlines() == ["compiling 1 kernel, once on this machine; this can take a minute"] * lines
+    assert (
+        out.stderr.getvalue().splitlines()
+        == ["compiling 1 kernel, once on this machine; this can take a minute"] * lines
+    )
 
 
 def test_notices_leave_the_logger_as_it_was() -> None:

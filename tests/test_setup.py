@@ -14,10 +14,13 @@ from typing import Any
 
 import polars as pl
 import pytest
+from kernels import copy_of_cache
 
 from ddcore.errors import DdError, StorageError
 from ddcore.jobs import cds, jars, java
 from ddcore.jobs.settings import cores_of, defaults_file, settings
+from ddcore.jobs.setup import compile_kernels
+from ddcore.jobs.setup import main as set_up
 from ddcore.jobs.shipping import package_zip
 
 TOP = Path(__file__).resolve().parent.parent
@@ -87,6 +90,63 @@ def test_make_setup_says_what_to_install_where_java_is_missing_or_old(tmp_path: 
     assert "Java 17 or newer" in done.stderr
     assert "apt-get install openjdk-17-jre-headless" in done.stderr
     assert "brew install openjdk@17" in done.stderr
+
+
+@pytest.mark.parametrize("code", [0, 1])
+def test_make_setup_without_java_prepares_the_rest(tmp_path: Path, code: int) -> None:
+    """In a copy whose environment is ready and whose Python only notes how it was called."""
+    (tmp_path / "tools").mkdir()
+    (tmp_path / "tools" / "setup.sh").write_bytes((TOP / "tools" / "setup.sh").read_bytes())
+    for name in ("pyproject.toml", "constraints.txt"):
+        (tmp_path / name).touch()
+    python = tmp_path / ".venv" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/calls\nexit {code}\n')
+    python.chmod(0o755)
+    (tmp_path / ".venv" / "ready").touch()
+    done = subprocess.run(
+        ["bash", "tools/setup.sh"],
+        cwd=tmp_path,
+        env={**os.environ, "JAVA_HOME": str(tmp_path / "no-java"), "PYTHON": sys.executable},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (tmp_path / "calls").read_text().splitlines() == ["-m ddcore.jobs.setup"]
+    assert done.returncode == code
+    assert "Java 17 or newer" in done.stderr
+
+
+@pytest.mark.parametrize("engine", ["spark", "inline"])
+def test_set_up_without_java_compiles_the_kernels(tmp_path: Path, engine: str) -> None:
+    cache = copy_of_cache(tmp_path / "cache", "hashing.mix")
+    done = subprocess.run(
+        [sys.executable, "-m", "ddcore.jobs.setup", *["--inline"] * (engine == "inline")],
+        env={**os.environ, "JAVA_HOME": str(tmp_path / "no-java"), "DDCORE_CACHE": str(cache)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert re.search(r"compiled kernels .* \d+ s$", done.stderr, re.MULTILINE), done.stderr
+    assert list(cache.glob("kernels/*/hashing.mix.*"))
+    if engine == "inline":
+        assert done.returncode == 0
+        assert "Java" not in done.stderr
+    else:
+        assert done.returncode == 1
+        assert "has no bin/java" in done.stderr and "apt-get install" in done.stderr
+        assert "ddcore run --engine inline" in done.stderr
+
+
+def test_set_up_that_cannot_keep_kernels_fails_with_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    compile_kernels()
+    (tmp_path / "cache").mkdir()
+    (tmp_path / "cache").chmod(0o777)
+    monkeypatch.setenv("DDCORE_CACHE", str(tmp_path / "cache"))
+    assert set_up(["--inline"]) == 1
+    assert "other users may write to" in (err := capsys.readouterr().err) and "set DDCORE_CACHE to" in err
 
 
 def test_make_setup_says_what_to_install_where_python_is_missing() -> None:
