@@ -1,4 +1,4 @@
-"""The packaging, the make targets, and what is put together without starting Spark."""
+"""The package's layout, the make targets, the set-up, and Spark's settings. Spark is not started."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from ddcore.jobs.setup import main as set_up
 from ddcore.jobs.shipping import package_zip
 
 TOP = Path(__file__).resolve().parent.parent
-ROOMS = {"ddcore": "ddcore", "ddcore.io": "io", "ddcore.jobs": "jobs", "ddcore.cli": "cli"}
+FOLDERS = {"ddcore": "ddcore", "ddcore.io": "io", "ddcore.jobs": "jobs", "ddcore.cli": "cli"}
 
 
 def pyproject() -> dict[str, Any]:
@@ -39,30 +39,30 @@ def make(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str
 
 
 def test_every_folder_with_modules_is_packaged() -> None:
-    there = {
+    packages = {
         ".".join([package, *folder.relative_to(TOP / room).parts])
-        for package, room in ROOMS.items()
+        for package, room in FOLDERS.items()
         for folder in [TOP / room, *(TOP / room).rglob("*/")]
         if folder.name != "__pycache__" and list(folder.glob("*.py"))
     }
-    assert set(pyproject()["tool"]["setuptools"]["packages"]) == there
-    assert pyproject()["tool"]["setuptools"]["package-dir"] == ROOMS
+    assert set(pyproject()["tool"]["setuptools"]["packages"]) == packages
+    assert pyproject()["tool"]["setuptools"]["package-dir"] == FOLDERS
 
 
-def test_every_dependency_is_pinned_and_no_pin_has_an_address() -> None:
+def test_every_dependency_is_pinned_and_no_pin_has_an_url() -> None:
     pins = [line for line in (TOP / "constraints.txt").read_text().splitlines() if not line.startswith("#")]
     assert all(re.fullmatch(r"[A-Za-z0-9._-]+==[A-Za-z0-9.]+", pin) for pin in pins), pins
     pinned = {re.sub(r"[-_.]+", "-", pin.split("==")[0]).lower() for pin in pins}
     project = pyproject()["project"]
-    asked = [*project["dependencies"], *project["optional-dependencies"]["dev"]]
-    assert {re.split(r"[=<>~! ]", line)[0].lower() for line in asked} <= pinned
+    names = [*project["dependencies"], *project["optional-dependencies"]["dev"]]
+    assert {re.split(r"[=<>~! ]", line)[0].lower() for line in names} <= pinned
 
 
 def test_both_console_scripts_do_the_same() -> None:
     assert pyproject()["project"]["scripts"] == {"dd": "ddcore.cli.main:main", "ddcore": "ddcore.cli.main:main"}
 
 
-def test_no_file_of_the_set_up_has_an_address() -> None:
+def test_no_file_of_the_set_up_has_an_url() -> None:
     scripts = [
         TOP / ".ci" / "run",
         *(TOP / "tools").glob("*"),
@@ -72,10 +72,10 @@ def test_no_file_of_the_set_up_has_an_address() -> None:
         assert "://" not in file.read_text(), file
 
 
-def test_make_says_what_there_is() -> None:
-    said = make().stdout
+def test_make_lists_the_targets() -> None:
+    output = make().stdout
     for target in ("setup", "demo", "test", "check", "bench", "clean"):
-        assert re.search(rf"^  {target}  +\S", said, re.MULTILINE), said
+        assert re.search(rf"^  {target}  +\S", output, re.MULTILINE), output
 
 
 @pytest.mark.parametrize("banner", [None, 'openjdk version "11.0.2" 2019-01-15', 'java version "1.8.0_392"'])
@@ -195,17 +195,17 @@ def test_java_that_is_missing_or_old_is_named(monkeypatch: pytest.MonkeyPatch, t
 @pytest.mark.parametrize(
     ("master", "cores"), [("local", 1), ("local[3]", 3), ("local-cluster[2,3,1024]", 6), ("spark://host:7077", None)]
 )
-def test_cores(master: str, cores: int | None) -> None:
+def test_cores_of_a_master(master: str, cores: int | None) -> None:
     assert cores_of(master) == cores
 
 
 def test_the_callers_settings_win_and_lists_are_joined() -> None:
-    asked = {
+    conf = {
         "spark.sql.shuffle.partitions": "7",
         "spark.driver.extraJavaOptions": "-Xss4m",
         "spark.driver.extraClassPath": "mine.jar",
     }
-    chosen = settings("local[2]", asked, jars=["a.jar", "b.jar"], log4j=Path("log4j2.properties"))
+    chosen = settings("local[2]", conf, jars=["a.jar", "b.jar"], log4j=Path("log4j2.properties"))
     assert chosen["spark.sql.shuffle.partitions"] == "7"
     assert chosen["spark.driver.extraClassPath"].split(os.pathsep) == ["a.jar", "b.jar", "mine.jar"]
     assert chosen["spark.driver.extraJavaOptions"].startswith("-Duser.timezone=UTC ")
@@ -244,7 +244,7 @@ def test_the_shipped_package_is_complete_and_imports_from_the_cache(tmp_path: Pa
         names = set(packed.namelist())
     sources = {
         f"unpacked/{package.replace('.', '/')}/{file.relative_to(TOP / room).as_posix()}"
-        for package, room in ROOMS.items()
+        for package, room in FOLDERS.items()
         for file in (TOP / room).rglob("*.py")
     }
     assert names == sources | {"ddcore/__init__.py", "ddcore/cache.py"}
@@ -268,14 +268,14 @@ def test_no_class_archive_is_no_error(monkeypatch: pytest.MonkeyPatch, tmp_path:
     assert cds.current() is None
 
 
-def test_the_sample_is_what_its_script_makes_and_tells_a_lawful_story() -> None:
+def test_the_sample_is_what_its_script_writes_and_no_row_is_removed_before_it_is_added() -> None:
     spec = importlib.util.spec_from_file_location("sample_make", TOP / "sample_data" / "make.py")
     assert spec is not None and spec.loader is not None
-    made = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(made)
-    for name, content in made.files().items():
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    for name, content in script.files().items():
         assert pl.read_parquet(TOP / "sample_data" / name).equals(pl.DataFrame(pl.from_arrow(content))), name
-    for log in made.changes():
+    for log in script.changes():
         counts: dict[tuple[str, str], int] = {}
         for row, _, diff in sorted(log, key=lambda change: change[1]):
             counts[row] = counts.get(row, 0) + diff
