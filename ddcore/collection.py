@@ -166,7 +166,7 @@ class Collection:
         gets the suffix ``_right``. Cost: proportional to the pairs that change.
         """
         if how != "inner":
-            raise ProgramError(f'{caller()}: join(how="{how}") is not there yet', 'use how="inner"')
+            raise ProgramError(f'{caller()}: join(how="{how}") is not supported', 'use how="inner"; see docs/limits.md')
         keys = self._join_keys(other, on)
         left, right = self._node.schema, other._node.schema
         schema = dict(left) | {keys.right_names[name]: kind for name, kind in right.items() if name not in keys.right}

@@ -95,8 +95,8 @@ class Project:
         """The one time dimension; a project with several is refused by whatever cannot handle them yet."""
         if len(self.dims) != 1:
             raise UsageError(
-                f"{shown(self.file)}: [time] dims = {list(self.dims)}: the commands fold one time dimension so far",
-                'say dims = ["version"]; dd.replay() takes several; for the commands that is on the roadmap',
+                f"{shown(self.file)}: [time] dims = {list(self.dims)}: the commands support one time dimension",
+                'use dims = ["version"]; dd.replay() takes several: see docs/limits.md',
             )
         return self.dims[0]
 
@@ -352,7 +352,9 @@ def _checked(name: str, value: Any, said_by: str, folder: Path) -> Any:
     if name == "warehouse":
         value = value.removeprefix("file://")
         if "://" in value:
-            raise UsageError(f"{said_by}: {value!r}: object stores are on the roadmap", "name a folder for now")
+            raise UsageError(
+                f"{said_by}: {value!r}: object stores are not supported", "name a folder: see docs/limits.md"
+            )
         return Path(os.path.normpath(folder / Path(value).expanduser()))
     return value
 
