@@ -16,11 +16,12 @@ import polars as pl
 from ddcore import encoding
 from ddcore.batch import Batch
 from ddcore.collection import Reduction
-from ddcore.errors import DdError, DiffOverflow, ExpressionError, NegativeMultiplicity
+from ddcore.errors import DdError, DiffOverflow, ExpressionError, NegativeMultiplicity, is_interrupt
 from ddcore.kernels import aggregating, emitting, times
 from ddcore.plan import Arrangement, Block
 from ddcore.schema import Schema
 from ddcore.trace import Keys, Rows, Run, Trace, arrange, distinct_keys, gather
+from ddcore.wording import described, line_of
 
 _KINDS = {"count": aggregating.COUNT, "sum": aggregating.SUM, "min": aggregating.MIN, "max": aggregating.MAX}
 
@@ -177,8 +178,8 @@ class ReduceStep:
         if len(evals) == 0:
             return Wanted(evals, np.empty((len(result), 0), np.int64), counts)
         values: Schema = {name: self.port.schema[name] for name in self.port.values}
-        frame = encoding.decode_frame(list(np.take(history.words, rows, axis=1)), values)
-        frame = frame.insert_column(0, pl.Series("group", evals)).with_columns(pl.Series("count", counts))
+        columns = encoding.decode_frame(list(np.take(history.words, rows, axis=1)), values).get_columns()
+        frame = pl.DataFrame([pl.Series("group", evals), *columns, pl.Series("count", counts)])
         made = call(self.reduction.function, frame.sort("group", *values), result, "group", self.block.node.place)
         made = made.sort("group", maintain_order=True)
         words = encoding.encode_frame(made, result)
@@ -244,9 +245,11 @@ def call(function: Any, frame: pl.DataFrame, schema: Schema, handle: str, place:
         made = made.select(pl.col(handle).cast(pl.Int64), *casts, *counts)
     except DdError:
         raise
-    except Exception as error:  # whatever a user's function raises is the user's to see
+    except BaseException as error:  # whatever a user's function raises is the user's to see, SystemExit included
+        if is_interrupt(error):
+            raise
         raise ExpressionError(
-            f"{place}: the function failed: {type(error).__name__}: {str(error).splitlines()[0]}"
+            f"{place}: the function failed at {line_of(error)}: {described(error)}", "fix the function, then run again"
         ) from error
     handles = made[handle]
     if len(made) and (handles.null_count() or not handles.is_in(frame[handle].unique().implode()).all()):
