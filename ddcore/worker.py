@@ -9,6 +9,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -228,26 +229,31 @@ class Worker:
 
     def push(self, node: Node, batch: Batch) -> None:
         """Send updates of a node's collection through linear operators and loop borders to the arrangements that wait
-        for them.
+        for them. Without recursion: a program may have thousands of operators in a row.
         """
-        if len(batch) == 0:
-            return
-        for target in node.targets:
-            if target.kind == "arrange":
-                self._deliver(target.arrangement, batch)
-            elif target.kind == "linear":
-                lifted = self._lifted(batch, target.node.scope.depth)
-                self.push(target.node, linear.apply(target.node, lifted))
-            elif target.kind == "enter":
-                entered = self._lifted(batch, target.loop.scope.depth)
-                self._vary(target.loop, entered)
-                self._vary(target.loop, _next_round(entered.negated()))
-            elif target.kind == "feed":
-                self._vary(target.loop, _next_round(self._lifted(batch, target.loop.scope.depth)))
-            else:
-                self.push(target.node, self._left(batch, target.node.scope.depth))
+        waiting = [(node, batch)]
+        while waiting:
+            node, batch = waiting.pop()
+            if len(batch):
+                waiting += reversed([pair for target in node.targets for pair in self._passed(target, batch)])
 
-    def _vary(self, loop: Loop, batch: Batch) -> None:
+    def _passed(self, target: Any, batch: Batch) -> Iterator[tuple[Node, Batch]]:
+        """Where a target sends updates on to, and what they are there; none where they have arrived."""
+        if target.kind == "arrange":
+            self._deliver(target.arrangement, batch)
+        elif target.kind == "linear":
+            lifted = self._lifted(batch, target.node.scope.depth)
+            yield target.node, linear.apply(target.node, lifted)
+        elif target.kind == "enter":
+            entered = self._lifted(batch, target.loop.scope.depth)
+            yield from self._varied(target.loop, entered)
+            yield from self._varied(target.loop, _next_round(entered.negated()))
+        elif target.kind == "feed":
+            yield from self._varied(target.loop, _next_round(self._lifted(batch, target.loop.scope.depth)))
+        else:
+            yield target.node, self._left(batch, target.node.scope.depth)
+
+    def _varied(self, loop: Loop, batch: Batch) -> Iterator[tuple[Node, Batch]]:
         """Updates of a loop's variable. What still moves past the last round allowed is seen before any operator of the
         body could drop it.
         """
@@ -258,7 +264,7 @@ class Worker:
             past = batch.times[-1] >= loop.max_rounds
             self._deliver(loop.border, batch.take(np.flatnonzero(past)))
             batch = batch.take(np.flatnonzero(~past))
-        self.push(loop.variable, batch)
+        yield loop.variable, batch
 
     def _lifted(self, batch: Batch, depth: int) -> Batch:
         """Enter: loop coordinates a scope adds start at 0."""

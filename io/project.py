@@ -45,7 +45,7 @@ _ENVIRONMENT = {
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PROGRAM = re.compile(r"(?P<file>.+\.py):(?P<function>[A-Za-z_][A-Za-z0-9_]*)")
 # Delta on protocol (1,2) takes none of these in a column name.
-_NOT_IN_COLUMNS = set(" ,;{}()\n\t=`.")
+NOT_IN_COLUMNS = set(" ,;{}()\n\t=`.")
 
 
 @dataclass(frozen=True)
@@ -266,10 +266,8 @@ def _schema(section: _Section, dims: tuple[str, ...]) -> Schema:
     for column, kind in columns.items():
         if column in dims or column == "diff" or column.startswith("_"):
             raise section.wrong(f"schema.{column}", "this name is taken: time columns, diff and names in _ are ours")
-        if not column or _NOT_IN_COLUMNS & set(column):
-            raise section.wrong(
-                f"schema.{column}", f"a column's name has none of {' '.join(sorted(_NOT_IN_COLUMNS))!r}"
-            )
+        if not column or NOT_IN_COLUMNS & set(column):
+            raise section.wrong(f"schema.{column}", f"a column's name has none of {' '.join(sorted(NOT_IN_COLUMNS))!r}")
         try:
             schema[column] = parse_type(kind)
         except (DdError, TypeError, AttributeError) as error:

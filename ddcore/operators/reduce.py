@@ -17,12 +17,13 @@ from ddcore import encoding
 from ddcore.batch import Batch
 from ddcore.casts import InexactCast, exact_cast
 from ddcore.collection import Reduction
-from ddcore.errors import DdError, DiffOverflow, ExpressionError, NegativeMultiplicity
+from ddcore.errors import DdError, DiffOverflow, ExpressionError, NegativeMultiplicity, is_interrupt
 from ddcore.functions import name_of
 from ddcore.kernels import aggregating, emitting, times
 from ddcore.plan import Arrangement, Block
 from ddcore.schema import Schema, Type
 from ddcore.trace import Keys, Rows, Run, Trace, arrange, distinct_keys, gather
+from ddcore.wording import described, line_of
 
 _WHOLE = Type("int64")
 _KINDS = {"count": aggregating.COUNT, "sum": aggregating.SUM, "min": aggregating.MIN, "max": aggregating.MAX}
@@ -251,10 +252,12 @@ def call(function: Any, frame: pl.DataFrame, schema: Schema, handle: str, place:
         returned = function(frame)
     except DdError:
         raise
-    except Exception as error:  # whatever a user's function raises is the user's to see
-        lines = str(error).splitlines()
-        said = f": {lines[0]}" if lines else ""
-        raise ExpressionError(f"{where} failed: {type(error).__name__}{said}") from error
+    except BaseException as error:  # whatever a user's function raises is the user's to see, SystemExit included
+        if is_interrupt(error):
+            raise
+        raise ExpressionError(
+            f"{where} failed at {line_of(error)}: {described(error)}", "fix the function, then run again"
+        ) from error
     if not isinstance(returned, pl.DataFrame):
         raise ExpressionError(f"{where} returned {type(returned).__name__}, not a polars DataFrame")
     missing = [name for name in (handle, *schema) if name not in returned.columns]
