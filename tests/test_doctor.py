@@ -84,9 +84,9 @@ def test_kernels_are_counted_that_are_compiled_and_current(monkeypatch: pytest.M
 
 def test_a_program_that_does_not_import_fails_with_its_place(project: Project) -> None:
     project.program_file.write_text("import nothing_of_that_name\n")
-    results = results_of(project)["program"]
-    assert results.state == "fail"
-    assert "program.py:1" in seen.message and "nothing_of_that_name" in seen.message
+    check = results_of(project)["program"]
+    assert check.state == "fail"
+    assert "program.py:1" in check.message and "nothing_of_that_name" in check.message
 
 
 def test_a_warehouse_that_cannot_be_written_fails(project: Project) -> None:
