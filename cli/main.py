@@ -25,7 +25,7 @@ from ddcore.cli.ingest import ingest
 from ddcore.cli.init import init
 from ddcore.cli.log import log
 from ddcore.cli.options import VersionCommand
-from ddcore.cli.output import Output
+from ddcore.cli.output import Output, open_streams
 from ddcore.cli.run import run
 from ddcore.cli.show import show
 from ddcore.cli.status import status
@@ -111,6 +111,7 @@ def main() -> NoReturn:
 
     What libraries load are objects that stay: they are looked through for garbage seldom, and not at the end.
     """
+    open_streams()
     gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)
     code = run_command(sys.argv[1:], _program_name())
     gc.freeze()
@@ -142,10 +143,6 @@ def _ended(error: BaseException, name: str, debug: bool) -> int:
         return _stopped(130)
     elif isinstance(error, SystemExit):
         return error.code if isinstance(error.code, int) else 1
-    elif isinstance(error, BrokenPipeError):
-        # The reader of stdout went away; what is left in the buffer must not be complained about at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        return 0
     elif isinstance(error, OSError):
         place = f"{error.filename}: " if error.filename else ""
         code = _failed(f"{place}{error.strerror or error}", "" if debug else "see more with --debug", 1)
@@ -201,7 +198,7 @@ def _program_name() -> str:
 
 def _failed(message: str, hint: str, code: int) -> int:
     out = Output()
-    out.say(out.painted("error: ", "red", out.stderr) + message)
+    out.say(("error: ", "red"), message)
     if hint:
         out.say(f"  {hint}")
     return code

@@ -32,7 +32,7 @@ def test_one_version(text: str, version: int) -> None:
 )
 def test_one_version_refused(text: str, says: str) -> None:
     with pytest.raises(UsageError) as caught:
-        one_version(text, latest=10, said_by="--at")
+        one_version(text, latest=10, origin="--at")
     assert says in caught.value.message
     assert caught.value.message.startswith("--at: ")
 
