@@ -42,14 +42,20 @@ def version_names(incomplete: str) -> list[str]:
 
 
 def key_names(ctx: typer.Context, incomplete: str) -> list[str]:
-    """The key columns that ``dd.toml`` gives the output on the command line."""
-    settings = _section(_project(ctx), "outputs").get(str(ctx.params.get("output")), {})
-    key = settings.get("key") if isinstance(settings, dict) else None
-    return _starting(incomplete, [name for name in key or () if isinstance(name, str)])
+    """The key columns that ``dd.toml`` gives the output on the command line; those of all outputs where it is unknown.
+
+    Behind an option that still lacks its value the parser gives up, and no argument is known.
+    """
+    outputs = _section(_project(ctx), "outputs")
+    output = ctx.params.get("output")
+    chosen = [outputs.get(output)] if output in outputs else outputs.values()
+    keys = [settings.get("key") for settings in chosen if isinstance(settings, dict)]
+    return _starting(incomplete, [name for key in keys if isinstance(key, list) for name in key])
 
 
-def _starting(incomplete: str, names: Iterable[str]) -> list[str]:
-    return sorted(name for name in names if name.startswith(incomplete) and name.isprintable())
+def _starting(incomplete: str, names: Iterable[Any]) -> list[str]:
+    texts = [name for name in names if isinstance(name, str)]
+    return sorted({name for name in texts if name.startswith(incomplete) and name.isprintable()})
 
 
 def _project(ctx: typer.Context) -> tuple[Path, dict[str, Any]]:

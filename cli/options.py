@@ -131,8 +131,12 @@ SkipCodeOption = Annotated[
 
 
 def open_project(project: Path | None, **flags: str | int | None) -> Project:
-    """The project that the flags, the environment and the working folder name; UsageError when there is none."""
+    """The project that the flags, the environment and the working folder name; UsageError when there is none.
+
+    Refuses before any work what cannot go well: a path that no file can have, several time dimensions.
+    """
     from ddcore.io.project import find_project
+    from ddcore.io.tables import location
 
     for option, path in (("--project", project), ("--warehouse", flags.get("warehouse"))):
         _check_path(option, None if path is None else str(path))
@@ -145,7 +149,8 @@ def open_project(project: Path | None, **flags: str | int | None) -> Project:
         raise UsageError(f"dd.toml or an environment variable: {one_line(error)}", _SETTINGS) from None
     for name in ("program", "warehouse"):
         _check_path(f"dd.toml or an environment variable: {name}", str(getattr(settings, name)))
-    _ = settings.dim  # the commands handle one time dimension so far: refused before any work
+    location(settings.warehouse)
+    _ = settings.dim
     return settings
 
 
