@@ -14,7 +14,7 @@ from ddcore.io.ledger import Ledger
 from ddcore.io.tables import delta_type, mend_hint, open_table
 from ddcore.io.warehouse import Warehouse, reporting
 from ddcore.schema import Schema, parse_type
-from ddcore.wording import meant
+from ddcore.wording import listed, meant
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -100,14 +100,18 @@ def output_log(project: Project, name: str) -> OutputLog:
     ledger = Ledger.load(warehouse)
     run = ledger.current_run()
     if run is None:
-        pending = ledger.latest_ingested() is not None
+        waiting = ledger.latest_ingested() is not None
         raise UsageError(
             f"nothing is folded yet in {warehouse.root}",
-            "fold the pending versions with: ddcore run" if pending else "begin with: ddcore ingest INPUT SOURCE",
+            "fold the waiting versions with: ddcore run" if waiting else "begin with: ddcore ingest INPUT SOURCE",
         )
     outputs = sorted(table.removeprefix("outputs/") for table in run.tables if table.startswith("outputs/"))
     if name not in outputs:
-        raise UsageError(f"no output {name!r}; there are: {', '.join(outputs) or 'none'}", meant(name, outputs))
+        hint = f"{name} is an input; only outputs can be shown" if name in project.inputs else ""
+        raise UsageError(
+            f"no output {name!r}; there are: {listed(outputs)}",
+            hint or meant(name, outputs) or "after a change of the program: ddcore run --full-refresh",
+        )
     version = run.tables[f"outputs/{name}"].version
     folder = warehouse.output(name)
     log = ChangeLog(folder, _row_schema(folder, version, project.dims), project.dims)

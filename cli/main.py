@@ -30,7 +30,7 @@ from ddcore.cli.run import run
 from ddcore.cli.show import show
 from ddcore.cli.status import status
 from ddcore.errors import DdError, UsageError
-from ddcore.wording import one_line
+from ddcore.wording import advice, one_line
 
 __all__ = ["app", "main", "run_command"]
 
@@ -145,11 +145,15 @@ def _ended(error: BaseException, name: str, debug: bool) -> int:
         return error.code if isinstance(error.code, int) else 1
     elif isinstance(error, OSError):
         place = f"{error.filename}: " if error.filename else ""
-        code = _failed(f"{place}{error.strerror or error}", "" if debug else "see more with --debug", 1)
+        hint = advice(error) or ("" if debug else "see more with --debug")
+        code = _failed(f"{place}{error.strerror or one_line(error)}", hint, 1)
+    elif isinstance(error, RecursionError):
+        hint = "" if debug else "look for what nests very deeply in the program or the data; see more with --debug"
+        code = _failed(f"too deeply nested: {one_line(error)}", hint, 1)
     else:
-        code = _failed(
-            f"{type(error).__name__}: {one_line(error)}", "" if debug else "this should not happen: see --debug", 1
-        )
+        kind, text = type(error).__name__, one_line(error)
+        hint = "" if debug else "this should not happen: see --debug"
+        code = _failed(kind if text == kind else f"{kind}: {text}", hint, 1)
     if debug:
         traceback.print_exception(error, file=sys.stderr)
     return code

@@ -12,7 +12,7 @@ from typer.core import TyperCommand
 
 from ddcore.cli.completion import engine_names, output_names
 from ddcore.errors import UsageError
-from ddcore.wording import one_line
+from ddcore.wording import advice, one_line
 
 if TYPE_CHECKING:
     from ddcore.io.project import Project
@@ -48,10 +48,18 @@ def whole_number(least: int, greatest: int = 2**63 - 2) -> Callable[[str], int]:
     return parse
 
 
+def _folder(text: str) -> Path:
+    """A parser for paths: an empty one (an unset variable of the shell) never means the working folder."""
+    if not text:
+        raise typer.BadParameter("the path is empty")
+    return Path(text)
+
+
 ProjectOption = Annotated[
     Path | None,
     typer.Option(
         "--project",
+        parser=_folder,
         metavar="DIR",
         help="The project's folder. Default: DDCORE_PROJECT, else the nearest folder upwards that has a dd.toml.",
         show_default=False,
@@ -138,36 +146,39 @@ def open_project(project: Path | None, **flags: str | int | None) -> Project:
     from ddcore.io.project import find_project
     from ddcore.io.tables import location
 
-    for option, path in (("--project", project), ("--warehouse", flags.get("warehouse"))):
-        _check_path(option, None if path is None else str(path))
+    _check_path("--project", project)
+    _check_path("--warehouse", flags.get("warehouse"))
     try:
         settings = find_project(project, flags=flags)
     except RecursionError:
         raise UsageError("dd.toml: nested too deeply", "tables nest at most three levels: [spark] conf.NAME") from None
-    except (ValueError, RuntimeError, OSError) as error:
+    except OSError as error:
+        raise UsageError(f"{error.filename or 'the working folder'}: {error.strerror}", advice(error)) from None
+    except (ValueError, RuntimeError) as error:
         # What Python refuses by itself: integers of thousands of digits, a NUL in a path, ~NAME of no user.
-        raise UsageError(f"dd.toml or an environment variable: {one_line(error)}", _SETTINGS) from None
+        hint = "look for very long numbers, and for a NUL or ~NAME in a path"
+        raise UsageError(f"dd.toml or an environment variable: {one_line(error)}", hint) from None
     for name in ("program", "warehouse"):
-        _check_path(f"dd.toml or an environment variable: {name}", str(getattr(settings, name)))
+        _check_path(f"dd.toml or an environment variable: {name}", getattr(settings, name))
+    if settings.warehouse.exists() and not settings.warehouse.is_dir():
+        raise UsageError(f"the warehouse {settings.warehouse} is not a folder", "name another one: --warehouse DIR")
     location(settings.warehouse)
     _ = settings.dim
     return settings
 
 
-_SETTINGS = "look for very long numbers, and for a NUL or ~NAME in a path"
-
-
-def _check_path(origin: str, path: str | None) -> None:
-    """Raises UsageError for a path that no file can have."""
-    if path is None:
-        return
-    if "\0" in path:
-        raise UsageError(f"{origin}: {path!r} has a NUL character", "no path can have one")
-    if path.startswith("~"):
+def _check_path(origin: str, path: object) -> None:
+    """Raises UsageError for a path that no file can have; None is no path."""
+    text = "." if path is None else str(path)
+    if not text:
+        raise UsageError(f"{origin}: the path is empty", "is a variable of the shell unset?")
+    if "\0" in text:
+        raise UsageError(f"{origin}: {text!r} has a NUL character", "no path can have one")
+    if text.startswith("~"):
         try:
-            Path(path).expanduser()
+            Path(text).expanduser()
         except RuntimeError:
-            raise UsageError(f"{origin}: {path!r}: there is no such user", "write the folder's whole path") from None
+            raise UsageError(f"{origin}: {text!r}: there is no such user", "write the folder's whole path") from None
 
 
 class VersionCommand(TyperCommand):

@@ -1,4 +1,4 @@
-"""``dd status``: what is folded, what is pending, and how big everything is."""
+"""``dd status``: what is folded, what is waiting, and how big everything is."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def status(
     warehouse: WarehouseOption = None,
     debug: DebugOption = False,
 ) -> int:
-    """Show what is folded, which versions are pending, how big all tables are, and who holds the lock."""
+    """Show what is folded, which versions are waiting, how big all tables are, and who holds the lock."""
     from ddcore.io.ledger import Ledger
     from ddcore.io.warehouse import Warehouse
 
@@ -128,6 +128,8 @@ def _tell(out: Output, project: Project, ledger: Ledger, summary: dict[str, Any]
     run, waiting, unfinished = summary["last_run"], summary["waiting"], summary["unfinished"]
     where = project.origin.get("warehouse", "")
     origin = "" if where in ("", "dd.toml", "default") else f"  (from {'--warehouse' if where == 'flag' else where})"
+    if not project.warehouse.is_dir():
+        origin += "  (no such folder yet)"
     lines = [["project", summary["project"]], ["warehouse", summary["warehouse"] + origin]]
     folded = "nothing yet"
     if run is not None:

@@ -25,7 +25,7 @@ def one_version(text: str, latest: int, origin: str = "version") -> int:
     if version > latest:
         raise UsageError(
             f"{origin}: version {version} is not yet complete: the last folded version is {latest}",
-            "which versions are pending: ddcore status",
+            "which versions are waiting: ddcore status",
         )
     return version
 

@@ -138,7 +138,7 @@ def failing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
         (
             PermissionError(13, "Permission denied", "/w/x"),
             1,
-            "error: /w/x: Permission denied\n  see more with --debug\n",
+            "error: /w/x: Permission denied\n  give this user access to it",
         ),
         (KeyboardInterrupt(), 130, "error: interrupted\n"),
         (SystemExit(5), 5, ""),

@@ -296,7 +296,7 @@ def test_a_file_that_python_itself_refuses(
     ("arguments", "says"),
     [
         (["status", "--warehouse", "a\0b"], "error: --warehouse: 'a\\x00b' has a NUL character"),
-        (["status", "--project", "a\0b"], "error: invalid value for '--project': "),
+        (["status", "--project", "a\0b"], "error: --project: 'a\\x00b' has a NUL character"),
         (["status", "--warehouse", f"{NO_USER}/w"], f"error: --warehouse: '{NO_USER}/w': there is no such user"),
         (["status", "--project", NO_USER], f"error: --project: '{NO_USER}': there is no such user"),
         (["run", "--width", "9" * 5000], "error: invalid value for '--width': '999"),

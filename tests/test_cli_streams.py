@@ -115,10 +115,13 @@ def test_the_exit_code_does_not_depend_on_the_streams(arguments: list[str], code
 def test_a_full_disk_under_stdout_is_an_error_and_the_run_is_kept(pending: Path) -> None:
     code, _, err = shell(">/dev/full", "run", cwd=pending)
     assert code == 1
-    assert err.endswith("error: stdout: No space left on device\n  see more with --debug\n")
+    assert err.endswith("error: stdout: No space left on device\n  free some space and run the same command again\n")
     assert folded(pending) == 6
     code, _, err = shell(">/dev/full", "show", "journeys", cwd=pending)
-    assert (code, err) == (1, "error: stdout: No space left on device\n  see more with --debug\n")
+    assert (code, err) == (
+        1,
+        "error: stdout: No space left on device\n  free some space and run the same command again\n",
+    )
     assert shell("2>/dev/full", "run", "--full-refresh", cwd=pending)[0] == 0
 
 
