@@ -50,7 +50,7 @@ def log(
             out.record(schema_version=SCHEMA_VERSION, **record)
         return 0
     if not records:
-        out.say("nothing has happened yet; begin with: ddcore ingest INPUT SOURCE")
+        out.say("no ingest and no run yet; begin with: ddcore ingest INPUT SOURCE")
         return 0
     table = [_HEADERS[versions], *(_version_row(each) if versions else _entry_row(each) for each in part)]
     right = (0, 3, 4) if versions else (2, 3, 4)
@@ -160,7 +160,7 @@ def _entry_row(record: dict[str, Any]) -> list[str]:
         return [f"ingest {record['ingest']}", when, span, inputs, "", f"{record['input']} from {sources}"]
     program = f"program {record['program'][:8]}"
     if record["kind"] == "unfinished":
-        return [f"run {record['run']}", when, span, "", "", f"not finished: the next run goes on with it; {program}"]
+        return [f"run {record['run']}", when, span, "", "", f"not finished: the next run resumes it; {program}"]
     if record["kind"] == "failed":
         return [f"run {record['run']}", when, span, "", "", f"failed: {cell(record['error'])}; {program}"]
     what = f"{program}, {record['took']:.1f}s, {count(record['rounds'])} rounds, {record['engine']}"

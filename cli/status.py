@@ -138,7 +138,7 @@ def _tell(out: Output, project: Project, ledger: Ledger, summary: dict[str, Any]
     lines.append(["waiting", f"{_spans(waiting)}  (ddcore run)" if waiting else "nothing"])
     if unfinished:
         span = f"{unfinished['first']}..{unfinished['last']}"
-        lines.append(["unfinished", f"run {unfinished['run']}, versions {span}; the next run goes on with it"])
+        lines.append(["unfinished", f"run {unfinished['run']}, versions {span}; the next run resumes it"])
     if summary["holder"]:
         lines.append(["in use by", summary["holder"]])
     for line in aligned(lines, width=out.width):

@@ -385,7 +385,7 @@ def test_log_versions(here: Path, dd: Any) -> None:
 
 
 def test_log_of_nothing(fresh: Path, dd: Any) -> None:
-    assert dd("log") == (0, [], ["nothing has happened yet; begin with: ddcore ingest INPUT SOURCE"])
+    assert dd("log") == (0, [], ["no ingest and no run yet; begin with: ddcore ingest INPUT SOURCE"])
     assert dd("log", "--json") == (0, [], [])
 
 
@@ -419,7 +419,7 @@ def test_an_unfinished_run_is_told(mine: Path, dd: Any) -> None:
         run = ledger.current_run()
         assert run is not None
         ledger.append(IntentRecord(2, run.fingerprint, 6, 6, 1, "inline"))
-    assert "unfinished  run 2, versions 6..6; the next run goes on with it" in dd("status")[1]
+    assert "unfinished  run 2, versions 6..6; the next run resumes it" in dd("status")[1]
     assert "not finished" in dd("log")[1][1]
 
 
