@@ -54,7 +54,7 @@ class Output:
     @property
     def unread(self) -> bool:
         """Whether the reader of stdout has gone (``| head``): what is written now nobody sees."""
-        return bool(getattr(_raw(self.stdout), "unread", False))
+        return bool(getattr(self.stdout, "unread", False))
 
     def data(self, *parts: Part) -> None:
         """One line of data for people, made printable."""
@@ -103,8 +103,11 @@ class Output:
             if copy is not None:
                 before.flush()
                 os.dup2(copy, 1)
-                _close(self.stdout, copy)
-                self.stdout = before
+                try:
+                    self.stdout.flush()
+                finally:
+                    os.close(copy)
+                    self.stdout = before
 
     def _line(self, stream: TextIO, parts: tuple[Part, ...]) -> str:
         pairs = [(part, "") if isinstance(part, str) else part for part in parts]
@@ -174,27 +177,40 @@ class Progress:
 # --- streams ----------------------------------------------------------------------------------------------------------
 
 
-class _Descriptor(io.FileIO):
-    """A descriptor to write to. After a write has failed, all later ones go to the null device.
+class _Stream(io.TextIOWrapper):
+    """Text to a descriptor. After a write has failed, all later ones go to the null device.
 
     ``unread`` tells that the reader of a pipe has gone, which is no error. Another failure (a full disk) is raised
-    once, or never where ``lenient`` is set.
+    once, or never where ``lenient`` is set. Not done below the buffer: a signal's exception between the system call and
+    the buffer would have it write the same bytes again.
     """
 
-    def __init__(self, number: int, *, lenient: bool) -> None:
-        super().__init__(number, "w", closefd=False)
+    def __init__(self, number: int, encoding: str, *, lenient: bool) -> None:
+        raw = io.FileIO(number, "w", closefd=False)
+        by_line = lenient or raw.isatty()
+        super().__init__(io.BufferedWriter(raw), encoding, "backslashreplace", line_buffering=by_line)
         self.unread, self._lenient = False, lenient
 
-    def write(self, data: Any) -> int:
+    def write(self, text: str, /) -> int:
         try:
-            return super().write(data)
+            return super().write(text)
         except OSError as error:
-            self.unread = isinstance(error, BrokenPipeError)
-            _to_null(self.fileno())
-            if not (self.unread or self._lenient):
-                error.filename = "stdout"
-                raise
-            return len(data)
+            self._give_up(error)
+            return len(text)
+
+    def flush(self) -> None:
+        try:
+            super().flush()
+        except OSError as error:
+            self._give_up(error)
+
+    def _give_up(self, error: OSError) -> None:
+        self.unread = isinstance(error, BrokenPipeError)
+        _to_null(self.fileno())
+        super().flush()
+        if not (self.unread or self._lenient):
+            error.filename = "stdout"
+            raise error
 
 
 def open_streams() -> None:
@@ -222,25 +238,9 @@ def _replace(name: str, stream: TextIO) -> None:
     setattr(sys, f"__{name}__", stream)
 
 
-def _text_stream(number: int, like: TextIO | None) -> io.TextIOWrapper:
-    """Text to a descriptor, in the encoding of another stream. Line by line on a terminal and for stderr."""
-    raw = _Descriptor(number, lenient=number == 2)
-    by_line = number == 2 or raw.isatty()
-    encoding = getattr(like, "encoding", None) or "utf-8"
-    return io.TextIOWrapper(
-        io.BufferedWriter(raw), encoding=encoding, errors="backslashreplace", line_buffering=by_line
-    )
-
-
-def _close(stream: TextIO, number: int) -> None:
-    """Flush a stream and close its descriptor, with nothing left in the buffer even where that fails."""
-    try:
-        stream.flush()
-    except OSError:
-        stream.flush()  # the null device stands there now
-        raise
-    finally:
-        os.close(number)
+def _text_stream(number: int, like: TextIO | None) -> _Stream:
+    """Text to a descriptor, in the encoding of another stream."""
+    return _Stream(number, getattr(like, "encoding", None) or "utf-8", lenient=number == 2)
 
 
 def _to_null(number: int) -> None:
@@ -250,10 +250,6 @@ def _to_null(number: int) -> None:
         return
     os.dup2(null, number)
     os.close(null)
-
-
-def _raw(stream: TextIO) -> Any:
-    return getattr(getattr(stream, "buffer", None), "raw", None)
 
 
 def _write(stream: TextIO, text: str, end: str = "\n") -> None:
