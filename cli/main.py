@@ -177,8 +177,8 @@ def _invoke(arguments: list[str], name: str) -> int:
     return code if isinstance(code, int) else 0
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+def _version(value: bool) -> None:
+    if value:
         typer.echo(f"ddcore {__version__} (Python {sys.version.split()[0]})")
         raise typer.Exit(0)
 
@@ -223,11 +223,11 @@ def _stopped(code: int) -> int:
 
 @contextmanager
 def _stdout_is_stderr() -> Iterator[None]:
-    kept, sys.stdout = sys.stdout, sys.stderr
+    before, sys.stdout = sys.stdout, sys.stderr
     try:
         yield
     finally:
-        sys.stdout = kept
+        sys.stdout = before
 
 
 if __name__ == "__main__":

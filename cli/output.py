@@ -30,7 +30,7 @@ Part = str | tuple[str, str]  # a text, or a text and its colour
 
 
 class Output:
-    """Where one command writes. ``quiet`` drops all but data that was asked for and errors."""
+    """Where one command writes. ``quiet`` drops everything but data and errors."""
 
     def __init__(self, *, json: bool = False, quiet: bool = False) -> None:
         self.json, self.quiet = json, quiet
@@ -53,7 +53,7 @@ class Output:
 
     @property
     def unread(self) -> bool:
-        """Whether the reader of stdout has gone (``| head``): what is written now nobody sees."""
+        """Whether the reader of stdout has gone away (``| head``), so that writing on is useless."""
         return bool(getattr(self.stdout, "unread", False))
 
     def data(self, *parts: Part) -> None:

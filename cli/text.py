@@ -44,7 +44,7 @@ def message(text: str) -> str:
 def cell(value: Any) -> str:
     """A value as people read it: one printable line, and null not to be taken for the text ``null``.
 
-    A text of more than 1,000 characters is cut and its length told.
+    A text of more than 1,000 characters is cut and ends in its length.
     """
     if isinstance(value, str):
         return _text_cell(value)

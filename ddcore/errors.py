@@ -64,7 +64,7 @@ class LockHeld(DdError):
 
 
 class Mismatch(DdError):
-    """Two collections differ where the caller asked for them to be equal."""
+    """Two collections differ that had to be equal."""
 
     exit_code = 3
 
@@ -133,7 +133,7 @@ class DiffOverflow(FoldError):
 
 
 class ExpressionError(FoldError):
-    """A user's expression or function failed, or left the range of its type, on the rows it was given."""
+    """A user's expression or function failed, or left the range of its type, on some rows."""
 
 
 class StorageError(DdError):
