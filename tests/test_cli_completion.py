@@ -89,17 +89,24 @@ def test_silence_where_there_is_no_project_to_read(text: str | None, tmp_path: P
     assert set(offers) <= {"links", "x"}
 
 
-def test_completion_takes_little_time(here: Path) -> None:
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+def test_completion_and_help_take_little_time(here: Path) -> None:
+    slowness = max(1.0, _processor_time("import json, tomllib, typing") / 0.05)  # of this machine, just now
+    before = _used()
     assert complete("dd show ", here) == ["journeys"]
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    took = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    assert took < 0.3 * _slowness(), f"{took:.2f} s of processor time"
+    assert _used() - before < 0.3 * slowness
+    for arguments in (["--help"], ["run", "--help"], ["--version"]):
+        help_time = _processor_time("import sys; from ddcore.cli.main import main; main()", *arguments)
+        assert help_time < 0.3 * slowness, arguments
 
 
-def _slowness() -> float:
-    """How much slower than usual this machine starts Python just now, at least 1: other tests may share its cores."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    subprocess.run([sys.executable, "-c", "import json, tomllib, typing"], check=True, timeout=60)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return max(1.0, (after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime) / 0.05)
+def _processor_time(code: str, *arguments: str) -> float:
+    """Seconds of processor time that a Python process takes for ``code``."""
+    before = _used()
+    subprocess.run([sys.executable, "-c", code, *arguments], check=True, capture_output=True, timeout=60)
+    return _used() - before
+
+
+def _used() -> float:
+    """Seconds of processor time that finished child processes have taken so far."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
