@@ -361,7 +361,7 @@ def test_a_changed_input_schema_is_refused(desk: Desk, tmp_path: Path) -> None:
 # --- killed, interrupted, out of space --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("stage", ["reading rows", "checking retractions", "committing"])
+@pytest.mark.parametrize("stage", ["reading rows", "checking counts", "committing"])
 def test_an_interrupt_leaves_nothing_visible(desk: Desk, stage: str) -> None:
     desk.ingest(desk.source("a.parquet", (1, 2, 0, 1)))
 

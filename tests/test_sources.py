@@ -20,12 +20,13 @@ from ddcore.io.checks import Rules, fit, normalise
 from ddcore.io.sources import Source, column_types, find_sources, read_frames
 from ddcore.io.updates import (
     Digest,
-    Shortfall,
+    RowCount,
     accumulate_counts,
     consolidate,
     digests,
-    first_shortfall,
+    first_count,
     merge_counts,
+    running_counts,
 )
 from ddcore.schema import Schema, parse_type
 
@@ -374,8 +375,11 @@ def test_other_separators_are_noticed_by_their_missing_columns(tmp_path: Path) -
 # --- updates ----------------------------------------------------------------------------------------------------------
 
 
+KEY = bytes(range(16))
+
+
 def digest(updates: pl.DataFrame) -> Digest:
-    return sum(digests(updates, "version").values(), Digest())
+    return sum(digests(updates, "version", KEY).values(), Digest())
 
 
 def frame(*rows: tuple[Any, ...]) -> pl.DataFrame:
@@ -408,7 +412,7 @@ def test_a_digest_depends_on_the_content_alone() -> None:
     assert digest(frame(*rows[:50])) + digest(frame(*rows[50:])) == whole
     assert digest(consolidate(frame(*rows), ("version",))) == whole
     assert Digest.parse(str(whole)) == whole
-    for version, one in digests(frame(*shuffled), "version").items():
+    for version, one in digests(frame(*shuffled), "version", KEY).items():
         assert digest(frame(*(row for row in rows if row[2] == version))) == one
     assert not digest(frame((1.0, "a", 0, 1), (1.0, "a", 0, -1)))
 
@@ -425,7 +429,67 @@ def test_a_digest_is_the_same_in_every_release() -> None:
     assert str(digest(frame((1.5, "é", 3, -2), (None, None, 0, 1)))) == STORED
 
 
-STORED = "ffffffffffffffff587f58f9bb43d31a8fd527e6fa17c8ad"
+STORED = "-1f3c54e0817fd06367b21b9a8bb92d7f"
+
+
+def sip_hash(words: list[int], key: bytes) -> int:
+    """SipHash-1-3 with 128 bits, of 64-bit words, from its definition."""
+    low, high = (int.from_bytes(key[start : start + 8], "little") for start in (0, 8))
+    v = [
+        low ^ 0x736F6D6570736575,
+        high ^ 0x646F72616E646F6D ^ 0xEE,
+        low ^ 0x6C7967656E657261,
+        high ^ 0x7465646279746573,
+    ]
+
+    def turned(word: int, by: int) -> int:
+        return (word << by | word >> (64 - by)) % 2**64
+
+    def compress(rounds: int) -> None:
+        for _ in range(rounds):
+            v[0], v[2] = (v[0] + v[1]) % 2**64, (v[2] + v[3]) % 2**64
+            v[1], v[3] = turned(v[1], 13) ^ v[0], turned(v[3], 16) ^ v[2]
+            v[0] = turned(v[0], 32)
+            v[2], v[0] = (v[2] + v[1]) % 2**64, (v[0] + v[3]) % 2**64
+            v[1], v[3] = turned(v[1], 17) ^ v[2], turned(v[3], 21) ^ v[0]
+            v[2] = turned(v[2], 32)
+
+    for word in [*words, 8 * len(words) % 256 << 56]:
+        v[3] ^= word
+        compress(1)
+        v[0] ^= word
+    v[2] ^= 0xEE
+    compress(3)
+    first = v[0] ^ v[1] ^ v[2] ^ v[3]
+    v[1] ^= 0xDD
+    compress(3)
+    return first | (v[0] ^ v[1] ^ v[2] ^ v[3]) << 64
+
+
+def test_a_digest_is_the_sum_of_keyed_hashes_times_diffs() -> None:
+    seed = random.randrange(10**6)
+    print(f"seed {seed}")
+    rng = random.Random(seed)
+    diffs = [1, -1, 2**10, 2**62, 1 - 2**63, 2**63 - 1, *(rng.randrange(1 - 2**63, 2**63) for _ in range(50))]
+    rows = [(rng.choice([None, rng.randrange(1 - 2**63, 2**63)]), rng.randrange(4), diff) for diff in diffs]
+    updates = pl.DataFrame(rows, {"x": pl.Int64(), "version": pl.Int64(), "diff": pl.Int64()}, orient="row")
+    wanted: dict[int, int] = {}
+    for value, version, diff in rows:
+        words = [int(value is None), (value or 0) % 2**64, version]
+        wanted[version] = wanted.get(version, 0) + diff * sip_hash(words, KEY)
+    assert {version: one.total for version, one in digests(updates, "version", KEY).items()} == wanted
+
+
+def test_rows_cannot_be_crafted_to_have_a_digest_of_others() -> None:
+    """Sums of 64 bits could be: by a diff of 2^62 only two bits of a hash count, and a null was a value like others."""
+    digests_of = {
+        digest(frame(*rows)) for rows in [[(float(x), "a", 0, 2**62), (float(x), "b", 0, 2**62)] for x in range(100)]
+    }
+    assert len(digests_of) == 100
+    numbers = pl.DataFrame({"x": [None, 0x6E75_6C6C_6E75_6C6C], "version": 0, "diff": 1})
+    assert digest(numbers[:1]) != digest(numbers[1:])
+    other = pl.DataFrame({"x": [1, 2], "version": 0, "diff": 1})
+    assert digests(other, "version", bytes(16)) != digests(other, "version", KEY)
 
 
 def test_counts_are_exact_and_add_up() -> None:
@@ -433,6 +497,10 @@ def test_counts_are_exact_and_add_up() -> None:
     counts = accumulate_counts(frame(*[(1.0, "a", 4, large)] * 3, (1.0, "a", 4, -2), (1.0, "a", 2, 1)), "version")
     assert counts == {2: (1, 0), 4: (3 * large, 2)}
     assert merge_counts([counts, {4: (0, 5), 1: (1, 1)}]) == {1: (1, 1), 2: (1, 0), 4: (3 * large, 7)}
+
+
+def first_shortfall(history: pl.DataFrame, dim: str) -> RowCount | None:
+    return first_count(running_counts(history, dim), dim, pl.col("_count") < 0)
 
 
 def test_T45_the_first_version_and_row_with_too_few_are_found() -> None:
@@ -449,7 +517,7 @@ def test_T45_the_first_version_and_row_with_too_few_are_found() -> None:
     short = first_shortfall(
         pl.concat([fine, frame((None, None, 2, -1), (1.0, "a", 2, -1), (0.5, "z", 7, -9))]), "version"
     )
-    assert short == Shortfall({"x": None, "s": None}, 2, -1)
+    assert short == RowCount({"x": None, "s": None}, 2, -1)
     # taken out at 1, put in at 2: the sum at the end is right, and still nothing was there to take
     short = first_shortfall(frame((1.0, "a", 2, 1), (1.0, "a", 1, -1)), "version")
-    assert short == Shortfall({"x": 1.0, "s": "a"}, 1, -1)
+    assert short == RowCount({"x": 1.0, "s": "a"}, 1, -1)
