@@ -36,6 +36,7 @@ from ddcore.io.project import ENGINES, Project, find_project
 from ddcore.io.sources import Source, find_sources, row_count
 from ddcore.io.updates import RowCount
 from ddcore.io.warehouse import Warehouse
+from ddcore.jobs.undo import UndoReport, undo
 
 __all__ = ["LATE", "IngestReport", "ingest", "main"]
 
@@ -453,24 +454,34 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     The last line of stdout is the report as JSON.
     """
-    asked = _parser().parse_args(argv)
+    parser = _parser()
+    asked = parser.parse_args(argv)
+    if asked.undo is None and not (asked.input and asked.source):
+        parser.error("INPUT and SOURCE are needed, or --undo N")
+    if asked.undo is not None and asked.source:
+        parser.error("--undo takes a whole ingest back, not a source")
+    report: IngestReport | UndoReport
     try:
         project = find_project(asked.project, flags={"warehouse": asked.warehouse, "engine": asked.engine})
-        report = ingest(
-            project,
-            asked.input,
-            asked.source,
-            engine=project.engine,
-            version=asked.version,
-            diff=asked.diff,
-            rename=dict(asked.column),
-            late=asked.late,
-            allow_gap=asked.allow_gap,
+        report = (
+            undo(project, asked.undo, asked.input)
+            if asked.undo is not None
+            else ingest(
+                project,
+                asked.input,
+                asked.source,
+                engine=project.engine,
+                version=asked.version,
+                diff=asked.diff,
+                rename=dict(asked.column),
+                late=asked.late,
+                allow_gap=asked.allow_gap,
+            )
         )
     except DdError as error:
         print(f"error: {error.message}", f"  {error.hint}", sep="\n", file=sys.stderr)
         return error.exit_code
-    for note in report.notes:
+    for note in getattr(report, "notes", ()):
         print(note, file=sys.stderr)
     print(json.dumps(asdict(report)))
     return 0
@@ -480,13 +491,14 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         "ingest.py", description="Append the rows of sources to the change log of an input."
     )
-    parser.add_argument("input", metavar="INPUT")
-    parser.add_argument("source", metavar="SOURCE", nargs="+", help="a file, a folder, a glob or a Delta table")
+    parser.add_argument("input", metavar="INPUT", nargs="?")
+    parser.add_argument("source", metavar="SOURCE", nargs="*", help="a file, a folder, a glob or a Delta table")
     parser.add_argument("--project", type=Path, metavar="DIR", help="the folder of dd.toml")
     parser.add_argument("--warehouse", metavar="DIR")
     parser.add_argument("--engine", choices=ENGINES)
     parser.add_argument("--version", type=int, metavar="N", help="all rows have this version")
     parser.add_argument("--diff", type=int, metavar="N", help="all rows have this diff")
+    parser.add_argument("--undo", type=int, metavar="N", help="take ingest N back, while nothing of it is folded")
     parser.add_argument("--column", type=_pair, action="append", default=[], metavar="OURS=THEIRS")
     parser.add_argument("--late", choices=LATE, default="refuse")
     parser.add_argument("--allow-gap", action="store_true", help="take in a version far beyond all others")
