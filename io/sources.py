@@ -360,7 +360,23 @@ def read_frames(source: Source, columns: Sequence[str]) -> Iterator[tuple[int, p
             yield row, frame
             row += len(frame)
     except (pa.ArrowException, OSError, UnicodeDecodeError, pl.exceptions.PolarsError) as error:
-        raise unreadable(source, error) from error
+        raise _placed(source, columns, error) from error
+
+
+def _placed(source: Source, columns: Sequence[str], error: Exception) -> DataError:
+    """The DataError for a file that cannot be read to its end, with the column and the place where Parquet breaks."""
+    import pyarrow as pa
+
+    for column in columns if source.format == "parquet" else ():
+        rows = source.before
+        try:
+            for batch in _batches(source, [column]):
+                rows += len(batch)
+        except (pa.ArrowException, OSError) as own:
+            kind = _first_line(own)
+            what = f"{source.name}: not a readable Parquet file: column {column!r}, after row {rows}: {kind}"
+            return DataError(what, "write it again at its origin, or leave it out")
+    return unreadable(source, error)
 
 
 def validate(name: str, batch: pa.RecordBatch | pa.Table, first_row: int | None = None) -> None:
