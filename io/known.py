@@ -97,8 +97,12 @@ class Earlier:
         self._taken: dict[Digest, int] = {}
         self._named: dict[str, list[tuple[Digest, int]]] = {}  # by name
         self._places: dict[str, frozenset[str]] = {}
+        self.unknown: list[int] = []  # ingests with digests of an older form: nothing of theirs is recognised
         for record in records:
-            digests = [parsed[1] if (parsed := _parsed(source.digest)) else Digest() for source in record.sources]
+            texts = [_parsed(source.digest) for source in record.sources]
+            if None in texts:
+                self.unknown.append(record.number)
+            digests = [Digest() if parsed is None else parsed[1] for parsed in texts]
             for one in (*digests, sum(digests, Digest())):
                 self._taken.setdefault(one, record.number)
             for before, one in zip(record.sources, digests, strict=True):

@@ -223,6 +223,10 @@ class _Work:
             self.intake = replace(self.intake, known=grown)
             found, part = fresh, take(self.intake, fresh)
         seen = self._seen(part, found)
+        notes += [
+            f"ingest {number} was made by an earlier ddcore: rows that it took in are not recognised"
+            for number in self.earlier.unknown
+        ]
         notes += [note for one in seen if one.name not in known for note in self._on_top(one)]
         if not part.files:
             notes.append("every update of it is taken back at its own version: nothing changes")
