@@ -21,7 +21,7 @@ __all__ = ["Balance"]
 
 _GREATEST = 2**63 - 1
 # Rows that are looked at for repeats; of more inserted rows it is a sample, the same of the log as of the source.
-_SAMPLE = 1 << 20
+_SAMPLE = 1 << 16
 
 
 class Balance:

@@ -26,7 +26,6 @@ __all__ = [
 _LIMB, _MOST_SUMMED = 10, 1 << 20
 _SIP_ROWS = 1 << 14  # hashed at a time: what they need fits into a core's cache
 _LOW = np.uint64(0xFFFF_FFFF)
-_NIBBLES, _ONES = np.uint64(0x0F0F_0F0F_0F0F_0F0F), np.uint64(0x0101_0101_0101_0101)
 
 
 def consolidate(updates: pl.DataFrame, dims: Sequence[str]) -> pl.DataFrame:
@@ -163,12 +162,9 @@ def _cells(values: pl.Series) -> list[np.ndarray]:
 
 def _text_cells(values: pl.Series) -> list[np.ndarray]:
     frame = pl.DataFrame({"value": values.fill_null("" if values.dtype == pl.String else b"")})
-    text = frame.select(plh.col("value").chash.blake3()).to_series().to_arrow()
-    data = text.buffers()[2]  # 64 hexadecimal digits for each value, one after the other
-    digits = np.frombuffer(data, dtype="<u8", count=8 * len(values)).reshape(-1, 8)
-    # A digit's low four bits are its value, or, of a letter, its value less 9.
-    nibbles = [(part & _NIBBLES) + np.uint64(9) * ((part >> np.uint64(6)) & _ONES) for part in digits[:, :4].T]
-    return [nibbles[0] << np.uint64(4) | nibbles[1], nibbles[2] << np.uint64(4) | nibbles[3]]
+    text = frame.select(plh.col("value").chash.blake3().str.slice(0, 32)).to_series().to_arrow()
+    digits = np.frombuffer(text.buffers()[2], dtype="<u8", count=4 * len(values)).reshape(-1, 4)
+    return [digits[:, place] for place in range(4)]  # 32 hexadecimal digits as they are: unpacking them costs more
 
 
 def _sip(words: Sequence[np.ndarray], key: bytes, first: np.ndarray, second: np.ndarray) -> None:
