@@ -13,7 +13,7 @@ from ddcore.cli.output import SCHEMA_VERSION, Output
 from ddcore.cli.text import aligned, cell, count
 
 if TYPE_CHECKING:
-    from ddcore.io.ledger import Counts, FailureRecord, IngestRecord, IntentRecord, Ledger, RunRecord
+    from ddcore.io.ledger import Counts, FailureRecord, IngestRecord, IntentRecord, Ledger, RunRecord, UndoRecord
 
 __all__ = ["changed", "log", "moment"]
 
@@ -73,6 +73,8 @@ def _entries(ledger: Ledger) -> list[dict[str, Any]]:
     dated += [(each.at, 0, each.number, _ingest(each)) for each in ledger.ingests()]
     for each in ledger.failures():
         dated.append((each.at, 2, each.run, {**_start(each), "kind": "failed", "error": each.error}))
+    for undo in ledger.undos():
+        dated.append((undo.at, 0, undo.number, _undone(undo)))
     intent = ledger.open_intent()
     if intent is not None:
         dated.append((intent.at, 2, intent.run, _start(intent)))
@@ -125,6 +127,17 @@ def _ingest(ingest: IngestRecord) -> dict[str, Any]:
     }
 
 
+def _undone(undo: UndoRecord) -> dict[str, Any]:
+    return {
+        "kind": "undo",
+        "ingest": undo.number,
+        "at": moment(undo.at),
+        "first": undo.first,
+        "last": undo.last,
+        "input": undo.input,
+    }
+
+
 def _versions(ledger: Ledger) -> list[dict[str, Any]]:
     """Folded versions, newest first; a version that was folded anew stands where it was folded last."""
     records: dict[int, dict[str, Any]] = {}
@@ -158,6 +171,15 @@ def _entry_row(record: dict[str, Any]) -> list[str]:
     if record["kind"] == "ingest":
         sources = ", ".join(map(cell, record["sources"]))
         return [f"ingest {record['ingest']}", when, span, inputs, "", f"{record['input']} from {sources}"]
+    if record["kind"] == "undo":
+        return [
+            f"undo {record['ingest']}",
+            when,
+            span,
+            "",
+            "",
+            f"{record['input']}: ingest {record['ingest']} taken back",
+        ]
     program = f"program {record['program'][:8]}"
     if record["kind"] == "unfinished":
         return [f"run {record['run']}", when, span, "", "", f"not finished: the next run resumes it; {program}"]

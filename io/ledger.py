@@ -30,6 +30,7 @@ __all__ = [
     "RunRecord",
     "Source",
     "TableState",
+    "UndoRecord",
 ]
 
 Counts = Mapping[int, tuple[int, int]]  # by version: how much was added, and how much was taken away
@@ -38,6 +39,7 @@ _COLUMNS = ("entry", "kind", "number", "name", "first", "last", "at", "body")
 _NUMBERS = ("entry", "number", "first", "last")
 # One record is one small file; a few dozen of them cost more to open than to read.
 _GATHERED_EVERY = 24
+_OF_INPUTS = ("ingest", "undo")  # records that are numbered as ingests, and name an input and its table
 
 
 def _now() -> datetime:
@@ -63,7 +65,11 @@ class TableState:
 
 @dataclass(frozen=True, slots=True)
 class IngestRecord:
-    """Versions ``first``..``last`` of ``input`` were taken in from ``sources``; its table is at ``table_version``."""
+    """Versions ``first``..``last`` of ``input`` were taken in from ``sources``; its table is at ``table_version``.
+
+    ``repeats`` says that some row of the input was seen to count more than once. ``rests_on`` are the earlier ingests
+    whose rows the sources begin with; only the rest of those sources was taken in.
+    """
 
     number: int
     input: str
@@ -73,6 +79,23 @@ class IngestRecord:
     rows: int
     counts: Counts
     files: tuple[str, ...]
+    table_version: int
+    repeats: bool = False
+    rests_on: tuple[int, ...] = ()
+    at: datetime = field(default_factory=_now)
+
+
+@dataclass(frozen=True, slots=True)
+class UndoRecord:
+    """Ingest ``number`` of ``input`` was taken back: its rows are no longer in the table, at ``table_version``.
+
+    ``first``..``last`` are the versions it had brought.
+    """
+
+    number: int
+    input: str
+    first: int
+    last: int
     table_version: int
     at: datetime = field(default_factory=_now)
 
@@ -132,7 +155,7 @@ class RunRecord:
     at: datetime = field(default_factory=_now)
 
 
-Record = IngestRecord | IntentRecord | FailureRecord | RunRecord
+Record = IngestRecord | UndoRecord | IntentRecord | FailureRecord | RunRecord
 
 
 @dataclass(slots=True)
@@ -188,8 +211,12 @@ class Ledger:
     # --- what happened ---
 
     def ingests(self, input: str | None = None) -> Iterator[IngestRecord]:
-        """Ingests, oldest first: all, or those of one input."""
-        return (e.record for e in self._entries if e.kind == "ingest" and input in (None, e.name))
+        """Ingests that were not taken back, oldest first: all, or those of one input."""
+        return (e.record for e in self._ingests() if input in (None, e.name))
+
+    def undos(self) -> Iterator[UndoRecord]:
+        """Ingests that were taken back, in the order in which they were."""
+        return (e.record for e in self._entries if e.kind == "undo")
 
     def runs(self) -> Iterator[RunRecord]:
         """Finished runs, oldest first."""
@@ -223,7 +250,7 @@ class Ledger:
     def latest_ingested(self, inputs: Iterable[str] | None = None) -> int | None:
         """The last version any input (or any of ``inputs``) has rows at."""
         names = None if inputs is None else set(inputs)
-        ingests = [e for e in self._entries if e.kind == "ingest" and (names is None or e.name in names)]
+        ingests = [e for e in self._ingests() if names is None or e.name in names]
         return max((e.last for e in ingests), default=None)
 
     def closed(self) -> int | None:
@@ -236,13 +263,13 @@ class Ledger:
     def waiting(self) -> list[IngestRecord]:
         """Ingests with versions that no run has folded."""
         folded = self.last_folded()
-        return [e.record for e in self._entries if e.kind == "ingest" and (folded is None or e.last > folded)]
+        return [e.record for e in self._ingests() if folded is None or e.last > folded]
 
     # --- tables ---
 
     def input_version(self, input: str) -> int | None:
         """The Delta version of an input's table, None before its first ingest."""
-        last = next((e for e in reversed(self._entries) if e.kind == "ingest" and e.name == input), None)
+        last = next((e for e in reversed(self._entries) if e.kind in _OF_INPUTS and e.name == input), None)
         return None if last is None else int(last.record.table_version)
 
     def table_version(self, relative: str) -> int | None:
@@ -259,11 +286,15 @@ class Ledger:
 
     def next_run(self) -> int:
         """A number no run or intent has had. An open intent is finished under its own."""
-        return 1 + max((e.number for e in self._entries if e.kind != "ingest"), default=0)
+        return 1 + max((e.number for e in self._entries if e.kind not in _OF_INPUTS), default=0)
 
     def next_ingest(self) -> int:
         """A number no recorded ingest has had."""
         return 1 + max((e.number for e in self._entries if e.kind == "ingest"), default=0)
+
+    def _ingests(self) -> Iterator[_Entry]:
+        undone = {e.number for e in self._entries if e.kind == "undo"}
+        return (e for e in self._entries if e.kind == "ingest" and e.number not in undone)
 
     def _last(self, kind: str) -> _Entry | None:
         return next((e for e in reversed(self._entries) if e.kind == kind), None)
@@ -305,8 +336,9 @@ _RUNS: dict[str, Any] = {"intent": IntentRecord, "failure": FailureRecord, "run"
 
 
 def _entry(record: Record, entry: int) -> _Entry:
-    if isinstance(record, IngestRecord):
-        kind, number, name = "ingest", record.number, record.input
+    if isinstance(record, IngestRecord | UndoRecord):
+        kind = "ingest" if isinstance(record, IngestRecord) else "undo"
+        number, name = record.number, record.input
     else:
         kind = next(kind for kind, each in _RUNS.items() if isinstance(record, each))
         number, name = record.run, record.fingerprint
@@ -330,7 +362,10 @@ def _from_json(kind: str, body: dict[str, Any]) -> Record:
     if kind in ("intent", "failure"):
         begun: IntentRecord | FailureRecord = _RUNS[kind](**body)
         return begun
+    if kind == "undo":
+        return UndoRecord(**body)
     if kind == "ingest":
+        body["rests_on"] = tuple(body.get("rests_on", ()))
         body["sources"] = tuple(Source(*source) for source in body["sources"])
         body["files"], body["counts"] = tuple(body["files"]), _counts(body["counts"])
         return IngestRecord(**body)

@@ -142,10 +142,19 @@ def write_file(
     return AddedFile(path, size, table.num_rows, file_stats(table, bounded), partition)
 
 
-def commit(folder: Path, files: Sequence[AddedFile], txn: int, *, base: int | None, overwrite: bool = False) -> int:
+def commit(
+    folder: Path,
+    files: Sequence[AddedFile],
+    txn: int,
+    *,
+    base: int | None,
+    overwrite: bool = False,
+    without: Iterable[str] = (),
+) -> int:
     """Make the table hold what version ``base`` holds, and ``files``; give the version that does.
 
-    ``base`` is the version that the ledger names, None where it names none; ``overwrite`` keeps nothing of it. One
+    ``base`` is the version that the ledger names, None where it names none; ``overwrite`` keeps nothing of it, and
+    of ``without``, paths in it, none is kept. One
     commit per table and run. Doing it again (after a crash between this and the ledger) commits nothing. What an
     attempt that was given up had committed is taken out; what maintenance by others (OPTIMIZE) did since ``base`` is
     kept.
@@ -161,6 +170,7 @@ def commit(folder: Path, files: Sequence[AddedFile], txn: int, *, base: int | No
                 head.restore(named.version())
                 head = open_table(folder)
                 live = _paths(head)
+        kept -= set(without)
         added = [file for file in files if file.path not in live]
         removed = sorted(live - kept - {file.path for file in files})
         if not added and not removed:

@@ -155,6 +155,57 @@ def test_wrong_file(folder: Path, old: str, new: str, says: str, hint: str) -> N
     assert hint in error.hint
 
 
+HUGE = "9" * 5000
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ("[project]", "[project]\ndeep = " + "[" * 2000 + "]" * 2000, "values are nested too deep"),
+        ("[project]", "[project]\ndeep = " + "{a = " * 2000 + "1" + "}" * 2000, "values are nested too deep"),
+        ("[project]", f"[project]\nlong = {HUGE}", "cannot be read: Exceeds the limit"),
+        ("[outputs.dists]", f"[run]\nwidth = 0x{HUGE}\n[outputs.dists]", "not a very large int"),
+        ("[outputs.dists]", "[run]\nwidth = 99999999999\n[outputs.dists]", "the width is a number of workers"),
+        ("[outputs.dists]", f"[spark]\nconf = {{ a = 0x{HUGE} }}\n[outputs.dists]", "conf.a: is a number of more than"),
+        ('"program.py:program"', f"0x{HUGE}", "must be text, not a very large int"),
+        ('"program.py:program"', f'"{"x" * 100_000}"', "must be FILE.py:FUNCTION, not 'xxx"),
+        ('"program.py:program"', '"a\\u0000.py:program"', "holds a NUL character"),
+        ("[inputs.edges]", 'warehouse = "~nosuchuser/w"\n[inputs.edges]', "there is no such user"),
+        ("[inputs.edges]", 'warehouse = " "\n[inputs.edges]', "names no folder"),
+    ],
+)
+def test_values_beyond_all_bounds_are_one_line(folder: Path, old: str, new: str, says: str) -> None:
+    assert old in TOML
+    error = refused(folder, TOML.replace(old, new, 1))
+    assert says in error.message and len(error.message) < 400 and "\n" not in error.message
+
+
+@pytest.mark.parametrize(
+    ("flags", "says"),
+    [
+        ({"warehouse": ""}, "--warehouse: names no folder"),
+        ({"warehouse": "a\0b"}, "--warehouse: 'a\\x00b': a path holds no NUL character"),
+        ({"warehouse": "~nosuchuser"}, "--warehouse: '~nosuchuser': there is no such user"),
+        ({"width": "9" * 5000}, "the width is a number of workers"),
+    ],
+)
+def test_flags_that_name_nothing_are_one_line(folder: Path, flags: dict[str, str], says: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        find_project(folder, {}, flags)
+    assert says in caught.value.message and len(caught.value.message) < 400
+
+
+@pytest.mark.parametrize("place", ["a\0b", "~nosuchuser"])
+def test_a_project_folder_that_cannot_be_is_one_line(folder: Path, place: str) -> None:
+    for named in ({"start": Path(place), "env": {}}, {"env": {"DDCORE_PROJECT": place}}):
+        with pytest.raises(UsageError, match=r"NUL|no such user"):
+            find_project(**named)
+
+
+def test_a_warehouse_may_be_a_url_of_a_file(folder: Path) -> None:
+    assert find_project(folder, {}, {"warehouse": "file:///a%20b/w"}).warehouse == Path("/a b/w")
+
+
 def test_a_section_that_is_none(folder: Path) -> None:
     assert "project must be a section [project], not 3" in refused(folder, "project = 3").message
 
