@@ -14,6 +14,7 @@ from ddcore.cli.options import (
     LimitOption,
     ProjectOption,
     WarehouseOption,
+    filled,
     open_project,
 )
 from ddcore.cli.output import SCHEMA_VERSION, Output, aligned, cell, count, plain
@@ -34,7 +35,9 @@ _COLORS = {"+": "green", "-": "red", "~": "yellow"}
 
 
 def diff(
-    output: Annotated[str, typer.Argument(metavar="OUTPUT", help="The output's name.", show_default=False)],
+    output: Annotated[
+        str, typer.Argument(metavar="OUTPUT", parser=filled, help="The output's name.", show_default=False)
+    ],
     a: Annotated[
         str,
         typer.Argument(

@@ -15,6 +15,7 @@ from ddcore.cli.options import (
     QuietOption,
     SkipCodeOption,
     WarehouseOption,
+    filled,
     open_project,
     whole_number,
 )
@@ -32,12 +33,13 @@ LATE = ("refuse", "move")
 
 def ingest(
     input_name: Annotated[
-        str, typer.Argument(metavar="INPUT", help="The input's name in dd.toml.", show_default=False)
+        str, typer.Argument(metavar="INPUT", parser=filled, help="The input's name in dd.toml.", show_default=False)
     ],
     sources: Annotated[
         list[str],
         typer.Argument(
             metavar="SOURCE",
+            parser=filled,
             help="Parquet or CSV files, folders of them, quoted globs, or Delta tables.",
             show_default=False,
         ),
@@ -74,6 +76,13 @@ def ingest(
         str,
         typer.Option(metavar="refuse|move", help="Rows at folded versions: refuse all, or move to the next version."),
     ] = "refuse",
+    new_warehouse: Annotated[
+        bool,
+        typer.Option(
+            "--new-warehouse",
+            help="Begin a warehouse in a folder outside of the project's, where there is none yet.",
+        ),
+    ] = False,
     engine: EngineOption = None,
     master: MasterOption = None,
     skip_code: SkipCodeOption = None,
@@ -107,6 +116,7 @@ def ingest(
             diff=diff,
             rename=rename,
             late=late,
+            new_warehouse=new_warehouse,
             listener=progress,
         )
     _tell(out, report)

@@ -25,9 +25,23 @@ __all__ = [
     "VersionCommand",
     "WarehouseOption",
     "WidthOption",
+    "filled",
+    "filled_path",
     "open_project",
     "whole_number",
 ]
+
+
+def filled(text: str) -> str:
+    """A parser for names and paths, which are not empty: an empty one is mostly a shell variable that is not set."""
+    if not text.strip():
+        raise typer.BadParameter("the value is empty: is a variable not set?")
+    return text
+
+
+def filled_path(text: str) -> Path:
+    """As :func:`filled`, for a path."""
+    return Path(filled(text))
 
 
 def whole_number(least: int, greatest: int = 2**63 - 2) -> Callable[[str], int]:
@@ -46,6 +60,7 @@ ProjectOption = Annotated[
     Path | None,
     typer.Option(
         "--project",
+        parser=filled_path,
         metavar="DIR",
         help="The project's folder. Default: DDCORE_PROJECT, else the nearest folder upwards that has a dd.toml.",
         show_default=False,
@@ -55,6 +70,7 @@ WarehouseOption = Annotated[
     str | None,
     typer.Option(
         "--warehouse",
+        parser=filled,
         metavar="DIR",
         help="The warehouse's folder, instead of DDCORE_WAREHOUSE and dd.toml's.",
         show_default=False,
@@ -64,6 +80,7 @@ EngineOption = Annotated[
     str | None,
     typer.Option(
         "--engine",
+        parser=filled,
         metavar="spark|inline",
         help="Do the work on Spark, or in this process without a JVM. Same tables, same rows. Default: spark.",
         show_default=False,
@@ -83,6 +100,7 @@ MasterOption = Annotated[
     str | None,
     typer.Option(
         "--master",
+        parser=filled,
         metavar="URL",
         help="Spark's master, any cluster's, instead of DDCORE_MASTER and dd.toml's. Default: local[*].",
         show_default=False,
@@ -100,9 +118,7 @@ LimitOption = Annotated[
         show_default=False,
     ),
 ]
-DebugOption = Annotated[
-    bool, typer.Option("--debug", help="Tracebacks, and what Spark and Ivy have to say. Also DDCORE_DEBUG=1.")
-]
+DebugOption = Annotated[bool, typer.Option("--debug", help="Tracebacks, and what Spark says. Also DDCORE_DEBUG=1.")]
 SkipCodeOption = Annotated[
     int | None,
     typer.Option(

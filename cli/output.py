@@ -20,10 +20,10 @@ from datetime import date, datetime
 from decimal import Decimal
 from typing import Any, TextIO
 
+from ddcore.jobs.report import SCHEMA_VERSION, json_line
+
 __all__ = ["SCHEMA_VERSION", "Output", "Progress", "aligned", "cell", "count", "plain"]
 
-# The shape of every JSON line; goes up when a reader would break.
-SCHEMA_VERSION = 1
 _COLORS = {"red": "31", "green": "32", "yellow": "33", "dim": "2", "bold": "1"}
 _BAR_EVERY = 0.2  # seconds between two drawings of the bar
 
@@ -64,7 +64,7 @@ class Output:
     def result(self, command: str, **fields: Any) -> None:
         """The JSON object that ends ``run`` and ``ingest``: for programs, so a person at a terminal is spared it."""
         if self.json or not (self.quiet or self.on_terminal):
-            self.record(schema_version=SCHEMA_VERSION, command=command, **fields)
+            self.data(json_line(command, fields))
 
     def say(self, line: str = "") -> None:
         """One line for people, on stderr."""

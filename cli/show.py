@@ -6,7 +6,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ddcore.cli.options import DebugOption, JsonOption, LimitOption, ProjectOption, WarehouseOption, open_project
+from ddcore.cli.options import (
+    DebugOption,
+    JsonOption,
+    LimitOption,
+    ProjectOption,
+    WarehouseOption,
+    filled,
+    open_project,
+)
 from ddcore.cli.output import SCHEMA_VERSION, Output, aligned, cell, count, plain
 from ddcore.cli.versions import one_version
 
@@ -21,7 +29,9 @@ ON_TERMINAL = 100  # rows that a person is shown unless --limit says otherwise
 
 
 def show(
-    output: Annotated[str, typer.Argument(metavar="OUTPUT", help="The output's name.", show_default=False)],
+    output: Annotated[
+        str, typer.Argument(metavar="OUTPUT", parser=filled, help="The output's name.", show_default=False)
+    ],
     *,
     at: Annotated[
         str,

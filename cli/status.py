@@ -46,6 +46,7 @@ def status(
     out = Output(json=as_json)
     found = open_project(project, warehouse=warehouse)
     place = Warehouse(found.warehouse)
+    place.check()
     ledger = Ledger.load(place)
     summary = _summary(found, place, ledger)
     tables = [*_inputs(found, place, ledger), *_of_run(found, place, ledger)]

@@ -66,6 +66,8 @@ def find_sources(places: Sequence[str]) -> list[Source]:
 
 
 def _sources_at(place: str) -> list[Source]:
+    if not place.strip():
+        raise UsageError("a source's name is empty", "is a variable not set?")
     path = _local_path(place)
     if path.is_dir():
         return [_delta_table(path, place)] if (path / "_delta_log").is_dir() else _sources_under(path, place)

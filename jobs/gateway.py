@@ -63,6 +63,7 @@ class Gateway:
         self._gateway = gateway
         self._process: subprocess.Popen[bytes] | None = gateway.proc
         self._scratch = scratch
+        self._is_ended = False  # by this process, which knows why
         self.log = log
 
     def terminate(self) -> None:
@@ -70,11 +71,28 @@ class Gateway:
 
         A JVM that hangs in its own clean-up is killed, or whoever waits for a call would wait for ever.
         """
+        self._is_ended = True
         if self._process is not None:
             self._process.terminate()
             last_word = threading.Timer(_UNTIL_KILLED, self._process.kill)
             last_word.daemon = True
             last_word.start()
+
+    def death(self, patience: float) -> str:
+        """How the JVM ended, if it did so by itself; else the empty text. Waits for its end up to ``patience`` seconds.
+
+        The empty text, too, for a JVM that is not this process's child.
+        """
+        if self._process is None or self._is_ended:
+            return ""
+        try:
+            code = self._process.wait(patience)
+        except subprocess.TimeoutExpired:
+            return ""
+        number = -code if code < 0 else code - 128  # a shell in between makes 137 of signal 9
+        if number not in {each.value for each in signal.Signals}:
+            return f"exit code {code}"
+        return f"killed by {signal.Signals(number).name}"
 
     def stop(self, context: Any, patience: float) -> None:
         """Stop ``context`` (None when there is none yet) and end the JVM, by force after ``patience`` seconds.
@@ -204,7 +222,7 @@ def interruptible(interrupt: Callable[[], None]) -> Iterator[None]:
 @contextlib.contextmanager
 def _streams(log: Path | None) -> Iterator[dict[str, Any]]:
     if log is None:
-        yield {}
+        yield {"stdout": 2}  # this process's stdout is for data
         return
     with log.open("wb") as stream:
         yield {"stdout": stream, "stderr": stream}

@@ -12,7 +12,6 @@ process does, without a JVM. The rows, the errors and the tables are the same.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 import time
@@ -27,6 +26,7 @@ from ddcore.errors import DataError, DdError, LateUpdate, UnknownRetraction, Usa
 from ddcore.io.changelog import ChangeLog
 from ddcore.io.checks import DIFF, LARGEST_TIME, Layout, Rules
 from ddcore.io.intake import Intake, Part, fitted, frames_of, merge, shown
+from ddcore.io.intent import give_up
 from ddcore.io.known import Known, Seen, is_other_now, recognise
 from ddcore.io.ledger import IngestRecord, Ledger
 from ddcore.io.ledger import Source as TakenSource
@@ -35,6 +35,8 @@ from ddcore.io.sources import Source, find_sources, row_count
 from ddcore.io.tables import AddedFile, mend_hint
 from ddcore.io.updates import Shortfall, first_shortfall
 from ddcore.io.warehouse import Warehouse, reporting
+from ddcore.jobs.arguments import filled
+from ddcore.jobs.report import json_line
 
 __all__ = ["LATE", "IngestReport", "ingest", "main"]
 
@@ -83,13 +85,16 @@ def ingest(
     diff: int | None = None,
     rename: Mapping[str, str] | None = None,
     late: str = "refuse",
+    new_warehouse: bool = False,
     listener: Listener | None = None,
 ) -> IngestReport:
     """Append the rows of ``sources`` to the change log of the input ``input_name``.
 
     ``sources`` are files, folders, globs or Delta tables. ``version`` and ``diff`` stand for columns they lack;
     ``rename`` maps our name of a column to theirs. ``late`` says what becomes of rows at closed versions: ``refuse``,
-    or ``move`` to the next open version. ``listener(stage, done, total, note)`` hears of progress. Cost: one pass
+    or ``move`` to the next open version. ``new_warehouse`` allows a warehouse to begin outside of the project's folder
+    (see :meth:`Warehouse.begin`). A run that did not finish and committed nothing is given up: its versions are open
+    again. ``listener(stage, done, total, note)`` hears of progress. Cost: one pass
     over the sources, and one over the log where something is retracted; two over the sources where a part of them was
     ingested before.
 
@@ -104,8 +109,11 @@ def ingest(
     found = fitted(find_sources(sources), rules)
     _refuse_empty(sources, found)
     warehouse = Warehouse(project.warehouse)
+    warehouse.begin(project.root, new=new_warehouse)
     with warehouse.lock("ddcore ingest"):
-        work = _Work(Ledger.load(warehouse), input_name, rules, move=late == "move", tell=tell, root=project.root)
+        ledger = Ledger.load(warehouse)
+        give_up(ledger, "it was not finished, and an ingest came first")
+        work = _Work(ledger, input_name, rules, move=late == "move", tell=tell, root=project.root)
         with work.cleaning(), _taking(engine, project, found) as take:
             report = work.run(take, sources, found)
     return replace(report, engine=engine, took=time.monotonic() - began)
@@ -184,7 +192,7 @@ class _Work:
         self.ledger, self.name, self.rules, self.tell, self.root = ledger, name, rules, tell, root
         self.log = ChangeLog(ledger.warehouse.input(name), rules.schema, rules.dims)
         self.base, self.committing = ledger.input_version(name), False
-        self.intake = Intake(self.log, ledger.next_ingest(), rules, ledger.closed(), move)
+        self.intake = Intake(self.log, ledger.next_ingest(), rules, ledger.closed(name), move)
 
     def run(self, take: Take, places: Sequence[str], found: Fitted) -> IngestReport:
         """Take the sources in, judge them, and make them visible."""
@@ -400,13 +408,14 @@ def main(argv: Sequence[str] | None = None) -> int:
             diff=asked.diff,
             rename=dict(asked.column),
             late=asked.late,
+            new_warehouse=asked.new_warehouse,
         )
     except DdError as error:
         print(f"error: {error.message}", f"  {error.hint}", sep="\n", file=sys.stderr)
         return error.exit_code
     for note in report.notes:
         print(note, file=sys.stderr)
-    print(json.dumps(asdict(report)))
+    print(json_line("ingest", asdict(report)))
     return 0
 
 
@@ -414,10 +423,13 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         "ingest.py", description="Append the rows of sources to the change log of an input."
     )
-    parser.add_argument("input", metavar="INPUT")
-    parser.add_argument("source", metavar="SOURCE", nargs="+", help="a file, a folder, a glob or a Delta table")
-    parser.add_argument("--project", type=Path, metavar="DIR", help="the folder of dd.toml")
-    parser.add_argument("--warehouse", metavar="DIR")
+    parser.add_argument("input", type=filled(str), metavar="INPUT")
+    parser.add_argument(
+        "source", type=filled(str), metavar="SOURCE", nargs="+", help="a file, a folder, a glob or a Delta table"
+    )
+    parser.add_argument("--project", type=filled(Path), metavar="DIR", help="the folder of dd.toml")
+    parser.add_argument("--warehouse", type=filled(str), metavar="DIR")
+    parser.add_argument("--new-warehouse", action="store_true", help="begin one outside of the project's folder")
     parser.add_argument("--engine", choices=ENGINES)
     parser.add_argument("--version", type=int, metavar="N", help="all rows have this version")
     parser.add_argument("--diff", type=int, metavar="N", help="all rows have this diff")

@@ -16,6 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from ddcore.errors import DdError
 from ddcore.jobs import cds, jars
 from ddcore.jobs.java import find_java
+from ddcore.jobs.session import is_debugging
 
 __all__ = ["compile_kernels", "main"]
 
@@ -32,7 +33,7 @@ def compile_kernels() -> bool:
 
 def main(arguments: list[str]) -> int:
     """Do the steps, a line each on stderr; exit code 1 with what to do where one of them cannot be done."""
-    debug = "--debug" in arguments
+    debug = "--debug" in arguments or is_debugging()
     try:
         find_java()
         _step("Delta's jars", "13 MB, once", lambda: jars.resolve(debug))

@@ -22,6 +22,8 @@ from pathlib import Path
 from typing import Any
 
 from ddcore.cache import cache_folder
+from ddcore.errors import ProgramError
+from ddcore.jobs.failures import said
 
 __all__ = ["package_zip", "pickled"]
 
@@ -87,6 +89,7 @@ def pickled(work: Any) -> bytes:
     """A plan, or what holds one, with the user's own functions inside: executors need not have the program's file.
 
     A plan is a graph, which pickle follows to its end: on a stack of its own, or a hundred operators were too many.
+    Raises ProgramError for a function that captured what cannot be sent.
     """
     from pyspark import cloudpickle
 
@@ -99,6 +102,11 @@ def pickled(work: Any) -> bytes:
         with ThreadPoolExecutor(1) as deep:
             dumped: bytes = deep.submit(cloudpickle.dumps, work).result()
             return dumped
+    except Exception as error:
+        raise ProgramError(
+            f"the program cannot be sent to Spark's workers: {said(error)}",
+            "let its functions capture plain values only, not open files, locks or generators; or use --engine inline",
+        ) from error
     finally:
         sys.setrecursionlimit(depth)
         threading.stack_size(stack)
