@@ -39,9 +39,9 @@ def filled(text: str) -> str:
     return text
 
 
-def filled_path(text: str) -> Path:
-    """As :func:`filled`, for a path."""
-    return Path(filled(text))
+def filled_path(text: str | Path) -> Path:
+    """As :func:`filled`, for a path; a default comes as a path."""
+    return Path(filled(str(text)))
 
 
 def whole_number(least: int, greatest: int = 2**63 - 2) -> Callable[[str], int]:

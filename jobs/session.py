@@ -165,9 +165,8 @@ def _death(error: BaseException) -> DdError | None:
     how = _own.death(_UNTIL_DEAD if lost else 0.0)
     if not how:
         return None
-    memory = "; the system kills it like that when memory runs out" if "SIGKILL" in how else ""
     return DdError(
-        f"Spark's Java process died: {how}{memory}",
+        f"Spark's Java process died: {how}",
         "run it again; if it dies again, fold less at a time with --to-version"
         + (f"; all of what it said is in {_own.log}" if _own.log else ""),
     )
