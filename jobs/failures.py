@@ -76,7 +76,7 @@ def _of_user(error: BaseException) -> tuple[BaseException, str]:
         places = [
             f"{shown(Path(frame.f_code.co_filename))}:{line}"
             for frame, line in traceback.walk_tb(one.__traceback__)
-            if str(frame.f_globals.get("__name__")).startswith(_PROGRAM)
+            if str(frame.f_globals.get("__name__")).startswith(_PROGRAM) and frame.f_code.co_filename[0] != "<"
         ]
         if places:
             return one, places[-1]
