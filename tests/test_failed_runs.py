@@ -549,8 +549,16 @@ def test_the_entry_file_reports_as_the_command_does(
 ) -> None:
     """The same object, made by the same code; the engine is dd.toml's."""
     monkeypatch.chdir(project.root)
+
+    def by_command() -> list[str]:
+        return dd("run")[1]
+
+    def by_entry() -> list[str]:
+        assert replay.main([]) == 0
+        return capsys.readouterr().out.splitlines()
+
     objects = []
-    for run in (lambda: dd("run")[1], lambda: (replay.main([]), capsys.readouterr().out.splitlines())[1]):
+    for run in (by_command, by_entry):
         objects.append([json.loads(run()[-1]), json.loads(run()[-1])])
         shutil.rmtree(project.warehouse)
         bring(project, *ROWS)
@@ -603,7 +611,7 @@ def test_a_killed_jvm_is_said_to_be_one(width: str, project: Project) -> None:
     (project.root / "cause").write_text(
         "linear: import time; Path(__file__).with_name('begun').touch(); time.sleep(60)"
     )
-    command = [Path(sys.executable).with_name("ddcore"), "run", "--engine", "spark", "--width", width]
+    command = [str(Path(sys.executable).with_name("ddcore")), "run", "--engine", "spark", "--width", width]
     with subprocess.Popen(command, cwd=project.root, stderr=subprocess.PIPE, text=True) as run:
         begun = project.root / "begun"
         while run.poll() is None and not begun.exists():
