@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ddcore.errors import DdError, ProgramChanged, StorageError, UsageError
+from ddcore.errors import DdError, ProgramChanged, ProgramError, StorageError, UsageError
 from ddcore.io.intent import give_up, is_committed
 from ddcore.io.ledger import FailureRecord, IngestRecord, IntentRecord, Ledger, RunRecord, TableState
 from ddcore.io.program import load_program
@@ -258,13 +258,16 @@ class _Replay:
         self.report.rounds, self.report.width = max(self.report.rounds, gained.rounds), width
 
     def _check_names(self) -> None:
-        """Refuse names that no table can have before anything is written. UsageError."""
+        """Refuse, before anything is written, names that no table can have. UsageError, ProgramError."""
         from ddcore.io import layout
 
-        for name in [name for name, *_ in layout.tables_of(self.plan)]:
+        for name, columns, replaced in layout.tables_of(self.plan):
             self.warehouse.table(name)
-        for output in self.plan.outputs:
+            if not replaced:  # those hold nothing where there is one time dimension
+                _check_columns([*columns.columns, "run"])
+        for output, schema in self.plan.outputs.items():
             self.warehouse.output(output)
+            _check_columns([*schema, *self.plan.dims, "diff"])
 
     def _intent(self, window: _Window) -> IntentRecord:
         return IntentRecord(
@@ -354,6 +357,17 @@ def _rows(ingest: IngestRecord, window: _Window) -> int:
     """How many rows of an ingest lie in the window, at most: a row has a diff of at least 1, and may have far more."""
     inside = [change for version, change in ingest.counts.items() if window.first <= version <= window.last]
     return min(ingest.rows, sum(plus + minus for plus, minus in inside))
+
+
+def _check_columns(names: Sequence[str]) -> None:
+    """Raise ProgramError for names that differ only by case: Delta takes them for one."""
+    seen: dict[str, str] = {}
+    for name in names:
+        if seen.setdefault(name.lower(), name) != name:
+            raise ProgramError(
+                f"the columns {seen[name.lower()]!r} and {name!r} of one table differ only by upper and lower case",
+                "rename one of them with select(): Delta tables do not tell them apart",
+            )
 
 
 def _add(changes: Changes, name: str, change: tuple[int, int]) -> None:

@@ -23,7 +23,16 @@ from trams import Command
 from warehouses import logs_of
 
 from ddcore import reference
-from ddcore.errors import DdError, Diverged, ExpressionError, FoldError, ProgramChanged, StorageError, UsageError
+from ddcore.errors import (
+    DdError,
+    Diverged,
+    ExpressionError,
+    FoldError,
+    ProgramChanged,
+    ProgramError,
+    StorageError,
+    UsageError,
+)
 from ddcore.io import tables
 from ddcore.io.intent import give_up, is_committed
 from ddcore.io.ledger import IntentRecord, Ledger
@@ -376,6 +385,25 @@ def test_names_that_no_table_can_have_are_refused_before_the_intent(name: str, p
     assert not (project.warehouse / "outputs").exists()
     (project.root / "program.py").write_text(PROGRAM)
     check_open(project)
+    replay.run(project)
+    check_law(project)
+
+
+@pytest.mark.parametrize(
+    "returned",
+    [
+        "{'out': numbers.select('n', N='n + 1')}",
+        "{'out': numbers.select(Version='n')}",
+        "{'out': numbers.select(Diff='n')}",
+        "{'out': numbers.select('n', N='n + 1').group_by('n').agg(m=dd.max('N'))}",
+    ],
+)
+def test_columns_that_differ_by_case_are_refused_before_the_intent(returned: str, project: Project) -> None:
+    (project.root / "program.py").write_text(f"import ddcore as dd\n\n\ndef program(numbers):\n    return {returned}\n")
+    with pytest.raises(ProgramError, match="differ only by upper and lower case"):
+        replay.run(project)
+    assert ledger_of(project).next_run() == 1
+    (project.root / "program.py").write_text(PROGRAM)
     replay.run(project)
     check_law(project)
 
