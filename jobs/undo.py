@@ -51,8 +51,7 @@ def undo(project: Project, number: int, input_name: str | None = None) -> UndoRe
     """
     began = time.monotonic()
     warehouse = Warehouse(project.warehouse)
-    if not warehouse.exists():
-        raise _unknown(number, [])
+    warehouse.check()
     with warehouse.lock("ddcore ingest --undo"):
         ledger = Ledger.load(warehouse)
         work = _Undo(project, ledger, _ingest(ledger, number, input_name))
