@@ -102,7 +102,7 @@ class _Undo:
 
     def check(self) -> None:
         """Raise what stands against it."""
-        record, closed = self.record, self.ledger.closed()
+        record, closed = self.record, self.ledger.closed(self.record.input)
         if closed is not None and record.first <= closed:
             raise LateUpdate(
                 f"ingest {record.number} cannot be taken back: it has rows at version {record.first}, and version "
