@@ -7,20 +7,20 @@ list, except that a loop's variable also reads the loop's result, which its scop
 
 from __future__ import annotations
 
-import hashlib
 import os
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ddcore.digests import Part, digest
 from ddcore.errors import ProgramError
 from ddcore.operators.base import Operator
 from ddcore.operators.borders import Leave, Variable
 from ddcore.operators.priority import Priority
 from ddcore.schema import Schema
 
-__all__ = ["Graph", "Node", "Scope", "caller", "digest"]
+__all__ = ["Graph", "Node", "Scope", "caller", "shape"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +111,9 @@ class Graph:
     def leave_loop(self, scope: Scope, *results: int) -> list[int]:
         """Close a loop: ``results`` are the body's, one per variable. Returns the loop's results outside of it."""
         scope.results, scope.closed = list(results), True
-        limit = [str(scope.max_rounds)] if scope.returns else []
-        scope.text = digest(*(self.nodes[node].digest for node in (*scope.variables, *results)), *limit)
+        limit = [str(scope.max_rounds)] if scope.returns else []  # else reaching it is an error, and changes no result
+        ends = [[self.nodes[node].digest for node in side] for side in (scope.variables, results)]
+        scope.text = digest(ends, limit)
         leaves = []
         for number, result in enumerate(results):
             leave = Leave(self.nodes[result].schema, digest(scope.text, str(number)), scope.index, number)
@@ -128,21 +129,27 @@ class Graph:
         while (scope := self.scopes[scope].parent) >= 0:
             yield scope
 
-    def fingerprint(self, node: int, *more: str) -> str:
+    def fingerprint(self, node: int, *more: Part) -> str:
         """Names the contents of a node's collection whatever program it stands in, loops around included.
 
         ``more`` names what is made of it.
         """
         scope = self.nodes[node].scope
         loops = [self.scopes[each].text for each in (scope, *self.around(scope)) if each]
-        return digest(self.nodes[node].digest, *loops, *more)[:32]
+        return digest(self.nodes[node].digest, loops, more)[:32]
+
+    def max_rounds(self, scope: int) -> int:
+        """The greatest limit of the loops that are equal to this one: the limit of a loop is no part of its digest."""
+        return max(each.max_rounds for each in self.scopes if self._name(each) == self._name(self.scopes[scope]))
+
+    def _name(self, scope: Scope) -> list[str]:
+        return [self.scopes[each].text for each in (scope.index, *self.around(scope.index)) if each]
 
     def _intern(self, operator: Operator, inputs: tuple[int, ...], scope: int) -> int:
         """The known node that says the same in the same scope, or a new one."""
-        columns = (text for name, kind in operator.schema.items() for text in (name, str(kind)))
         depth = str(self.scopes[scope].depth)
         before = [] if isinstance(operator, Leave) else [self.nodes[number].digest for number in inputs]
-        name = digest(operator.name, operator.text, digest(*columns), depth, *before)
+        name = digest(operator.name, operator.text, shape(operator.schema), depth, before)
         known = self._known.get((scope, name))
         if known is None:
             known = self._known[scope, name] = len(self.nodes)
@@ -150,13 +157,9 @@ class Graph:
         return known
 
 
-def digest(*texts: str) -> str:
-    """A hash of texts whose lengths count, so that no two lists of texts look alike."""
-    state = hashlib.sha256()
-    for text in texts:
-        raw = text.encode()
-        state.update(len(raw).to_bytes(8, "little") + raw)
-    return state.hexdigest()
+def shape(schema: Schema) -> Part:
+    """A schema as parts of a digest: names and types, in order."""
+    return [[name, str(kind)] for name, kind in schema.items()]
 
 
 def caller() -> str:

@@ -100,7 +100,7 @@ class Arrangement:
         """The updates of a sorted batch as a batch of the arranged collection."""
         columns = ([run.codes] if self.direct else []) + list(run.words)
         words = dict(zip(self.schema, columns, strict=True))
-        return Batch([words[name] for name in self.collection], list(run.times), run.diffs)
+        return Batch([words[name] for name in self.collection], list(run.times), run.diffs, run.high)
 
 
 @dataclass(frozen=True)

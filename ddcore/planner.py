@@ -8,13 +8,15 @@ arrangements of it, comes before.
 from __future__ import annotations
 
 import inspect
+import unicodedata
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ddcore.collection import Collection
+from ddcore.digests import digest
 from ddcore.errors import ProgramError
-from ddcore.graph import Graph, Node, digest
+from ddcore.graph import Graph, Node, shape
 from ddcore.operators.base import Keyed, Linear
 from ddcore.operators.borders import Input, Leave, Variable
 from ddcore.plan import Arrangement, Block, Loop, Plan, Target
@@ -23,6 +25,9 @@ from ddcore.schema import Schema, check_names, parse_schema
 __all__ = ["Program", "build"]
 
 Program = Callable[..., Mapping[str, Collection]]
+
+_NOT_IN_FOLDERS = set('/\\%:?*"<>|')  # what some file system, or the address of a table, gives another meaning
+_LONGEST_NAME = 200  # bytes; file systems allow 255
 
 
 def build(program: Program, schemas: Mapping[str, Mapping[str, Any]], dims: tuple[str, ...] = ("version",)) -> Plan:
@@ -83,8 +88,8 @@ class _Planner:
             self._output(name, node)
         graph, number = self.graph, {node: place for place, node in enumerate(self.needed)}
         nodes = [self._renumbered(graph.nodes[node], number) for node in self.needed]
-        results = [text for name, node in sorted(self.outputs.items()) for text in (name, graph.fingerprint(node))]
-        shapes = [digest(name, *_texts(schema)) for name, schema in sorted(self.inputs.items())]
+        ends = [[name, graph.fingerprint(node)] for name, node in sorted(self.outputs.items())]
+        starts = [[name, shape(schema)] for name, schema in sorted(self.inputs.items())]
         return Plan(
             self.dims,
             dict(self.inputs),
@@ -99,7 +104,7 @@ class _Planner:
                 replace(each, node=number[each.node], listeners=tuple(self.listeners[each.index]))
                 for each in self.arrangements
             ),
-            digest(digest(*self.dims), digest(*shapes), digest(*results))[:32],
+            digest(self.dims, starts, ends)[:32],
         )
 
     # -- nodes --------------------------------------------------------------------------------------------------------
@@ -165,12 +170,12 @@ class _Planner:
         return known
 
     def _kept(self, node: int, key: tuple[str, ...], block: _Draft, role: str) -> int:
-        self._known[node, key] = self._arrangement(node, key, block, self.graph.fingerprint(node, role, *key))
+        self._known[node, key] = self._arrangement(node, key, block, self.graph.fingerprint(node, "kept", role, key))
         return self._known[node, key]
 
     def _transient(self, node: int, block: _Draft, role: str, output: str = "") -> int:
         """What brings updates of equal rows together, and keeps nothing."""
-        key, name = tuple(self.graph.nodes[node].schema), self.graph.fingerprint(node, role)
+        key, name = tuple(self.graph.nodes[node].schema), self.graph.fingerprint(node, "transient", role)
         index = self._arrangement(node, key, block, name, transient=True, output=output)
         block.owned.append(index)
         return index
@@ -199,7 +204,7 @@ class _Planner:
             index,
             scope.name,
             scope.depth,
-            scope.max_rounds,
+            self.graph.max_rounds(index),
             scope.returns,
             tuple(number[node] for node in scope.variables),
             tuple(number[node] for node in scope.results),
@@ -249,10 +254,6 @@ def _linear_round(graph: Graph, result: int, variables: Iterable[int]) -> bool:
     return False
 
 
-def _texts(schema: Schema) -> list[str]:
-    return [text for name, kind in schema.items() for text in (name, str(kind))]
-
-
 def _check_parameters(program: Program, inputs: Mapping[str, Schema]) -> None:
     parameters = inspect.signature(program).parameters
     missing = [name for name in parameters if name not in inputs]
@@ -266,6 +267,7 @@ def _check_parameters(program: Program, inputs: Mapping[str, Schema]) -> None:
 
 def _check_outputs(returned: Any, dims: tuple[str, ...]) -> dict[str, int]:
     example = 'return {"name": collection}'
+    folded: dict[str, str] = {}
     if not isinstance(returned, Mapping):
         kind = "None" if returned is None else type(returned).__name__
         raise ProgramError(f"the program returned {kind}, not a dict of collections", example)
@@ -276,8 +278,22 @@ def _check_outputs(returned: Any, dims: tuple[str, ...]) -> dict[str, int]:
         if not isinstance(name, str) or not isinstance(collection, Collection):
             kind = type(collection).__name__
             raise ProgramError(f"the program's output {name!r} is {kind}, not a Collection", example)
+        _check_output_name(name, folded)
         if collection._node.scope:
             raise ProgramError(f"output {name} belongs to a loop", "return it from the loop's body instead")
         check_names(collection.schema, dims)
         outputs[name] = collection._index
     return outputs
+
+
+def _check_output_name(name: str, others: dict[str, str]) -> None:
+    """Raises ProgramError for a name that no folder of its own can have; ``others`` are the names before it."""
+    hint = "name outputs with letters, digits and _"
+    start = "an output's name is also its folder's name: "
+    if not name or name.startswith(".") or not name.isprintable() or set(name) & _NOT_IN_FOLDERS:
+        raise ProgramError(f"{start}{ascii(name)[:60]} is no such name", hint)
+    if len(name.encode()) > _LONGEST_NAME:
+        raise ProgramError(f"{start}{name[:40]}... has more than {_LONGEST_NAME} bytes", hint)
+    known = others.setdefault(unicodedata.normalize("NFC", name).casefold(), name)
+    if known != name:
+        raise ProgramError(f"{start}{known} and {name} are the same folder on some machines", "rename one of them")

@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ddcore.batch import Batch, concatenate
-from ddcore.encoding import key_codes
-from ddcore.errors import Diverged
+from ddcore.encoding import decode_frame, key_codes
+from ddcore.errors import DiffOverflow, Diverged
 from ddcore.lattice import beyond
 from ddcore.operators.base import Keyed, Linear, Step
 from ddcore.operators.borders import Variable
 from ddcore.operators.priority import round_of
-from ddcore.plan import Arrangement, Block, Loop, Plan, Position
+from ddcore.plan import Arrangement, Block, Loop, Plan, Position, Target
 from ddcore.trace import Run, Trace, arrange
 
 Rounds = tuple[int, ...]
@@ -146,14 +146,14 @@ class Worker:
         if len(run) == 0:
             return
         self._guard(work.block, work.rounds, run)
-        if not arrangement.transient:
-            self._append(arrangement, work.rounds, run)
+        if arrangement.transient and not arrangement.output:
+            self.push(arrangement.node, Batch(list(run.words), list(run.times), run.diffs, run.high))
             return
-        batch = Batch(list(run.words), list(run.times), run.diffs)
+        self.require_int64(arrangement, run)
         if arrangement.output:
-            self.outputs[arrangement.output].append(batch)
+            self.outputs[arrangement.output].append(Batch(list(run.words), list(run.times), run.diffs))
         else:
-            self.push(arrangement.node, batch)
+            self._append(arrangement, work.rounds, run)
 
     def arranged(self, arrangement: Arrangement, batch: Batch) -> Run:
         """A batch of the arrangement's collection as a run.
@@ -161,7 +161,7 @@ class Worker:
         A transient one is not looked up by key and needs no codes.
         """
         if arrangement.transient:
-            return arrange(np.zeros(len(batch), dtype=np.int64), batch.words, batch.times, batch.diffs)
+            return arrange(np.zeros(len(batch), np.int64), batch.words, batch.times, batch.diffs, batch.high)
         return self.keyed(arrangement, batch)
 
     def keyed(self, arrangement: Arrangement, batch: Batch) -> Run:
@@ -170,7 +170,7 @@ class Worker:
         keys = [columns[name] for name in arrangement.key]
         codes = key_codes(keys, arrangement.key_types, len(batch))
         values = [columns[name] for name in arrangement.values]
-        return arrange(codes, values if arrangement.direct else keys + values, batch.times, batch.diffs)
+        return arrange(codes, values if arrangement.direct else keys + values, batch.times, batch.diffs, batch.high)
 
     def restore(self, arrangement: Arrangement, rounds: Rounds, run: Run) -> None:
         """Take back what a trace gained earlier in this fold, here or in another process."""
@@ -208,6 +208,7 @@ class Worker:
     def keep(self, arrangement: Arrangement, rounds: Rounds, batch: Batch) -> None:
         """Updates of a block's own output."""
         run = self.keyed(arrangement, batch)
+        self.require_int64(arrangement, run)
         if len(run):
             self._append(arrangement, rounds, run)
 
@@ -226,6 +227,19 @@ class Worker:
             part = pending if len(rows) == len(pending) else _rows(pending, rows)
             self._work_at(block, rounds).pending.append(part)
 
+    def require_int64(self, arrangement: Arrangement, run: Run) -> None:
+        """Raises DiffOverflow, with the row and the time, where a diff is more than int64 holds."""
+        if run.high is None:
+            return
+        at = int(np.flatnonzero(run.high != run.diffs >> 63)[0])
+        batch = Batch(list(run.words), [], run.diffs) if arrangement.transient else arrangement.batch_of(run)
+        row = decode_frame([column[at : at + 1] for column in batch.words], arrangement.collection).row(0)
+        diff = (int(run.high[at]) << 64) + (int(run.diffs[at]) & (2**64 - 1))
+        node = self.plan.nodes[arrangement.node]
+        where = f"output {arrangement.output}" if arrangement.output else f"{node.operator.name} ({node.place})"
+        time = tuple(int(coordinate) for coordinate in run.times[:, at])
+        raise DiffOverflow(f"{where}: the diffs of {row!r} at time {time} add up to {diff}, which int64 cannot hold")
+
     def _guard(self, block: Block, rounds: Rounds, run: Run) -> None:
         """A difference that enters a round past the last allowed one: the loop has no fixed point in sight."""
         for scope, current in zip(block.loops, rounds, strict=True):
@@ -239,29 +253,35 @@ class Worker:
 
     def push(self, node: int, batch: Batch) -> None:
         """Send updates of a node's collection through linear operators and loop borders to the arrangements that wait
-        for them.
+        for them. Without recursion: a program may have thousands of operators in a row.
         """
-        plan, waiting = self.plan, [(node, batch)]
+        waiting = [(node, batch)]
         while waiting:
             node, batch = waiting.pop()
-            for target in plan.targets[node] if len(batch) else ():
-                if target.kind == "arrange":
-                    self._deliver(plan.arrangements[target.index], batch)
-                elif target.kind == "linear":
-                    user = plan.nodes[target.index]
-                    assert isinstance(user.operator, Linear)
-                    lifted = self._lifted(batch, plan.depths[target.index])
-                    waiting.append((target.index, user.operator.apply(lifted, user.place)))
-                elif target.kind == "leave":
-                    waiting.append((target.index, self._left(batch, plan.depths[target.index])))
-                else:
-                    loop = plan.loops[target.index]
-                    entered = self._lifted(batch, loop.depth)
-                    if target.kind == "enter":
-                        entered = self._prioritized(loop, target.variable, entered)
-                        waiting += self._vary(loop, target.variable, entered)
-                        entered = entered.negated()
-                    waiting += self._vary(loop, target.variable, _next_round(entered))
+            if len(batch):
+                targets = self.plan.targets[node]
+                waiting += reversed([pair for target in targets for pair in self._passed(target, batch)])
+
+    def _passed(self, target: Target, batch: Batch) -> Iterator[tuple[int, Batch]]:
+        """Where a target sends updates on to, and what they are there; none where they have arrived."""
+        plan = self.plan
+        if target.kind == "arrange":
+            self._deliver(plan.arrangements[target.index], batch)
+        elif target.kind == "linear":
+            user = plan.nodes[target.index]
+            assert isinstance(user.operator, Linear)
+            lifted = self._lifted(batch, plan.depths[target.index])
+            yield target.index, user.operator.apply(lifted, user.place)
+        elif target.kind == "leave":
+            yield target.index, self._left(batch, plan.depths[target.index])
+        else:
+            loop = plan.loops[target.index]
+            entered = self._lifted(batch, loop.depth)
+            if target.kind == "enter":
+                entered = self._prioritized(loop, target.variable, entered)
+                yield from self._varied(loop, target.variable, entered)
+                entered = entered.negated()
+            yield from self._varied(loop, target.variable, _next_round(entered))
 
     def _prioritized(self, loop: Loop, variable: int, batch: Batch) -> Batch:
         """Updates of a loop's source at the coordinates at which they enter."""
@@ -270,9 +290,9 @@ class Worker:
         if node.operator.priority is None:
             return batch
         coordinates = node.operator.priority.coordinates(batch, node.place)
-        return Batch(batch.words, [*batch.times[:-1], coordinates], batch.diffs)
+        return batch.at([*batch.times[:-1], coordinates])
 
-    def _vary(self, loop: Loop, variable: int, batch: Batch) -> list[tuple[int, Batch]]:
+    def _varied(self, loop: Loop, variable: int, batch: Batch) -> Iterator[tuple[int, Batch]]:
         """Updates of a loop's variable, for the body unless they are consolidated first.
 
         What still moves past the last round allowed is seen before any operator of the body could drop it; a loop that
@@ -284,11 +304,11 @@ class Worker:
             past = np.zeros(len(batch), dtype=bool)
         if loop.consolidates[variable]:
             self._deliver(border, batch)
-            return []
+            return
         if past.any():
             self._deliver(border, batch.take(np.flatnonzero(past)))
             batch = batch.take(np.flatnonzero(~past))
-        return [(loop.variables[variable], batch)]
+        yield loop.variables[variable], batch
 
     def _lifted(self, batch: Batch, depth: int) -> Batch:
         """Enter: loop coordinates a scope adds start at 0."""
@@ -296,14 +316,14 @@ class Worker:
         if missing <= 0:
             return batch
         zeros = np.zeros(len(batch), dtype=np.int64)
-        return Batch(batch.words, batch.times + [zeros] * missing, batch.diffs)
+        return batch.at(batch.times + [zeros] * missing)
 
     def _left(self, batch: Batch, depth: int) -> Batch:
         """Leave: the loop's coordinate goes, and differences at all its rounds add up to the last round's
         collection.
         """
         lifted = self._lifted(batch, depth)
-        return Batch(lifted.words, lifted.times[: len(self.plan.dims) + depth], lifted.diffs)
+        return lifted.at(lifted.times[: len(self.plan.dims) + depth])
 
     def _deliver(self, arrangement: Arrangement, batch: Batch) -> None:
         batch = self._complete(arrangement, batch)
@@ -346,7 +366,7 @@ class Worker:
 
 
 def _next_round(batch: Batch) -> Batch:
-    return Batch(batch.words, [*batch.times[:-1], batch.times[-1] + 1], batch.diffs)
+    return batch.at([*batch.times[:-1], batch.times[-1] + 1])
 
 
 def _by_rounds(batch: Batch, inputs: int) -> Iterator[tuple[Rounds, Batch]]:

@@ -10,9 +10,11 @@ import io
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import polars as pl
+import pyarrow as pa
 
 from ddcore import encoding
 from ddcore.batch import Batch, concatenate
@@ -30,8 +32,10 @@ __all__ = [
     "bodies_of_run",
     "body_of_batch",
     "position_of",
+    "read_file",
     "run_of_bodies",
     "to_messages",
+    "write_file",
 ]
 
 ROWS, PENDING, NOTIFICATION = "rows", "pending", "notification"
@@ -113,6 +117,36 @@ def run_of_bodies(arrangement: Arrangement, bodies: Sequence[bytes], *, keys_onl
     return arrange(codes, batch.words[1:] if arrangement.direct else batch.words, batch.times, batch.diffs)
 
 
+_FILE = pa.schema(
+    {
+        "dest": pa.int64(),
+        "kind": pa.string(),
+        "target": pa.int64(),
+        "rounds": pa.list_(pa.int64()),
+        "rows": pa.int64(),
+        "body": pa.large_binary(),
+    }
+)
+
+
+def write_file(path: Path, messages: Sequence[Message]) -> None:
+    """Write messages as one Arrow file: whoever reads it takes its content for data, never for code."""
+    columns = {name: [getattr(message, name) for message in messages] for name in _FILE.names}
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, _FILE) as file:
+        file.write_table(pa.table(columns, schema=_FILE))
+
+
+def read_file(path: Path) -> list[Message]:
+    """The messages of a file that :func:`write_file` wrote."""
+    with pa.memory_map(str(path)) as source:
+        table = pa.ipc.open_file(source).read_all()
+        columns = [table.column(name).to_pylist() for name in _FILE.names]
+    return [
+        Message(dest, kind, target, tuple(rounds), rows, body)
+        for dest, kind, target, rounds, rows, body in zip(*columns, strict=True)
+    ]
+
+
 def _stored(arrangement: Arrangement, keys_only: bool) -> Schema:
     schema = arrangement.schema
     return {name: schema[name] for name in arrangement.key} if keys_only else schema
@@ -123,22 +157,25 @@ def _owned(run: Run, cuts: Sequence[int]) -> Iterator[tuple[int, Run]]:
     bounds = [0, *np.searchsorted(run.codes, np.array(cuts, dtype=np.int64)).tolist(), len(run)]
     for dest, (a, b) in enumerate(pairwise(bounds)):
         if a < b:
-            yield dest, Run(run.codes[a:b], run.words[:, a:b], run.times[:, a:b], run.diffs[a:b])
+            high = None if run.high is None else run.high[a:b]
+            yield dest, Run(run.codes[a:b], run.words[:, a:b], run.times[:, a:b], run.diffs[a:b], high)
 
 
 def _portions(batch: Batch) -> Iterator[Batch]:
     """The batch in portions of which each fits into a message: neither Arrow nor the JVM moves a value of 2 GiB."""
     for start in range(0, len(batch), MESSAGE_ROWS):
-        rows = slice(start, start + MESSAGE_ROWS)
-        yield Batch([word[rows] for word in batch.words], [time[rows] for time in batch.times], batch.diffs[rows])
+        yield batch.take(slice(start, start + MESSAGE_ROWS))
 
 
 def body_of_batch(batch: Batch, schema: Schema) -> bytes:
     """A batch as values, times and diffs."""
     frame = encoding.decode_frame(batch.words, schema)
     times = [pl.Series(f"_time_{i}", column) for i, column in enumerate(batch.times)]
+    diffs = [pl.Series("_diff", batch.diffs)]
+    if batch.high is not None:
+        diffs.append(pl.Series("_high", batch.high))
     into = io.BytesIO()
-    frame.hstack([*times, pl.Series("_diff", batch.diffs)]).write_ipc(into, compression="lz4")
+    frame.hstack([*times, *diffs]).write_ipc(into, compression="lz4")
     return into.getvalue()
 
 
@@ -146,4 +183,5 @@ def batch_of_body(body: bytes, schema: Schema) -> Batch:
     """The batch that :func:`body_of_batch` wrote."""
     frame = pl.read_ipc(io.BytesIO(body)).rechunk()
     times = [np.ascontiguousarray(frame[name].to_numpy()) for name in frame.columns if name.startswith("_time_")]
-    return Batch(encoding.encode_frame(frame, schema), times, np.ascontiguousarray(frame["_diff"].to_numpy()))
+    high = np.ascontiguousarray(frame["_high"].to_numpy()) if "_high" in frame.columns else None
+    return Batch(encoding.encode_frame(frame, schema), times, np.ascontiguousarray(frame["_diff"].to_numpy()), high)

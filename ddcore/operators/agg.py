@@ -45,6 +45,8 @@ class Distinct(Reduction):
 
 
 class _AggregationStep(ReductionStep):
+    quantity = "a sum or a count"
+
     def __init__(self, reduction: Aggregation | Distinct, plan: Plan, block: Block) -> None:
         super().__init__(reduction, plan, block)
         self.aggregates = reduction.aggregates if isinstance(reduction, Aggregation) else ()

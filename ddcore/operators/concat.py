@@ -28,5 +28,5 @@ class Negate(Linear):
     name = "negate"
 
     def apply(self, batch: Batch, place: str) -> Batch:
-        """Raises DiffOverflow for a diff of -2**63."""
+        """The batch with negated diffs."""
         return batch.negated()

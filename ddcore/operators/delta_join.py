@@ -18,9 +18,10 @@ import numpy as np
 
 from ddcore import kernels
 from ddcore.batch import Batch, concatenate
+from ddcore.digests import digest
 from ddcore.encoding import key_codes
 from ddcore.errors import ProgramError
-from ddcore.graph import caller, digest
+from ddcore.graph import caller
 from ddcore.operators.base import Keyed, Port, Rounds, State, Step
 from ddcore.operators.join import matches
 from ddcore.schema import Schema
@@ -94,7 +95,7 @@ class DeltaJoin(Keyed):
                         "cast one side with select()",
                     )
         relations = tuple(dict(zip(schema, each, strict=True)) for schema, each in zip(schemas, names, strict=True))
-        join = cls(attributes, digest(*(digest(*each) for each in names)), relations)
+        join = cls(attributes, digest(names), relations)
         _ = join.rules  # raises for relations that share nothing
         return join
 
@@ -144,7 +145,9 @@ class _Prefix:
         keys = [words[name] for name in key]
         codes = key_codes(keys, arrangement.key_types, len(self.batch))
         values = [words[name] for name in self.attributes if name not in key]
-        return arrange(codes, values if arrangement.direct else keys + values, self.batch.times, self.batch.diffs)
+        return arrange(
+            codes, values if arrangement.direct else keys + values, self.batch.times, self.batch.diffs, self.batch.high
+        )
 
 
 class _DeltaJoinStep(Step):
@@ -166,13 +169,13 @@ class _DeltaJoinStep(Step):
             batch = arrangement.batch_of(new)
             zeros = np.zeros(len(batch), dtype=np.int64)
             times = batch.times + [zeros] * (self.coordinates - len(batch.times))
-            batch = Batch(batch.words, times, batch.diffs)
+            batch = batch.at(times)
             for start in range(0, len(batch), _SLICE):
                 part = batch.take(np.arange(start, min(start + _SLICE, len(batch))))
                 for found in rule.bind(_Prefix(tuple(relation.values()), part)):
                     words = dict(zip(found.attributes, found.batch.words, strict=True))
                     columns = [words[name] for name in self.join.schema]
-                    state.emit(self.block, Batch(columns, found.batch.times, found.batch.diffs))
+                    state.emit(self.block, found.batch.of(columns))
 
 
 @dataclass(frozen=True)
@@ -238,11 +241,11 @@ class _Rule:
         others = trace.runs if relation < self.number else trace.before(self.state.gained(arrangement, self.rounds))
         kept = [name for name in prefix.attributes if name not in names]
         fresh = [self.step.join.relations[relation][column] for column in arrangement.values]
-        for pairs in matches(run, arrangement.key_words, others, self.step.coordinates, self.step.label):
+        for pairs in matches(run, arrangement.key_words, others, self.step.coordinates):
             keys = [run.codes] if arrangement.direct else list(run.words[: arrangement.key_words])
             words = [word[pairs.left] for word in (*keys, *run.words[arrangement.key_words :])]
             words += [word[pairs.right] for word in pairs.other.words[arrangement.key_words :]]
-            yield _Prefix((*names, *kept, *fresh), Batch(words, pairs.times, pairs.diffs))
+            yield _Prefix((*names, *kept, *fresh), pairs.of(words))
 
     def _confirm(self, prefix: _Prefix, relations: Sequence[int]) -> _Prefix:
         """The prefix joined with relations all of whose attributes are bound."""

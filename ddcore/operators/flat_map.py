@@ -32,7 +32,7 @@ class Explode(Linear):
         taken = batch.take(rows)
         words = dict(zip(self.source, taken.words, strict=True))
         words |= {column.name: encoding.encode(column, self.schema[column.name]) for column in elements}
-        return Batch([words[name] for name in self.schema], taken.times, taken.diffs)
+        return taken.of([words[name] for name in self.schema])
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,4 +49,4 @@ class FlatMap(Linear):
         frame = encoding.decode_frame(batch.words, self.source).insert_column(0, numbers)
         results = call(self.function, frame, self.schema, "row", place)
         taken = batch.take(results["row"].to_numpy())
-        return Batch(encoding.encode_frame(results, self.schema), taken.times, taken.diffs)
+        return taken.of(encoding.encode_frame(results, self.schema))

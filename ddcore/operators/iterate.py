@@ -54,8 +54,10 @@ def fixed_points(
 ) -> dict[str, Collection]:
     """The loop of :func:`iterate` in the graph of its collections."""
     place = caller()
-    if max_rounds < 1:
-        raise ProgramError(f"{place}: max_rounds is {max_rounds}", "give at least 1")
+    if isinstance(max_rounds, bool) or not isinstance(max_rounds, int) or max_rounds < 1:
+        raise ProgramError(f"{place}: max_rounds is {max_rounds!r}", "give a whole number of at least 1")
+    if not callable(body):
+        raise ProgramError(f"{place}: iterate takes a function, not {type(body).__name__}", "give it a function")
     if at_limit not in ("fail", "return"):
         raise ProgramError(f"{place}: iterate: at_limit is {at_limit!r}", 'give "fail" or "return"')
     if priority and at_limit == "return":

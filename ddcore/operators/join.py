@@ -13,7 +13,6 @@ import numpy as np
 
 from ddcore import kernels
 from ddcore.batch import Batch
-from ddcore.errors import DiffOverflow
 from ddcore.operators.base import Keyed, Port, Rounds, State, Step
 from ddcore.trace import Run, distinct_keys
 
@@ -72,7 +71,7 @@ class _JoinStep(Step):
     def run(self, state: State, rounds: Rounds, pending: Run | None) -> None:
         """dL x R and L' x dR, where R is new already and L' still old: every pair exactly once.
 
-        A pair lands at the join of its times, which may be a later round. Raises DiffOverflow.
+        A pair lands at the join of its times, which may be a later round.
         """
         new_left, new_right = state.gained(self.left, rounds), state.gained(self.right, rounds)
         if new_left is not None:
@@ -83,8 +82,8 @@ class _JoinStep(Step):
                 state.emit(self.block, batch)
 
     def _pairs(self, new: Run, others: Sequence[Run], side: Arrangement, *, swapped: bool) -> Iterator[Batch]:
-        for pairs in matches(new, side.key_words, others, self.coordinates, f"join ({self.block.place})"):
-            yield Batch(self._words(new, pairs, side, swapped=swapped), pairs.times, pairs.diffs)
+        for pairs in matches(new, side.key_words, others, self.coordinates):
+            yield pairs.of(self._words(new, pairs, side, swapped=swapped))
 
     def _words(self, new: Run, pairs: Pairs, side: Arrangement, *, swapped: bool) -> list[np.ndarray]:
         words = []
@@ -107,12 +106,17 @@ class Pairs:
     right: np.ndarray
     times: list[np.ndarray]
     diffs: np.ndarray
+    high: np.ndarray | None
+
+    def of(self, words: list[np.ndarray]) -> Batch:
+        """The pairs as updates of these rows."""
+        return Batch(words, self.times, self.diffs, self.high)
 
 
-def matches(new: Run, key_words: int, others: Sequence[Run], coordinates: int, label: str) -> Iterator[Pairs]:
+def matches(new: Run, key_words: int, others: Sequence[Run], coordinates: int) -> Iterator[Pairs]:
     """All pairs of a sorted batch with others, about ``_CHUNK`` at a time; a null key matches nothing.
 
-    ``coordinates`` is how many the times of the result have. Raises DiffOverflow, naming ``label``.
+    ``coordinates`` is how many the times of the result have.
     """
     keys, starts = distinct_keys(new, key_words)
     for other in others:
@@ -124,9 +128,10 @@ def matches(new: Run, key_words: int, others: Sequence[Run], coordinates: int, l
                 ends[first : last + 1] - ends[first], lo[first:last], hi[first:last],
                 other.words, other.times, other.diffs, coordinates,
             )  # fmt: skip
+            high = None
             if overflow:
-                raise DiffOverflow(f"{label}: a product of diffs is more than int64 holds")
-            yield Pairs(other, left, right, list(times), diffs)
+                diffs, high = kernels.joining.products(new.diffs[left], other.diffs[right])
+            yield Pairs(other, left, right, list(times), diffs, high)
 
 
 def _chunks(ends: np.ndarray) -> Iterator[tuple[int, int]]:

@@ -50,7 +50,10 @@ HOW = {"semi": semi, "anti": anti, "left": left, "right": right, "full": full}
 
 def _unmatched(rows: Collection, other: Collection, on: Mapping[str, str], pairs: Collection) -> Collection:
     """The other's rows without a partner, with its columns called as in the pairs."""
-    lonely = anti(other, rows, {theirs: mine for mine, theirs in on.items()})
+    mine_by_theirs = {theirs: mine for mine, theirs in on.items()}
+    equal = [pl.col(mine) == pl.col(mine_by_theirs[theirs]) for mine, theirs in on.items()]
+    matching = rows.where(*equal) if len(mine_by_theirs) < len(on) else rows
+    lonely = anti(other, matching, mine_by_theirs)
     values = [name for name in other.schema if name not in on.values()]
     names = dict(zip(pairs.columns[len(rows.columns) :], values, strict=True)) | dict(on)
     return _padded(lonely.select(**{result: pl.col(name) for result, name in names.items()}), pairs)

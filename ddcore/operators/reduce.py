@@ -55,8 +55,8 @@ class _ReduceStep(ReductionStep):
         if len(evals) == 0:
             return Wanted(evals, np.empty((len(self.result), 0), np.int64), counts)
         values: Schema = {name: self.port.schema[name] for name in self.port.values}
-        frame = encoding.decode_frame(list(np.take(history.words, rows, axis=1)), values)
-        frame = frame.insert_column(0, pl.Series("group", evals)).with_columns(pl.Series("count", counts))
+        columns = encoding.decode_frame(list(np.take(history.words, rows, axis=1)), values)
+        frame = pl.DataFrame([pl.Series("group", evals), *columns, pl.Series("count", counts)])
         made = call(self.function, frame.sort("group", *values), self.result, "group", self.block.place)
         made = made.sort("group", maintain_order=True)
         words = encoding.encode_frame(made, self.result)

@@ -76,6 +76,8 @@ class Reduction(Keyed):
 class ReductionStep(Step):
     """The work of a reduction at one position; what a group's rows give is for subclasses to say."""
 
+    quantity = "a count"  # what may leave int64 when a group is evaluated
+
     def __init__(self, reduction: Reduction, plan: Plan, block: Block) -> None:
         assert block.output is not None
         self.block, self.inputs = block, len(plan.dims)
@@ -105,10 +107,14 @@ class ReductionStep(Step):
         )  # fmt: skip
         evaluations = Evaluations(keys, offsets, versions)
         wanted = self.evaluate(evaluations, history, loops)
-        evals, words, diffs = kernels.emitting.emit(
+        evals, words, diffs, beyond = kernels.emitting.emit(
             self.inputs, loops, offsets, versions, wanted.evals, wanted.words, wanted.counts,
             before.offsets, before.words, before.times, before.diffs,
         )  # fmt: skip
+        if len(beyond):
+            raise DiffOverflow(
+                f"{self._where(beyond, evaluations, loops)}: a row's count changes by more than int64 holds"
+            )
         late = np.ones(len(late_keys), dtype=np.int64)
         late_words = list(np.take(keys.words, late_keys, axis=1))
         state.postpone(self.block, arrange(keys.codes[late_keys], late_words, list(late_times), late))
@@ -143,14 +149,23 @@ class ReductionStep(Step):
         return Batch([*key_words, *words], coordinates, diffs)
 
     def raise_if(self, wrong: np.ndarray, at: Evaluations, loops: np.ndarray) -> None:
-        """Raise what a kernel says went wrong: (code, key, evaluation, count)."""
+        """Raise what a kernel says went wrong: (code, key, evaluation, lower and upper word of a count)."""
         if wrong[0] == 0:
             return
-        key = decode_key(self.port, at.keys, int(wrong[1]))
-        time = (*(int(v) for v in at.versions[:, wrong[2]]), *(int(r) for r in loops))
         if wrong[0] == kernels.aggregating.OVERFLOW:
-            raise DiffOverflow(f"{self.label}: key {key!r} at time {time}: a sum is more than int64 holds")
-        raise NegativeMultiplicity(self.label, key, time, int(wrong[3]))
+            raise DiffOverflow(f"{self._where(wrong[1:3], at, loops)}: {self.quantity} is more than int64 holds")
+        key, time = self._key_and_time(wrong[1:3], at, loops)
+        count = (int(wrong[4]) << 64) | (int(wrong[3]) & (2**64 - 1))
+        raise NegativeMultiplicity(self.label, key, time, count)
+
+    def _where(self, place: np.ndarray, at: Evaluations, loops: np.ndarray) -> str:
+        key, time = self._key_and_time(place, at, loops)
+        return f"{self.label}: key {key!r} at time {time}"
+
+    def _key_and_time(self, place: np.ndarray, at: Evaluations, loops: np.ndarray) -> tuple[Any, tuple[int, ...]]:
+        """The key and the time of (key number, evaluation number)."""
+        time = (*(int(v) for v in at.versions[:, place[1]]), *(int(r) for r in loops))
+        return decode_key(self.port, at.keys, int(place[0])), time
 
 
 def decode_key(arrangement: Arrangement, keys: Keys, k: int) -> tuple[Any, ...]:

@@ -36,4 +36,4 @@ class Select(Linear):
             else:
                 assert computed is not None
                 words.append(encoding.encode(computed[name], kind))
-        return Batch(words, batch.times, batch.diffs)
+        return batch.of(words)
