@@ -204,10 +204,10 @@ def _sweep(  # type: ignore[no-untyped-def]
             i = turn[at]
             number, diff = member[i], diffs[order[i]]
             at += 1
-            before = -1 if highs[number] < 0 else np.int64(highs[number] > 0 or counts[number] != 0)
+            before = _sign(highs, counts, number)
             highs[number], count = add_pair(highs[number], np.uint64(counts[number]), diff)
             counts[number] = np.int64(count)
-            now = -1 if highs[number] < 0 else np.int64(highs[number] > 0 or counts[number] != 0)
+            now = _sign(highs, counts, number)
             positives += np.int64(now > 0) - np.int64(before > 0)
             negatives += np.int64(now < 0) - np.int64(before < 0)
             total_high, total_low = add_pair(total_high, total_low, diff)
@@ -251,19 +251,22 @@ def _sweep(  # type: ignore[no-untyped-def]
                 special = read_float(limbs, digits, from_limb, to_limb)
             results[0, e] = special
         elif kind == MIN:
-            while first < m and (not _is_positive(highs, counts, first) or words[0, heads[first]] == _NULL):
+            while first < m and (_sign(highs, counts, first) <= 0 or words[0, heads[first]] == _NULL):
                 first += 1
             results[0, e] = words[0, heads[first]] if first < m else _NULL
         else:
-            while last >= 0 and not _is_positive(highs, counts, last):
+            while last >= 0 and _sign(highs, counts, last) <= 0:
                 last -= 1
             results[0, e] = words[0, heads[last]] if last >= 0 else _NULL
     clear(limbs, from_limb, to_limb)
 
 
 @inline
-def _is_positive(highs, counts, i):  # type: ignore[no-untyped-def]
-    return highs[i] > 0 or (highs[i] == 0 and counts[i] != 0)
+def _sign(highs, counts, i):  # type: ignore[no-untyped-def]
+    """The sign of a count of two words: -1, 0 or 1."""
+    if highs[i] != 0:
+        return np.int64(-1) if highs[i] < 0 else np.int64(1)
+    return np.int64(counts[i] != 0)
 
 
 @inline
