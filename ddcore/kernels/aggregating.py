@@ -198,7 +198,8 @@ def _sweep(  # type: ignore[no-untyped-def]
     total_high, total_low = np.int64(0), np.uint64(0)
     top, high, low = np.int64(0), np.uint64(0), np.uint64(0)
     specials = np.zeros(3, dtype=np.int64)  # rows that add infinity, take it away, or are NaN
-    positives, negatives, first, last, at = 0, 0, 0, m - 1, 0
+    positives, negatives = np.int64(0), np.int64(0)
+    first, last, at = 0, m - 1, 0
     from_limb, to_limb = len(limbs), 0
     for e in range(e0, e1):
         while at < n and versions[0, turn[at]] <= e_times[0, e]:
