@@ -10,7 +10,7 @@ import linecache
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from decimal import Decimal
 from typing import Any
 
@@ -32,7 +32,7 @@ def scaled(frame: pl.DataFrame) -> pl.DataFrame:
     return frame.select("row", y=pl.col("x") * FACTOR)
 
 
-def adding(n: int) -> Any:
+def adding(n: Any) -> Any:
     def add(frame: pl.DataFrame) -> pl.DataFrame:
         return frame.select("row", y=pl.col("x") + n)
 
@@ -323,7 +323,7 @@ def test_what_cannot_be_told_apart_is_refused_by_name(tmp_path: Any) -> None:
     with open(tmp_path / "file", "w") as file:
         for held, name in [
             (file, "n is of type TextIOWrapper"),
-            ((i for i in ()), "n is of type generator"),
+            (iter_nothing(), "n is of type generator"),
             ({"conn": [file]}, "n['conn'][0] is of type TextIOWrapper"),
             (Adder(file), "n.n is of type TextIOWrapper"),
             (pl.LazyFrame(), "n is of type LazyFrame"),
@@ -335,6 +335,10 @@ def test_what_cannot_be_told_apart_is_refused_by_name(tmp_path: Any) -> None:
                 build(functools.partial(mapped, held), {"t": {"x": "int64"}})
             assert caught.value.message.startswith("test_functions.py:") and caught.value.hint
             assert "function add" in caught.value.message and name in caught.value.message
+
+
+def iter_nothing() -> Iterator[int]:
+    yield from ()
 
 
 def mapped(held: Any, /, t: Any) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -51,7 +52,8 @@ def test_frames_of_every_kind(frame: Any) -> None:
 )
 def test_anything_else_is_told_what_is_wanted(frame: Any, says: str, hint: str) -> None:
     session = dd.Session(same, {"w": {"a": "int64"}})
-    for fold in (lambda: dd.replay(same, w=frame), lambda: session.fold({"w": frame})):
+    folds: list[Callable[[], Any]] = [lambda: dd.replay(same, w=frame), lambda: session.fold({"w": frame})]
+    for fold in folds:
         with pytest.raises(DataError) as caught:
             fold()
         assert says in caught.value.message and "\n" not in caught.value.message
@@ -63,7 +65,7 @@ def test_anything_else_is_told_what_is_wanted(frame: Any, says: str, hint: str) 
 @pytest.mark.parametrize(
     "call",
     [
-        lambda: dd.replay(same, LOG),
+        lambda: dd.replay(same, LOG),  # type: ignore[arg-type]
         lambda: dd.replay(same, dims=(), w=LOG),
         lambda: dd.replay(same, dims=("version", "version"), w=LOG),
         lambda: dd.replay(same, dims=3, w=LOG),  # type: ignore[arg-type]
