@@ -96,7 +96,7 @@ NAMES = {
 }
 ODD = {  # what columns are called in a third of the programs: texts that join names may mix these up
     "a": "a", "b": "a,b", "c": "b,c", "n": "n k", "k": "größe", "w": "w'", "v": "a;w=1", "f": "f|g", "g": "f`",
-    "d": "d:e", "e": "{e}", "m": "m,p|", "p": "日", "t": "t\t", "u": "", "o": "o=q", "q": "(q)", "h": "h,j", "j": "h",
+    "d": "d:e", "e": "{e}", "m": "m,p|", "p": "日", "t": "t\t", "u": "-", "o": "o=q", "q": "(q)", "h": "h,j", "j": "h",
     "x": "x y", "y": "y\\",
 }  # fmt: skip
 MAKERS = {

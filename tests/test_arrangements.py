@@ -278,7 +278,7 @@ def test_a_file_of_another_layout_is_refused(tmp_path: Path) -> None:
         FileRun(tmp_path / file.path, DIRECT)
 
 
-NAMES = ["diff", "version", "run", "_code", "a,b", "A", "", "_column_0"]
+NAMES = ["diff", "version", "run", "_code", "a,b", "A", "é", "_column_0"]
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -107,6 +107,7 @@ REFUSED: dict[str, tuple[Callable[[Any], Any], str]] = {
     "unknown to rename": (lambda t: t.rename({"kk": "x"}), "no column kk"),
     "renamed onto another": (lambda t: t.rename({"k": "v"}), "two columns are called v"),
     "renamed to a number": (lambda t: t.rename({"k": 3}), "cannot be called 3"),
+    "renamed to nothing": (lambda t: t.rename({"k": ""}), "a column has no name"),
     "a key twice": (lambda t: t.group_by("k", "k").agg(n=dd.count()), "k is named twice"),
     "a key twice by kind": (lambda t: t.group_by("k", cs.integer()).agg(n=dd.count()), "k is named twice"),
     "many to sum": (lambda t: t.group_by().agg(s=dd.sum(ints)), "stands for 2 columns"),
