@@ -175,6 +175,8 @@ def case(seed: int) -> Case:
     """The case of this seed."""
     rng = random.Random(seed)
     names = ["edges", *rng.sample([name for name in INPUTS if name != "edges"], rng.randint(0, 2))]
+    if "limits" not in names and rng.random() < 1 / 4:
+        names.append("limits")
     odd = rng.random() < 1 / 3
     columns = {name: {ODD[c] if odd else c: kind for c, kind in INPUTS[name].items()} for name in names}
     source = Writer(rng, odd).program(columns)

@@ -311,6 +311,22 @@ def test_an_edited_class_is_another_function(tmp_path: Any, monkeypatch: pytest.
     assert texts[0][0] != texts[2][0] and texts[0][1] != texts[2][1]
 
 
+def test_a_module_beside_the_program_called_like_one_of_python_s_own(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts = []
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    for n in (1, 2):
+        file = tmp_path / f"{n}" / "this.py"
+        file.parent.mkdir()
+        file.write_text(f"def number():\n    return {n}\n")
+        monkeypatch.syspath_prepend(str(file.parent))
+        monkeypatch.delitem(sys.modules, "this", raising=False)
+        texts.append(text_of(adding(importlib.import_module("this").number)))
+    monkeypatch.delitem(sys.modules, "this", raising=False)
+    assert texts[0] != texts[1]
+
+
 def test_what_cannot_be_told_apart_is_refused_by_name(tmp_path: Any) -> None:
     class Unreadable:
         @property
