@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
+from numbers import Integral
 from typing import Any, TypeVar
 
 import polars as pl
@@ -233,13 +234,13 @@ class Collection:
         All rows of a round advance together. Bodies may hold further loops. A loop that still changes after
         ``max_rounds`` rounds stops the run with a Diverged error. The body must return the columns it is given.
         """
-        if isinstance(max_rounds, bool) or not isinstance(max_rounds, int) or max_rounds < 1:
+        if isinstance(max_rounds, bool) or not isinstance(max_rounds, Integral) or max_rounds < 1:
             raise ProgramError(f"{caller()}: max_rounds is {max_rounds!r}", "give a whole number of at least 1")
         _require_function(body, "iterate")
         graph, place = self._graph, caller()
         scope = Scope(parent=graph.innermost)
         variable = Node("variable", (self._node,), self._node.schema, scope, "", place=place)
-        scope.loop = Loop(f"{name_of(body)} ({place})", variable, max_rounds, scope)
+        scope.loop = Loop(f"{name_of(body)} ({place})", variable, int(max_rounds), scope)
         graph.open.append(scope)
         try:
             result = body(Collection(graph, variable))

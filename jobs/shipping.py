@@ -22,6 +22,8 @@ from pathlib import Path
 from typing import Any
 
 from ddcore.cache import cache_folder
+from ddcore.errors import ProgramError
+from ddcore.wording import described
 
 __all__ = ["package_zip", "pickled"]
 
@@ -86,6 +88,8 @@ def package_zip() -> Path:
 def pickled(work: Any) -> bytes:
     """A plan, or what holds one, with the user's own functions inside: executors need not have the program's file.
 
+    Raises ProgramError for a function that holds what no process can be sent, such as a lock.
+
     A plan is a graph, which pickle follows to its end: on a stack of its own, or a hundred operators were too many.
     """
     from pyspark import cloudpickle
@@ -99,6 +103,12 @@ def pickled(work: Any) -> bytes:
         with ThreadPoolExecutor(1) as deep:
             dumped: bytes = deep.submit(cloudpickle.dumps, work).result()
             return dumped
+    except Exception as error:
+        raise ProgramError(
+            f"the program cannot be sent to Spark's workers: a function of it holds what cannot be pickled: "
+            f"{described(error)}",
+            "make that inside of the function, or fold in this process: --engine inline",
+        ) from error
     finally:
         sys.setrecursionlimit(depth)
         threading.stack_size(stack)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -308,3 +309,31 @@ def test_keys_of_odd_shape(program: Any) -> None:
         assert found == folding.by_reference(program, edges=EDGES, nodes=NODES)
     plan = build(program, {"edges": {"a": "int64", "b": "int64"}, "nodes": {"a": "int64"}})
     assert all(len(each.schema) == len(each.node.schema) for each in plan.arrangements)
+
+
+def test_a_plan_that_cannot_travel_says_so() -> None:
+    lock = threading.Lock()
+
+    def locked(frame: Any) -> Any:
+        with lock:
+            return frame
+
+    def program(t: Any) -> Any:
+        return {"x": t.flat_map(locked, schema={"a": "int64"})}
+
+    with pytest.raises(ProgramError, match=r"cannot be sent to Spark's workers: .*lock") as caught:
+        pickled(build(program, {"t": {"a": "int64"}}))
+    assert "--engine inline" in caught.value.hint
+
+
+def test_functions_of_local_classes_travel() -> None:
+    class Adding:
+        def __init__(self, n: int) -> None:
+            self.n = n
+
+        def __call__(self, frame: Any) -> Any:
+            return frame.with_columns(col("a") + self.n)
+
+    plan = build(lambda t: {"x": t.flat_map(Adding(2), schema={"a": "int64"})}, {"t": {"a": "int64"}})
+    there = pickle.loads(pickled(plan))
+    assert there.fingerprint == plan.fingerprint
