@@ -14,10 +14,10 @@ import folding
 import polars as pl
 import pytest
 from notation import DIMS, spell
-from programs import Case, case
+from programs import OVERFLOWING, Case, case
 
 import ddcore as dd
-from ddcore.errors import DdError, Diverged
+from ddcore.errors import DdError, DiffOverflow, Diverged
 
 
 def seeds() -> range:
@@ -67,6 +67,11 @@ def outcome(fold: folding.Fold, drawn: Case, **how: Any) -> Any:
         return fold(drawn.program, **drawn.frames, **how)
     except Diverged as error:
         return error
+    except DiffOverflow as error:
+        if OVERFLOWING:
+            return error
+        error.add_note(str(drawn))
+        raise
     except Exception as error:
         error.add_note(str(drawn))
         raise
