@@ -331,10 +331,9 @@ def _mean(tree: Tree, parts: list[Tree], inner: list[pl.DataType]) -> Tree:
     count = added([syntax.cast(syntax.boolean("IsNotNull", part), "Int64") for part in parts])
     none: Tree = {"Literal": {"Scalar": {"Int64": 0}}}
     total = added([syntax.cast(part, "Int64") for part in parts])
-    divisor = syntax.binary("EqValidity", count, none)
+    empty = syntax.binary("EqValidity", count, none)
     null: Tree = {"Literal": {"Scalar": {"Null": "Int64"}}}
-    chosen = {"Ternary": {"predicate": divisor, "truthy": null, "falsy": count}}
-    return syntax.binary("TrueDivide", total, chosen)
+    return syntax.binary("TrueDivide", total, syntax.ternary(empty, null, count))
 
 
 def _is_unwatched(dtype: pl.DataType, op: str, element: pl.DataType | None) -> bool:
