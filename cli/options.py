@@ -120,7 +120,7 @@ def open_project(project: Path | None, **flags: str | int | None) -> Project:
     from ddcore.io.project import find_project
 
     found = find_project(project, flags=flags)
-    _ = found.dim  # the commands handle one time dimension so far: said at once, not half-way
+    _ = found.dim  # raises where there are several time dimensions: at once, not half-way
     return found
 
 

@@ -61,7 +61,7 @@ def version_number(text: str, latest: int, said_by: str) -> int:
         return version
     if _TUPLE.fullmatch(text):
         raise UsageError(
-            f"{said_by}: {text!r}: times of several coordinates are on the roadmap for the commands",
+            f"{said_by}: {text!r}: the commands support one time dimension: see docs/limits.md",
             "one dimension is a number, latest, or a negative offset",
         )
     raise UsageError(f"{said_by}: {text!r} is not a version", "say a number, latest, or a negative offset such as -1")

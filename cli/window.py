@@ -46,7 +46,7 @@ def _check_first(start: int, folded: int, ingested: list[int]) -> None:
     following = min((version for version in ingested if version > folded), default=folded + 1)
     if start <= folded:
         raise UsageError(
-            f"--from-version {start}: versions up to {folded} are folded, and restatement is not there yet",
+            f"--from-version {start}: versions up to {folded} are folded; restatement is not supported",
             f"the next version to fold is {following}; to fold everything anew: ddcore run --full-refresh",
         )
     if start > following:

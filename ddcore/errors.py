@@ -21,6 +21,8 @@ A message says what happened, where, and the value; a hint says what to do next,
 
 from __future__ import annotations
 
+import dis
+import signal
 from typing import Any
 
 
@@ -138,3 +140,20 @@ class ExpressionError(FoldError):
 
 class StorageError(DdError):
     """A file or table of the warehouse cannot be read or written."""
+
+
+def is_interrupt(error: BaseException) -> bool:
+    """Whether ``error`` came of a signal (Ctrl-C), rather than from a ``raise`` or an exit in a user's program.
+
+    A signal's exception comes up between any two instructions, or in the handler that was set for it.
+    """
+    trace = error.__traceback__
+    if not isinstance(error, KeyboardInterrupt) or trace is None:
+        return isinstance(error, KeyboardInterrupt)
+    while trace.tb_next is not None:
+        trace = trace.tb_next
+    code = trace.tb_frame.f_code
+    if dis.opname[code.co_code[trace.tb_lasti]] != "RAISE_VARARGS":
+        return True
+    handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    return any(getattr(getattr(each, "__func__", each), "__code__", None) is code for each in handlers)

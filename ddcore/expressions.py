@@ -7,6 +7,7 @@ watched without slowing down small integers is told in :mod:`ddcore.exactness`.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -26,10 +27,11 @@ from ddcore.syntax import Tree
 from ddcore.temporal import Guard
 from ddcore.wording import meant
 
-__all__ = ["ListProjection", "Predicate", "Projection", "RowTypes", "canonical", "parse"]
+__all__ = ["ListProjection", "Predicate", "Projection", "RowTypes", "canonical", "identity", "parse"]
 
 _MOST_DIGITS = 18
 _QUOTED = re.compile(r"'(?:[^']|'')*'|\"[^\"]*\"")
+_LITERALS = re.compile(r'\{"Literal": \{"(\w+)"')
 _CLOCK = re.compile(r"\b(?:now\s*\(|current_(?:timestamp|date|time)\b|localtime(?:stamp)?\b)", re.IGNORECASE)
 _COUNTED = re.compile(r" in column '.*' for \d+ out of \d+ values")
 _FAILURES = (pl.exceptions.PolarsError, pl.exceptions.PanicException, ValueError, TypeError, ArithmeticError)
@@ -54,6 +56,16 @@ def canonical(expr: pl.Expr) -> str:
     Raises ProgramError for an expression that has none, because it calls a Python function.
     """
     return syntax.text(syntax.bare(syntax.read(expr)))
+
+
+def identity(expr: pl.Expr) -> list[str]:
+    """Parts of a digest that tell an expression from all others: its canonical text, and which literals have a type.
+
+    One without takes that of its neighbours, which are not always int64 and float64: ``cast(pl.Float32) * 0.1`` is
+    another number than ``cast(pl.Float32) * pl.lit(0.1, dtype=pl.Float64)``.
+    """
+    tree = syntax.bare(syntax.read(expr))
+    return [syntax.text(tree), *_LITERALS.findall(json.dumps(tree))]
 
 
 class Projection:

@@ -110,7 +110,7 @@ def test_windows(fresh: Path, dd: Any) -> None:
     assert dd("run", "--from-version", "1", "--to-version", "2", "-q") == (0, [], [])
     code, _, err = dd("run", "--from-version", "2")
     assert code == 2
-    assert err[0] == "error: --from-version 2: versions up to 2 are folded, and restatement is not there yet"
+    assert err[0] == "error: --from-version 2: versions up to 2 are folded; restatement is not supported"
     assert "the next version to fold is 3" in err[1]
     assert dd("run", "--to-version", "-1", "-q") == (0, [], [])
     assert records(dd("status", "--json")[1])[0]["folded"] == 4
@@ -129,7 +129,7 @@ def test_windows(fresh: Path, dd: Any) -> None:
         (["links", "data/gone.csv"], 2, "data/gone.csv: there is no such file or folder"),
         (["links", "data/starts.csv"], 1, "data/starts.csv: "),
         (["links", "README.md"], 2, "README.md: cannot tell the format"),
-        (["links", "s3://bucket/x.parquet"], 2, "only files and folders are read so far"),
+        (["links", "s3://bucket/x.parquet"], 2, "only files and folders can be read"),
         (["links", "data/links.csv", "--late", "mov"], 2, "--late: 'mov' is none of refuse, move"),
         (["links", "data/links.csv", "--column", "src"], 2, "--column: 'src' is not OURS=THEIRS"),
         (["links", "data/links.csv", "--column", "src=a", "--column", "src=b"], 2, "--column: 'src' is named twice"),
@@ -420,4 +420,4 @@ def test_several_time_dimensions_are_refused(command: str, fresh: Path, dd: Any)
     (fresh / "dd.toml").write_text((fresh / "dd.toml").read_text() + '\n[time]\ndims = ["day", "revision"]\n')
     code, out, err = dd(command)
     assert (code, out) == (2, [])
-    assert "the commands fold one time dimension so far" in err[0]
+    assert "the commands support one time dimension" in err[0]

@@ -27,7 +27,7 @@ def test_one_version(text: str, version: int) -> None:
         ("+3", "'+3' is not a version"),
         ("²", "'²' is not a version"),
         ("99999999999999999999", "beyond the greatest version"),
-        ("day=7,revision=1", "on the roadmap"),
+        ("day=7,revision=1", "see docs/limits.md"),
     ],
 )
 def test_one_version_refused(text: str, says: str) -> None:
