@@ -33,9 +33,10 @@ _GUARDED = 2**126
 _MOST_POWER = 128
 _COMPARISONS = {
     "Eq", "NotEq", "Lt", "LtEq", "Gt", "GtEq", "EqValidity", "NotEqValidity", "TrueDivide", "Sql.Div",
-    "Boolean.IsBetween", "Boolean.IsNull", "Boolean.IsNotNull",
+    "Sql.Eq", "Sql.EqMissing", "Sql.Lt", "Sql.LtEq", "Sql.Gt", "Sql.GtEq", "Boolean.IsBetween", "Boolean.IsNull",
+    "Boolean.IsNotNull",
 }  # fmt: skip
-_SQL = {"Sql.Plus": "Plus", "Sql.Mul": "Multiply", "Sql.IntDiv": "TruncDivide"}
+_SQL = {"Sql.Plus": "Plus", "Sql.Minus": "Minus", "Sql.Mul": "Multiply", "Sql.IntDiv": "TruncDivide"}
 _ON_LISTS = {"Plus", "Minus", "Multiply", "FloorDivide", "TruncDivide", "Modulus", "TrueDivide"}
 _ASCENDING = {
     "descending": False, "nulls_last": False, "multithreaded": False, "maintain_order": False, "limit": None,
@@ -330,7 +331,9 @@ def _mean(tree: Tree, parts: list[Tree], inner: list[pl.DataType]) -> Tree:
 
     count = added([syntax.cast(syntax.boolean("IsNotNull", part), "Int64") for part in parts])
     none: Tree = {"Literal": {"Scalar": {"Int64": 0}}}
-    total = added([syntax.cast(part, "Int64") for part in parts])
+    total = added(
+        [part if each.is_integer() else syntax.cast(part, "Int64") for part, each in zip(parts, inner, strict=True)]
+    )
     empty = syntax.binary("EqValidity", count, none)
     null: Tree = {"Literal": {"Scalar": {"Null": "Int64"}}}
     return syntax.binary("TrueDivide", total, syntax.ternary(empty, null, count))

@@ -170,9 +170,12 @@ def _bad_step(term: Term, operation: str, form: Callable[[Term], Tree]) -> Tree 
                 )
             return None
         case step:
-            pattern: Tree = {"Literal": {"Scalar": {"String": _STEP}}}
-            contains = {"StringExpr": {"Contains": {"literal": False, "strict": True}}}
-            return _not({"Function": {"input": [step, pattern], "function": contains}})
+            return _not(syntax.binary("And", _contains(step, _STEP), _contains(step, r"\d")))
+
+
+def _contains(text: Tree, pattern: str) -> Tree:
+    contains = {"StringExpr": {"Contains": {"literal": False, "strict": True}}}
+    return {"Function": {"input": [text, {"Literal": {"Scalar": {"String": pattern}}}], "function": contains}}
 
 
 def _lost(term: Term, form: Callable[[Term], Tree]) -> Tree:
