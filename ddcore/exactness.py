@@ -308,14 +308,7 @@ def _special(tree: Tree, dtype: pl.DataType, op: str, parts: list[Tree], inner: 
     if op == "MeanHorizontal":
         return _mean(tree, parts, inner)
     if op == "ListExpr.SetOperation":
-        order = {
-            "descending": False,
-            "nulls_last": False,
-            "multithreaded": False,
-            "maintain_order": False,
-            "limit": None,
-        }
-        return {"Function": {"input": [tree], "function": {"ListExpr": {"Sort": order}}}}
+        return {"Function": {"input": [tree], "function": {"ListExpr": {"Sort": _ASCENDING}}}}
     if op == "TrueDivide" and all(isinstance(each, pl.Duration) for each in inner) and inner[0] == inner[1]:
         return syntax.with_children(tree, [syntax.function("ToPhysical", part) for part in parts])
     return None

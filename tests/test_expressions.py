@@ -569,7 +569,8 @@ def times(ticks: list[int], days: list[int]) -> pl.DataFrame:
 
 COMPUTING = [
     col("at") + DAY, col("at") - DAY, col("at").dt.offset_by("1d"), col("at").dt.truncate("1d"),
-    col("at").dt.round("1h"), col("at").dt.truncate("1mo"), col("at").dt.month_start(), col("at").dt.month_end(), col("at").dt.year(),
+    col("at").dt.round("1h"), col("at").dt.truncate("1mo"), col("at").dt.month_start(), col("at").dt.month_end(),
+    col("at").dt.year(),
     col("at").dt.date(), col("at").cast(pl.Date), col("at").dt.timestamp("ns"), col("at").dt.epoch("s"),
     col("at").cast(pl.Datetime("ns")), col("at").dt.cast_time_unit("ns"), col("at").dt.strftime("%Y"),
     col("at").cast(pl.String), col("at").dt.replace(day=1), (col("at") - EPOCH).dt.total_days(),
@@ -676,7 +677,7 @@ def test_the_failing_row_is_found_among_many() -> None:
 
 def test_errors_of_a_program_have_its_line() -> None:
     rows = pl.DataFrame({"n": [1, 2**62], "s": ["1", "x"], "version": [0, 1], "diff": [1, 1]})
-    failing = [
+    failing: list[Callable[[Any], Any]] = [
         lambda rows: rows.select(x="n * 4"),
         lambda rows: rows.where(col("s").cast(pl.Int64) > 0),
         lambda rows: rows.flat_map(x=pl.concat_list("n", "n").list.sum().repeat_by(1)),
