@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ddcore.cli.options import DebugOption, JsonOption, ProjectOption, WarehouseOption, open_project
-from ddcore.cli.output import SCHEMA_VERSION, Output, aligned
+from ddcore.cli.output import SCHEMA_VERSION, Output
+from ddcore.cli.text import aligned
 
 if TYPE_CHECKING:
     from ddcore.io.project import Project
@@ -24,9 +25,9 @@ def doctor(
     warehouse: WarehouseOption = None,
     debug: DebugOption = False,
 ) -> int:
-    """Check Java, Spark's and Delta's jars, the warehouse, the lock, the kernels, and what `dd` means here.
+    """Check Java, the jars of Spark and Delta, the warehouse, the lock, the kernels, and which program `dd` is here.
 
-    What is not ok is followed by a hint what to do. Exits with 1 when a run would fail.
+    Exits with 1 when a check fails, and says how to fix it.
     """
     from ddcore.jobs.doctor import checks
 
@@ -56,6 +57,6 @@ def _project(project: Path | None, warehouse: str | None) -> Project | None:
 def _tell(out: Output, results: list[Check]) -> None:
     lines = aligned([[check.state, check.name, check.message] for check in results])
     for check, line in zip(results, lines, strict=True):
-        out.data(out.painted(check.state, _COLORS[check.state]) + line[len(check.state) :])
+        out.data((check.state, _COLORS[check.state]), line[len(check.state) :])
         if check.hint and check.state != "ok":
             out.data(f"      {check.hint}")

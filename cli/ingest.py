@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ddcore.cli.completion import input_names
 from ddcore.cli.options import (
     DebugOption,
     EngineOption,
@@ -15,6 +16,7 @@ from ddcore.cli.options import (
     QuietOption,
     SkipCodeOption,
     WarehouseOption,
+    filled,
     open_project,
     whole_number,
 )
@@ -23,7 +25,9 @@ from ddcore.errors import UsageError
 from ddcore.wording import meant
 
 if TYPE_CHECKING:
+    from ddcore.io.project import Project
     from ddcore.jobs.ingest import IngestReport
+    from ddcore.jobs.undo import UndoReport
 
 __all__ = ["ingest"]
 
@@ -32,16 +36,24 @@ LATE = ("refuse", "move")
 
 def ingest(
     input_name: Annotated[
-        str, typer.Argument(metavar="INPUT", help="The input's name in dd.toml.", show_default=False)
-    ],
+        str | None,
+        typer.Argument(
+            metavar="INPUT",
+            parser=filled,
+            help="The input's name in dd.toml.",
+            show_default=False,
+            autocompletion=input_names,
+        ),
+    ] = None,
     sources: Annotated[
-        list[str],
+        list[str] | None,
         typer.Argument(
             metavar="SOURCE",
+            parser=filled,
             help="Parquet or CSV files, folders of them, quoted globs, or Delta tables.",
             show_default=False,
         ),
-    ],
+    ] = None,
     *,
     version: Annotated[
         int | None,
@@ -74,6 +86,26 @@ def ingest(
         str,
         typer.Option(metavar="refuse|move", help="Rows at folded versions: refuse all, or move to the next version."),
     ] = "refuse",
+    allow_gap: Annotated[
+        bool,
+        typer.Option("--allow-gap", help="Take in a version far beyond all others, which is mostly a misprint."),
+    ] = False,
+    undo: Annotated[
+        int | None,
+        typer.Option(
+            parser=whole_number(1),
+            metavar="N",
+            help="Take ingest N back instead, while none of its versions is folded. Numbers are in: ddcore log.",
+            show_default=False,
+        ),
+    ] = None,
+    new_warehouse: Annotated[
+        bool,
+        typer.Option(
+            "--new-warehouse",
+            help="Begin a warehouse in a folder outside of the project's, where there is none yet.",
+        ),
+    ] = False,
     engine: EngineOption = None,
     master: MasterOption = None,
     skip_code: SkipCodeOption = None,
@@ -91,6 +123,12 @@ def ingest(
     """
     out = Output(json=as_json, quiet=quiet)
     found = open_project(project, warehouse=warehouse, engine=engine, spark_master=master)
+    if undo is not None:
+        _undo(out, found, undo, input_name, sources)
+        return 0
+    if input_name is None or not sources:
+        missing = "no INPUT is named" if input_name is None else "no SOURCE is named"
+        raise UsageError(f"ingest: {missing}", "say: ddcore ingest INPUT SOURCE...")
     found.input_schema(input_name)
     if late not in LATE:
         raise UsageError(f"--late: {late!r} is none of {', '.join(LATE)}", meant(late, LATE))
@@ -107,11 +145,28 @@ def ingest(
             diff=diff,
             rename=rename,
             late=late,
+            allow_gap=allow_gap,
+            new_warehouse=new_warehouse,
             listener=progress,
         )
     _tell(out, report)
     _result(out, report)
     return skip_code if report.nothing_new and skip_code is not None else 0
+
+
+def _undo(out: Output, project: Project, number: int, input_name: str | None, sources: list[str] | None) -> None:
+    if sources:
+        raise UsageError("--undo takes a whole ingest back, not a source", f"say: ddcore ingest --undo {number}")
+    if input_name is not None:
+        project.input_schema(input_name)
+    from ddcore.jobs import undo as job
+
+    report = job.undo(project, number, input_name)
+    out.say(
+        f"undone: ingest={report.ingest} input={report.input} versions={_span(report.first, report.last)} "
+        f"out=+{report.plus}/-{report.minus} took={report.took:.1f}s"
+    )
+    out.result("undo", **{**_fields(report), "took": round(report.took, 3)})
 
 
 def _renamed(columns: list[str]) -> dict[str, str]:
@@ -128,15 +183,14 @@ def _renamed(columns: list[str]) -> dict[str, str]:
 
 def _tell(out: Output, report: IngestReport) -> None:
     for note in report.notes:
-        out.say(out.painted("note: ", "yellow", out.stderr) + note)
+        out.say(("note: ", "yellow"), note)
     if report.nothing_new:
         before = f"ingest {report.ingest} took in the same rows" if report.ingest else "the rows cancel each other out"
         out.say(f"nothing new: {before}")
         return
-    span = f"{report.first}..{report.last}" if report.first != report.last else f"{report.first}"
     out.say(
-        f"ingest={report.ingest} input={report.input} versions={span} in=+{report.plus}/-{report.minus}"
-        f" rows={report.rows} took={report.took:.1f}s"
+        f"ingest={report.ingest} input={report.input} versions={_span(report.first, report.last)} "
+        f"in=+{report.plus}/-{report.minus} rows={report.rows} took={report.took:.1f}s"
     )
     if report.moved:
         rows = "late row was" if report.moved == 1 else "late rows were"
@@ -144,5 +198,12 @@ def _tell(out: Output, report: IngestReport) -> None:
 
 
 def _result(out: Output, report: IngestReport) -> None:
-    fields = {name: getattr(report, name) for name in report.__dataclass_fields__}
-    out.result("ingest", **{**fields, "took": round(report.took, 3)})
+    out.result("ingest", **{**_fields(report), "took": round(report.took, 3)})
+
+
+def _span(first: int | None, last: int | None) -> str:
+    return f"{first}..{last}" if first != last else f"{first}"
+
+
+def _fields(report: IngestReport | UndoReport) -> dict[str, Any]:
+    return {name: getattr(report, name) for name in report.__dataclass_fields__}

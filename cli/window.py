@@ -1,4 +1,4 @@
-"""The window of a run: what ``--from-version`` and ``--to-version`` may say today."""
+"""The window of a run: which values ``--from-version`` and ``--to-version`` may have."""
 
 from __future__ import annotations
 
@@ -16,18 +16,20 @@ __all__ = ["window"]
 def window(project: Project, first: str | None, last: str | None) -> tuple[int | None, int | None]:
     """The first and the last version to fold, both inclusive; None leaves an end to the ledger.
 
-    The first can only be the next unfolded version: to fold a version again is restatement, to leave one out is never
-    right. UsageError for anything else, and for a version that nobody has ingested.
+    The first can only be the next unfolded version: folding a version again would be restatement, which is not there
+    yet, and no version may be left out. UsageError for anything else, and for a version that was not ingested.
     """
     if first is None and last is None:
         return None, None
     from ddcore.io.ledger import Ledger
     from ddcore.io.warehouse import Warehouse
 
-    ledger = Ledger.load(Warehouse(project.warehouse))
+    warehouse = Warehouse(project.warehouse)
+    warehouse.check()
+    ledger = Ledger.load(warehouse)
     ingested = ledger.latest_ingested()
     if ingested is None:
-        raise UsageError("no version was ingested yet", "take some in with: ddcore ingest INPUT SOURCE")
+        raise UsageError("no version was ingested yet", "begin with: ddcore ingest INPUT SOURCE")
     start = None if first is None else version_number(first, ingested, "--from-version")
     end = None if last is None else version_number(last, ingested, "--to-version")
     if start is not None:

@@ -89,7 +89,7 @@ def make_private(folder: Path) -> None:
     """
     for place in (*reversed(folder.parents), folder):
         if not place.exists():
-            with contextlib.suppress(FileExistsError):  # another process made it, or it is a link that leads nowhere
+            with contextlib.suppress(FileExistsError):  # another process made it; or a dangling link
                 place.mkdir(mode=0o700)
     if reason := distrust(folder):
         raise PermissionError(reason)
@@ -188,7 +188,7 @@ def unpacked(archive: str) -> str:
 
 
 def _check_temporary(place: Path) -> None:
-    """Make a folder in the temporary directory, where anyone may have made one of that name before; OSError if so."""
+    """Make a folder in the temporary directory, where any user may have created one of that name; OSError if so."""
     with contextlib.suppress(FileExistsError):
         place.mkdir(mode=0o700)
     seen = place.lstat()

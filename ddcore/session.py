@@ -19,6 +19,7 @@ from ddcore.worker import Worker, beyond
 
 _INT64 = pl.Int64
 _WANTED = "give a Polars, pandas or Arrow frame, or a dict of columns, with the row's columns, the version and diff"
+_MOST_MILLISECONDS = (2**63 - 1) // 1000
 
 
 class Session:
@@ -106,8 +107,10 @@ def as_frame(frame: Any, name: str) -> pl.DataFrame:
         hint = "give a frame: Series.to_frame() makes one"
     elif isinstance(frame, Mapping) or hasattr(frame, "__arrow_c_stream__") or _is_pandas(frame):
         try:
+            if type(frame).__module__.startswith("pyarrow"):
+                frame.validate(full=True)  # Polars would take bytes that are not UTF-8 as they are
             return pl.from_pandas(frame) if _is_pandas(frame) else pl.DataFrame(frame)
-        except Exception as error:
+        except (Exception, pl.exceptions.PanicException) as error:
             raise DataError(f"input {name}: this {type(frame).__name__} is no frame: {one_line(error)}", hint) from None
     kind = frame.__name__ if isinstance(frame, type) else type(frame).__name__
     what = f"the type {kind}" if isinstance(frame, type) else "None" if frame is None else f"{kind} {frame!r:.60}"
@@ -150,12 +153,21 @@ def batch_of(frame: pl.DataFrame, schema: Schema, dims: Sequence[str], name: str
             raise DataError(f"input {name}: column {column} must be integers without nulls, not {frame.schema[column]}")
     for column, kind in schema.items():
         _check_column(frame[column], kind, name)
-    times = [np.ascontiguousarray(frame[dim].cast(_INT64).to_numpy()) for dim in dims]
+    times = [_whole_numbers(frame[dim], name) for dim in dims]
     for dim, coordinates in zip(dims, times, strict=True):
         if len(coordinates) and coordinates.min() < 0:
             raise DataError(f"input {name}: {dim} is {int(coordinates.min())}", "times count from 0")
-    diffs = np.ascontiguousarray(frame["diff"].cast(_INT64).to_numpy())
+    diffs = _whole_numbers(frame["diff"], name)
     return Batch(encoding.encode_frame(frame, schema), times, diffs)
+
+
+def _whole_numbers(column: pl.Series, name: str) -> np.ndarray:
+    """Integers of any width without nulls as int64[n]. Raises DataError for the first that does not fit."""
+    words = column.cast(_INT64, strict=False)
+    if words.null_count():
+        place = int(words.is_null().arg_max() or 0)
+        raise DataError(f"input {name}: {column.name} is {column[place]}, beyond int64", "fix the row")
+    return np.ascontiguousarray(words.to_numpy())
 
 
 def _check_column(column: pl.Series, kind: Type, name: str) -> None:
@@ -172,6 +184,16 @@ def _check_column(column: pl.Series, kind: Type, name: str) -> None:
             raise DataError(
                 f"input {name}: column {column.name} has {finer[0]}, finer than the microseconds of a timestamp",
                 "truncate it first, for example with dt.truncate",
+            )
+
+    if column.dtype == pl.Datetime and getattr(column.dtype, "time_unit", "") == "ms":
+        ticks = column.to_physical().drop_nulls()
+        beyond = ticks.filter((ticks < -_MOST_MILLISECONDS) | (ticks > _MOST_MILLISECONDS))
+        if len(beyond):
+            raise DataError(
+                f"input {name}: column {column.name} has {beyond[0]} milliseconds from 1970-01-01, beyond what "
+                "microseconds in 64 bits hold",
+                "fix the row",
             )
 
 

@@ -1,13 +1,14 @@
-"""Words that error messages share: what was probably meant, a list, a place, another error in one line."""
+"""Parts that error messages share: a probable name, a list, a file's place, another error in one line, advice."""
 
 from __future__ import annotations
 
 import difflib
+import errno
 import traceback
 from collections.abc import Iterable
 from pathlib import Path
 
-__all__ = ["described", "line_of", "listed", "meant", "one_line", "shown"]
+__all__ = ["advice", "described", "line_of", "listed", "meant", "one_line", "shown"]
 
 
 def meant(name: object, names: Iterable[str]) -> str:
@@ -47,9 +48,24 @@ def _text_of(error: BaseException) -> str:
         return ""
 
 
+def advice(error: OSError) -> str:
+    """What to do about an error of the operating system; empty where nothing is known."""
+    if error.errno == errno.ENOENT and not error.filename:
+        return "the working folder is gone: change to one that exists"
+    return _ADVICE.get(error.errno or 0, "")
+
+
+_ADVICE = {
+    errno.EACCES: "give this user access to it and run the same command again",
+    errno.EPERM: "give this user access to it and run the same command again",
+    errno.EROFS: "name a folder on a file system that is not read-only",
+    errno.ENOSPC: "free some space and run the same command again",
+    errno.EMFILE: "raise the limit of open files (ulimit -n) and run the same command again",
+    errno.ENOTDIR: "a part of the path is a file, not a folder",
+}
+
+
 def shown(file: Path) -> str:
-    """``file`` as a person in the working folder would write it."""
-    try:
-        return str(file.relative_to(Path.cwd()))
-    except ValueError:
-        return str(file)
+    """``file`` relative to the working folder where it lies below it."""
+    here = Path.cwd()
+    return str(file.relative_to(here)) if here != Path(here.anchor) and file.is_relative_to(here) else str(file)

@@ -6,7 +6,7 @@ Rows are grouped as the engine groups them: null equals null, NaN equals NaN, -0
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -74,6 +74,10 @@ class ChangeLog:
     def commit(self, files: Sequence[AddedFile], txn: int, *, base: int | None, overwrite: bool = False) -> int:
         """Make files visible on top of table version ``base`` and give the new version: see :func:`tables.commit`."""
         return tables.commit(self.folder, files, txn, base=base, overwrite=overwrite)
+
+    def remove(self, paths: Iterable[str], txn: int, *, base: int | None) -> int:
+        """Take data files of table version ``base`` out of it and give the new version; they stay on the disk."""
+        return tables.commit(self.folder, [], txn, base=base, without=paths)
 
     def append(self, updates: pl.DataFrame, txn: int, *, base: int | None) -> int:
         """Create the table if need be, write updates and commit them; gives the table's version."""

@@ -12,19 +12,29 @@ retracted, or a version is closed, cannot be seen in a batch: see :mod:`ddcore.j
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import polars as pl
 
 from ddcore.errors import DataError, DdError
 from ddcore.schema import Schema, Type, type_of
 
-__all__ = ["DIFF", "LARGEST_TIME", "Layout", "Rules", "fit", "normalise"]
+__all__ = ["DIFF", "LARGEST_TIME", "Layout", "Rules", "fit", "listed_names", "normalise", "shown_value"]
 
 DIFF = "diff"
 LARGEST_TIME = 2**63 - 2  # one less than int64 holds, so that a version always has a next one
 _NULL = -(2**63)  # the word that stands for null in the engine
+
+_FIRST_DAY, _LAST_DAY = -719_162, 2_932_896  # 0001-01-01 and 9999-12-31
+_UNITS: Mapping[Any, tuple[str, int]] = {  # how a message calls the unit, and how many of it a day has
+    "ms": ("milliseconds", 86_400_000),
+    "us": ("microseconds", 86_400_000_000),
+    "ns": ("nanoseconds", 86_400_000_000_000),
+}
+_UTC = {"ms": pl.Datetime("ms", "UTC"), "us": pl.Datetime("us", "UTC"), "ns": pl.Datetime("ns", "UTC")}
+_SHOWN_NAMES, _LONGEST_SHOWN = 20, 200
 
 # Text forms that are told apart from a value of another type before Polars, which is more lenient, parses them.
 _WHOLE = r"^[+-]?[0-9]+$"
@@ -131,7 +141,7 @@ def _flag(name: str) -> str:
 
 
 def _missing(where: str, name: str, wanted: str, there: list[str], rules: Rules) -> DataError:
-    message = f"{where}: the column {wanted!r} is missing; there are: {', '.join(there) or 'none'}"
+    message = f"{where}: the column {wanted!r} is missing; there are: {listed_names(there)}"
     spare = [column for column in there if column not in rules.columns]
     close = next((column for column in spare if column.lower() == wanted.lower()), None)
     close = close or next(iter(difflib.get_close_matches(wanted, spare, n=1)), None)
@@ -143,6 +153,12 @@ def _missing(where: str, name: str, wanted: str, there: list[str], rules: Rules)
         hint = f"--version N gives all rows the version N; --column {name}=COLUMN names the column that holds it"
         return DataError(message, hint)
     return DataError(message, f"if it has another name there, say: --column {name}=COLUMN")
+
+
+def listed_names(names: Sequence[str]) -> str:
+    """Names of columns in a message, the first of many."""
+    more = len(names) - _SHOWN_NAMES
+    return ", ".join(names[:_SHOWN_NAMES]) + (f", and {more} more" if more > 0 else "") or "none"
 
 
 def _check_type(where: str, name: str, there: pl.DataType, declared: Type | None) -> None:
@@ -227,9 +243,13 @@ class _Column:
         place = bad.arg_max() if bad.any() else None
         if place is not None:
             row = "" if self.first_row is None else f" (row {self.first_row + place})"
-            value = self.values[place]
-            shown = "null" if value is None else repr(value) if isinstance(value, str | bytes) else str(value)
-            raise DataError(f"{self.where}: column {self.name!r}: {shown} {what}{row}", hint)
+            raise DataError(f"{self.where}: column {self.name!r}: {shown_value(self.values[place])} {what}{row}", hint)
+
+
+def shown_value(value: object) -> str:
+    """A value in a message, in one line of bounded length: text and bytes quoted, ``null`` for None."""
+    text = "null" if value is None else repr(value) if isinstance(value, str | bytes) else str(value)
+    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}... ({len(text)} characters)"
 
 
 _MEND = "mend the row at the source"
@@ -246,6 +266,8 @@ def _convert(column: _Column, kind: Type) -> pl.Series:
         return _one_nan_one_zero(values)
     if kind.name == "timestamp":
         return _timestamps(column, kind)
+    if kind.name == "date":
+        return _dates(column)
     return values.cast(kind.polars)
 
 
@@ -255,23 +277,30 @@ def _one_nan_one_zero(values: pl.Series) -> pl.Series:
     return pl.select(ones.alias(values.name)).to_series().fill_nan(float("nan"))
 
 
+def _dates(column: _Column) -> pl.Series:
+    """Dates from the year 1 to 9999: beyond those neither Python nor SQL can show them."""
+    days = column.values.to_physical()
+    beyond = (days < _FIRST_DAY) | (days > _LAST_DAY)
+    numbers = replace(column, values=days)  # the value itself cannot be shown
+    numbers.refuse(beyond, "days from 1970-01-01 is no date of the years 1 to 9999", _MEND)
+    return column.values.cast(pl.Date)
+
+
 def _timestamps(column: _Column, kind: Type) -> pl.Series:
-    """Microseconds in UTC; a timestamp without a zone is in UTC already."""
+    """Microseconds in UTC of the years 1 to 9999; a timestamp without a zone is in UTC already."""
     values = column.values
-    if values.dtype == pl.Int64:  # nanoseconds, as Spark reads them
-        values = values.cast(pl.Datetime("ns"))
-        column = replace(column, values=values)
-    assert isinstance(values.dtype, pl.Datetime)
-    if values.dtype.time_zone is None:
-        values = values.dt.replace_time_zone("UTC")
-    assert isinstance(values.dtype, pl.Datetime)
-    if values.dtype.time_unit == "ns":
-        fraction = values.to_physical() % 1000 != 0
-        column.refuse(fraction, "has nanoseconds", "round it to microseconds at the source")
-    converted = values.cast(kind.polars, strict=False)
-    beyond = (converted.is_null() & values.is_not_null()) | (converted.to_physical() == _NULL)
-    column.refuse(beyond, "is beyond what microseconds in 64 bits hold", _MEND)
-    return converted
+    unit = "ns" if values.dtype == pl.Int64 else getattr(values.dtype, "time_unit", "us")  # so Spark reads nanoseconds
+    ticks, (name, each) = values.to_physical(), _UNITS[unit]
+    # Of the numbers and before anything else: Polars panics on timestamps that it cannot show.
+    beyond = (ticks < _FIRST_DAY * each) | (ticks >= (_LAST_DAY + 1) * each) if unit != "ns" else ticks == _NULL
+    numbers = replace(column, values=ticks)
+    numbers.refuse(beyond, f"{name} from 1970-01-01 is no timestamp of the years 1 to 9999", _MEND)
+    values = ticks.cast(_UTC[unit])  # a timestamp with a zone counts in UTC too
+    if unit == "ns":
+        replace(column, values=values).refuse(
+            ticks % 1000 != 0, "has nanoseconds", "round it to microseconds at the source"
+        )
+    return values.cast(kind.polars)
 
 
 def _time_or_diff(column: _Column, text: bool) -> pl.Series:
@@ -311,6 +340,9 @@ def _parse(column: _Column, kind: Type) -> pl.Series:
         column.refuse(~text.str.contains(_WHOLE), f"is not {expected}", _MEND)
         column.refuse(text.is_not_null() & (parsed.is_null() | (parsed == _NULL)), "does not fit into int64", _MEND)
     column.refuse(text.is_not_null() & parsed.is_null(), f"is not {expected}", _MEND)
+    if kind.name in ("date", "timestamp"):  # four digits of a year: 0000 is the one that is none, and zones move times
+        outside = (parsed.dt.year() < 1) | (parsed.dt.year() > 9999)
+        column.refuse(outside, "is not of the years 1 to 9999", _MEND)
     if kind.name == "float64":
         runaway = parsed.is_infinite() & ~text.str.to_lowercase().str.contains("inf")
         column.refuse(runaway, "does not fit into float64", _MEND)

@@ -16,8 +16,9 @@ from typing import Any
 
 import polars as pl
 
+from ddcore.errors import LateUpdate
 from ddcore.io.changelog import ChangeLog
-from ddcore.io.checks import DIFF, Layout, Rules, fit, normalise
+from ddcore.io.checks import DIFF, LARGEST_TIME, Layout, Rules, fit, normalise, shown_value
 from ddcore.io.sources import Source, column_types, read_frames
 from ddcore.io.tables import AddedFile
 from ddcore.io.updates import Counts, Digest, accumulate_counts, consolidate, digests, merge_counts
@@ -40,9 +41,9 @@ class Part:
     """What one writer took in.
 
     ``digests`` holds, for each source by its name, the digest of its rows at each version, as the source has them, also
-    of those that were left out; ``counts`` what is
-    inserted and retracted at each version, after late rows were moved. ``late`` counts updates at closed versions,
-    and ``first_late`` is the first of them. ``retracts`` says whether something is retracted.
+    of those that were left out; ``counts`` what is inserted and retracted at each version, after late rows were moved.
+    ``late`` counts updates at closed versions, and ``first_late`` is the first of them. ``retracts`` says whether
+    something is retracted, ``most`` is the largest diff, as consolidated.
     """
 
     files: list[AddedFile] = field(default_factory=list)
@@ -52,6 +53,7 @@ class Part:
     late: int = 0
     first_late: tuple[int, str, str] | None = None  # version, source, row
     retracts: bool = False
+    most: int = 0
 
     def to_json(self) -> str:
         """This part as text, to travel between processes."""
@@ -86,6 +88,7 @@ def merge(parts: Sequence[Part]) -> Part:
         late=sum(part.late for part in parts),
         first_late=min(late) if late else None,
         retracts=any(part.retracts for part in parts),
+        most=max((part.most for part in parts), default=0),
     )
 
 
@@ -100,12 +103,13 @@ class Intake:
 
     ``log`` is the input's change log, ``number`` the ingest's. Versions up to ``closed`` are closed; with ``move`` the
     updates there are moved to the next version. ``known`` names sources whose rows up to a version are in the log
-    already: those are left out.
+    already: those are left out. ``key`` is that of the digests.
     """
 
     log: ChangeLog
     number: int
     rules: Rules
+    key: bytes = bytes(16)
     closed: int | None = None
     move: bool = False
     known: Mapping[str, int] = field(default_factory=dict)
@@ -132,7 +136,7 @@ class Intake:
         for layout, first_row, frame in frames:
             updates = normalise(frame, layout, self.rules, first_row)
             part.rows += len(frame)
-            _add(part.digests.setdefault(layout.where, {}), digests(updates, self.dim))
+            _add(part.digests.setdefault(layout.where, {}), digests(updates, self.dim, self.key))
             updates = self._unknown(layout.where, updates)
             self._note_late(part, updates, layout.where)
             held.append(self._moved(updates))
@@ -162,7 +166,12 @@ class Intake:
     def _moved(self, updates: pl.DataFrame) -> pl.DataFrame:
         if not self.move or self.closed is None:
             return updates
-        return updates.with_columns(pl.col(self.dim).clip(lower_bound=self.closed + 1))
+        if self.closed >= LARGEST_TIME and (updates[self.dim] <= self.closed).any():
+            raise LateUpdate(
+                f"rows at closed versions cannot move: version {self.closed} is closed, and it is the last there is",
+                "leave them out, or ingest into a new warehouse",
+            )
+        return updates.with_columns(pl.col(self.dim).clip(lower_bound=min(self.closed, LARGEST_TIME - 1) + 1))
 
     def _write(self, part: Part, writer: str, held: Sequence[pl.DataFrame]) -> None:
         if not held:
@@ -173,13 +182,13 @@ class Intake:
         if updates.is_empty():
             return
         part.retracts |= bool((updates[DIFF] < 0).any())
+        part.most = max(part.most, int(updates[DIFF].to_numpy().max()))
         part.files.append(self.log.write(f"ingest-{self.number:08d}-{writer}-{len(part.files):04d}", updates))
 
 
 def shown(row: Mapping[str, Any]) -> str:
     """A row in a message: ``src=1, dst='x', day=2026-01-31, note=null``."""
-    texts = {name: repr(value) if isinstance(value, str | bytes) else str(value) for name, value in row.items()}
-    return ", ".join(f"{name}={'null' if row[name] is None else text}" for name, text in texts.items())
+    return ", ".join(f"{name}={shown_value(value)}" for name, value in row.items())
 
 
 def fitted(sources: Sequence[Source], rules: Rules) -> list[tuple[Source, Layout]]:

@@ -30,6 +30,7 @@ __all__ = [
     "RunRecord",
     "Source",
     "TableState",
+    "UndoRecord",
 ]
 
 Counts = Mapping[int, tuple[int, int]]  # by version: how much was added, and how much was taken away
@@ -38,6 +39,7 @@ _COLUMNS = ("entry", "kind", "number", "name", "first", "last", "at", "body")
 _NUMBERS = ("entry", "number", "first", "last")
 # One record is one small file; a few dozen of them cost more to open than to read.
 _GATHERED_EVERY = 24
+_OF_INPUTS = ("ingest", "undo")  # records that are numbered as ingests, and name an input and its table
 
 
 def _now() -> datetime:
@@ -63,7 +65,11 @@ class TableState:
 
 @dataclass(frozen=True, slots=True)
 class IngestRecord:
-    """Versions ``first``..``last`` of ``input`` were taken in from ``sources``; its table is at ``table_version``."""
+    """Versions ``first``..``last`` of ``input`` were taken in from ``sources``; its table is at ``table_version``.
+
+    ``repeats`` says that some row of the input was seen to count more than once. ``rests_on`` are the earlier ingests
+    whose rows the sources begin with; only the rest of those sources was taken in.
+    """
 
     number: int
     input: str
@@ -74,12 +80,32 @@ class IngestRecord:
     counts: Counts
     files: tuple[str, ...]
     table_version: int
+    repeats: bool = False
+    rests_on: tuple[int, ...] = ()
+    at: datetime = field(default_factory=_now)
+
+
+@dataclass(frozen=True, slots=True)
+class UndoRecord:
+    """Ingest ``number`` of ``input`` was taken back: its rows are no longer in the table, at ``table_version``.
+
+    ``first``..``last`` are the versions it had brought.
+    """
+
+    number: int
+    input: str
+    first: int
+    last: int
+    table_version: int
     at: datetime = field(default_factory=_now)
 
 
 @dataclass(frozen=True, slots=True)
 class IntentRecord:
-    """Run ``run`` is about to fold versions ``first``..``last``; with ``refresh``, from nothing."""
+    """Run ``run`` is about to fold versions ``first``..``last``; with ``refresh``, from nothing.
+
+    ``program_inputs``: as in :class:`RunRecord`.
+    """
 
     run: int
     fingerprint: str
@@ -89,11 +115,12 @@ class IntentRecord:
     engine: str
     refresh: bool = False
     at: datetime = field(default_factory=_now)
+    program_inputs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class FailureRecord:
-    """Run ``run`` is given up: its fold of these versions ended with ``error``, before any table was committed.
+    """Run ``run`` is given up: it ended with ``error``, before any table was committed.
 
     Its versions are open again, so that rows at them can be put right.
     """
@@ -113,7 +140,8 @@ class RunRecord:
 
     ``tables`` is keyed as in ``Warehouse.relative`` and complete: tables this run did not touch are in it too.
     ``inputs`` and ``outputs`` count rows per version, ``quantiles`` cut each arrangement's key codes into even
-    ranges, ``took`` is in seconds.
+    ranges, ``took`` is in seconds. ``program_inputs`` are all inputs of the program, those without rows too; records of
+    older releases have none.
     """
 
     run: int
@@ -130,9 +158,10 @@ class RunRecord:
     quantiles: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     refresh: bool = False
     at: datetime = field(default_factory=_now)
+    program_inputs: tuple[str, ...] = ()
 
 
-Record = IngestRecord | IntentRecord | FailureRecord | RunRecord
+Record = IngestRecord | UndoRecord | IntentRecord | FailureRecord | RunRecord
 
 
 @dataclass(slots=True)
@@ -188,8 +217,12 @@ class Ledger:
     # --- what happened ---
 
     def ingests(self, input: str | None = None) -> Iterator[IngestRecord]:
-        """Ingests, oldest first: all, or those of one input."""
-        return (e.record for e in self._entries if e.kind == "ingest" and input in (None, e.name))
+        """Ingests that were not taken back, oldest first: all, or those of one input."""
+        return (e.record for e in self._ingests() if input in (None, e.name))
+
+    def undos(self) -> Iterator[UndoRecord]:
+        """Ingests that were taken back, in the order in which they were."""
+        return (e.record for e in self._entries if e.kind == "undo")
 
     def runs(self) -> Iterator[RunRecord]:
         """Finished runs, oldest first."""
@@ -223,26 +256,29 @@ class Ledger:
     def latest_ingested(self, inputs: Iterable[str] | None = None) -> int | None:
         """The last version any input (or any of ``inputs``) has rows at."""
         names = None if inputs is None else set(inputs)
-        ingests = [e for e in self._entries if e.kind == "ingest" and (names is None or e.name in names)]
+        ingests = [e for e in self._ingests() if names is None or e.name in names]
         return max((e.last for e in ingests), default=None)
 
-    def closed(self) -> int | None:
-        """The last version that takes no more rows: folded, or inside a run that is still to be finished."""
-        intent, folded = self.open_intent(), self.last_folded()
-        if intent is None:
-            return folded
-        return intent.last if folded is None else max(intent.last, folded)
+    def closed(self, input: str | None = None) -> int | None:
+        """The last version that takes no more rows (of ``input``): folded, or in a run that is still to be finished.
+
+        An input that the program of these runs does not have is open at every version: no run of the current state
+        has read it.
+        """
+        runs = [run for run in (self.open_intent(), self.current_run()) if run is not None]
+        reading = [run for run in runs if input is None or not run.program_inputs or input in run.program_inputs]
+        return max((run.last for run in reading), default=None)
 
     def waiting(self) -> list[IngestRecord]:
         """Ingests with versions that no run has folded."""
         folded = self.last_folded()
-        return [e.record for e in self._entries if e.kind == "ingest" and (folded is None or e.last > folded)]
+        return [e.record for e in self._ingests() if folded is None or e.last > folded]
 
     # --- tables ---
 
     def input_version(self, input: str) -> int | None:
         """The Delta version of an input's table, None before its first ingest."""
-        last = next((e for e in reversed(self._entries) if e.kind == "ingest" and e.name == input), None)
+        last = next((e for e in reversed(self._entries) if e.kind in _OF_INPUTS and e.name == input), None)
         return None if last is None else int(last.record.table_version)
 
     def table_version(self, relative: str) -> int | None:
@@ -259,11 +295,15 @@ class Ledger:
 
     def next_run(self) -> int:
         """A number no run or intent has had. An open intent is finished under its own."""
-        return 1 + max((e.number for e in self._entries if e.kind != "ingest"), default=0)
+        return 1 + max((e.number for e in self._entries if e.kind not in _OF_INPUTS), default=0)
 
     def next_ingest(self) -> int:
         """A number no recorded ingest has had."""
         return 1 + max((e.number for e in self._entries if e.kind == "ingest"), default=0)
+
+    def _ingests(self) -> Iterator[_Entry]:
+        undone = {e.number for e in self._entries if e.kind == "undo"}
+        return (e for e in self._entries if e.kind == "ingest" and e.number not in undone)
 
     def _last(self, kind: str) -> _Entry | None:
         return next((e for e in reversed(self._entries) if e.kind == kind), None)
@@ -305,8 +345,9 @@ _RUNS: dict[str, Any] = {"intent": IntentRecord, "failure": FailureRecord, "run"
 
 
 def _entry(record: Record, entry: int) -> _Entry:
-    if isinstance(record, IngestRecord):
-        kind, number, name = "ingest", record.number, record.input
+    if isinstance(record, IngestRecord | UndoRecord):
+        kind = "ingest" if isinstance(record, IngestRecord) else "undo"
+        number, name = record.number, record.input
     else:
         kind = next(kind for kind, each in _RUNS.items() if isinstance(record, each))
         number, name = record.run, record.fingerprint
@@ -327,10 +368,15 @@ def _to_json(record: Record) -> dict[str, Any]:
 
 def _from_json(kind: str, body: dict[str, Any]) -> Record:
     body["at"] = datetime.fromisoformat(body["at"])
+    if kind in ("intent", "run"):
+        body["program_inputs"] = tuple(body.get("program_inputs", ()))
     if kind in ("intent", "failure"):
         begun: IntentRecord | FailureRecord = _RUNS[kind](**body)
         return begun
+    if kind == "undo":
+        return UndoRecord(**body)
     if kind == "ingest":
+        body["rests_on"] = tuple(body.get("rests_on", ()))
         body["sources"] = tuple(Source(*source) for source in body["sources"])
         body["files"], body["counts"] = tuple(body["files"]), _counts(body["counts"])
         return IngestRecord(**body)

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 from ddcore.errors import DdError, UsageError
 from ddcore.schema import Schema, parse_type
@@ -43,9 +44,12 @@ _ENVIRONMENT = {
     "spark_master": "DDCORE_MASTER",
 }
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_DIGITS = re.compile(r"[0-9]{1,10}")
 _PROGRAM = re.compile(r"(?P<file>.+\.py):(?P<function>[A-Za-z_][A-Za-z0-9_]*)")
 # Delta on protocol (1,2) takes none of these in a column name.
-NOT_IN_COLUMNS = set(" ,;{}()\n\t=`.")
+NOT_IN_COLUMNS = set(" ,;{}()\n\t=`.\0")
+_LONGEST_SAID = 100
+_MOST_WORKERS = 2**31 - 1
 
 
 @dataclass(frozen=True)
@@ -122,9 +126,9 @@ def find_project(
     """
     env = os.environ if env is None else env
     if start is not None:
-        file = _named_file(start, "--project")
+        file = _named_file(_path(str(start), "--project"), "--project")
     elif env.get("DDCORE_PROJECT"):
-        file = _named_file(Path(env["DDCORE_PROJECT"]), "DDCORE_PROJECT")
+        file = _named_file(_path(env["DDCORE_PROJECT"], "DDCORE_PROJECT"), "DDCORE_PROJECT")
     else:
         file = _nearest_file(Path.cwd())
     return _read(file, env, flags or {})
@@ -151,13 +155,22 @@ def _nearest_file(folder: Path) -> Path:
 # --- reading the file -------------------------------------------------------------------------------------------------
 
 
+def _said(value: Any) -> str:
+    """A value of the file in a message, bounded: it may be nested, or have digits, beyond what Python prints."""
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):
+        return f"a very large {type(value).__name__}"
+    return text if len(text) <= _LONGEST_SAID else f"{text[:_LONGEST_SAID]}..."
+
+
 class _Section:
     """One table of the file, taken apart key by key so that every complaint names file, section and key."""
 
     def __init__(self, file: Path, name: str, table: Any) -> None:
         self.file, self.name = file, name
         if not isinstance(table, dict):
-            raise UsageError(f"{shown(file)}: {name} must be a section [{name}], not {table!r}")
+            raise UsageError(f"{shown(file)}: {name} must be a section [{name}], not {_said(table)}")
         self.table: dict[str, Any] = table
 
     def wrong(self, key: str, what: str, hint: str = "") -> UsageError:
@@ -174,7 +187,9 @@ class _Section:
         if value is None:
             return None
         if not isinstance(value, str) or not value:
-            raise self.wrong(key, f"must be text, not {value!r}")
+            raise self.wrong(key, f"must be text, not {_said(value)}")
+        if "\0" in value:
+            raise self.wrong(key, f"holds a NUL character: {_said(value)}")
         return value
 
     def names(self, key: str) -> tuple[str, ...] | None:
@@ -182,9 +197,9 @@ class _Section:
         if value is None:
             return None
         if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-            raise self.wrong(key, f"must be a list of names, not {value!r}")
+            raise self.wrong(key, f"must be a list of names, not {_said(value)}")
         if len(set(value)) != len(value):
-            raise self.wrong(key, f"names something twice: {value!r}")
+            raise self.wrong(key, f"names something twice: {_said(value)}")
         return tuple(value)
 
 
@@ -196,7 +211,7 @@ def _read(file: Path, env: Mapping[str, str], flags: Mapping[str, str | int | No
     if program is None:
         raise sections["project"].wrong("program", "is missing", 'say program = "program.py:program"')
     if not _PROGRAM.fullmatch(program):
-        raise sections["project"].wrong("program", f"must be FILE.py:FUNCTION, not {program!r}")
+        raise sections["project"].wrong("program", f"must be FILE.py:FUNCTION, not {_said(program)}")
     return Project(
         root=file.parent,
         program=program,
@@ -213,9 +228,13 @@ def _parsed(file: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(file.read_text(encoding="utf-8"))
     except tomllib.TOMLDecodeError as error:
-        raise UsageError(f"{shown(file)}: not valid TOML: {one_line(error)}") from None
+        raise UsageError(f"{shown(file)}: not valid TOML: {one_line(error)}", "see: https://toml.io") from None
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{shown(file)}: cannot be read: {one_line(error)}") from None
+    except RecursionError:
+        raise UsageError(f"{shown(file)}: values are nested too deep", "a project nests two levels deep") from None
+    except ValueError as error:  # a number of more digits than Python reads
+        raise UsageError(f"{shown(file)}: cannot be read: {one_line(error)}", "look for a very long number") from None
 
 
 def _sections(file: Path, tables: dict[str, Any]) -> dict[str, _Section]:
@@ -260,7 +279,7 @@ def _inputs(section: _Section, dims: tuple[str, ...]) -> dict[str, Schema]:
 def _schema(section: _Section, dims: tuple[str, ...]) -> Schema:
     columns = section.table.get("schema")
     if not isinstance(columns, dict) or not columns:
-        what = "is missing" if columns is None else f"must be {{ column = type }}, not {columns!r}"
+        what = "is missing" if columns is None else f"must be {{ column = type }}, not {_said(columns)}"
         raise section.wrong("schema", what, 'say schema = { src = "int64", dst = "int64" }')
     schema: Schema = {}
     for column, kind in columns.items():
@@ -271,7 +290,7 @@ def _schema(section: _Section, dims: tuple[str, ...]) -> Schema:
         try:
             schema[column] = parse_type(kind)
         except (DdError, TypeError, AttributeError) as error:
-            what = error.message if isinstance(error, DdError) else f"must be the name of a type, not {kind!r}"
+            what = error.message if isinstance(error, DdError) else f"must be the name of a type, not {_said(kind)}"
             hint = error.hint if isinstance(error, DdError) else ""
             raise section.wrong(
                 f"schema.{column}", what, hint or "types are int64, string, decimal(10,2), ..."
@@ -294,12 +313,14 @@ def _outputs(section: _Section) -> dict[str, OutputSettings]:
 def _spark_conf(section: _Section) -> dict[str, str]:
     conf = section.table.get("conf", {})
     if not isinstance(conf, dict):
-        raise section.wrong("conf", f"must be {{ name = value }}, not {conf!r}")
+        raise section.wrong("conf", f"must be {{ name = value }}, not {_said(conf)}")
     settings = {}
     for key, value in conf.items():
         if not isinstance(value, str | int | float):
-            raise section.wrong(f"conf.{key}", f"must be text, a number or true/false, not {value!r}",
+            raise section.wrong(f"conf.{key}", f"must be text, a number or true/false, not {_said(value)}",
                                 "quote names that have dots in them")  # fmt: skip
+        if isinstance(value, int) and abs(value) >= 2**64:
+            raise section.wrong(f"conf.{key}", "is a number of more than 64 bits", "quote it if it is meant")
         settings[key] = str(value).lower() if isinstance(value, bool) else str(value)
     return settings
 
@@ -337,6 +358,8 @@ def _settings(
         layers = (("flag", flags.get(name)), (variable, env.get(variable) or None), (FILE_NAME, stated[name]))
         where, value = next((layer for layer in layers if layer[1] is not None), ("default", default[name]))
         origin[name] = where
+        if where == "flag" and isinstance(value, str) and not value.strip():
+            raise UsageError(f"--{name.replace('spark_', '')}: the value is empty", "is a variable not set?")
         said_by = {"flag": "--" + name.replace("spark_", ""), FILE_NAME: f"{shown(file)}: {name}"}.get(where, where)
         settings[name] = _checked(name, value, said_by, file.parent if where in (FILE_NAME, "default") else Path.cwd())
     return settings, origin
@@ -344,21 +367,36 @@ def _settings(
 
 def _checked(name: str, value: Any, said_by: str, folder: Path) -> Any:
     if name == "engine" and value not in ENGINES:
-        raise UsageError(f"{said_by}: unknown engine {value!r}", meant(value, ENGINES) or f"one of: {listed(ENGINES)}")
+        raise UsageError(
+            f"{said_by}: unknown engine {_said(value)}", meant(value, ENGINES) or f"one of: {listed(ENGINES)}"
+        )
     if name == "width" and value is not None:
         return _width(value, said_by)
     if name == "warehouse":
-        value = value.removeprefix("file://")
+        if not value.strip():
+            raise UsageError(f"{said_by}: names no folder", "look at the variable that was to hold the name")
+        if value.startswith("file://"):
+            value = unquote(value.removeprefix("file://").removeprefix("localhost"))
         if "://" in value:
             raise UsageError(
-                f"{said_by}: {value!r}: object stores are not supported", "name a folder: see docs/limits.md"
+                f"{said_by}: {_said(value)}: object stores are not supported", "name a folder: see docs/limits.md"
             )
-        return Path(os.path.normpath(folder / Path(value).expanduser()))
+        return Path(os.path.normpath(folder / _path(value, said_by)))
     return value
 
 
+def _path(text: str, said_by: str) -> Path:
+    """A path that a person wrote; UsageError for one that no file system can have."""
+    if "\0" in text:
+        raise UsageError(f"{said_by}: {_said(text)}: a path holds no NUL character")
+    try:
+        return Path(text).expanduser()
+    except RuntimeError:
+        raise UsageError(f"{said_by}: {_said(text)}: there is no such user", "write the home folder out") from None
+
+
 def _width(value: Any, said_by: str) -> int:
-    text = str(value)
-    if isinstance(value, bool) or not text.isascii() or not text.isdigit() or int(text) < 1:
-        raise UsageError(f"{said_by}: the width is a number of workers from 1 up, not {value!r}")
-    return int(text)
+    number = int(value) if isinstance(value, str) and _DIGITS.fullmatch(value) else value
+    if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number <= _MOST_WORKERS:
+        raise UsageError(f"{said_by}: the width is a number of workers from 1 up, not {_said(value)}")
+    return number

@@ -5,14 +5,18 @@ columns of a row, one column per time dimension, and ``diff``. This module finds
 tells the columns of each, and reads them batch by batch without Spark. What the rows have to look like is judged in
 :mod:`ddcore.io.checks`, which the Spark job uses on its batches just the same.
 
+Every batch is fully validated before it becomes a frame: bytes that are no UTF-8, indices that are out of range and
+decimals with too many digits would otherwise be stored as they are and fail whoever reads them later.
+
 It differences no snapshots and follows no change data feed.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import unquote, urlparse
@@ -23,7 +27,7 @@ if TYPE_CHECKING:
     import polars as pl
     import pyarrow as pa
 
-__all__ = ["Source", "column_types", "find_sources", "read_frames", "row_count", "unreadable"]
+__all__ = ["Source", "column_types", "find_sources", "pieces", "read_frames", "row_count", "unreadable", "validate"]
 
 Format = Literal["parquet", "csv", "delta"]
 
@@ -38,9 +42,11 @@ _HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
 class Source:
     """One thing that is read by itself: a file, or a Delta table as of one version.
 
-    ``name`` is how messages call it, ``path`` is absolute. ``folders`` holds the columns that folder names of the form
+    ``name`` is how messages call it; ``path`` is where it is read, absolute and without ``..``; ``real`` is the same
+    place with every symbolic link followed. ``folders`` holds the columns that folder names of the form
     ``name=value`` carry, as text. ``version`` is the Delta version that is read. ``member`` says that nobody named this
-    file, but a folder it is in.
+    file, but a folder it is in. ``row_groups`` are the row groups of a Parquet file to read, None for all, and
+    ``before`` is how many rows the file has before the first of them.
     """
 
     name: str
@@ -49,34 +55,52 @@ class Source:
     folders: tuple[tuple[str, str | None], ...] = ()
     version: int | None = None
     member: bool = False
+    row_groups: tuple[int, ...] | None = None
+    before: int = 0
+
+    @property
+    def real(self) -> str:
+        """The path that every other spelling of this path leads to."""
+        return os.path.realpath(self.path)
 
 
 def find_sources(places: Sequence[str]) -> list[Source]:
     """The sources behind paths, globs and ``file:`` URLs, in the order of ``places``, then of their names.
 
     A folder stands for the data files anywhere under it (names that begin with ``.`` or ``_`` are not data), or for
-    the Delta table that it is. A file found twice is read once. Costs one look at the file system; opens Delta logs
-    only. Raises UsageError for a place that is not there, DataError for one that holds nothing to read.
+    the Delta table that it is. A file found twice, under whatever spelling, is read once. Costs one look at the file
+    system; opens Delta logs only. Raises UsageError for a place that is not there, DataError for one that holds
+    nothing to read and for files that belong to a table, whose log alone says which rows are live.
     """
     found: dict[str, Source] = {}
     for place in places:
         for source in _sources_at(place):
-            found.setdefault(source.path, source)
+            found.setdefault(source.real, source)
+    _refuse_parts_of_tables(found.values())
     return list(found.values())
 
 
 def _sources_at(place: str) -> list[Source]:
+    if not place.strip():
+        raise UsageError("a source's name is empty", "is a variable not set?")
     path = _local_path(place)
-    if path.is_dir():
-        return [_delta_table(path, place)] if (path / "_delta_log").is_dir() else _sources_under(path, place)
-    if path.is_file():
-        return [Source(place, str(path.absolute()), _format_of(path, place))]
+    try:
+        if path.is_dir():
+            return [_delta_table(path, place)] if (path / "_delta_log").is_dir() else _sources_under(path, place)
+        if path.is_file():
+            return [Source(place, _absolute(path), _format_of(path, place))]
+    except OSError as error:
+        raise DataError(f"{place}: cannot be read: {error.strerror}", "make it readable for this user") from error
     if _GLOB & set(place):
-        return _sources_matching(place)
+        return _sources_matching(str(path), place)
     raise UsageError(f"{place}: there is no such file or folder", _nearby(path))
 
 
 def _local_path(place: str) -> Path:
+    if not place:
+        raise UsageError("a source is named by the empty text", "name a file, a folder, a glob or a Delta table")
+    if "\0" in place:
+        raise UsageError(f"{place!r}: a path holds no NUL character", "look at what put the path together")
     url = urlparse(place)
     if url.scheme == "file" and url.netloc in ("", "localhost"):
         return Path(unquote(url.path))
@@ -84,25 +108,45 @@ def _local_path(place: str) -> Path:
         raise UsageError(
             f"{place}: only files and folders can be read", "copy or mount it: see docs/limits.md on object stores"
         )
-    return Path(place).expanduser()
+    return _expanded(place)
 
 
-def _sources_matching(pattern: str) -> list[Source]:
+def _expanded(place: str) -> Path:
+    try:
+        return Path(place).expanduser()
+    except RuntimeError:
+        raise UsageError(f"{place}: there is no such user", "write the home folder out, or begin with ./~") from None
+
+
+def _absolute(path: Path) -> str:
+    """An absolute path to the same file without ``..``, which must not be taken out of ``link/../file``."""
+    lexical = os.path.abspath(path)
+    return (
+        lexical
+        if ".." not in path.parts or os.path.realpath(path) == os.path.realpath(lexical)
+        else str(path.resolve())
+    )
+
+
+def _sources_matching(pattern: str, place: str) -> list[Source]:
     import glob
 
     sources = []
-    for match in sorted(glob.glob(str(Path(pattern).expanduser()), recursive=True)):
+    steps = Path(pattern).parts
+    literal = next(number for number, step in enumerate(steps) if _GLOB & set(step))
+    for match in sorted(glob.glob(pattern, recursive=True)):
         path = Path(match)
-        if path.name[0] not in "._" and (path.is_dir() or _suffix(path)):
+        hidden = any(step[0] in "._" and step not in steps for step in path.parts[literal:])
+        if not hidden and (path.is_dir() or _suffix(path)):
             sources += _sources_at(match)
     if not sources:
-        raise DataError(f"{pattern}: matches no Parquet or CSV file", "quote the pattern and look at it with: ls")
+        raise DataError(f"{place}: matches no Parquet or CSV file", "quote the pattern and look at it with: ls")
     return sources
 
 
 def _sources_under(folder: Path, place: str) -> list[Source]:
     sources = []
-    for root, folders, files in os.walk(folder):
+    for root, folders, files in os.walk(folder, onerror=_raise):
         folders[:] = sorted(name for name in folders if name[0] not in "._")
         for name in sorted(files):
             path = Path(root, name)
@@ -111,13 +155,45 @@ def _sources_under(folder: Path, place: str) -> list[Source]:
                 parts = path.parent.relative_to(folder).parts
                 carried = tuple(_carried(part) for part in parts if "=" in part)
                 shown = str(Path(place, *parts, name))
-                sources.append(Source(shown, str(path.absolute()), _SUFFIXES[suffix], carried, member=True))
+                sources.append(Source(shown, _absolute(path), _SUFFIXES[suffix], carried, member=True))
     if not sources:
         raise DataError(
             f"{place}: no Parquet or CSV file in this folder, and it is no Delta table",
             f"data files end in {', '.join(_SUFFIXES)}; names that begin with . or _ are left out",
         )
     return sources
+
+
+def _raise(error: OSError) -> None:
+    raise error
+
+
+def _refuse_parts_of_tables(sources: Iterable[Source]) -> None:
+    """Raise DataError for the first file that belongs to a table: its log alone says which of its rows are live."""
+    kinds: dict[Path, str] = {}
+    for source in sources:
+        for folder in () if source.format == "delta" else Path(source.real).parents:
+            if folder not in kinds:
+                kinds[folder] = _table_kind(folder)
+            if kind := kinds[folder]:
+                raise DataError(
+                    f"{source.name}: a file of the {kind} table {folder}, whose log may have removed its rows",
+                    f"name the table, as a source of its own: {folder}"
+                    if kind == "Delta"
+                    else f"{kind} tables are not read yet: export the rows to Parquet and ingest that",
+                )
+
+
+def _table_kind(folder: Path) -> str:
+    """``Delta``, ``Hudi`` or ``Iceberg``, or the empty text for a folder of plain files."""
+    if os.path.isdir(folder / "_delta_log"):
+        return "Delta"
+    if os.path.isdir(folder / ".hoodie"):
+        return "Hudi"
+    metadata = folder / "metadata"
+    if os.path.isdir(metadata) and next(metadata.glob("*.metadata.json*"), None):
+        return "Iceberg"
+    return ""
 
 
 def _carried(part: str) -> tuple[str, str | None]:
@@ -150,10 +226,10 @@ def _delta_table(path: Path, place: str) -> Source:
     from deltalake import DeltaTable
 
     try:
-        version = DeltaTable(str(path.absolute())).version()
+        version = DeltaTable(_absolute(path)).version()
     except Exception as error:
         raise _broken(place, "Delta table", error) from error
-    return Source(f"{place} (Delta version {version})", str(path.absolute()), "delta", version=version)
+    return Source(f"{place} (Delta version {version})", _absolute(path), "delta", version=version)
 
 
 # --- columns ----------------------------------------------------------------------------------------------------------
@@ -174,10 +250,11 @@ def column_types(source: Source) -> dict[str, pl.DataType]:
         schema = _delta_schema(source) if source.format == "delta" else _parquet_schema(source)
         names = schema.names
         types = [_polars_type(field.type) for field in schema]
-    for name in names:
-        if names.count(name) > 1:
-            raise DataError(f"{source.name}: the column {name!r} is there twice", "give each column a name of its own")
-    return dict(zip(names, types, strict=True))
+    columns = dict(zip(names, types, strict=True))
+    if len(columns) < len(names):
+        twice = next(name for name, count in Counter(names).items() if count > 1)
+        raise DataError(f"{source.name}: the column {twice!r} is there twice", "give each column a name of its own")
+    return columns
 
 
 def row_count(source: Source) -> int | None:
@@ -188,12 +265,35 @@ def row_count(source: Source) -> int | None:
         return int(file.metadata.num_rows)
 
 
+def pieces(source: Source, size: int) -> list[tuple[int, Source]]:
+    """A file as parts that different tasks may read, each with its bytes: about ``size`` of them, where it divides.
+
+    Parquet divides by row groups, CSV does not. Reads the footer of a file that is larger.
+    """
+    length = os.path.getsize(source.path)
+    if source.format != "parquet" or length <= size:
+        return [(length, source)]
+    with _parquet_file(source) as file:
+        rows = [file.metadata.row_group(number).num_rows for number in range(file.metadata.num_row_groups)]
+    share = size * sum(rows) / length  # rows that take about ``size`` bytes
+    parts: list[tuple[int, Source]] = []
+    first = before = 0
+    for number in range(len(rows)):
+        held = sum(rows[first : number + 1])
+        if held >= share or number == len(rows) - 1:
+            groups = tuple(range(first, number + 1))
+            parts.append((length * held // max(sum(rows), 1), replace(source, row_groups=groups, before=before)))
+            before, first = before + held, number + 1
+    return parts
+
+
 def _parquet_file(source: Source) -> Any:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
-        return pq.ParquetFile(source.path, page_checksum_verification=True)
+        # INT96 timestamps as microseconds, as Spark reads them: as nanoseconds those after 2262 would wrap.
+        return pq.ParquetFile(source.path, page_checksum_verification=True, coerce_int96_timestamp_unit="us")
     except (pa.ArrowException, OSError) as error:
         raise unreadable(source, error) from error
 
@@ -219,6 +319,8 @@ def _polars_type(kind: pa.DataType) -> pl.DataType:
     import polars as pl
     import pyarrow as pa
 
+    if isinstance(kind, pa.BaseExtensionType) or pa.types.is_decimal256(kind):  # Polars panics, or keeps the wrapper
+        return pl.Object()
     try:
         series = pl.from_arrow(pa.nulls(0, type=kind))
     except Exception:  # what Polars cannot hold, no input can
@@ -231,7 +333,7 @@ def _csv_header(source: Source) -> list[str]:
     import pyarrow as pa
 
     try:
-        with _csv_reader(source, {}) as reader:
+        with _csv_reader(source, ()) as reader:
             names: list[str] = reader.schema.names
             return names
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
@@ -246,34 +348,95 @@ def read_frames(source: Source, columns: Sequence[str]) -> Iterator[tuple[int, p
 
     Rows are counted as a person would in the file: from 1, where a CSV file's header is row 1. CSV is UTF-8 with
     commas, a header, and quotes as RFC 4180 has them; an empty field is null, a quoted empty one is the empty string.
-    Raises DataError when the file turns out to be unreadable on the way.
+    Raises DataError when the file turns out to be unreadable on the way, or holds values that its types do not allow.
     """
     import polars as pl
     import pyarrow as pa
 
-    row = 2 if source.format == "csv" else 1
+    row = source.before + (2 if source.format == "csv" else 1)
     try:
         for batch in _batches(source, columns):
+            validate(source.name, batch, row)
             frame = pl.from_arrow(batch)
             assert isinstance(frame, pl.DataFrame)
             yield row, frame
             row += len(frame)
     except (pa.ArrowException, OSError, UnicodeDecodeError, pl.exceptions.PolarsError) as error:
-        raise unreadable(source, error) from error
+        raise _placed(source, columns, error) from error
+
+
+def _placed(source: Source, columns: Sequence[str], error: Exception) -> DataError:
+    """The DataError for a file that cannot be read to its end, with the column and the place where Parquet breaks."""
+    import pyarrow as pa
+
+    for column in columns if source.format == "parquet" else ():
+        rows = source.before
+        try:
+            for batch in _batches(source, [column]):
+                rows += len(batch)
+        except (pa.ArrowException, OSError) as own:
+            kind = _first_line(own)
+            what = f"{source.name}: not a readable Parquet file: column {column!r}, after row {rows}: {kind}"
+            return DataError(what, "write it again at its origin, or leave it out")
+    return unreadable(source, error)
+
+
+def validate(name: str, batch: pa.RecordBatch | pa.Table, first_row: int | None = None) -> None:
+    """Raise DataError for the first value that its column's type does not allow: bytes that are no UTF-8, ...
+
+    ``name`` is the source, ``first_row`` the number of the batch's first row in it, where that is known. One pass over
+    each column of variable width, none over plain numbers.
+    """
+    import pyarrow as pa
+
+    try:
+        batch.validate(full=True)
+    except pa.ArrowException:
+        for column in batch.schema.names:
+            _validate_column(name, column, batch.column(column), first_row)
+        raise
+
+
+def _validate_column(name: str, column: str, values: pa.Array | pa.ChunkedArray, first_row: int | None) -> None:
+    import pyarrow as pa
+
+    try:
+        values.validate(full=True)
+    except pa.ArrowException as error:
+        place = _first_invalid(values)
+        row = "" if first_row is None else f" (row {first_row + place})"
+        raise DataError(
+            f"{name}: column {column!r}: a value that is no {values.type}: {_first_line(error)}{row}",
+            "write the file again at its origin, with values that its types allow",
+        ) from error
+
+
+def _first_invalid(values: pa.Array | pa.ChunkedArray) -> int:
+    """The place of the first value that makes an array invalid, by halving: the array is sliced, never read."""
+    import pyarrow as pa
+
+    low, high = 0, len(values)  # values[:low] is valid, values[:high] is not
+    while high - low > 1:
+        middle = (low + high) // 2
+        try:
+            values.slice(low, middle - low).validate(full=True)
+        except pa.ArrowException:
+            high = middle
+        else:
+            low = middle
+    return low
 
 
 def _batches(source: Source, columns: Sequence[str]) -> Iterator[pa.RecordBatch | pa.Table]:
-    import pyarrow as pa
-
     if source.format == "delta":
         yield from _delta_batches(source, columns)
     elif source.format == "parquet":
         with _parquet_file(source) as file:
-            yield from file.iter_batches(_BATCH_ROWS, columns=list(columns))
+            groups = None if source.row_groups is None else list(source.row_groups)
+            yield from file.iter_batches(_BATCH_ROWS, row_groups=groups, columns=list(columns))
     else:
-        with _csv_reader(source, dict.fromkeys(columns, pa.string())) as reader:
-            for batch in reader:
-                yield batch.select(list(columns))
+        with _csv_reader(source, columns) as reader:
+            yield from reader
 
 
 def _delta_batches(source: Source, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
@@ -291,7 +454,9 @@ def _delta_batches(source: Source, columns: Sequence[str]) -> Iterator[pa.Record
         raise unreadable(source, error) from error
 
 
-def _csv_reader(source: Source, types: Mapping[str, pa.DataType]) -> Any:
+def _csv_reader(source: Source, columns: Sequence[str]) -> Any:
+    """The batches of a CSV file, with these columns as text; without columns, only its header is to be looked at."""
+    import pyarrow as pa
     from pyarrow import csv
 
     # Not Polars' reader: it fills short lines up with nulls. One thread, or errors lose the row's number.
@@ -300,7 +465,11 @@ def _csv_reader(source: Source, types: Mapping[str, pa.DataType]) -> Any:
         read_options=csv.ReadOptions(use_threads=False, block_size=_CSV_BLOCK),
         parse_options=csv.ParseOptions(newlines_in_values=True),
         convert_options=csv.ConvertOptions(
-            column_types=types, null_values=[""], strings_can_be_null=True, quoted_strings_can_be_null=False
+            column_types=dict.fromkeys(columns, pa.string()),
+            include_columns=list(columns),
+            null_values=[""],
+            strings_can_be_null=True,
+            quoted_strings_can_be_null=False,
         ),
     )
 

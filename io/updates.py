@@ -6,7 +6,7 @@ makes them. Here such frames are consolidated, counted and given a digest.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,11 +17,15 @@ import polars_hash as plh
 from ddcore.errors import DataError
 from ddcore.io.checks import DIFF
 
-__all__ = ["Digest", "Shortfall", "accumulate_counts", "consolidate", "digests", "first_shortfall", "merge_counts"]
+__all__ = [
+    "Counts", "Digest", "RowCount", "accumulate_counts", "consolidate", "digests", "first_count", "merge_counts",
+    "running_counts",
+]  # fmt: skip
 
-_WORD = 2**64
-_SEEDS = (0x5EED_0001, 0x5EED_0002)
-_NULL_CELL = np.uint64(0x6E75_6C6C_6E75_6C6C)
+# A limb times half of a hash's word, summed over so many rows, stays inside int64.
+_LIMB, _MOST_SUMMED = 10, 1 << 20
+_SIP_ROWS = 1 << 14  # hashed at a time: what they need fits into a core's cache
+_LOW = np.uint64(0xFFFF_FFFF)
 
 
 def consolidate(updates: pl.DataFrame, dims: Sequence[str]) -> pl.DataFrame:
@@ -64,78 +68,144 @@ def _group_sums(diffs: np.ndarray, starts: np.ndarray, ordered: pl.DataFrame) ->
 
 @dataclass(frozen=True)
 class Digest:
-    """A digest of a multiset of updates: three sums, modulo 2**64, over (row, time), each weighted with its diff.
+    """A digest of a multiset of updates: the sum, over (row, time), of a keyed hash of 128 bits times the diff.
 
-    It does not depend on the order of updates, on how they are cut into batches, or on whether they are consolidated;
-    so equal content has an equal digest, whatever file it is in. Digests of parts add up to that of the whole.
+    The sum is over the integers and never reduced, so that no diff, however large, makes two hashes meet. It does not
+    depend on the order of updates, on how they are cut into batches, or on whether they are consolidated; so equal
+    content has an equal digest, whatever file it is in. Digests of parts add up to that of the whole. Whoever does
+    not know the key cannot make other rows of the same digest; only digests under one key can be compared.
     """
 
-    net: int = 0
-    first: int = 0
-    second: int = 0
+    total: int = 0
 
     def __add__(self, other: Digest) -> Digest:
-        return Digest(
-            (self.net + other.net) % _WORD, (self.first + other.first) % _WORD, (self.second + other.second) % _WORD
-        )
+        return Digest(self.total + other.total)
 
     def __bool__(self) -> bool:
-        return self != Digest()
+        return self.total != 0
 
     def __str__(self) -> str:
-        return f"{self.net:016x}{self.first:016x}{self.second:016x}"
+        return f"{self.total:x}"
 
     @classmethod
     def parse(cls, text: str) -> Digest:
-        """The digest that ``str`` wrote as ``text``."""
-        return cls(*(int(text[start : start + 16], 16) for start in (0, 16, 32)))
+        """The digest that ``str`` wrote as ``text``. Raises ValueError for other text."""
+        return cls(int(text, 16))
 
 
-def digests(updates: pl.DataFrame, dim: str) -> dict[int, Digest]:
-    """The digest of the updates at each version, the same in every process and release; strings are hashed by xxh3.
+def digests(updates: pl.DataFrame, dim: str, key: bytes) -> dict[int, Digest]:
+    """The digest of the updates at each version under ``key`` (16 bytes), the same in every process and release.
 
-    O(n), and a sort of the versions where there are several.
+    O(n), and a sort of the versions where they are not in order.
     """
-    if updates.is_empty():
-        return {}
-    diffs = updates[DIFF].to_numpy().view(np.uint64)
-    weighted = [diffs]
-    for seed in _SEEDS:
-        codes = np.full(len(updates), seed, dtype=np.uint64)
-        for name in updates.columns:
-            if name != DIFF:
-                codes = _mixed(codes * np.uint64(0x9E37_79B9_7F4A_7C15) + _cells(updates[name], seed))
-        weighted.append(codes * diffs)
-    versions = updates[dim].to_numpy()
-    order = np.argsort(versions, kind="stable") if updates[dim].is_sorted() is False else slice(None)
-    starts = np.flatnonzero(np.diff(versions[order], prepend=versions[order][0] - 1))
-    sums = [np.add.reduceat(words[order], starts).tolist() for words in weighted]
-    return dict(zip(versions[order][starts].tolist(), map(Digest, *sums), strict=True))
+    total: dict[int, Digest] = {}
+    for part in updates.iter_slices(_MOST_SUMMED):
+        for version, digest in _part_digests(part, dim, key).items():
+            total[version] = total.get(version, Digest()) + digest
+    return total
 
 
-def _cells(values: pl.Series, seed: int) -> np.ndarray:
-    """One word per value: uint64[n]; text by its hash, anything else by its bits."""
+def _part_digests(updates: pl.DataFrame, dim: str, key: bytes) -> dict[int, Digest]:
+    halves = [half for word in _row_hashes(updates, key) for half in (word & _LOW, word >> np.uint64(32))]
+    diffs, versions = updates[DIFF].to_numpy(), updates[dim].to_numpy()
+    order = slice(None) if updates[dim].is_sorted() else np.argsort(versions, kind="stable")
+    versions = versions[order]
+    starts = np.flatnonzero(np.diff(versions, prepend=versions[0] - 1))
+    weighted = [half[order].view(np.int64) for half in halves]
+    sums = [0] * len(starts)
+    for shift, limb in _limbs(diffs[order]):
+        for place, half in enumerate(weighted):
+            parts = np.add.reduceat(half * limb, starts).tolist()
+            sums = [total + (part << (32 * place + shift)) for total, part in zip(sums, parts, strict=True)]
+    return {version: Digest(total) for version, total in zip(versions[starts].tolist(), sums, strict=True)}
+
+
+def _limbs(diffs: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
+    """``diffs`` as sums of ``limb << shift`` with limbs of few bits: next to always it is one limb."""
+    sign, rest, shift = np.sign(diffs), np.abs(diffs), 0  # a diff is never -2^63
+    while rest.any():
+        yield shift, (rest & (2**_LIMB - 1)) * sign
+        rest, shift = rest >> _LIMB, shift + _LIMB
+
+
+def _row_hashes(updates: pl.DataFrame, key: bytes) -> list[np.ndarray]:
+    """128 bits for each (row, time): two uint64[n], SipHash-1-3 of the row's words under ``key``."""
+    columns = [updates[name] for name in updates.columns if name != DIFF]
+    words = [*_null_words(columns), *(word for column in columns for word in _cells(column))]
+    hashes = [np.empty(len(updates), dtype=np.uint64) for _ in range(2)]
+    for start in range(0, len(updates), _SIP_ROWS):
+        rows = slice(start, start + _SIP_ROWS)
+        _sip([word[rows] for word in words], key, *(half[rows] for half in hashes))
+    return hashes
+
+
+def _null_words(columns: Sequence[pl.Series]) -> list[np.ndarray]:
+    """Which columns are null, as bits: one word for 64 columns. So null differs from every value."""
+    words = []
+    for start in range(0, len(columns), 64):
+        word = np.zeros(len(columns[0]), dtype=np.uint64)
+        for place, column in enumerate(columns[start : start + 64]):
+            if column.null_count():
+                word |= column.is_null().to_numpy().astype(np.uint64) << np.uint64(place)
+        words.append(word)
+    return words
+
+
+def _cells(values: pl.Series) -> list[np.ndarray]:
+    """The words of a column, uint64[n] each: text by 128 bits of its BLAKE3 hash, anything else by its bits."""
     if values.dtype in (pl.String, pl.Binary):
-        frame = pl.DataFrame({"value": values})
-        hashed = frame.select(plh.col("value").nchash.xxh3_64(seed=seed)).to_series()
-        cells = hashed.fill_null(0).to_numpy()
-    elif values.dtype == pl.Float64:
-        cells = values.fill_null(0.0).to_numpy().view(np.uint64)
-    elif isinstance(values.dtype, pl.Decimal):
-        cells = values.to_physical().cast(pl.Int64).fill_null(0).to_numpy().view(np.uint64)
-    else:
-        cells = values.to_physical().cast(pl.Int64).fill_null(0).to_numpy().view(np.uint64)
-    if values.null_count():
-        cells = np.where(values.is_null().to_numpy(), _NULL_CELL, cells)
-    return cells
+        return _text_cells(values)
+    if values.dtype == pl.Float64:
+        return [values.fill_null(0.0).to_numpy().view(np.uint64)]
+    return [values.to_physical().cast(pl.Int64).fill_null(0).to_numpy().view(np.uint64)]
 
 
-def _mixed(words: np.ndarray) -> np.ndarray:
-    """A bijection of 64-bit words that spreads every bit over all of them (the finaliser of SplitMix64)."""
-    words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58_476D_1CE4_E5B9)
-    words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D0_49BB_1331_11EB)
-    mixed: np.ndarray = words ^ (words >> np.uint64(31))
-    return mixed
+def _text_cells(values: pl.Series) -> list[np.ndarray]:
+    frame = pl.DataFrame({"value": values.fill_null("" if values.dtype == pl.String else b"")})
+    text = frame.select(plh.col("value").chash.blake3().str.slice(0, 32)).to_series().to_arrow()
+    digits = np.frombuffer(text.buffers()[2], dtype="<u8", count=4 * len(values)).reshape(-1, 4)
+    return [digits[:, place] for place in range(4)]  # 32 hexadecimal digits as they are: unpacking them costs more
+
+
+def _sip(words: Sequence[np.ndarray], key: bytes, first: np.ndarray, second: np.ndarray) -> None:
+    """SipHash-1-3 with 128 bits of output, of n messages of equally many words at once; into ``first``, ``second``."""
+    low, high = (int.from_bytes(key[start : start + 8], "little") for start in (0, 8))
+    begin = (low ^ 0x736F6D6570736575, high ^ 0x646F72616E646F6D ^ 0xEE, low ^ 0x6C7967656E657261,
+             high ^ 0x7465646279746573)  # fmt: skip
+    state = [np.full(len(first), word, dtype=np.uint64) for word in begin]
+    spare = np.empty(len(first), dtype=np.uint64)
+    length = np.full(len(first), 8 * len(words) % 256 << 56, dtype=np.uint64)
+    for word in (*words, length):
+        state[3] ^= word
+        _sip_round(state, spare)
+        state[0] ^= word
+    for out, turned, mark in ((first, 2, 0xEE), (second, 1, 0xDD)):
+        state[turned] ^= np.uint64(mark)
+        for _ in range(3):
+            _sip_round(state, spare)
+        np.bitwise_xor.reduce(state, axis=0, out=out)
+
+
+def _sip_round(state: Sequence[np.ndarray], spare: np.ndarray) -> None:
+    v0, v1, v2, v3 = state
+    _sip_half(v0, v1, 13, spare)
+    _sip_half(v2, v3, 16, spare)
+    _rotate(v0, 32, spare)
+    _sip_half(v0, v3, 21, spare)
+    _sip_half(v2, v1, 17, spare)
+    _rotate(v2, 32, spare)
+
+
+def _sip_half(left: np.ndarray, right: np.ndarray, turn: int, spare: np.ndarray) -> None:
+    left += right
+    _rotate(right, turn, spare)
+    right ^= left
+
+
+def _rotate(words: np.ndarray, turn: int, spare: np.ndarray) -> None:
+    np.right_shift(words, np.uint64(64 - turn), out=spare)
+    words <<= np.uint64(turn)
+    words |= spare
 
 
 # --- counts -----------------------------------------------------------------------------------------------------------
@@ -164,18 +234,18 @@ def merge_counts(parts: Iterable[Counts]) -> Counts:
 
 
 @dataclass(frozen=True)
-class Shortfall:
-    """A row that is retracted more often than it is there, the first version where that is so, and its count then."""
+class RowCount:
+    """A row, a version, and how often the row is there from that version on."""
 
     row: dict[str, Any]
     version: int
     count: int
 
 
-def first_shortfall(history: pl.DataFrame, dim: str) -> Shortfall | None:
-    """The first version at which a row's count is below zero, with the first such row; None if there is none.
+def running_counts(history: pl.DataFrame, dim: str) -> pl.DataFrame:
+    """The count of each row from each version on at which it changes: the row, the version and ``_count``, exactly.
 
-    ``history`` holds every update of the rows in question. Counts are exact. O(n log n).
+    ``history`` holds every update of the rows in question. Sorted by version, then row. O(n log n).
     """
     row = [name for name in history.columns if name not in (dim, DIFF)]
     ordered = history.sort([*row, dim])
@@ -185,10 +255,15 @@ def first_shortfall(history: pl.DataFrame, dim: str) -> Shortfall | None:
         _time=_begins(ordered, [*row, dim]).cum_sum(),
     )
     running = lines.with_columns(_count=pl.col(DIFF).cum_sum().over("_row")).group_by("_time").last()
-    short = running.filter(pl.col("_count") < 0).sort(dim, "_row").head(1)
-    if short.is_empty():
+    return running.sort(dim, "_row").select(*row, dim, "_count")
+
+
+def first_count(running: pl.DataFrame, dim: str, is_it: pl.Expr) -> RowCount | None:
+    """The first line of :func:`running_counts` for which ``is_it``, an expression over ``_count``, holds."""
+    first = running.filter(is_it).head(1)
+    if first.is_empty():
         return None
-    return Shortfall(short.select(row).row(0, named=True), short[dim][0], short["_count"][0])
+    return RowCount(first.drop(dim, "_count").row(0, named=True), first[dim][0], first["_count"][0])
 
 
 def _begins(ordered: pl.DataFrame, names: Sequence[str]) -> pl.Series:

@@ -12,35 +12,43 @@ process does, without a JVM. The rows, the errors and the tables are the same.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 
 import polars as pl
 
 from ddcore.errors import DataError, DdError, LateUpdate, UnknownRetraction, UsageError
+from ddcore.io.balance import Balance
 from ddcore.io.changelog import ChangeLog
-from ddcore.io.checks import DIFF, LARGEST_TIME, Layout, Rules
+from ddcore.io.checks import DIFF, LARGEST_TIME, Layout, Rules, listed_names
 from ddcore.io.intake import Intake, Part, fitted, frames_of, merge, shown
-from ddcore.io.known import Known, Seen, is_other_now, recognise
+from ddcore.io.intent import give_up
+from ddcore.io.known import Earlier, Known, Seen, digest_key, identity, stored
 from ddcore.io.ledger import IngestRecord, Ledger
 from ddcore.io.ledger import Source as TakenSource
 from ddcore.io.project import ENGINES, Project, find_project
 from ddcore.io.sources import Source, find_sources, row_count
-from ddcore.io.tables import AddedFile, mend_hint
-from ddcore.io.updates import Shortfall, first_shortfall
-from ddcore.io.warehouse import Warehouse, reporting
+from ddcore.io.updates import RowCount
+from ddcore.io.warehouse import Warehouse
+from ddcore.jobs.arguments import filled
+from ddcore.jobs.report import json_line
+from ddcore.jobs.undo import UndoReport, undo
 
 __all__ = ["LATE", "IngestReport", "ingest", "main"]
 
 LATE = ("refuse", "move")
 _BULK_BYTES = 256 << 20
 _NAMED = 3
+# A version this many times the one before it is far beyond it, unless it is small all the same.
+_FAR, _SMALL = 1000, 1_000_000
+# How many updates of the log are scanned for rows that repeat, and how many of them for each inserted row.
+_SCANNED, _SCANNED_EACH = 4 << 20, 16
 
 Listener = Callable[..., None]  # listener(stage, done, total, note), all but the first optional
 Fitted = list[tuple[Source, Layout]]
@@ -53,8 +61,9 @@ class IngestReport:
 
     ``ingest`` is its number, or, where there was ``nothing_new``, that of the earlier ingest of the same content (0
     when the sources' updates cancel out). ``rows`` are the rows read; ``plus`` and ``minus`` the sums of their
-    positive and negative diffs; ``moved`` how many late rows were moved. ``notes`` are sentences for the user:
-    columns and files left out.
+    positive and negative diffs; ``moved`` how many late rows were moved. ``repeated`` is how many rows now count more
+    than once where no row of the input did before, of those that were looked at, and ``repeated_first`` the first of
+    them. ``notes`` are sentences for the user: columns and files left out.
     """
 
     input: str
@@ -70,6 +79,8 @@ class IngestReport:
     nothing_new: bool
     engine: str
     took: float
+    repeated: int = 0
+    repeated_first: str | None = None
     notes: tuple[str, ...] = ()
 
 
@@ -83,15 +94,20 @@ def ingest(
     diff: int | None = None,
     rename: Mapping[str, str] | None = None,
     late: str = "refuse",
+    allow_gap: bool = False,
+    new_warehouse: bool = False,
     listener: Listener | None = None,
 ) -> IngestReport:
     """Append the rows of ``sources`` to the change log of the input ``input_name``.
 
     ``sources`` are files, folders, globs or Delta tables. ``version`` and ``diff`` stand for columns they lack;
     ``rename`` maps our name of a column to theirs. ``late`` says what becomes of rows at closed versions: ``refuse``,
-    or ``move`` to the next open version. ``listener(stage, done, total, note)`` hears of progress. Cost: one pass
-    over the sources, and one over the log where something is retracted; two over the sources where a part of them was
-    ingested before.
+    or ``move`` to the next open version; ``allow_gap`` consents to a version far beyond all others. ``new_warehouse``
+    allows a warehouse to begin outside of the project's folder (see :meth:`Warehouse.begin`). A run that did not finish
+    and committed nothing is given up: its versions are open again. ``listener(stage, done, total, note)`` hears of
+    progress. Cost: one pass over the sources, two where a part of them was ingested before; one over the log where
+    something is retracted, or where rows of a log that is not much larger than the source may come to count more than
+    once.
 
     Raises UsageError (unknown input, no such file), DataError (rows that cannot be taken in), LateUpdate,
     UnknownRetraction, LockHeld, StorageError; the input is then as it was.
@@ -104,8 +120,11 @@ def ingest(
     found = fitted(find_sources(sources), rules)
     _refuse_empty(sources, found)
     warehouse = Warehouse(project.warehouse)
+    warehouse.begin(project.root, new=new_warehouse)
     with warehouse.lock("ddcore ingest"):
-        work = _Work(Ledger.load(warehouse), input_name, rules, move=late == "move", tell=tell, root=project.root)
+        ledger = Ledger.load(warehouse)
+        give_up(ledger, "it was not finished, and an ingest came first")
+        work = _Work(ledger, input_name, rules, move=late == "move", allow_gap=allow_gap, tell=tell, root=project.root)
         with work.cleaning(), _taking(engine, project, found) as take:
             report = work.run(take, sources, found)
     return replace(report, engine=engine, took=time.monotonic() - began)
@@ -180,11 +199,17 @@ def _spark(project: Project, found: Fitted) -> Iterator[Take]:
 class _Work:
     """One ingest, with the warehouse's lock held."""
 
-    def __init__(self, ledger: Ledger, name: str, rules: Rules, *, move: bool, tell: Listener, root: Path) -> None:
+    def __init__(
+        self, ledger: Ledger, name: str, rules: Rules, *, move: bool, allow_gap: bool, tell: Listener, root: Path
+    ) -> None:
         self.ledger, self.name, self.rules, self.tell, self.root = ledger, name, rules, tell, root
+        self.allow_gap, self.committing = allow_gap, False
         self.log = ChangeLog(ledger.warehouse.input(name), rules.schema, rules.dims)
-        self.base, self.committing = ledger.input_version(name), False
-        self.intake = Intake(self.log, ledger.next_ingest(), rules, ledger.closed(), move)
+        self.base, self.records = ledger.input_version(name), list(ledger.ingests(name))
+        self.earlier = Earlier(self.records, root)
+        key = digest_key(self.records)
+        self.intake = Intake(self.log, ledger.next_ingest(), rules, key, ledger.closed(name), move)
+        self.repeated: tuple[int, RowCount] | None = None
 
     def run(self, take: Take, places: Sequence[str], found: Fitted) -> IngestReport:
         """Take the sources in, judge them, and make them visible."""
@@ -193,8 +218,7 @@ class _Work:
         part = take(self.intake, found)
         if not part.rows:
             raise _empty(places)
-        records = list(self.ledger.ingests(self.name))
-        known = recognise(records, self._seen(part, found), self.intake.number)
+        known = self.earlier.recognise(self._seen(part, found), self.intake.number)
         fresh = [(source, layout) for source, layout in found if not _is_all(known.get(source.name))]
         if not any(part.digests.get(source.name) for source, _ in fresh):
             number = max((one.number for one in known.values()), default=0)
@@ -207,16 +231,29 @@ class _Work:
             found, part = fresh, take(self.intake, fresh)
         seen = self._seen(part, found)
         notes += [
-            f"{one.name}: ingest {before} took in other rows of that name; all of its rows come on top"
-            for one in seen
-            if one.name not in known and (before := is_other_now(records, one))
+            f"ingest {number} was made by an earlier ddcore: rows that it took in are not recognised"
+            for number in self.earlier.unknown
         ]
+        notes += [note for one in seen if one.name not in known for note in self._on_top(one)]
         if not part.files:
             notes.append("every update of it is taken back at its own version: nothing changes")
             return self._report(places, part, 0, nothing_new=True, notes=notes)
         self._judge(part, found)
-        self._commit(part, seen)
+        if self.repeated is not None:
+            notes.append(_said_repeated(*self.repeated, self.intake.number))
+        self._commit(part, seen, known)
         return self._report(places, part, self.intake.number, nothing_new=False, notes=notes)
+
+    def _on_top(self, source: Seen) -> Iterator[str]:
+        """A sentence where rows of a source may be in the log already, and count once more all the same."""
+        if before := self.earlier.other_rows(source):
+            yield f"{source.name}: ingest {before} took in other rows of that name; all of its rows come on top"
+        elif one := self.earlier.beginning(source):
+            yield (
+                f"{source.name}: begins with the rows that ingest {one.number} took in from another place, up to "
+                f"version {one.upto}; all of its rows come on top. If it is that file, moved, take this back with: "
+                f"ddcore ingest --undo {self.intake.number}"
+            )
 
     def _report(
         self, places: Sequence[str], part: Part, number: int, nothing_new: bool, notes: list[str]
@@ -236,6 +273,8 @@ class _Work:
             nothing_new=nothing_new,
             engine="",
             took=0.0,
+            repeated=self.repeated[0] if self.repeated else 0,
+            repeated_first=_shown_count(self.repeated[1]) if self.repeated else None,
             notes=tuple(notes),
         )
 
@@ -244,11 +283,12 @@ class _Work:
     def _seen(self, part: Part, found: Fitted) -> list[Seen]:
         """The sources as the ledger knows them: by paths relative to the project, wherever this was called from."""
         return [
-            Seen(source.name, _identity(source, self.root), source.member, part.digests.get(source.name, {}))
+            Seen(source.name, identity(source, self.root), source.member, part.digests.get(source.name, {}))
             for source, _ in found
         ]
 
     def _judge(self, part: Part, found: Fitted) -> None:
+        """Raise what is wrong with the source as a whole; note whether rows now count more than once."""
         if part.first_late is not None and not self.intake.move:
             version, where, row = part.first_late
             raise LateUpdate(
@@ -256,29 +296,57 @@ class _Work:
                 f"{row} at version {version} in {where}",
                 "leave them out, or take them in at the next open version with: --late move",
             )
+        if not self.allow_gap:
+            self._refuse_gap(part)
+        balance, looks, large = self._balance(part)
+        if not (part.retracts or looks or large):
+            return
+        self.tell("checking counts")
+        counts = balance.counts()
+        if short := balance.below_zero(counts):
+            raise self._unknown(short, found)
+        if beyond := balance.beyond_int64(counts):
+            raise DataError(
+                f"{', '.join(source.name for source, _ in found)}: {shown(beyond.row)} would be there {beyond.count} "
+                f"times as of version {beyond.version}, beyond int64",
+                "nothing was ingested; mend the diffs at the source",
+            )
+        if looks:
+            self.repeated = balance.repeated(counts)
+
+    def _refuse_gap(self, part: Part) -> None:
+        """Refuse a version far beyond the one before it: once folded, it would close all versions up to it."""
+        latest = self.ledger.latest_ingested()
+        versions = sorted(version for version in part.counts if latest is None or version > latest)
+        for before, version in pairwise([*([] if latest is None else [latest]), *versions]):
+            if before > 0 and version > _SMALL and version // _FAR >= before:
+                where = next((name for name, of in part.digests.items() if version in of), self.name)
+                raise DataError(
+                    f"{where}: version {version} is far beyond the version before it, {before}",
+                    f"once version {version} is folded, none below it takes rows any more; if it is meant: --allow-gap",
+                )
+
+    def _balance(self, part: Part) -> tuple[Balance, bool, bool]:
+        """What has to be looked at: the rows concerned; whether for repeats; whether for counts beyond int64."""
+        live = self.log.files(self.base)
+        inserted = sum(plus for plus, _ in part.counts.values())
+        stored = sum(file.rows for file in live)
+        rows = sum(file.rows for file in part.files)
+        balance = Balance(self.log, live, part.files)
         if part.retracts:
-            self.tell("checking retractions")
-            short = first_shortfall(self._history(part.files), self.intake.dim)
-            if short is not None:
-                raise self._unknown(short, found)
+            balance.watch(part.files, pl.col(DIFF) < 0)
+        # Rows of one sorted file differ from each other at each version: where nothing else is there, none repeats.
+        alone = not live and len(part.files) == len(part.counts) == 1 and part.most <= 1
+        near = part.retracts or stored <= max(_SCANNED, _SCANNED_EACH * rows)
+        looks = not alone and near and inserted > 0 and not any(record.repeats for record in self.records)
+        if looks:
+            balance.watch_inserted(part.files, rows)
+        total = inserted + sum(plus for record in self.records for plus, _ in record.counts.values())
+        if total >= 2**63:
+            balance.watch_large(stored + rows)
+        return balance, looks, total >= 2**63
 
-    def _history(self, files: Sequence[AddedFile]) -> pl.DataFrame:
-        """Every update, old and new, of the rows that the new files retract.
-
-        By Polars, for both engines: the rows that are retracted are few, the log is scanned once and streamed, and a
-        join of Spark's would shuffle it.
-        """
-        columns = [*self.log.columns]
-        types = {name: kind.polars for name, kind in self.log.columns.items()}
-        paths = [self.log.folder / file.path for file in files]
-        fresh = pl.scan_parquet(paths, schema=types, glob=False).select(columns)
-        rows = list(self.rules.schema)
-        with reporting(self.log.folder, "read", mend_hint(self.log.folder)):
-            retracted = fresh.filter(pl.col(DIFF) < 0).select(rows).unique().collect().lazy()
-        history = pl.concat([self.log.scan(self.base).select(columns), fresh])
-        return self.log.collect(history.join(retracted, on=rows, how="semi", nulls_equal=True))
-
-    def _unknown(self, short: Shortfall, found: Fitted) -> UnknownRetraction:
+    def _unknown(self, short: RowCount, found: Fitted) -> UnknownRetraction:
         where, version = self._culprit(short, found)
         later = "" if version == short.version else f" as of version {short.version}"
         return UnknownRetraction(
@@ -287,7 +355,7 @@ class _Work:
             "nothing was ingested; insert the row first, or take the retraction out of the source",
         )
 
-    def _culprit(self, short: Shortfall, found: Fitted) -> tuple[str, int]:
+    def _culprit(self, short: RowCount, found: Fitted) -> tuple[str, int]:
         """The source with the last retraction of the row that counts at that version, and where it lands in the log."""
         best: tuple[str, int] | None = None
         is_row = pl.all_horizontal(
@@ -308,7 +376,7 @@ class _Work:
 
     # --- the table and the ledger ---
 
-    def _commit(self, part: Part, seen: Sequence[Seen]) -> None:
+    def _commit(self, part: Part, seen: Sequence[Seen], known: Mapping[str, Known]) -> None:
         self.tell("committing")
         self.committing = True
         version = self.log.commit(part.files, self.intake.number, base=self.base)
@@ -316,13 +384,15 @@ class _Work:
             IngestRecord(
                 number=self.intake.number,
                 input=self.name,
-                sources=tuple(TakenSource(one.identity, str(one.whole)) for one in seen),
+                sources=tuple(TakenSource(one.identity, stored(one.whole, self.intake.key)) for one in seen),
                 first=min(part.counts),
                 last=max(part.counts),
                 rows=sum(file.rows for file in part.files),
                 counts=part.counts,
                 files=tuple(file.path for file in part.files),
                 table_version=version,
+                repeats=self.repeated is not None or part.most > 1 or any(record.repeats for record in self.records),
+                rests_on=tuple(sorted({one.number for one in known.values() if one.upto is not None})),
             )
         )
 
@@ -354,7 +424,7 @@ def _left_out(found: Fitted) -> list[str]:
     for source, layout in found:
         if layout.ignored:
             by_columns.setdefault(layout.ignored, []).append(source.name)
-    return [f"{_some(names)}: columns left out: {', '.join(columns)}" for columns, names in by_columns.items()]
+    return [f"{_some(names)}: columns left out: {listed_names(columns)}" for columns, names in by_columns.items()]
 
 
 def _said_known(known: Mapping[str, Known]) -> list[str]:
@@ -371,9 +441,16 @@ def _is_all(known: Known | None) -> bool:
     return known is not None and known.upto is None
 
 
-def _identity(source: Source, root: Path) -> str:
-    path = Path(source.path)
-    return path.relative_to(root).as_posix() if path.is_relative_to(root) else str(path)
+def _said_repeated(many: int, first: RowCount, number: int) -> str:
+    rows = "a row counts" if many == 1 else f"{many} rows count"
+    return (
+        f"{rows} more than once from now on, and none did before: {_shown_count(first)}. "
+        f"Was it ingested before, in another form? Take it back with: ddcore ingest --undo {number}"
+    )
+
+
+def _shown_count(one: RowCount) -> str:
+    return f"{shown(one.row)} is there {one.count} times as of version {one.version}"
 
 
 def _some(names: Sequence[str]) -> str:
@@ -388,25 +465,37 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     The last line of stdout is the report as JSON.
     """
-    asked = _parser().parse_args(argv)
+    parser = _parser()
+    asked = parser.parse_args(argv)
+    if asked.undo is None and not (asked.input and asked.source):
+        parser.error("INPUT and SOURCE are needed, or --undo N")
+    if asked.undo is not None and asked.source:
+        parser.error("--undo takes a whole ingest back, not a source")
+    report: IngestReport | UndoReport
     try:
         project = find_project(asked.project, flags={"warehouse": asked.warehouse, "engine": asked.engine})
-        report = ingest(
-            project,
-            asked.input,
-            asked.source,
-            engine=project.engine,
-            version=asked.version,
-            diff=asked.diff,
-            rename=dict(asked.column),
-            late=asked.late,
+        report = (
+            undo(project, asked.undo, asked.input)
+            if asked.undo is not None
+            else ingest(
+                project,
+                asked.input,
+                asked.source,
+                engine=project.engine,
+                version=asked.version,
+                diff=asked.diff,
+                rename=dict(asked.column),
+                late=asked.late,
+                allow_gap=asked.allow_gap,
+                new_warehouse=asked.new_warehouse,
+            )
         )
     except DdError as error:
         print(f"error: {error.message}", f"  {error.hint}", sep="\n", file=sys.stderr)
         return error.exit_code
-    for note in report.notes:
+    for note in getattr(report, "notes", ()):
         print(note, file=sys.stderr)
-    print(json.dumps(asdict(report)))
+    print(json_line("ingest", asdict(report)))
     return 0
 
 
@@ -414,15 +503,20 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         "ingest.py", description="Append the rows of sources to the change log of an input."
     )
-    parser.add_argument("input", metavar="INPUT")
-    parser.add_argument("source", metavar="SOURCE", nargs="+", help="a file, a folder, a glob or a Delta table")
-    parser.add_argument("--project", type=Path, metavar="DIR", help="the folder of dd.toml")
-    parser.add_argument("--warehouse", metavar="DIR")
+    parser.add_argument("input", type=filled(str), metavar="INPUT", nargs="?")
+    parser.add_argument(
+        "source", type=filled(str), metavar="SOURCE", nargs="*", help="a file, a folder, a glob or a Delta table"
+    )
+    parser.add_argument("--project", type=filled(Path), metavar="DIR", help="the folder of dd.toml")
+    parser.add_argument("--warehouse", type=filled(str), metavar="DIR")
+    parser.add_argument("--new-warehouse", action="store_true", help="begin one outside of the project's folder")
     parser.add_argument("--engine", choices=ENGINES)
     parser.add_argument("--version", type=int, metavar="N", help="all rows have this version")
     parser.add_argument("--diff", type=int, metavar="N", help="all rows have this diff")
+    parser.add_argument("--undo", type=int, metavar="N", help="take ingest N back, while nothing of it is folded")
     parser.add_argument("--column", type=_pair, action="append", default=[], metavar="OURS=THEIRS")
     parser.add_argument("--late", choices=LATE, default="refuse")
+    parser.add_argument("--allow-gap", action="store_true", help="take in a version far beyond all others")
     return parser
 
 

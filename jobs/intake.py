@@ -1,19 +1,20 @@
-"""The Spark side of ingest: one job that reads all sources, checks their rows and writes the input's data files.
+"""The Spark side of ingest: one job whose tasks read all sources, check their rows and write the input's data files.
 
-Spark reads Parquet files and Delta tables, whatever their features and their size, and hands them to Python as Arrow
-batches; :meth:`ddcore.io.intake.Intake.take` does the rest in the tasks, as it does without Spark. What comes back to
-the driver is one line of JSON per task. CSV files are read in the tasks by the same strict parser as without Spark:
-Spark's own replaces bytes that are not UTF-8 and knows no row numbers.
+Files are read in the tasks as they are without Spark, by the same readers: Spark's own replace bytes that are not
+UTF-8, make nulls of decimals with too many digits, know no row numbers, and leave out files whose names begin with
+``_``. Parquet is divided by row groups; a CSV file is one task's. Delta tables are read by Spark, whatever their
+features. :meth:`ddcore.io.intake.Intake.take` does the rest, and what comes back to the driver is one line of JSON per
+task.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
+import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial, reduce
-from itertools import groupby
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
@@ -21,7 +22,7 @@ from ddcore import errors
 from ddcore.errors import DataError, DdError
 from ddcore.io.checks import Layout
 from ddcore.io.intake import Intake, Part, frames_of
-from ddcore.io.sources import Source
+from ddcore.io.sources import Source, pieces, validate
 from ddcore.jobs.failures import is_of_spark, telling_line
 
 if TYPE_CHECKING:
@@ -31,8 +32,8 @@ if TYPE_CHECKING:
 
 __all__ = ["take_by_spark"]
 
-_FILE = "_ddcore_file"
 _BATCH_ROWS = 1 << 20
+_MOST_BYTES, _OPENING = 128 << 20, 4 << 20  # of files, a task's; opening one costs as much as reading so many bytes
 _UNREADABLE = re.compile(r"reading file (\S+?)\.?\s")
 # Names are told apart by case, as everywhere here; nanoseconds come as numbers, which Spark would otherwise refuse to
 # read.
@@ -76,37 +77,43 @@ def _settings(session: SparkSession, wanted: Mapping[str, str]) -> Iterator[None
                 session.conf.set(name, old)
 
 
-# --- what Spark reads -------------------------------------------------------------------------------------------------
+# --- what the tasks read ----------------------------------------------------------------------------------------------
 
 Read = Callable[["Batches"], Iterator[tuple[Layout, int | None, "pl.DataFrame"]]]
 
 
 def _frames(session: SparkSession, fitted: Fitted) -> Iterator[tuple[DataFrame, Read]]:
-    """Spark frames over the sources, each with what makes checked batches of its Arrow batches in a task."""
-    texts = [(source, layout) for source, layout in fitted if source.format == "csv"]
-    if texts:
-        yield session.range(0, len(texts), 1, len(texts)), partial(_read_texts, texts)
+    """Spark frames, each with what makes checked batches of its Arrow batches in a task."""
+    shares = _shares(fitted, session.sparkContext.defaultParallelism)
+    if shares:
+        yield session.range(0, len(shares), 1, len(shares)), partial(_read_files, shares)
     for source, layout in fitted:
         if source.format == "delta":
             reader = session.read.format("delta").option("versionAsOf", source.version)
-            yield _columns(reader.load(source.path), layout), partial(_read_one, layout)
-    # A Spark frame has one schema: where a file lacks a column it would read nulls, without a word.
-    files = [(source, layout) for source, layout in fitted if source.format == "parquet"]
-    for _, group in groupby(sorted(files, key=lambda file: file[1].shape), key=lambda file: file[1].shape):
-        alike = list(group)
-        frame = session.read.option("__globPaths__", "false").parquet(*(source.path for source, _ in alike))
-        if len(alike) == 1:
-            yield _columns(frame, alike[0][1]), partial(_read_one, alike[0][1])
-        else:
-            layouts = {source.path: layout for source, layout in alike}
-            yield _columns(frame, alike[0][1], "_metadata.file_path"), partial(_read_many, layouts)
+            yield _columns(reader.load(source.path), layout), partial(_read_table, layout)
 
 
-def _columns(frame: DataFrame, layout: Layout, file: str | None = None) -> DataFrame:
+def _shares(fitted: Fitted, cores: int) -> list[list[tuple[Source, Layout]]]:
+    """What each task reads: files and parts of files, in their order, of about equal size."""
+    files = [(source, layout) for source, layout in fitted if source.format != "delta"]
+    total = sum(os.path.getsize(source.path) + _OPENING for source, _ in files)
+    size = min(_MOST_BYTES, max(_OPENING, total // max(cores, 1)))
+    shares: list[list[tuple[Source, Layout]]] = []
+    room = 0
+    for source, layout in files:
+        for length, part in pieces(source, size):
+            if room < length or not shares:
+                shares.append([])
+                room = size
+            shares[-1].append((part, layout))
+            room -= length + _OPENING
+    return shares
+
+
+def _columns(frame: DataFrame, layout: Layout) -> DataFrame:
     from pyspark.sql import functions as F
 
-    columns = [F.col("`" + name.replace("`", "``") + "`") for name in layout.read]
-    return frame.select(*columns, *([F.col(file).alias(_FILE)] if file else []))
+    return frame.select(*(F.col("`" + name.replace("`", "``") + "`") for name in layout.read))
 
 
 # --- in the tasks -----------------------------------------------------------------------------------------------------
@@ -127,23 +134,17 @@ def _task(intake: Intake, group: str, read: Read, batches: Batches) -> Batches:
         yield pa.record_batch({"part": pa.array([answer], pa.string())})
 
 
-def _read_one(layout: Layout, batches: Batches) -> Iterator[tuple[Layout, int | None, pl.DataFrame]]:
-    for frame in _large(batches):
+def _read_files(shares: Sequence[Fitted], batches: Batches) -> Iterator[tuple[Layout, int | None, pl.DataFrame]]:
+    for batch in batches:
+        yield from frames_of(file for number in batch.column(0).to_pylist() for file in shares[number])
+
+
+def _read_table(layout: Layout, batches: Batches) -> Iterator[tuple[Layout, int | None, pl.DataFrame]]:
+    for frame in _large(layout.where, batches):
         yield layout, None, frame
 
 
-def _read_many(layouts: Mapping[str, Layout], batches: Batches) -> Iterator[tuple[Layout, int | None, pl.DataFrame]]:
-    for frame in _large(batches):
-        for (url,), rows in frame.partition_by(_FILE, as_dict=True, include_key=False, maintain_order=True).items():
-            yield layouts[_path(str(url))], None, rows
-
-
-def _read_texts(texts: Fitted, batches: Batches) -> Iterator[tuple[Layout, int | None, pl.DataFrame]]:
-    for batch in batches:
-        yield from frames_of(texts[number] for number in batch.column(0).to_pylist())
-
-
-def _large(batches: Batches) -> Iterator[pl.DataFrame]:
+def _large(name: str, batches: Batches) -> Iterator[pl.DataFrame]:
     """The rows of Spark's batches, which are small, in fewer frames."""
     import polars as pl
     import pyarrow as pa
@@ -153,6 +154,7 @@ def _large(batches: Batches) -> Iterator[pl.DataFrame]:
 
     def frame() -> pl.DataFrame:
         table = pa.Table.from_batches(held)
+        validate(name, table)
         made = pl.from_arrow(table)
         assert isinstance(made, pl.DataFrame)
         return made
@@ -167,11 +169,6 @@ def _large(batches: Batches) -> Iterator[pl.DataFrame]:
         yield frame()
 
 
-def _path(url: str) -> str:
-    """The path in a URL as Spark writes it: ``file:/a%20b`` or ``file:///a%20b``."""
-    return "/" + unquote(url.removeprefix("file:")).lstrip("/")
-
-
 # --- errors -----------------------------------------------------------------------------------------------------------
 
 
@@ -181,14 +178,13 @@ def _revived(kind: str, message: str, hint: str) -> DdError:
 
 
 def _explained(error: Exception, fitted: Fitted) -> Exception:
-    """The DataError for a file that Spark could not read; one line for whatever else failed in Spark."""
+    """The DataError for a Delta table's file that Spark could not read; one line for whatever else failed in Spark."""
     if not is_of_spark(error):
         return error
-    said = str(error)
-    unreadable = _UNREADABLE.search(said)
+    unreadable = _UNREADABLE.search(str(error))
     if unreadable is None:
         again = "nothing was ingested; run it again, with --debug to see Spark's output"
         return DdError(f"the Spark job failed: {telling_line(error)}", again)
-    path = _path(unreadable[1])
+    path = "/" + unquote(unreadable[1].removeprefix("file:")).lstrip("/")
     name = next((source.name for source, _ in fitted if path.startswith(source.path)), path)
     return DataError(f"{name}: not readable, {path} is damaged", "write it again at its origin, or leave it out")

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from ddcore.cli.main import run_command
 from ddcore.errors import ProgramError, UsageError
 from ddcore.io.program import load_program
 from ddcore.io.project import OutputSettings, find_project
@@ -154,6 +155,57 @@ def test_wrong_file(folder: Path, old: str, new: str, says: str, hint: str) -> N
     assert hint in error.hint
 
 
+HUGE = "9" * 5000
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ("[project]", "[project]\ndeep = " + "[" * 2000 + "]" * 2000, "values are nested too deep"),
+        ("[project]", "[project]\ndeep = " + "{a = " * 2000 + "1" + "}" * 2000, "values are nested too deep"),
+        ("[project]", f"[project]\nlong = {HUGE}", "cannot be read: Exceeds the limit"),
+        ("[outputs.dists]", f"[run]\nwidth = 0x{HUGE}\n[outputs.dists]", "not a very large int"),
+        ("[outputs.dists]", "[run]\nwidth = 99999999999\n[outputs.dists]", "the width is a number of workers"),
+        ("[outputs.dists]", f"[spark]\nconf = {{ a = 0x{HUGE} }}\n[outputs.dists]", "conf.a: is a number of more than"),
+        ('"program.py:program"', f"0x{HUGE}", "must be text, not a very large int"),
+        ('"program.py:program"', f'"{"x" * 100_000}"', "must be FILE.py:FUNCTION, not 'xxx"),
+        ('"program.py:program"', '"a\\u0000.py:program"', "holds a NUL character"),
+        ("[inputs.edges]", 'warehouse = "~nosuchuser/w"\n[inputs.edges]', "there is no such user"),
+        ("[inputs.edges]", 'warehouse = " "\n[inputs.edges]', "names no folder"),
+    ],
+)
+def test_values_beyond_all_bounds_are_one_line(folder: Path, old: str, new: str, says: str) -> None:
+    assert old in TOML
+    error = refused(folder, TOML.replace(old, new, 1))
+    assert says in error.message and len(error.message) < 400 and "\n" not in error.message
+
+
+@pytest.mark.parametrize(
+    ("flags", "says"),
+    [
+        ({"warehouse": ""}, "--warehouse: names no folder"),
+        ({"warehouse": "a\0b"}, "--warehouse: 'a\\x00b': a path holds no NUL character"),
+        ({"warehouse": "~nosuchuser"}, "--warehouse: '~nosuchuser': there is no such user"),
+        ({"width": "9" * 5000}, "the width is a number of workers"),
+    ],
+)
+def test_flags_that_name_nothing_are_one_line(folder: Path, flags: dict[str, str], says: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        find_project(folder, {}, flags)
+    assert says in caught.value.message and len(caught.value.message) < 400
+
+
+@pytest.mark.parametrize("place", ["a\0b", "~nosuchuser"])
+def test_a_project_folder_that_cannot_be_is_one_line(folder: Path, place: str) -> None:
+    for named in ({"start": Path(place), "env": {}}, {"env": {"DDCORE_PROJECT": place}}):
+        with pytest.raises(UsageError, match=r"NUL|no such user"):
+            find_project(**named)
+
+
+def test_a_warehouse_may_be_a_url_of_a_file(folder: Path) -> None:
+    assert find_project(folder, {}, {"warehouse": "file:///a%20b/w"}).warehouse == Path("/a b/w")
+
+
 def test_a_section_that_is_none(folder: Path) -> None:
     assert "project must be a section [project], not 3" in refused(folder, "project = 3").message
 
@@ -254,3 +306,69 @@ def test_close_matches_are_offered(folder: Path) -> None:
     with pytest.raises(UsageError, match=r"there is no file program\.py") as missing:
         load_program(find_project())
     assert missing.value.hint == "did you mean 'programm.py'?"
+
+
+# --- what no file and no number can be --------------------------------------------------------------------------------
+
+NO_USER = "~no_such_user_anywhere"
+
+
+def cut_short(text: str) -> str:
+    return text if len(text) < 200 else text[:100]
+
+
+@pytest.mark.parametrize(
+    ("toml", "says"),
+    [
+        ("x = " + "[" * 2000 + "]" * 2000, "dd.toml: nested too deeply"),
+        ("x = " + "{a = " * 2000 + "1" + "}" * 2000, "dd.toml: nested too deeply"),
+        (TOML + "[run]\nwidth = " + "9" * 5000, "dd.toml or an environment variable: "),
+        (TOML.replace("[inputs.edges]", 'warehouse = "a\\u0000b"\n[inputs.edges]', 1), "has a NUL character"),
+        (TOML.replace("program.py", "pro\\u0000gram.py"), "has a NUL character"),
+        (TOML.replace("[inputs.edges]", f'warehouse = "{NO_USER}/w"\n[inputs.edges]', 1), "home directory"),
+        (TOML.replace("[inputs.edges]", 'warehouse = "a\\\\b"\n[inputs.edges]', 1), "cannot open tables below"),
+        (TOML.replace("[inputs.edges]", 'warehouse = "a%20b"\n[inputs.edges]', 1), "cannot open tables below"),
+    ],
+    ids=cut_short,
+)
+@pytest.mark.parametrize("command", [["status"], ["run"], ["show", "dists"], ["log"]], ids=str)
+def test_a_file_that_python_itself_refuses(
+    toml: str, says: str, command: list[str], folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "dd.toml").write_text(toml)
+    assert run_command(command) == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert says in lines[0]
+    assert len(lines) == 2
+    assert sorted(path.name for path in folder.iterdir()) == ["dd.toml", "program.py"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["status", "--warehouse", "a\0b"], "error: --warehouse: 'a\\x00b' has a NUL character"),
+        (["status", "--project", "a\0b"], "error: --project: 'a\\x00b' has a NUL character"),
+        (["status", "--warehouse", f"{NO_USER}/w"], f"error: --warehouse: '{NO_USER}/w': there is no such user"),
+        (["status", "--project", NO_USER], f"error: --project: '{NO_USER}': there is no such user"),
+        (["run", "--width", "9" * 5000], "error: invalid value for '--width': '999"),
+        (["show", "dists", "--limit", "9" * 5000], "error: invalid value for '--limit': '999"),
+        (["log", "--limit", "-1"], "error: invalid value for '--limit': '-1' is not a whole number from 0 up"),
+    ],
+    ids=cut_short,
+)
+def test_options_that_no_file_and_no_number_can_be(
+    arguments: list[str], says: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_command(arguments) == 2
+    err = capsys.readouterr().err
+    assert err.startswith(says)
+    assert len(err.splitlines()) == 2
+    assert len(err) < 3000
+
+
+def test_a_width_of_thousands_of_digits_in_the_environment(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DDCORE_WIDTH", "9" * 5000)
+    assert run_command(["status"]) == 2
+    assert capsys.readouterr().err.startswith("error: dd.toml or an environment variable: ")

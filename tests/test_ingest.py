@@ -8,6 +8,7 @@ import random
 import resource
 import subprocess
 import sys
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -21,9 +22,12 @@ from real_data import shared_data
 
 from ddcore.errors import DataError, DdError, LateUpdate, LockHeld, StorageError, UnknownRetraction, UsageError
 from ddcore.io import intake
-from ddcore.io.ledger import IntentRecord
+from ddcore.io.balance import Balance
+from ddcore.io.changelog import ChangeLog
+from ddcore.io.ledger import IntentRecord, RunRecord, Source
 from ddcore.io.warehouse import Warehouse
 from ddcore.jobs.ingest import main
+from ddcore.schema import Type
 
 
 @pytest.fixture
@@ -215,6 +219,182 @@ def test_updates_that_cancel_out_are_nothing_new(desk: Desk) -> None:
     assert desk.records() == [] and desk.updates() == []
 
 
+# --- the same rows by another path ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "spelling",
+    ["../data/a.csv", "./../sub/../data/a.csv", "../link.csv", "../folder/a.csv", "url", "../data", "../data/*.csv"],
+)
+@pytest.mark.parametrize("first", ["absolute", "link"])
+def test_a_grown_file_under_another_spelling_brings_only_its_new_rows(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, spelling: str, first: str
+) -> None:
+    file = Path(desk.source("data/a.csv", (1, 2, 0, 1)))
+    (desk.folder / "sub").mkdir()
+    (desk.folder / "link.csv").symlink_to(file)
+    (desk.folder / "folder").symlink_to(file.parent)
+    monkeypatch.chdir(desk.folder / "sub")
+    desk.ingest("../link.csv" if first == "link" else str(file))
+    desk.fold(0)
+    desk.source("data/a.csv", (1, 2, 0, 1), (2, 3, 1, 1))
+    report = desk.ingest(file.as_uri() if spelling == "url" else spelling)
+    assert desk.updates() == [(1, 2, 0, 1), (2, 3, 1, 1)]
+    assert "taken in after version 0; ingest 1 brought what was before" in report.notes[0]
+    assert desk.ingest(str(file)).nothing_new
+
+
+def test_a_moved_project_knows_its_sources(desk: Desk, tmp_path_factory: pytest.TempPathFactory) -> None:
+    desk.ingest(desk.source("data/a.csv", (1, 2, 0, 1)))
+    moved = tmp_path_factory.mktemp("moved") / "project"
+    desk.folder.rename(moved)
+    there = Desk(moved)
+    there.ingest(there.source("data/a.csv", (1, 2, 0, 1), (2, 3, 1, 1)))
+    assert there.updates() == [(1, 2, 0, 1), (2, 3, 1, 1)]
+    assert [source.name for record in there.records() for source in record.sources] == ["data/a.csv"] * 2
+
+
+def test_a_link_to_a_newer_file_is_the_same_source(desk: Desk) -> None:
+    desk.source("1.csv", (1, 2, 0, 1))
+    desk.source("2.csv", (1, 2, 0, 1), (2, 3, 1, 1))
+    link = desk.folder / "latest.csv"
+    link.symlink_to("1.csv")
+    desk.ingest(str(link))
+    link.unlink()
+    link.symlink_to("2.csv")
+    assert "taken in after version 0" in desk.ingest(str(link)).notes[0]
+    assert desk.updates() == [(1, 2, 0, 1), (2, 3, 1, 1)]
+
+
+def test_two_files_that_begin_alike_both_count_and_a_note_says_so(desk: Desk) -> None:
+    desk.ingest(desk.source("a.csv", (1, 2, 0, 1), (5, 5, 1, 1)))
+    report = desk.ingest(desk.source("b.csv", (1, 2, 0, 1), (5, 5, 1, 1), (6, 6, 2, 1)))
+    assert desk.updates() == [(1, 2, 0, 2), (5, 5, 1, 2), (6, 6, 2, 1)]
+    assert "begins with the rows that ingest 1 took in from another place, up to version 1" in report.notes[0]
+    assert "--undo 2" in report.notes[0]
+
+
+def test_digests_are_keyed_by_a_key_of_the_ledger(desk: Desk, tmp_path_factory: pytest.TempPathFactory) -> None:
+    other = Desk(tmp_path_factory.mktemp("other"))
+    for one in (desk, other):
+        one.ingest(one.source("a.csv", (1, 2, 0, 1)))
+        one.ingest(one.source("b.csv", (1, 2, 1, 1)))
+    texts = [[record.sources[0].digest for record in one.records()] for one in (desk, other)]
+    keys = [{text.partition(":")[0] for text in one} for one in texts]
+    assert [len(one) for one in keys] == [1, 1] and keys[0] != keys[1]
+    assert not set(texts[0]) & set(texts[1])
+
+
+def test_an_ingest_with_a_digest_of_an_older_form_is_said_to_be_unknown(desk: Desk) -> None:
+    source = desk.source("a.csv", (1, 2, 0, 1))
+    desk.ingest(source)
+    (record,) = desk.records()
+    older = replace(record, number=2, sources=(Source("a.csv", "00ff" * 12),))
+    desk.ledger.append(older)
+    report = desk.ingest(desk.source("b.csv", (1, 2, 5, 1)))
+    assert "ingest 2 was made by an earlier ddcore" in report.notes[0]
+
+
+# --- counts that exceed one -------------------------------------------------------------------------------------------
+
+
+def test_rows_that_count_more_than_once_for_the_first_time_are_noted(desk: Desk) -> None:
+    snapshot = [(number, number, 0, 1) for number in range(5)]
+    report = desk.ingest(desk.source("a.csv", *snapshot))
+    assert (report.repeated, report.repeated_first, report.notes) == (0, None, ())
+    again = [(number, number, 1, 1) for number in range(3, 9)]
+    report = desk.ingest(desk.source("b.csv", *again))
+    assert (report.repeated, report.repeated_first) == (2, "src=3, dst=3 is there 2 times as of version 1")
+    assert report.notes == (
+        "2 rows count more than once from now on, and none did before: src=3, dst=3 is there 2 times as of version 1. "
+        "Was it ingested before, in another form? Take it back with: ddcore ingest --undo 2",
+    )
+    report = desk.ingest(desk.source("c.csv", (8, 8, 2, 1)))  # some did before
+    assert (report.repeated, report.notes) == (0, ())
+
+
+@pytest.mark.parametrize(
+    ("updates", "repeated"),
+    [
+        ([(1, 1, 0, 1), (1, 1, 0, 1)], 1),
+        ([(1, 1, 0, 1), (1, 1, 3, 1)], 1),
+        ([(1, 1, 0, 1), (1, 1, 3, 1), (1, 1, 2, -1)], 0),
+        ([(1, 1, 0, 1), (1, 1, 3, 1), (1, 1, 4, -1)], 1),
+        ([(1, 1, 0, 2), (2, 2, 0, 5), (3, 3, 0, 1)], 2),
+        ([(1, 1, 0, 2), (1, 1, 0, -1)], 0),
+    ],
+)
+def test_a_count_is_judged_at_every_version(desk: Desk, updates: Any, repeated: int) -> None:
+    assert desk.ingest(desk.source("a.csv", *updates)).repeated == repeated
+    assert desk.records()[0].repeats == (repeated > 0)
+
+
+def test_the_log_is_not_scanned_where_nothing_can_repeat(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    def scanned(*_: Any) -> None:
+        raise AssertionError("scanned")
+
+    monkeypatch.setattr(Balance, "counts", scanned)
+    desk.ingest(desk.source("a.csv", (1, 1, 0, 1), (2, 2, 0, 1)))  # consolidated at one version
+    with pytest.raises(AssertionError):
+        desk.ingest(desk.source("b.csv", (3, 3, 1, 1)))
+    monkeypatch.setattr("ddcore.jobs.ingest._SCANNED", 1)
+    monkeypatch.setattr("ddcore.jobs.ingest._SCANNED_EACH", 1)
+    desk.ingest(desk.source("b.csv", (3, 3, 1, 1)))  # a log much larger than the source
+
+
+def test_a_snapshot_ingested_twice_is_seen_in_a_sample(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ddcore.io.balance._SAMPLE", 100)
+    desk.ingest(desk.source("a.csv", *[(number, 7, 0, 1) for number in range(5000)]))
+    report = desk.ingest(desk.source("b.csv", *[(number, 7, 1, 1) for number in range(5000)]))
+    assert 20 < report.repeated < 500
+
+
+def test_counts_that_leave_int64_are_refused(desk: Desk) -> None:
+    desk.ingest(desk.source("a.parquet", (1, 2, 0, 2**62), (5, 5, 0, 2**62)))
+    desk.ingest(desk.source("b.parquet", (1, 2, 3, 2**62 - 1), (5, 5, 9, -1)))
+    error = refused(desk, DataError, desk.source("c.parquet", (7, 7, 1, 1), (1, 2, 2, 1)))
+    assert "src=1, dst=2 would be there 9223372036854775808 times as of version 3, beyond int64" in error.message
+    desk.ingest(desk.source("d.parquet", (7, 7, 1, 1), (5, 5, 1, 2**62 - 1)))
+
+
+# --- versions far beyond all others -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("before", "versions", "gap"),
+    [
+        ([], [20261122, 20261123], None),
+        ([0], [20261122], None),
+        ([20261122], [20270101], None),
+        ([12], [13, 900_000], None),
+        ([12], [20261122], (12, 20261122)),
+        ([], [0, 1, 12, 2**62], (12, 2**62)),
+        ([20261122], [2**62], (20261122, 2**62)),
+        ([1_763_000_000], [1_763_000_000_000], (1_763_000_000, 1_763_000_000_000)),
+        ([20261122], [3], None),
+    ],
+)
+def test_a_version_far_beyond_all_others_needs_consent(
+    desk: Desk, before: list[int], versions: list[int], gap: tuple[int, int] | None
+) -> None:
+    if before:
+        desk.ingest(desk.source("a.csv", *[(1, 2, version, 1) for version in before]))
+    good, source = desk.source("good.csv", (9, 9, 1, 1)), desk.source("b.csv", *[(3, v, v, 1) for v in versions])
+    if gap:
+        error = refused(desk, DataError, good, source)
+        assert error.message == f"{source}: version {gap[1]} is far beyond the version before it, {gap[0]}"
+        assert "--allow-gap" in error.hint
+    desk.ingest(source, allow_gap=gap is not None)
+    assert len(desk.updates()) == len(before) + len(versions)
+
+
+def test_late_rows_do_not_move_past_the_last_version(desk: Desk) -> None:
+    desk.ingest(desk.source("a.csv", (1, 2, 2**63 - 2, 1)))
+    desk.fold(2**63 - 2)
+    late = desk.source("late.csv", (1, 2, 5, 1))
+    assert "it is the last there is" in refused(desk, LateUpdate, late, late="move").message
+
+
 # --- late rows --------------------------------------------------------------------------------------------------------
 
 
@@ -242,7 +422,33 @@ def test_late_rows_may_move_to_the_next_open_version(desk: Desk) -> None:
 def test_versions_of_a_run_that_is_to_be_finished_are_closed(desk: Desk) -> None:
     desk.ingest(desk.source("a.parquet", (1, 2, 0, 1), (1, 2, 4, 1)))
     desk.ledger.append(IntentRecord(1, "ab12", 0, 4, width=1, engine="inline"))
+    output = ChangeLog(Warehouse(desk.project.warehouse).output("dists"), {"node": Type("int64")})
+    output.append(pl.DataFrame({"node": [1], "version": [0], "diff": [1]}), 1, base=None)
     assert "version 4 is closed" in refused(desk, LateUpdate, desk.source("b.parquet", (9, 9, 3, 1))).message
+
+
+def test_versions_of_a_run_that_was_killed_before_it_committed_are_open(desk: Desk) -> None:
+    desk.ingest(desk.source("a.parquet", (1, 2, 0, 1), (1, 2, 4, 1)))
+    desk.ledger.append(IntentRecord(1, "ab12", 0, 4, width=1, engine="inline"))
+    assert desk.ingest(desk.source("b.parquet", (9, 9, 3, 1))).last == 3
+    (failure,) = desk.ledger.failures()
+    assert (failure.run, failure.error) == (1, "given up: it was not finished, and an ingest came first")
+    assert desk.ledger.open_intent() is None
+
+
+def test_lateness_is_judged_by_what_the_runs_of_the_state_read(desk: Desk) -> None:
+    """An input that their program does not have is open at every version; records of older releases do not say."""
+    nothing: dict[str, Any] = {"inputs": {}, "outputs": {}, "tables": {}}
+    for number, names, closed in ((1, (), 4), (2, ("other",), None), (3, ("other", "edges"), 4)):
+        desk.ledger.append(
+            RunRecord(number, "ab12", 0, 4, "inline", 1, rounds=1, took=0.1, program_inputs=names, **nothing)
+        )
+        assert desk.ledger.closed("edges") == closed
+        source = desk.source(f"{number}.parquet", (number, 9, 3, 1))
+        if closed is None:
+            assert desk.ingest(source).last == 3
+        else:
+            assert "version 4 is closed" in refused(desk, LateUpdate, source).message
 
 
 # --- retractions ------------------------------------------------------------------------------------------------------
@@ -344,6 +550,7 @@ def test_what_cannot_be_asked(desk: Desk, asked: dict[str, Any], says: str) -> N
 
 def test_a_second_writer_is_refused_and_told_who_holds_the_lock(desk: Desk) -> None:
     source = desk.source("a.parquet", (1, 2, 0, 1))
+    desk.project.warehouse.mkdir()
     with Warehouse(desk.project.warehouse).lock("ddcore run"), pytest.raises(LockHeld) as caught:
         desk.ingest(source)
     assert "ddcore run" in caught.value.message and str(os.getpid()) in caught.value.message
@@ -361,7 +568,7 @@ def test_a_changed_input_schema_is_refused(desk: Desk, tmp_path: Path) -> None:
 # --- killed, interrupted, out of space --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("stage", ["reading rows", "checking retractions", "committing"])
+@pytest.mark.parametrize("stage", ["reading rows", "checking counts", "committing"])
 def test_an_interrupt_leaves_nothing_visible(desk: Desk, stage: str) -> None:
     desk.ingest(desk.source("a.parquet", (1, 2, 0, 1)))
 

@@ -4,28 +4,40 @@ from __future__ import annotations
 
 import gzip
 import random
+import time
 from collections.abc import Mapping
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
 import polars as pl
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import write_deltalake
 
 from ddcore.errors import DataError, DdError, UsageError
 from ddcore.io.checks import Rules, fit, normalise
-from ddcore.io.sources import Source, column_types, find_sources, read_frames
+from ddcore.io.sources import (
+    Source,
+    _polars_type,
+    column_types,
+    find_sources,
+    pieces,
+    read_frames,
+    validate,
+)
 from ddcore.io.updates import (
     Digest,
-    Shortfall,
+    RowCount,
     accumulate_counts,
     consolidate,
     digests,
-    first_shortfall,
+    first_count,
     merge_counts,
+    running_counts,
 )
 from ddcore.schema import Schema, parse_type
 
@@ -374,8 +386,11 @@ def test_other_separators_are_noticed_by_their_missing_columns(tmp_path: Path) -
 # --- updates ----------------------------------------------------------------------------------------------------------
 
 
+KEY = bytes(range(16))
+
+
 def digest(updates: pl.DataFrame) -> Digest:
-    return sum(digests(updates, "version").values(), Digest())
+    return sum(digests(updates, "version", KEY).values(), Digest())
 
 
 def frame(*rows: tuple[Any, ...]) -> pl.DataFrame:
@@ -408,7 +423,7 @@ def test_a_digest_depends_on_the_content_alone() -> None:
     assert digest(frame(*rows[:50])) + digest(frame(*rows[50:])) == whole
     assert digest(consolidate(frame(*rows), ("version",))) == whole
     assert Digest.parse(str(whole)) == whole
-    for version, one in digests(frame(*shuffled), "version").items():
+    for version, one in digests(frame(*shuffled), "version", KEY).items():
         assert digest(frame(*(row for row in rows if row[2] == version))) == one
     assert not digest(frame((1.0, "a", 0, 1), (1.0, "a", 0, -1)))
 
@@ -425,7 +440,67 @@ def test_a_digest_is_the_same_in_every_release() -> None:
     assert str(digest(frame((1.5, "é", 3, -2), (None, None, 0, 1)))) == STORED
 
 
-STORED = "ffffffffffffffff587f58f9bb43d31a8fd527e6fa17c8ad"
+STORED = "293315081503a2c53d9d4f0247e63ca7"
+
+
+def sip_hash(words: list[int], key: bytes) -> int:
+    """SipHash-1-3 with 128 bits, of 64-bit words, from its definition."""
+    low, high = (int.from_bytes(key[start : start + 8], "little") for start in (0, 8))
+    v = [
+        low ^ 0x736F6D6570736575,
+        high ^ 0x646F72616E646F6D ^ 0xEE,
+        low ^ 0x6C7967656E657261,
+        high ^ 0x7465646279746573,
+    ]
+
+    def turned(word: int, by: int) -> int:
+        return (word << by | word >> (64 - by)) % 2**64
+
+    def compress(rounds: int) -> None:
+        for _ in range(rounds):
+            v[0], v[2] = (v[0] + v[1]) % 2**64, (v[2] + v[3]) % 2**64
+            v[1], v[3] = turned(v[1], 13) ^ v[0], turned(v[3], 16) ^ v[2]
+            v[0] = turned(v[0], 32)
+            v[2], v[0] = (v[2] + v[1]) % 2**64, (v[0] + v[3]) % 2**64
+            v[1], v[3] = turned(v[1], 17) ^ v[2], turned(v[3], 21) ^ v[0]
+            v[2] = turned(v[2], 32)
+
+    for word in [*words, 8 * len(words) % 256 << 56]:
+        v[3] ^= word
+        compress(1)
+        v[0] ^= word
+    v[2] ^= 0xEE
+    compress(3)
+    first = v[0] ^ v[1] ^ v[2] ^ v[3]
+    v[1] ^= 0xDD
+    compress(3)
+    return first | (v[0] ^ v[1] ^ v[2] ^ v[3]) << 64
+
+
+def test_a_digest_is_the_sum_of_keyed_hashes_times_diffs() -> None:
+    seed = random.randrange(10**6)
+    print(f"seed {seed}")
+    rng = random.Random(seed)
+    diffs = [1, -1, 2**10, 2**62, 1 - 2**63, 2**63 - 1, *(rng.randrange(1 - 2**63, 2**63) for _ in range(50))]
+    rows = [(rng.choice([None, rng.randrange(1 - 2**63, 2**63)]), rng.randrange(4), diff) for diff in diffs]
+    updates = pl.DataFrame(rows, {"x": pl.Int64(), "version": pl.Int64(), "diff": pl.Int64()}, orient="row")
+    wanted: dict[int, int] = {}
+    for value, version, diff in rows:
+        words = [int(value is None), (value or 0) % 2**64, version]
+        wanted[version] = wanted.get(version, 0) + diff * sip_hash(words, KEY)
+    assert {version: one.total for version, one in digests(updates, "version", KEY).items()} == wanted
+
+
+def test_rows_cannot_be_crafted_to_have_a_digest_of_others() -> None:
+    """Sums of 64 bits could be: by a diff of 2^62 only two bits of a hash count, and a null was a value like others."""
+    digests_of = {
+        digest(frame(*rows)) for rows in [[(float(x), "a", 0, 2**62), (float(x), "b", 0, 2**62)] for x in range(100)]
+    }
+    assert len(digests_of) == 100
+    numbers = pl.DataFrame({"x": [None, 0x6E75_6C6C_6E75_6C6C], "version": 0, "diff": 1})
+    assert digest(numbers[:1]) != digest(numbers[1:])
+    other = pl.DataFrame({"x": [1, 2], "version": 0, "diff": 1})
+    assert digests(other, "version", bytes(16)) != digests(other, "version", KEY)
 
 
 def test_counts_are_exact_and_add_up() -> None:
@@ -433,6 +508,10 @@ def test_counts_are_exact_and_add_up() -> None:
     counts = accumulate_counts(frame(*[(1.0, "a", 4, large)] * 3, (1.0, "a", 4, -2), (1.0, "a", 2, 1)), "version")
     assert counts == {2: (1, 0), 4: (3 * large, 2)}
     assert merge_counts([counts, {4: (0, 5), 1: (1, 1)}]) == {1: (1, 1), 2: (1, 0), 4: (3 * large, 7)}
+
+
+def first_shortfall(history: pl.DataFrame, dim: str) -> RowCount | None:
+    return first_count(running_counts(history, dim), dim, pl.col("_count") < 0)
 
 
 def test_T45_the_first_version_and_row_with_too_few_are_found() -> None:
@@ -449,7 +528,210 @@ def test_T45_the_first_version_and_row_with_too_few_are_found() -> None:
     short = first_shortfall(
         pl.concat([fine, frame((None, None, 2, -1), (1.0, "a", 2, -1), (0.5, "z", 7, -9))]), "version"
     )
-    assert short == Shortfall({"x": None, "s": None}, 2, -1)
+    assert short == RowCount({"x": None, "s": None}, 2, -1)
     # taken out at 1, put in at 2: the sum at the end is right, and still nothing was there to take
     short = first_shortfall(frame((1.0, "a", 2, 1), (1.0, "a", 1, -1)), "version")
-    assert short == Shortfall({"x": 1.0, "s": "a"}, 1, -1)
+    assert short == RowCount({"x": 1.0, "s": "a"}, 1, -1)
+
+
+# --- values that their types do not allow -----------------------------------------------------------------------------
+
+
+def raw_strings(*values: bytes) -> pa.Array:
+    """A string array of these bytes, whatever they are."""
+    ends = [0, *accumulate(map(len, values))]
+    return pa.Array.from_buffers(
+        pa.string(), len(values), [None, pa.array(ends, pa.int32()).buffers()[1], pa.py_buffer(b"".join(values))]
+    )
+
+
+def raw_decimals(*values: int) -> pa.Array:
+    """A decimal(4,2) array of these digits, however many."""
+    data = b"".join(value.to_bytes(16, "little", signed=True) for value in values)
+    return pa.Array.from_buffers(pa.decimal128(4, 2), len(values), [None, pa.py_buffer(data)])
+
+
+def arrow_file(path: Path, values: pa.Array) -> Path:
+    rows = len(values)
+    pq.write_table(pa.table({"x": values, "version": [0] * rows, "diff": [1] * rows}), path)
+    return path
+
+
+INVALID = {
+    "utf8": ("string", raw_strings(b"a", "é".encode(), b"a\xff"), "Invalid UTF8 sequence", 3),
+    "decimal": ("decimal(4,2)", raw_decimals(1, 9999, 12345), "Decimal value 12345 does not fit in precision", 3),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", INVALID)
+def test_a_value_that_its_type_does_not_allow_is_named_with_its_row(tmp_path: Path, case: str) -> None:
+    kind, values, says, row = INVALID[case]
+    error = refused(arrow_file(tmp_path / "x.parquet", values), {"x": kind})
+    assert "x.parquet: column 'x': a value that is no " in error.message
+    assert says in error.message and error.message.endswith(f"(row {row})")
+
+
+def test_bytes_in_a_dictionary_are_named_with_their_column(tmp_path: Path) -> None:
+    values = pa.DictionaryArray.from_arrays(pa.array([0, 1, 1], pa.int8()), raw_strings(b"a", b"\xc3"))
+    error = refused(arrow_file(tmp_path / "x.parquet", values), {"x": "string"})
+    assert "x.parquet: not a readable Parquet file: column 'x', after row 0: Invalid UTF8" in error.message
+
+
+def test_an_index_beyond_its_dictionary_is_named() -> None:
+    indices = pa.DictionaryArray.from_arrays(pa.array([0, 1, 7], pa.int32()), pa.array(["a", "b"]), safe=False)
+    with pytest.raises(DataError, match=r"f: column 'x': .* out of bounds: 7 .* \(row 12\)"):
+        validate("f", pa.record_batch({"x": indices}), 10)
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "says"),
+    [
+        ("date", pl.Series([0, 2**31 - 1], dtype=pl.Int32).cast(pl.Date), "2147483647 days from 1970-01-01"),
+        ("date", pl.Series([0, -719_163], dtype=pl.Int32).cast(pl.Date), "-719163 days from 1970-01-01"),
+        ("timestamp", pl.Series([0, 2**62]).cast(pl.Datetime("ms")), "4611686018427387904 milliseconds"),
+        ("timestamp", pl.Series([0, -(2**63)]).cast(pl.Datetime("ms")), "-9223372036854775808 milliseconds"),
+        ("timestamp", pl.Series([0, 2**62]).cast(pl.Datetime("us", "UTC")), "4611686018427387904 microseconds"),
+        ("timestamp", pl.Series([0, -(2**63)]).cast(pl.Datetime("us")), "-9223372036854775808 microseconds"),
+        ("timestamp", pl.Series([0, -(2**63)]).cast(pl.Datetime("ns")), "-9223372036854775808 nanoseconds"),
+    ],
+)
+def test_dates_and_times_that_nobody_can_show_are_refused(
+    tmp_path: Path, kind: str, values: pl.Series, says: str
+) -> None:
+    pl.DataFrame({"x": values, "version": 0, "diff": 1}).write_parquet(tmp_path / "x.parquet")
+    error = refused(tmp_path / "x.parquet", {"x": kind})
+    assert f"column 'x': {says}" in error.message and "of the years 1 to 9999 (row 2)" in error.message
+
+
+def test_the_first_and_the_last_day_get_in(tmp_path: Path) -> None:
+    days = pl.Series([date(1, 1, 1), date(9999, 12, 31)])
+    times = pl.Series([datetime(1, 1, 1), datetime(9999, 12, 31, 23, 59, 59, 999_999)])
+    pl.DataFrame({"d": days, "t": times, "version": 0, "diff": 1}).write_parquet(tmp_path / "x.parquet")
+    rows = updates_in(tmp_path / "x.parquet", {"d": "date", "t": "timestamp"})
+    assert rows["d"].to_list() == days.to_list()
+    assert rows["t"].dt.replace_time_zone(None).to_list() == times.to_list()
+
+
+@pytest.mark.parametrize(("kind", "value"), [("date", "0000-01-01"), ("timestamp", "9999-12-31T23:00:00-05:00")])
+def test_text_of_a_year_that_is_none_is_refused(tmp_path: Path, kind: str, value: str) -> None:
+    error = refused(csv(tmp_path / "x.csv", f"x,version,diff\n{value},0,1\n"), {"x": kind})
+    assert f"'{value}' is not of the years 1 to 9999 (row 2)" in error.message
+
+
+@pytest.mark.parametrize("kind", [pa.decimal256(40, 2), pa.uuid(), pa.bool8(), pa.month_day_nano_interval()], ids=str)
+def test_a_column_of_a_type_no_input_can_have_is_named(tmp_path: Path, kind: pa.DataType) -> None:
+    file = tmp_path / "x.feather.parquet"
+    types = {"x": kind, "version": pa.int64(), "diff": pa.int64()}
+    try:
+        pq.write_table(pa.table({name: pa.nulls(1, each) for name, each in types.items()}), file)
+    except pa.ArrowNotImplementedError:  # no file holds it; a Delta table or another format may
+        assert isinstance(_polars_type(kind), pl.Object)
+        return
+    error = refused(file, {"x": "int64"})
+    assert "the column 'x' is of a type no input can have, and the input says int64" in error.message
+
+
+def test_a_version_beyond_int64_is_one_line(tmp_path: Path) -> None:
+    file = parquet(tmp_path / "e.parquet", **{**ROWS, "version": pl.Series([0, 2**63], dtype=pl.UInt64)})
+    assert "column 'version': 9223372036854775808 does not fit into int64 (row 2)" in refused(file).message
+
+
+def test_old_timestamps_of_96_bits_do_not_wrap(tmp_path: Path) -> None:
+    moments = [datetime(1970, 1, 1), datetime(3000, 1, 1)]
+    table = pa.table({"x": pa.array(moments, pa.timestamp("us")), "version": [0, 0], "diff": [1, 1]})
+    pq.write_table(table, tmp_path / "x.parquet", use_deprecated_int96_timestamps=True)
+    rows = updates_in(tmp_path / "x.parquet", {"x": "timestamp"})
+    assert rows["x"].dt.replace_time_zone(None).to_list() == moments
+
+
+def test_long_values_and_many_columns_stay_one_short_line(tmp_path: Path) -> None:
+    error = refused(csv(tmp_path / "x.csv", f"x,version,diff\n{'7' * 100_000}x,0,1\n"), {"x": "int64"})
+    assert "(100003 characters)" in error.message and len(error.message) < 500
+    names = ",".join(f"c{number}" for number in range(20_000))
+    line = ",".join("1" for _ in range(20_000))
+    began = time.process_time()
+    error = refused(csv(tmp_path / "y.csv", f"{names}\n{line}\n"), {"x": "int64"})
+    assert "c19, and 19980 more" in error.message
+    file = csv(tmp_path / "z.csv", f"{names},x,version,diff\n{line},7,0,1\n")
+    assert updates_in(file, {"x": "int64"}).rows() == [(7, 0, 1)]
+    assert time.process_time() - began < 5
+
+
+def test_row_groups_are_read_apart_with_their_rows(tmp_path: Path) -> None:
+    count = 5000
+    table = pa.table({name: pa.array(range(count)) for name in EDGES} | {"version": [0] * count, "diff": [1] * count})
+    pq.write_table(table, tmp_path / "x.parquet", row_group_size=700)
+    (source,) = find_sources([str(tmp_path / "x.parquet")])
+    parts = [part for _, part in pieces(source, 10_000)]
+    assert len(parts) > 2
+    rows = [(first, frame) for part in parts for first, frame in read_frames(part, ["src"])]
+    assert [first for first, _ in rows] == [1 + frame["src"][0] for _, frame in rows]
+    assert pl.concat([frame for _, frame in rows])["src"].to_list() == list(range(count))
+
+
+# --- tables whose files are no sources --------------------------------------------------------------------------------
+
+
+def test_files_of_a_delta_table_are_not_read_as_loose_files(tmp_path: Path) -> None:
+    table = tmp_path / "data" / "deep" / "t"
+    write_deltalake(str(table), pl.DataFrame(ROWS).to_arrow())
+    write_deltalake(str(table), pl.DataFrame({**ROWS, "src": [8, 9]}).to_arrow(), mode="overwrite")
+    parquet(tmp_path / "data" / "loose.parquet", **ROWS)
+    file = next(table.glob("*.parquet"))
+    (tmp_path / "link.parquet").symlink_to(file)
+    for place in ("data", "data/**", "data/deep", "data/deep/t/*.parquet", f"data/deep/t/{file.name}", "link.parquet"):
+        with pytest.raises(DataError, match="a file of the Delta table") as caught:
+            find_sources([str(tmp_path / place)])
+        assert caught.value.hint == f"name the table, as a source of its own: {table}"
+    for place in ("data/deep/*", "data/deep/t", "data/loose.parquet"):
+        (source,) = find_sources([str(tmp_path / place)])
+        assert source.format == ("parquet" if "loose" in place else "delta")
+
+
+@pytest.mark.parametrize(
+    ("kind", "file"), [("Iceberg", "metadata/v1.metadata.json"), ("Hudi", ".hoodie/hoodie.properties")]
+)
+def test_tables_of_other_kinds_are_refused(tmp_path: Path, kind: str, file: str) -> None:
+    (tmp_path / "t" / file).parent.mkdir(parents=True)
+    (tmp_path / "t" / file).write_text("{}")
+    (tmp_path / "t" / "data").mkdir()
+    parquet(tmp_path / "t" / "data" / "x.parquet", **ROWS)
+    for place in ("", "t", "t/data", "t/data/x.parquet", "*/data/*"):
+        with pytest.raises(DataError, match=f"a file of the {kind} table"):
+            find_sources([str(tmp_path / place)])
+
+
+def test_a_pattern_leaves_hidden_folders_out(tmp_path: Path) -> None:
+    for name in ("a/x.parquet", "a/_temporary/y.parquet", "a/.tmp/z.parquet", "_named/w.parquet"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        parquet(tmp_path / name, **ROWS)
+    found = [Path(source.path).name for source in find_sources([f"{tmp_path}/**/*.parquet"])]
+    assert found == ["x.parquet"]
+    assert len(find_sources([f"{tmp_path}/_named/*.parquet"])) == 1
+    assert len(find_sources([f"{tmp_path}/a/_temporary/y.parquet"])) == 1
+
+
+def test_a_place_under_several_spellings_is_one_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "far" / "away").mkdir(parents=True)
+    file = parquet(tmp_path / "a b.parquet", **ROWS)
+    (tmp_path / "link.parquet").symlink_to(file)
+    (tmp_path / "folder").symlink_to(tmp_path / "far" / "away")
+    parquet(tmp_path / "far" / "b.parquet", **ROWS)
+    monkeypatch.chdir(tmp_path / "sub")
+    places = [str(file), "../a b.parquet", "./../sub/../a b.parquet", "../link.parquet", file.as_uri(), "../a*.parquet"]
+    assert len(find_sources(places)) == 1
+    assert {Path(source.path).is_absolute() and ".." not in source.path for source in find_sources(places)} == {True}
+    (source,) = find_sources(["../folder/../b.parquet"])  # `..` of where the link leads, as the system has it
+    assert source.path == str(tmp_path / "far" / "b.parquet")
+
+
+@pytest.mark.parametrize(
+    ("place", "says"),
+    [("a\0b.parquet", "no NUL"), ("~nosuchuser/x.parquet", "no such user"), ("", "the empty text"),
+     ("x" * 300 + ".parquet", "File name too long")],
+)  # fmt: skip
+def test_a_place_that_cannot_be_is_one_line(place: str, says: str) -> None:
+    with pytest.raises(DdError, match=says) as caught:
+        find_sources([place])
+    assert caught.value.hint and "\n" not in caught.value.message

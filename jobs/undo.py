@@ -1,0 +1,167 @@
+"""Undo: takes an ingest back whose versions are not folded yet.
+
+The ingest's files leave the input's table by one commit, and one record of the ledger makes it so; killed before that
+record, nothing was taken back. The files stay on the disk, as of earlier versions of the table, until it is vacuumed.
+The ledger keeps both records, and the same sources may be ingested again.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from functools import cached_property
+
+import polars as pl
+
+from ddcore.errors import DataError, LateUpdate, StorageError, UsageError
+from ddcore.io.balance import Balance
+from ddcore.io.changelog import ChangeLog
+from ddcore.io.checks import DIFF
+from ddcore.io.intake import shown
+from ddcore.io.ledger import IngestRecord, Ledger, UndoRecord
+from ddcore.io.project import Project
+from ddcore.io.tables import LiveFile
+from ddcore.io.updates import RowCount
+from ddcore.io.warehouse import Warehouse
+
+__all__ = ["UndoReport", "undo"]
+
+
+@dataclass(frozen=True)
+class UndoReport:
+    """What was taken back: ingest ``ingest`` of ``input``, with its versions, updates and sums of diffs by sign."""
+
+    input: str
+    ingest: int
+    sources: tuple[str, ...]
+    rows: int
+    plus: int
+    minus: int
+    first: int
+    last: int
+    took: float
+
+
+def undo(project: Project, number: int, input_name: str | None = None) -> UndoReport:
+    """Take ingest ``number`` back; ``input_name``, where it is named, has to be its input.
+
+    Raises UsageError for an ingest that there is not, LateUpdate where a version of it is folded, DataError where a
+    later ingest builds on it, StorageError, LockHeld; everything is then as it was. Cost: a scan of the input's log
+    where other ingests of it retract rows, else next to nothing.
+    """
+    began = time.monotonic()
+    warehouse = Warehouse(project.warehouse)
+    warehouse.check()
+    with warehouse.lock("ddcore ingest --undo"):
+        ledger = Ledger.load(warehouse)
+        work = _Undo(project, ledger, _ingest(ledger, number, input_name))
+        work.check()
+        work.commit()
+    record = work.record
+    return UndoReport(
+        input=record.input,
+        ingest=number,
+        sources=tuple(source.name for source in record.sources),
+        rows=record.rows,
+        plus=sum(plus for plus, _ in record.counts.values()),
+        minus=sum(minus for _, minus in record.counts.values()),
+        first=record.first,
+        last=record.last,
+        took=time.monotonic() - began,
+    )
+
+
+def _ingest(ledger: Ledger, number: int, input_name: str | None) -> IngestRecord:
+    records = list(ledger.ingests())
+    record = next((record for record in records if record.number == number), None)
+    if record is None and any(before.number == number for before in ledger.undos()):
+        raise UsageError(f"--undo {number}: ingest {number} was taken back already", "see: ddcore log")
+    if record is None:
+        raise _unknown(number, [record.number for record in records])
+    if input_name not in (None, record.input):
+        raise UsageError(
+            f"--undo {number}: ingest {number} is one of {record.input}, not of {input_name}",
+            f"leave the input out, or say: ddcore ingest {record.input} --undo {number}",
+        )
+    return record
+
+
+def _unknown(number: int, numbers: list[int]) -> UsageError:
+    there = f"the last is {max(numbers)}" if numbers else "nothing is ingested"
+    return UsageError(f"--undo {number}: there is no ingest {number}; {there}", "ingests are listed by: ddcore log")
+
+
+class _Undo:
+    """One ingest to be taken back, with the warehouse's lock held."""
+
+    def __init__(self, project: Project, ledger: Ledger, record: IngestRecord) -> None:
+        self.ledger, self.record = ledger, record
+        self.log = ChangeLog(ledger.warehouse.input(record.input), project.input_schema(record.input), project.dims)
+        self.base = ledger.input_version(record.input)
+        self.others = [other for other in ledger.ingests(record.input) if other.number != record.number]
+
+    def check(self) -> None:
+        """Raise what stands against it."""
+        record, closed = self.record, self.ledger.closed(self.record.input)
+        if closed is not None and record.first <= closed:
+            raise LateUpdate(
+                f"ingest {record.number} cannot be taken back: it has rows at version {record.first}, and version "
+                f"{closed} is closed",
+                "ingest rows that retract what it brought, at a later version",
+            )
+        for other in self.others:
+            if record.number in other.rests_on:
+                raise DataError(
+                    f"ingest {record.number} cannot be taken back: ingest {other.number} took in only what came after "
+                    f"it in {', '.join(source.name for source in other.sources)}",
+                    f"take that back first: ddcore ingest --undo {other.number}",
+                )
+        self.log.check()
+        if len(self.files) < len(record.files) or not record.files:
+            raise StorageError(
+                f"ingest {record.number} cannot be taken back: its files in {self.log.folder} were merged with others",
+                "ingest rows that retract what it brought, at a later version",
+            )
+        self._check_counts()
+
+    @cached_property
+    def live(self) -> list[LiveFile]:
+        """The files of the input's table."""
+        return self.log.files(self.base)
+
+    @cached_property
+    def files(self) -> list[LiveFile]:
+        """Those of them that the ingest wrote."""
+        return [file for file in self.live if file.path in self.record.files]
+
+    def _check_counts(self) -> None:
+        """Raise DataError where the rest retracts what the ingest inserted, or needs what it retracts to fit int64."""
+        rest = [file for file in self.live if file.path not in self.record.files]
+        balance = Balance(self.log, rest)
+        retracts = any(minus for other in self.others for _, minus in other.counts.values())
+        large = sum(plus for other in self.others for plus, _ in other.counts.values()) >= 2**63
+        if retracts:
+            balance.watch(self.files, pl.col(DIFF) > 0)
+        if large:
+            balance.watch_large(sum(file.rows for file in rest))
+        if not (retracts or large):
+            return
+        counts = balance.counts()
+        if short := balance.below_zero(counts):
+            raise self._needed(short, "retracts it")
+        if beyond := balance.beyond_int64(counts):
+            raise self._needed(beyond, "inserts it beyond what int64 counts")
+
+    def _needed(self, row: RowCount, why: str) -> DataError:
+        number = self.record.number
+        return DataError(
+            f"ingest {number} cannot be taken back: without it {shown(row.row)} would be there {row.count} times as of "
+            f"version {row.version}, as another ingest {why}",
+            f"take back that one first, of ingest {', '.join(str(other.number) for other in self.others)}",
+        )
+
+    def commit(self) -> None:
+        """Take the files out of the table; the ledger's record makes it so."""
+        record = self.record
+        version = self.log.remove(record.files, record.number, base=self.base)
+        self.ledger.append(UndoRecord(record.number, record.input, record.first, record.last, version))

@@ -1,0 +1,162 @@
+"""Taking an ingest back: its rows go, its sources may come again, and what builds on it keeps it there."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import polars as pl
+import pytest
+from deltalake import DeltaTable
+from ingesting import Desk
+
+from ddcore.cli.main import run_command
+from ddcore.errors import DataError, DdError, LateUpdate, StorageError, UsageError
+from ddcore.io.ledger import IntentRecord
+from ddcore.jobs.ingest import main
+from ddcore.jobs.undo import UndoReport, undo
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    desk = Desk(tmp_path)
+    desk.ingest(desk.source("a.csv", (1, 2, 0, 1), (2, 3, 0, 1)))
+    return desk
+
+
+def take_back(desk: Desk, number: int) -> UndoReport:
+    return undo(desk.project, number)
+
+
+def refused(desk: Desk, kind: type[DdError], number: int, name: str | None = None) -> DdError:
+    """The error of an undo, which has left everything as it was."""
+    before = desk.updates(), len(desk.records()), desk.ledger.input_version("edges")
+    with pytest.raises(kind) as caught:
+        undo(desk.project, number, name)
+    assert (desk.updates(), len(desk.records()), desk.ledger.input_version("edges")) == before
+    assert "\n" not in caught.value.message and caught.value.hint
+    return caught.value
+
+
+def test_an_ingest_is_taken_back_and_its_source_comes_again(desk: Desk) -> None:
+    source = desk.source("b.csv", (1, 2, 1, 1), (1, 2, 2, -1), (9, 9, 3, 1))
+    desk.ingest(source)
+    report = take_back(desk, 2)
+    assert (report.input, report.ingest, report.sources) == ("edges", 2, ("b.csv",))
+    assert (report.rows, report.plus, report.minus, report.first, report.last) == (3, 2, 1, 1, 3)
+    assert desk.updates() == [(1, 2, 0, 1), (2, 3, 0, 1)]
+    ledger = desk.ledger
+    assert [record.number for record in ledger.ingests()] == [1] and [each.number for each in ledger.undos()] == [2]
+    assert (ledger.latest_ingested(), ledger.next_run(), ledger.next_ingest()) == (0, 1, 3)
+    assert DeltaTable(str(desk.log.folder)).to_pyarrow_table().num_rows == 2
+    assert desk.ingest(source).ingest == 3
+    assert desk.updates() == [(1, 2, 0, 1), (2, 3, 0, 1), (1, 2, 1, 1), (1, 2, 2, -1), (9, 9, 3, 1)]
+
+
+def test_the_first_ingest_may_go_and_so_may_one_between(desk: Desk) -> None:
+    desk.ingest(desk.source("b.csv", (4, 4, 1, 1)))
+    desk.ingest(desk.source("c.csv", (5, 5, 2, 1)))
+    take_back(desk, 2)
+    assert desk.updates() == [(1, 2, 0, 1), (2, 3, 0, 1), (5, 5, 2, 1)]
+    take_back(desk, 1)
+    take_back(desk, 3)
+    assert desk.updates() == [] and desk.ledger.latest_ingested() is None
+    desk.ingest(desk.source("a.csv", (1, 2, 0, 1)))
+    assert desk.updates() == [(1, 2, 0, 1)]
+
+
+def test_what_a_later_ingest_retracts_stays(desk: Desk) -> None:
+    desk.ingest(desk.source("b.csv", (2, 3, 5, -1)))
+    error = refused(desk, DataError, 1)
+    assert "without it src=2, dst=3 would be there -1 times as of version 5" in error.message
+    take_back(desk, 2)
+    take_back(desk, 1)
+    assert desk.updates() == []
+
+
+def test_what_was_retracted_by_it_may_come_back(desk: Desk) -> None:
+    desk.ingest(desk.source("b.csv", (2, 3, 5, -1)))
+    desk.ingest(desk.source("c.csv", (2, 3, 6, 1)))
+    desk.ingest(desk.source("d.csv", (2, 3, 7, -1)))
+    refused(desk, DataError, 3)
+    take_back(desk, 2)
+    assert desk.updates() == [(1, 2, 0, 1), (2, 3, 0, 1), (2, 3, 6, 1), (2, 3, 7, -1)]
+
+
+def test_an_ingest_that_a_grown_source_rests_on_stays(desk: Desk) -> None:
+    grown = desk.source("a.csv", (1, 2, 0, 1), (2, 3, 0, 1), (7, 7, 4, 1))
+    desk.ingest(grown)
+    error = refused(desk, DataError, 1)
+    assert "ingest 2 took in only what came after it in a.csv" in error.message and "--undo 2" in error.hint
+    take_back(desk, 2)
+    assert "taken in after version 0" in desk.ingest(grown).notes[0]
+    take_back(desk, 3)
+    take_back(desk, 1)
+    desk.ingest(grown)
+    assert desk.updates() == [(1, 2, 0, 1), (2, 3, 0, 1), (7, 7, 4, 1)]
+
+
+def test_folded_versions_stay(desk: Desk) -> None:
+    desk.ingest(desk.source("b.csv", (4, 4, 0, 1), (4, 4, 6, 1)))
+    desk.fold(3)
+    assert "it has rows at version 0, and version 3 is closed" in refused(desk, LateUpdate, 2).message
+    desk.ingest(desk.source("c.csv", (4, 4, 7, 1)))
+    desk.ledger.append(IntentRecord(2, "ab12", 4, 7, width=1, engine="inline"))
+    assert "version 7 is closed" in refused(desk, LateUpdate, 3).message
+
+
+def test_an_ingest_that_is_not_there_is_refused(desk: Desk, tmp_path_factory: pytest.TempPathFactory) -> None:
+    assert "there is no ingest 7; the last is 1" in refused(desk, UsageError, 7).message
+    assert "ingest 1 is one of edges, not of roots" in refused(desk, UsageError, 1, "roots").message
+    take_back(desk, 1)
+    assert "ingest 1 was taken back already" in refused(desk, UsageError, 1).message
+    empty = Desk(tmp_path_factory.mktemp("empty"))
+    with pytest.raises(UsageError, match="nothing is ingested"):
+        undo(empty.project, 1)
+    assert not empty.project.warehouse.exists()
+
+
+def test_files_that_were_merged_with_others_stay(desk: Desk) -> None:
+    desk.ingest(desk.source("b.csv", (4, 4, 1, 1)))
+    DeltaTable(str(desk.log.folder)).optimize.compact()
+    assert "its files" in refused(desk, StorageError, 2).message
+
+
+@pytest.mark.parametrize("place", ["after-table", "after-undo"])
+def test_killed_anywhere_it_was_taken_back_or_not(desk: Desk, place: str) -> None:
+    source = desk.source("b.csv", (4, 4, 1, 1))
+    desk.ingest(source)
+    command = [sys.executable, "-m", "ddcore.jobs.ingest", "--undo", "2", "--project", str(desk.folder)]
+    killed = subprocess.run(command, env={**os.environ, "DDCORE_FAILPOINT": place}, capture_output=True, check=False)
+    assert killed.returncode == -9, killed.stderr
+    done = place == "after-undo"
+    assert len(desk.updates()) == (2 if done else 3)
+    desk.ingest(desk.source("c.csv", (5, 5, 2, 1)))
+    assert len(desk.updates()) == (3 if done else 4)
+    seen_by_others = pl.from_arrow(DeltaTable(str(desk.log.folder)).to_pyarrow_table())
+    assert isinstance(seen_by_others, pl.DataFrame) and len(seen_by_others) == len(desk.updates())
+    if not done:
+        take_back(desk, 2)
+    desk.ingest(source)
+    assert desk.updates() == [(1, 2, 0, 1), (2, 3, 0, 1), (4, 4, 1, 1), (5, 5, 2, 1)]
+
+
+def test_undo_from_the_command_line(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
+    desk.ingest(desk.source("b.csv", (4, 4, 1, 1)))
+    there = ["--project", str(desk.folder)]
+    assert run_command(["ingest", "edges", "--undo", "2", "--json", *there]) == 0
+    out, err = capsys.readouterr()
+    report = json.loads(out.splitlines()[-1])
+    assert (report["command"], report["ingest"], report["plus"]) == ("undo", 2, 1)
+    assert "undone: ingest=2 input=edges versions=1 out=+1/-0" in err
+    assert run_command(["log", *there]) == 0
+    assert "undo 2" in capsys.readouterr().out
+    assert run_command(["ingest", "edges", "a.csv", "--undo", "1", *there]) == 2
+    assert run_command(["ingest", "--undo", "5", *there]) == 2
+    assert run_command(["ingest", "edges", *there]) == 2
+    assert "no SOURCE is named" in capsys.readouterr().err
+    assert main(["--undo", "1", *there]) == 0
+    assert desk.updates() == []
