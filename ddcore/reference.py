@@ -370,11 +370,11 @@ class NaiveCollection:
         types = {name: _widened(dtype) for name, dtype in frame.clear().select(**exprs).schema.items()}
         try:
             try:
-                values = frame.cast({pl.Int64: pl.Int128}).select("_row", **exprs)
+                values = _values(frame.cast({pl.Int64: pl.Int128}), exprs)
             except pl.exceptions.InvalidOperationError as error:
                 if "not supported" not in str(error):
                     raise
-                values = frame.select("_row", **exprs)
+                values = _values(frame, exprs)
             return types, [tuple(row) for _, *row in _cast(values, types).rows()]
         except pl.exceptions.PolarsError as error:
             raise ExpressionError(f"{', '.join(map(str, exprs.values()))}: {error}") from None
@@ -564,6 +564,19 @@ def _require_no_negative(op: str, key: Row, members: Iterable[tuple[Row, int]]) 
 
 def _names(keys: Any) -> list[str]:
     return [keys] if isinstance(keys, str) else list(keys)
+
+
+def _values(frame: pl.DataFrame, exprs: Mapping[str, pl.Expr]) -> pl.DataFrame:
+    """The values of ``exprs`` beside ``_row``. Where floats are divided, each row is a frame of its own.
+
+    In a frame of several rows Polars divides floats by a literal through its reciprocal, which rounds twice.
+    """
+    text = " ".join(expr.meta.serialize(format="json") for expr in exprs.values())
+    floats = any(dtype.is_float() for dtype in frame.dtypes) or "Float" in text
+    divides = '"TrueDivide"' in text or '"Div"' in text or (floats and ("Divide" in text or "Modulus" in text))
+    if not divides or not len(frame):
+        return frame.select("_row", **exprs)
+    return pl.concat([frame[row : row + 1].select("_row", **exprs) for row in range(len(frame))])
 
 
 def _named(plain: Iterable[pl.Expr], exprs: Mapping[str, Any]) -> dict[str, pl.Expr]:
