@@ -1,4 +1,4 @@
-# `make` says what there is. Everything works in .venv, which `make setup` makes.
+# `make` lists the targets. Everything runs in .venv, which `make setup` creates.
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
@@ -8,12 +8,12 @@ READY := .venv/ready
 
 .PHONY: help setup demo test check format bench clean
 
-help: ## say what there is
+help: ## list the targets
 	@printf 'make TARGET, where TARGET is one of\n\n'
 	@sed -n 's/^\([a-z]*\):[^#]*## \(.*\)/  \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 12
 	@printf '\nmake test ARGS="-k join" passes arguments on to pytest.\n'
 
-setup: ## .venv, Delta's jars, compiled kernels, a class archive; needs Python 3.11-3.13 and Java 17
+setup: ## .venv, Delta's jars, compiled kernels, a class archive; needs Python 3.11-3.13, and Java 17 for Spark
 	@tools/setup.sh
 
 $(READY): pyproject.toml constraints.txt
@@ -25,17 +25,17 @@ demo: $(READY) ## ingest, run and diff on sample_data, in ./demo
 test: $(READY) ## all tests
 	@$(PY) -m pytest $(ARGS)
 
-check: $(READY) ## formatting, lint and types, as CI has them
-	@.venv/bin/ruff format --check --quiet . || { echo 'make format puts that right' >&2; exit 1; }
+check: $(READY) ## formatting, lint and types, as in CI
+	@.venv/bin/ruff format --check --quiet . || { echo 'to fix it: make format' >&2; exit 1; }
 	@.venv/bin/ruff check --quiet .
 	@$(PY) tools/typecheck.py
 
-format: $(READY) ## put formatting and imports right
+format: $(READY) ## fix formatting and imports
 	@.venv/bin/ruff check --quiet --fix-only .
 	@.venv/bin/ruff format --quiet .
 
 bench: $(READY) ## measure against peers; a JSON object per line
 	@$(PY) -m bench $(ARGS)
 
-clean: ## remove what make made here (the cache of jars and kernels stays)
+clean: ## remove what make created here (the cache of jars and kernels stays)
 	@rm -rf .venv build dist demo *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

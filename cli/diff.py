@@ -8,16 +8,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ddcore.cli.completion import key_names, version_names
 from ddcore.cli.options import (
     DebugOption,
     JsonOption,
     LimitOption,
+    OutputArgument,
     ProjectOption,
+    VerticalOption,
     WarehouseOption,
     open_project,
 )
-from ddcore.cli.output import SCHEMA_VERSION, Output, aligned, cell, count, plain
+from ddcore.cli.output import SCHEMA_VERSION, Output
 from ddcore.cli.pairs import Change, paired
+from ddcore.cli.text import aligned, cell, count, laid_out, plain
 from ddcore.cli.versions import version_range
 from ddcore.errors import UsageError
 from ddcore.wording import meant
@@ -29,19 +33,25 @@ if TYPE_CHECKING:
 
 __all__ = ["diff"]
 
-ON_TERMINAL = 100  # rows that a person is shown unless --limit says otherwise
+ON_TERMINAL = 100  # rows that a terminal shows unless --limit says otherwise
 _COLORS = {"+": "green", "-": "red", "~": "yellow"}
 
 
 def diff(
-    output: Annotated[str, typer.Argument(metavar="OUTPUT", help="The output's name.", show_default=False)],
+    output: OutputArgument,
     a: Annotated[
         str,
         typer.Argument(
-            metavar="A", help="A version, exclusive, or A..B. A number, latest, or an offset: -1.", show_default=False
+            metavar="A",
+            help="A version, exclusive, or A..B. A number, latest, or an offset: -1.",
+            show_default=False,
+            autocompletion=version_names,
         ),
     ],
-    b: Annotated[str | None, typer.Argument(metavar="B", help="A version, inclusive.", show_default=False)] = None,
+    b: Annotated[
+        str | None,
+        typer.Argument(metavar="B", help="A version, inclusive.", show_default=False, autocompletion=version_names),
+    ] = None,
     *,
     stat: Annotated[bool, typer.Option("--stat", help="Counts only, version by version.")] = False,
     limit: LimitOption = None,
@@ -53,9 +63,11 @@ def diff(
             help="Pair deletes with inserts of the same key, cell by cell. Several: --key a --key b, or a,b. "
             "Default: the output's key in dd.toml, except with --json; --key '' pairs nothing.",
             show_default=False,
+            autocompletion=key_names,
         ),
     ] = None,
     exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit with 3 when there are differences.")] = False,
+    vertical: VerticalOption = False,
     as_json: JsonOption = False,
     project: ProjectOption = None,
     warehouse: WarehouseOption = None,
@@ -63,17 +75,18 @@ def diff(
 ) -> int:
     """Show what changed in OUTPUT after version A, up to and including version B.
 
-    First the schema, then the counts, then the rows: + came, - went, ~ changed. A range may be open: `..B` begins with
-    nothing, `A..` ends at latest. With A later than B it shows the way back.
+    First the schema, then the counts, then the rows: + inserted, - deleted, ~ changed. A range may be open: `..B`
+    begins with nothing, `A..` ends at latest. With A later than B it shows the way back. A value of more than 1,000
+    characters is cut, except with --json.
     """
     out = Output(json=as_json)
     from ddcore.cli.folded import output_log
 
-    found = open_project(project, warehouse=warehouse)
-    log = output_log(found, output)
+    settings = open_project(project, warehouse=warehouse)
+    log = output_log(settings, output)
     start, end = version_range(a, b, log.latest)
-    # Programs that read JSON get the shape they asked for, whatever dd.toml says to people.
-    configured = found.outputs[output].key if output in found.outputs and not as_json else ()
+    # The shape of JSON lines follows from the command line alone, not from dd.toml.
+    configured = settings.outputs[output].key if output in settings.outputs and not as_json else ()
     places = _key_places(configured, key, log)
     rows = log.between(start, end)
     plus, minus = _counts(rows)
@@ -83,21 +96,21 @@ def diff(
     elif out.json:
         _json_rows(out, log, rows, places, limit)
     else:
-        _text_rows(out, log, rows, places, limit)
+        _text_rows(out, log, rows, places, limit, vertical=vertical)
     return 3 if exit_code and len(rows) else 0
 
 
-def _key_places(configured: Sequence[str], asked: list[str] | None, log: OutputLog) -> list[int]:
+def _key_places(configured: Sequence[str], option: list[str] | None, log: OutputLog) -> list[int]:
     """The places of the key columns in a row; UsageError for a column that is not there."""
-    names = [name.strip() for text in asked or [] for name in text.split(",") if name.strip()]
-    if asked is None:
+    names = [name.strip() for text in option or [] for name in text.split(",") if name.strip()]
+    if option is None:
         names = list(configured)
     columns = list(log.schema)
     for name in names:
         if name not in columns:
-            said_by = "--key" if asked is not None else f"dd.toml: [outputs.{log.name}] key"
+            place = "--key" if option is not None else f"dd.toml: [outputs.{log.name}] key"
             raise UsageError(
-                f"{said_by}: {log.name} has no column {name!r}; it has: {', '.join(columns)}",
+                f"{place}: {log.name} has no column {name!r}; it has: {', '.join(columns)}",
                 meant(name, columns),
             )
     return [columns.index(name) for name in names]
@@ -118,10 +131,9 @@ def _head(out: Output, log: OutputLog, span: tuple[int | None, int], counts: tup
         out.record(schema_version=SCHEMA_VERSION, output=log.name, schema=schema)
         out.record(**{"from": start, "to": end, "plus": plus, "minus": minus})
         return
-    columns = ", ".join(f"{name} {kind}" for name, kind in log.schema.items())
-    out.data(out.painted(f"{log.name} ({columns})", "bold"))
-    came, went = out.painted(f"+{count(plus)}", "green"), out.painted(f"-{count(minus)}", "red")
-    out.data(f"{'..' if start is None else f'{start}..'}{end}  {came} {went}")
+    out.data((log.heading, "bold"))
+    versions = f"{'..' if start is None else f'{start}..'}{end}"
+    out.data(f"{versions}  ", (f"+{count(plus)}", "green"), " ", (f"-{count(minus)}", "red"))
 
 
 def _stat(out: Output, log: OutputLog, start: int | None, end: int) -> None:
@@ -131,9 +143,9 @@ def _stat(out: Output, log: OutputLog, start: int | None, end: int) -> None:
             out.record(version=version, plus=plus, minus=minus)
         return
     if steps:
-        table = [["version", "came", "went"]]
+        table = [["version", "inserted", "deleted"]]
         table += [[str(version), f"+{count(plus)}", f"-{count(minus)}"] for version, plus, minus in steps]
-        out.data("")
+        out.data()
         for line in aligned(table, right=(0, 1, 2), width=out.width):
             out.data(line)
 
@@ -152,6 +164,8 @@ def _json_rows(out: Output, log: OutputLog, rows: pl.DataFrame, places: list[int
         return None if row is None else {name: plain(value) for name, value in zip(names, row, strict=True)}
 
     for change in islice(_changes(rows, places), limit or None):
+        if out.unread:
+            return
         if places:
             out.record(before=named(change.before), after=named(change.after), count=change.times)
         else:
@@ -159,19 +173,19 @@ def _json_rows(out: Output, log: OutputLog, rows: pl.DataFrame, places: list[int
             out.record(row=named(change.after if change.before is None else change.before), diff=sign * change.times)
 
 
-def _text_rows(out: Output, log: OutputLog, rows: pl.DataFrame, places: list[int], limit: int | None) -> None:
+def _text_rows(
+    out: Output, log: OutputLog, rows: pl.DataFrame, places: list[int], limit: int | None, *, vertical: bool
+) -> None:
     limit = (ON_TERMINAL if out.on_terminal else 0) if limit is None else limit
     changes = _changes(rows, places)
-    shown = list(islice(changes, limit or None))
-    if not shown:
+    part = list(islice(changes, limit or None))
+    if not part:
         return
-    table = [["", *log.schema]] + [[_sign(change), *_cells(change)] for change in shown]
-    numbers = [
-        place for place, kind in enumerate(log.schema.values(), 1) if kind.name in ("int64", "float64", "decimal")
-    ]
-    out.data("")
-    for row, line in zip(table, aligned(table, right=numbers, width=out.width), strict=True):
-        out.data(out.painted(line, _COLORS[row[0][0]] if row[0] else "dim"))
+    cells = [[_sign(change), *_cells(change)] for change in part]
+    numbers = [1 + number for number in log.numbers]
+    out.data()
+    for place, line in laid_out(["", *log.schema], cells, numbers, out.width, vertical=vertical):
+        out.data((line, "dim" if place is None else _COLORS[cells[place][0][0]]))
     left = sum(1 for _ in changes)
     if left:
         out.say(f"... and {count(left)} more; all of them with --limit 0")

@@ -1,4 +1,4 @@
-"""``dd doctor``: what this machine and this project lack, with the line that mends it."""
+"""``dd doctor``: what this machine and this project lack, with a hint what to do."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ddcore.cli.options import DebugOption, JsonOption, ProjectOption, WarehouseOption, open_project
-from ddcore.cli.output import SCHEMA_VERSION, Output, aligned
+from ddcore.cli.output import SCHEMA_VERSION, Output
+from ddcore.cli.text import aligned
 
 if TYPE_CHECKING:
     from ddcore.io.project import Project
@@ -24,37 +25,38 @@ def doctor(
     warehouse: WarehouseOption = None,
     debug: DebugOption = False,
 ) -> int:
-    """Check Java, Spark's and Delta's jars, the warehouse, the lock, the kernels, and what `dd` means here.
+    """Check Java, the jars of Spark and Delta, the warehouse, the lock, the kernels, and which program `dd` is here.
 
-    Exits with 1 when a check fails, and says what mends it.
+    Exits with 1 when a check fails, and says how to fix it.
     """
     from ddcore.jobs.doctor import checks
 
     out = Output(json=as_json)
-    found = checks(lambda: _project(project, warehouse))
-    for check in found if out.json else ():
-        out.record(schema_version=SCHEMA_VERSION, **vars(check))
-    if not out.json:
-        _tell(out, found)
-    return int(any(check.state == "fail" for check in found))
+    results = checks(lambda: _project(project, warehouse))
+    if out.json:
+        for check in results:
+            out.record(schema_version=SCHEMA_VERSION, **vars(check))
+    else:
+        _tell(out, results)
+    return int(any(check.state == "fail" for check in results))
 
 
 def _project(project: Path | None, warehouse: str | None) -> Project | None:
-    """The project, or None where the working folder is in none and no other was asked for."""
+    """The project, or None where the working folder is in none and neither option nor variable names one."""
     import os
 
     from ddcore.io.project import FILE_NAME
 
     here = Path.cwd()
-    asked = project is not None or os.environ.get("DDCORE_PROJECT")
-    if not asked and not any((place / FILE_NAME).is_file() for place in (here, *here.parents)):
+    explicit = project is not None or os.environ.get("DDCORE_PROJECT")
+    if not explicit and not any((place / FILE_NAME).is_file() for place in (here, *here.parents)):
         return None
     return open_project(project, warehouse=warehouse)
 
 
-def _tell(out: Output, found: list[Check]) -> None:
-    lines = aligned([[check.state, check.name, check.said] for check in found])
-    for check, line in zip(found, lines, strict=True):
-        out.data(out.painted(check.state, _COLORS[check.state]) + line[len(check.state) :])
-        if check.mend and check.state != "ok":
-            out.data(f"      {check.mend}")
+def _tell(out: Output, results: list[Check]) -> None:
+    lines = aligned([[check.state, check.name, check.message] for check in results])
+    for check, line in zip(results, lines, strict=True):
+        out.data((check.state, _COLORS[check.state]), line[len(check.state) :])
+        if check.hint and check.state != "ok":
+            out.data(f"      {check.hint}")

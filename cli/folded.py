@@ -1,6 +1,6 @@
 """Outputs as the last finished run left them: what ``diff`` and ``show`` read.
 
-What the ledger does not name is not there. Nothing here takes a lock, runs the program or starts a JVM.
+Data that no ledger entry names is ignored. Nothing here takes a lock, runs the program or starts a JVM.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ddcore.io.ledger import Ledger
 from ddcore.io.tables import delta_type, mend_hint, open_table
 from ddcore.io.warehouse import Warehouse, reporting
 from ddcore.schema import Schema, parse_type
-from ddcore.wording import meant
+from ddcore.wording import listed, meant
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -44,10 +44,24 @@ class OutputLog:
         """The columns of a row."""
         return self.log.schema
 
+    @property
+    def heading(self) -> str:
+        """The output's name and its columns with their types."""
+        return f"{self.name} ({', '.join(f'{name} {kind}' for name, kind in self.schema.items())})"
+
+    @property
+    def numbers(self) -> list[int]:
+        """The places of the columns that hold numbers."""
+        kinds = ("int64", "float64", "decimal")
+        return [place for place, kind in enumerate(self.schema.values()) if kind.name in kinds]
+
     def accumulate(self, version: int) -> pl.DataFrame:
-        """The rows as of ``version`` and their ``count``; UsageError before the first version."""
+        """The rows as of ``version`` and how often each occurs, as ``diff``; UsageError before the first version.
+
+        Not ``count``: an output may have a column of that name.
+        """
         self._check(version)
-        return self.log.accumulate(version, self.table_version)
+        return self.log.between(None, version, self.table_version)
 
     def between(self, start: int | None, end: int) -> pl.DataFrame:
         """The rows that differ between two versions, and their ``diff``; None is the time before everything."""
@@ -55,7 +69,7 @@ class OutputLog:
         return self.log.between(start, end, self.table_version)
 
     def steps(self, start: int | None, end: int) -> list[tuple[int, int, int]]:
-        """Version, what came and what went, for each that changed something, on the way from ``start`` to ``end``."""
+        """Version, inserts and deletes, for each that changed something, on the way from ``start`` to ``end``."""
         import polars as pl
 
         low, high = (-1, end) if start is None else (min(start, end), max(start, end))
@@ -86,14 +100,18 @@ def output_log(project: Project, name: str) -> OutputLog:
     ledger = Ledger.load(warehouse)
     run = ledger.current_run()
     if run is None:
-        waits = ledger.latest_ingested() is not None
+        waiting = ledger.latest_ingested() is not None
         raise UsageError(
             f"nothing is folded yet in {warehouse.root}",
-            "fold what waits with: ddcore run" if waits else "begin with: ddcore ingest INPUT SOURCE",
+            "fold the waiting versions with: ddcore run" if waiting else "begin with: ddcore ingest INPUT SOURCE",
         )
     outputs = sorted(table.removeprefix("outputs/") for table in run.tables if table.startswith("outputs/"))
     if name not in outputs:
-        raise UsageError(f"no output {name!r}; there are: {', '.join(outputs) or 'none'}", meant(name, outputs))
+        hint = f"{name} is an input; only outputs can be shown" if name in project.inputs else ""
+        raise UsageError(
+            f"no output {name!r}; there are: {listed(outputs)}",
+            hint or meant(name, outputs) or "after a change of the program: ddcore run --full-refresh",
+        )
     version = run.tables[f"outputs/{name}"].version
     folder = warehouse.output(name)
     log = ChangeLog(folder, _row_schema(folder, version, project.dims), project.dims)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ddcore.cli.completion import input_names
 from ddcore.cli.options import (
     DebugOption,
     EngineOption,
@@ -34,7 +35,10 @@ LATE = ("refuse", "move")
 
 def ingest(
     input_name: Annotated[
-        str | None, typer.Argument(metavar="INPUT", help="The input's name in dd.toml.", show_default=False)
+        str | None,
+        typer.Argument(
+            metavar="INPUT", help="The input's name in dd.toml.", show_default=False, autocompletion=input_names
+        ),
     ] = None,
     sources: Annotated[
         list[str] | None,
@@ -165,7 +169,7 @@ def _renamed(columns: list[str]) -> dict[str, str]:
 
 def _tell(out: Output, report: IngestReport) -> None:
     for note in report.notes:
-        out.say(out.painted("note: ", "yellow", out.stderr) + note)
+        out.say(("note: ", "yellow"), note)
     if report.nothing_new:
         before = f"ingest {report.ingest} took in the same rows" if report.ingest else "the rows cancel each other out"
         out.say(f"nothing new: {before}")

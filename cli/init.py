@@ -31,7 +31,7 @@ schema = { src = "string", dst = "string", minutes = "int64" }
 schema = { stop = "string" }
 
 [outputs.journeys]
-key = ["stop"]                     # dd diff pairs what went with what came by these columns
+key = ["stop"]                     # dd diff pairs deletes with inserts by these columns
 
 # [spark]
 # master = "local[*]"
@@ -82,7 +82,7 @@ _README = """\
 # A first project
 
 A tram network in five versions: lines open, a line slows down, a bridge closes, a detour opens.
-`program.py` works out how long it takes from Central to every stop; nothing in it knows about versions.
+`program.py` computes how long it takes from Central to every stop; nothing in it knows about versions.
 
     ddcore ingest links data/links.csv
     ddcore ingest starts data/starts.csv
@@ -92,8 +92,8 @@ A tram network in five versions: lines open, a line slows down, a bridge closes,
     ddcore diff journeys 3 4          # the bridge closes
     ddcore diff journeys 1..latest    # all that changed since the first version
 
-Next: put another version into a file of its own, ingest it, run. Only what changed is worked out again.
-What is folded and what waits: `ddcore status`. What this machine lacks: `ddcore doctor`.
+Next: put another version into a file of its own, ingest it, run. Only what changed is computed again.
+What is folded and what is waiting: `ddcore status`. What this machine lacks: `ddcore doctor`.
 """
 
 _IGNORE = "warehouse/\n__pycache__/\n"
@@ -106,30 +106,30 @@ FILES = {
     "README.md": _README,
     ".gitignore": _IGNORE,
 }
-# A folder that is a repository already has these two, and does well without ours.
-_SPARED = ("README.md", ".gitignore")
+# A folder that is a repository may have these two already: they are left as they are.
+_OPTIONAL = ("README.md", ".gitignore")
 
 
 def init(
     folder: Annotated[
-        Path, typer.Argument(metavar="DIR", help="The folder to fill; made if it is not there.", show_default=False)
+        Path, typer.Argument(metavar="DIR", help="The folder to fill; it is created if missing.", show_default=False)
     ] = Path("."),
     quiet: QuietOption = False,
     debug: DebugOption = False,
 ) -> int:
     """Make a project folder that runs at once: dd.toml, program.py and a few tiny versions of data.
 
-    Nothing that is there already is overwritten.
+    No existing file is overwritten.
     """
     out = Output(quiet=quiet)
     _refuse_to_overwrite(folder)
-    made = [name for name in FILES if name not in _SPARED or not (folder / name).exists()]
-    for name in made:
+    names = [name for name in FILES if name not in _OPTIONAL or not (folder / name).exists()]
+    for name in names:
         file = folder / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(FILES[name], encoding="utf-8")
     here = folder.resolve() == Path.cwd()
-    out.say(f"made {'a project here' if here else folder}: {', '.join(made)}")
+    out.say(f"made {'a project here' if here else folder}: {', '.join(names)}")
     out.say()
     out.say("next:")
     for line in (
@@ -146,8 +146,9 @@ def init(
 def _refuse_to_overwrite(folder: Path) -> None:
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"{folder} is a file, not a folder", "name another folder: ddcore init DIR")
-    there = [name for name in FILES if name not in _SPARED and os.path.lexists(folder / name)]
-    if there:
+    present = [name for name in FILES if name not in _OPTIONAL and os.path.lexists(folder / name)]
+    if present:
+        place = "this folder" if folder.resolve() == Path.cwd() else folder
         raise UsageError(
-            f"{folder} already has {', '.join(there)}; init overwrites nothing", "name another folder: ddcore init DIR"
+            f"{place} already has {', '.join(present)}; init overwrites nothing", "name another folder: ddcore init DIR"
         )

@@ -1,4 +1,4 @@
-"""``dd log``: what was taken in and folded when, by which program, and how much changed."""
+"""``dd log``: when versions were ingested and folded, by which program, and how much changed."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ddcore.cli.options import DebugOption, JsonOption, LimitOption, ProjectOption, WarehouseOption, open_project
-from ddcore.cli.output import SCHEMA_VERSION, Output, aligned, cell, count
+from ddcore.cli.output import SCHEMA_VERSION, Output
+from ddcore.cli.text import aligned, cell, count
 
 if TYPE_CHECKING:
     from ddcore.io.ledger import Counts, FailureRecord, IngestRecord, IntentRecord, Ledger, RunRecord, UndoRecord
 
 __all__ = ["changed", "log", "moment"]
 
-ON_TERMINAL = 20  # entries that a person is shown unless --limit says otherwise
+ON_TERMINAL = 20  # entries that a terminal shows unless --limit says otherwise
 
 
 def log(
@@ -41,19 +42,22 @@ def log(
     ledger = Ledger.load(Warehouse(open_project(project, warehouse=warehouse).warehouse))
     records = _versions(ledger) if versions else _entries(ledger)
     limit = (ON_TERMINAL if out.on_terminal else 0) if limit is None else limit
-    shown = records[: limit or None]
+    part = records[: limit or None]
     if out.json:
-        for record in shown:
+        for record in part:
+            if out.unread:
+                break
             out.record(schema_version=SCHEMA_VERSION, **record)
         return 0
     if not records:
-        out.say("nothing has happened yet; begin with: ddcore ingest INPUT SOURCE")
+        out.say("no ingest and no run yet; begin with: ddcore ingest INPUT SOURCE")
         return 0
-    table = [_HEADERS[versions], *(_version_row(each) if versions else _entry_row(each) for each in shown)]
-    for place, line in enumerate(aligned(table, right=(2, 3, 4) if not versions else (0, 3, 4), width=out.width)):
-        out.data(line if place else out.painted(line, "dim"))
-    if len(records) > len(shown):
-        out.say(f"... and {count(len(records) - len(shown))} more; all of them with --limit 0")
+    table = [_HEADERS[versions], *(_version_row(each) if versions else _entry_row(each) for each in part)]
+    right = (0, 3, 4) if versions else (2, 3, 4)
+    for place, line in enumerate(aligned(table, right, out.width, header=True)):
+        out.data((line, "" if place else "dim"))
+    if len(records) > len(part):
+        out.say(f"... and {count(len(records) - len(part))} more; all of them with --limit 0")
     return 0
 
 
@@ -64,20 +68,20 @@ _HEADERS = {
 
 
 def _entries(ledger: Ledger) -> list[dict[str, Any]]:
-    """Runs and ingests as plain records, newest first; a run that was begun and not finished stands at the top."""
+    """Runs and ingests as plain records, newest first; an unfinished run stands at the top."""
     dated = [(each.at, 1, each.run, _run(each)) for each in ledger.runs()]
     dated += [(each.at, 0, each.number, _ingest(each)) for each in ledger.ingests()]
     for each in ledger.failures():
-        dated.append((each.at, 2, each.run, {**_begun(each), "kind": "failed", "error": each.error}))
+        dated.append((each.at, 2, each.run, {**_start(each), "kind": "failed", "error": each.error}))
     for undo in ledger.undos():
         dated.append((undo.at, 0, undo.number, _undone(undo)))
     intent = ledger.open_intent()
     if intent is not None:
-        dated.append((intent.at, 2, intent.run, _begun(intent)))
+        dated.append((intent.at, 2, intent.run, _start(intent)))
     return [record for *_, record in sorted(dated, key=lambda each: each[:3], reverse=True)]
 
 
-def _begun(run: IntentRecord | FailureRecord) -> dict[str, Any]:
+def _start(run: IntentRecord | FailureRecord) -> dict[str, Any]:
     return {
         "kind": "unfinished",
         "run": run.run,
@@ -163,10 +167,10 @@ def _sides(counts: Counts) -> dict[str, int]:
 def _entry_row(record: dict[str, Any]) -> list[str]:
     span = f"{record['first']}..{record['last']}" if record["first"] != record["last"] else str(record["first"])
     when = _short(record["at"])
-    came, went = changed(record.get("inputs", {}).values()), changed(record.get("outputs", {}).values())
+    inputs, outputs = changed(record.get("inputs", {}).values()), changed(record.get("outputs", {}).values())
     if record["kind"] == "ingest":
         sources = ", ".join(map(cell, record["sources"]))
-        return [f"ingest {record['ingest']}", when, span, came, "", f"{record['input']} from {sources}"]
+        return [f"ingest {record['ingest']}", when, span, inputs, "", f"{record['input']} from {sources}"]
     if record["kind"] == "undo":
         return [
             f"undo {record['ingest']}",
@@ -178,30 +182,30 @@ def _entry_row(record: dict[str, Any]) -> list[str]:
         ]
     program = f"program {record['program'][:8]}"
     if record["kind"] == "unfinished":
-        return [f"run {record['run']}", when, span, "", "", f"not finished: the next run goes on with it; {program}"]
+        return [f"run {record['run']}", when, span, "", "", f"not finished: the next run resumes it; {program}"]
     if record["kind"] == "failed":
         return [f"run {record['run']}", when, span, "", "", f"failed: {cell(record['error'])}; {program}"]
     what = f"{program}, {record['took']:.1f}s, {count(record['rounds'])} rounds, {record['engine']}"
     what += f" x{record['width']}{', full refresh' if record['refresh'] else ''}"
-    return [f"run {record['run']}", when, span, came, went, what]
+    return [f"run {record['run']}", when, span, inputs, outputs, what]
 
 
 def _version_row(record: dict[str, Any]) -> list[str]:
-    came, went = changed(record["inputs"].values()), changed(record["outputs"].values())
-    return [str(record["version"]), f"run {record['run']}", _short(record["at"]), came, went]
+    inputs, outputs = changed(record["inputs"].values()), changed(record["outputs"].values())
+    return [str(record["version"]), f"run {record['run']}", _short(record["at"]), inputs, outputs]
 
 
 def _short(at: str) -> str:
-    """The moment as a person reads it; programs get the seconds."""
+    """The moment to the minute, for people; programs get the seconds."""
     return at[:16].replace("T", " ") + "Z"
 
 
 def changed(sides: Iterable[dict[str, int]]) -> str:
-    """How much came and went, of several collections together: ``+310 -4``."""
+    """Inserts and deletes of several collections together: ``+310 -4``."""
     sides = list(sides)
     return f"+{count(sum(side['plus'] for side in sides))} -{count(sum(side['minus'] for side in sides))}"
 
 
 def moment(at: datetime) -> str:
-    """A time of day as the log tells it, in UTC to the second."""
+    """A moment in UTC, to the second."""
     return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,6 +1,6 @@
-"""The entry point of ``dd`` and ``ddcore``: arguments in, exit code out.
+"""The entry point of ``dd`` and ``ddcore``: it takes arguments and returns an exit code.
 
-Nothing heavy is imported here or at the top of a command's file: ``--help`` must answer at once, and a test checks it.
+Nothing heavy is imported here or at the top of a command's file, so that ``--help`` is quick; a test checks it.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from ddcore.cli.ingest import ingest
 from ddcore.cli.init import init
 from ddcore.cli.log import log
 from ddcore.cli.options import VersionCommand
-from ddcore.cli.output import Output
+from ddcore.cli.output import Output, open_streams
 from ddcore.cli.run import run
 from ddcore.cli.show import show
 from ddcore.cli.status import status
 from ddcore.errors import DdError, UsageError
-from ddcore.wording import one_line
+from ddcore.wording import advice, one_line
 
 __all__ = ["app", "main", "run_command"]
 
-# What the other `dd` takes: if=FILE, of=FILE, bs=4M, ...
+# Operands of the dd that copies files: if=FILE, of=FILE, bs=4M, ...
 _COREUTILS = re.compile(r"(if|of|bs|ibs|obs|cbs|count|skip|seek|iseek|oseek|conv|iflag|oflag|status)=")
-_AGAIN_AFTER = 0.05  # seconds until a signal that could not be raised comes again
+_AGAIN_AFTER = 0.05  # seconds until a signal that could not be raised is sent again
 _OBJECTS_BETWEEN_COLLECTIONS = 100_000
 _SIGNALED = {130: "interrupted", 143: "terminated"}
 
@@ -55,16 +55,16 @@ app.command(short_help="Fold every version that is not folded yet.")(run)
 app.command(short_help="Show what changed between two versions.", cls=VersionCommand)(diff)
 app.command(short_help="Show an output as of a version.")(show)
 app.command(short_help="List runs and ingests.")(log)
-app.command(short_help="Tell what is folded, what waits, how big it is.")(status)
+app.command(short_help="Show what is folded, what is waiting, how big it is.")(status)
 app.command(short_help="Check this machine and this project.")(doctor)
 
 
 class _Signals:
-    """SIGINT and SIGTERM unwind the stack, so that locks are given back and Spark's job is cancelled.
+    """SIGINT and SIGTERM unwind the stack, so that locks are released and Spark's job is cancelled.
 
-    ``code`` is the exit code of the first that came, else 0. A second SIGTERM ends the process at once. What Python
-    cannot raise, because a callback from compiled code was on the stack, is not printed either, and comes again a
-    moment later: else the signal would be lost, and the command would go on to its end.
+    ``code`` is the exit code of the first signal, else 0. A second SIGTERM ends the process at once. Python cannot
+    raise an exception through a callback from compiled code: it is dropped there, the signal is sent again a moment
+    later, and nothing is printed. Otherwise the signal would be lost and the command would run to its end.
     """
 
     def __init__(self) -> None:
@@ -109,8 +109,9 @@ class _Signals:
 def main() -> NoReturn:
     """Run the command line of this process and exit with its code.
 
-    What libraries load are objects that stay: they are looked through for garbage seldom, and not at the end.
+    Objects that libraries create at import stay for good, so garbage is collected seldom, and not at the end.
     """
+    open_streams()
     gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)
     code = run_command(sys.argv[1:], _program_name())
     gc.freeze()
@@ -118,22 +119,22 @@ def main() -> NoReturn:
 
 
 def run_command(arguments: Sequence[str], name: str = "ddcore") -> int:
-    """Run one command line and return its exit code; every error is told on stderr, none is raised."""
+    """Run one command line and return its exit code; errors are printed on stderr, none is raised."""
     if "--debug" in arguments:
-        os.environ["DDCORE_DEBUG"] = "1"  # for whoever starts Spark
+        os.environ["DDCORE_DEBUG"] = "1"  # the code that starts Spark reads it
     debug = os.environ.get("DDCORE_DEBUG", "0") not in ("", "0")
     with _Signals() as signals:
         try:
             code = _invoke(list(arguments), name)
             sys.stdout.flush()
         except BaseException as error:
-            # A signal may come out of compiled code, or of Spark, as an error of another kind.
+            # Compiled code and Spark may turn a signal's exception into an error of another kind.
             code = _stopped(signals.code) if signals.code else _ended(error, name, debug)
     return code
 
 
 def _ended(error: BaseException, name: str, debug: bool) -> int:
-    """Tell of what ended the command, and give the exit code."""
+    """Print what ended the command, and return the exit code."""
     if isinstance(error, DdError):
         code = _failed(error.message, error.hint, error.exit_code)
     elif isinstance(error, typer.TyperException):
@@ -142,17 +143,17 @@ def _ended(error: BaseException, name: str, debug: bool) -> int:
         return _stopped(130)
     elif isinstance(error, SystemExit):
         return error.code if isinstance(error.code, int) else 1
-    elif isinstance(error, BrokenPipeError):
-        # The reader of stdout went away; what is left in the buffer must not be complained about at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        return 0
     elif isinstance(error, OSError):
         place = f"{error.filename}: " if error.filename else ""
-        code = _failed(f"{place}{error.strerror or error}", "" if debug else "see more with --debug", 1)
+        hint = advice(error) or ("" if debug else "see more with --debug")
+        code = _failed(f"{place}{error.strerror or one_line(error)}", hint, 1)
+    elif isinstance(error, RecursionError):
+        hint = "" if debug else "look for what nests very deeply in the program or the data; see more with --debug"
+        code = _failed(f"too deeply nested: {one_line(error)}", hint, 1)
     else:
-        code = _failed(
-            f"{type(error).__name__}: {one_line(error)}", "" if debug else "this should not happen: see --debug", 1
-        )
+        kind, text = type(error).__name__, one_line(error)
+        hint = "" if debug else "this should not happen: see --debug"
+        code = _failed(kind if text == kind else f"{kind}: {text}", hint, 1)
     if debug:
         traceback.print_exception(error, file=sys.stderr)
     return code
@@ -176,8 +177,8 @@ def _invoke(arguments: list[str], name: str) -> int:
     return code if isinstance(code, int) else 0
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+def _version(value: bool) -> None:
+    if value:
         typer.echo(f"ddcore {__version__} (Python {sys.version.split()[0]})")
         raise typer.Exit(0)
 
@@ -188,7 +189,7 @@ def _root(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """Take the options that stand before a command."""
+    """Handle the options that stand before a command."""
 
 
 def _program_name() -> str:
@@ -201,7 +202,7 @@ def _program_name() -> str:
 
 def _failed(message: str, hint: str, code: int) -> int:
     out = Output()
-    out.say(out.painted("error: ", "red", out.stderr) + message)
+    out.say(("error: ", "red"), message)
     if hint:
         out.say(f"  {hint}")
     return code
@@ -222,11 +223,11 @@ def _stopped(code: int) -> int:
 
 @contextmanager
 def _stdout_is_stderr() -> Iterator[None]:
-    kept, sys.stdout = sys.stdout, sys.stderr
+    before, sys.stdout = sys.stdout, sys.stderr
     try:
         yield
     finally:
-        sys.stdout = kept
+        sys.stdout = before
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Options that several commands share, so that they are spelt and explained once."""
+"""Options that several commands share, so that each is named and explained once."""
 
 from __future__ import annotations
 
@@ -10,6 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand
 
+from ddcore.cli.completion import engine_names, output_names
+from ddcore.errors import UsageError
+from ddcore.wording import advice, one_line
+
 if TYPE_CHECKING:
     from ddcore.io.project import Project
 
@@ -19,10 +23,12 @@ __all__ = [
     "JsonOption",
     "LimitOption",
     "MasterOption",
+    "OutputArgument",
     "ProjectOption",
     "QuietOption",
     "SkipCodeOption",
     "VersionCommand",
+    "VerticalOption",
     "WarehouseOption",
     "WidthOption",
     "open_project",
@@ -31,7 +37,7 @@ __all__ = [
 
 
 def whole_number(least: int, greatest: int = 2**63 - 2) -> Callable[[str], int]:
-    """A parser for whole numbers in a range, whose complaint has the value in it."""
+    """A parser for whole numbers in a range; its error names the value."""
 
     def parse(text: str) -> int:
         if not re.fullmatch(r"[+-]?[0-9]{1,30}", text) or not least <= int(text) <= greatest:
@@ -42,10 +48,18 @@ def whole_number(least: int, greatest: int = 2**63 - 2) -> Callable[[str], int]:
     return parse
 
 
+def _folder(text: str) -> Path:
+    """A parser for paths: an empty one (an unset variable of the shell) never means the working folder."""
+    if not text:
+        raise typer.BadParameter("the path is empty")
+    return Path(text)
+
+
 ProjectOption = Annotated[
     Path | None,
     typer.Option(
         "--project",
+        parser=_folder,
         metavar="DIR",
         help="The project's folder. Default: DDCORE_PROJECT, else the nearest folder upwards that has a dd.toml.",
         show_default=False,
@@ -60,10 +74,15 @@ WarehouseOption = Annotated[
         show_default=False,
     ),
 ]
+OutputArgument = Annotated[
+    str,
+    typer.Argument(metavar="OUTPUT", help="The output's name.", show_default=False, autocompletion=output_names),
+]
 EngineOption = Annotated[
     str | None,
     typer.Option(
         "--engine",
+        autocompletion=engine_names,
         metavar="spark|inline",
         help="Do the work on Spark, or in this process without a JVM. Same tables, same rows. Default: spark.",
         show_default=False,
@@ -75,7 +94,7 @@ WidthOption = Annotated[
         "--width",
         parser=whole_number(1),
         metavar="P",
-        help="How many workers. Default: as the work asks for.",
+        help="How many workers. Default: one for small runs, one per core for large ones.",
         show_default=False,
     ),
 ]
@@ -88,8 +107,8 @@ MasterOption = Annotated[
         show_default=False,
     ),
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="JSON lines on stdout.")]
-QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Nothing at all on success.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON lines on stdout; values are never cut.")]
+QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing on success.")]
 LimitOption = Annotated[
     int | None,
     typer.Option(
@@ -100,8 +119,12 @@ LimitOption = Annotated[
         show_default=False,
     ),
 ]
+VerticalOption = Annotated[
+    bool,
+    typer.Option("--vertical", help="One line per column. Default: only where a table is too wide for the terminal."),
+]
 DebugOption = Annotated[
-    bool, typer.Option("--debug", help="Tracebacks, and what Spark and Ivy have to say. Also DDCORE_DEBUG=1.")
+    bool, typer.Option("--debug", help="Show tracebacks, and the messages of Spark and Ivy. Also DDCORE_DEBUG=1.")
 ]
 SkipCodeOption = Annotated[
     int | None,
@@ -116,25 +139,59 @@ SkipCodeOption = Annotated[
 
 
 def open_project(project: Path | None, **flags: str | int | None) -> Project:
-    """The project that the flags, the environment and the working folder name; UsageError when there is none."""
-    from ddcore.io.project import find_project
+    """The project that the flags, the environment and the working folder name; UsageError when there is none.
 
-    found = find_project(project, flags=flags)
-    _ = found.dim  # the commands handle one time dimension so far: said at once, not half-way
-    return found
+    Refuses before any work what cannot go well: a path that no file can have, several time dimensions.
+    """
+    from ddcore.io.project import find_project
+    from ddcore.io.tables import location
+
+    _check_path("--project", project)
+    _check_path("--warehouse", flags.get("warehouse"))
+    try:
+        settings = find_project(project, flags=flags)
+    except RecursionError:
+        raise UsageError("dd.toml: nested too deeply", "tables nest at most three levels: [spark] conf.NAME") from None
+    except OSError as error:
+        raise UsageError(f"{error.filename or 'the working folder'}: {error.strerror}", advice(error)) from None
+    except (ValueError, RuntimeError) as error:
+        # What Python refuses by itself: integers of thousands of digits, a NUL in a path, ~NAME of no user.
+        hint = "look for very long numbers, and for a NUL or ~NAME in a path"
+        raise UsageError(f"dd.toml or an environment variable: {one_line(error)}", hint) from None
+    for name in ("program", "warehouse"):
+        _check_path(f"dd.toml or an environment variable: {name}", getattr(settings, name))
+    if settings.warehouse.exists() and not settings.warehouse.is_dir():
+        raise UsageError(f"the warehouse {settings.warehouse} is not a folder", "name another one: --warehouse DIR")
+    location(settings.warehouse)
+    _ = settings.dim
+    return settings
+
+
+def _check_path(origin: str, path: object) -> None:
+    """Raises UsageError for a path that no file can have; None is no path."""
+    text = "." if path is None else str(path)
+    if not text:
+        raise UsageError(f"{origin}: the path is empty", "is a variable of the shell unset?")
+    if "\0" in text:
+        raise UsageError(f"{origin}: {text!r} has a NUL character", "no path can have one")
+    if text.startswith("~"):
+        try:
+            Path(text).expanduser()
+        except RuntimeError:
+            raise UsageError(f"{origin}: {text!r}: there is no such user", "write the folder's whole path") from None
 
 
 class VersionCommand(TyperCommand):
     """A command whose arguments may be negative offsets: ``dd diff dists -2 latest``.
 
-    The parser takes ``-2`` for an option. Spelt ``latest-2`` it says the same, so that is what the parser is given.
+    The parser takes ``-2`` for an option, so it gets ``latest-2``, which means the same.
     """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """``args`` with each negative offset spelt out, then parsed as ever."""
+        """Parse ``args`` after each negative offset is written as ``latest-N``."""
         with_value = {name for param in self.params if not getattr(param, "is_flag", True) for name in param.opts}
-        spelt = []
+        words = []
         for before, word in zip(["", *args], args, strict=False):
-            offset = re.fullmatch(r"-\d+(\.\..*)?", word) and before not in with_value
-            spelt.append(f"latest{word}" if offset else word)
-        return super().parse_args(ctx, spelt)
+            offset = re.fullmatch(r"-[0-9]+(\.\..*)?", word) and before not in with_value
+            words.append(f"latest{word}" if offset else word)
+        return super().parse_args(ctx, words)

@@ -1,35 +1,36 @@
 """The two streams: stdout carries data, stderr carries everything else.
 
-A command makes one :class:`Output` and writes through it alone. While user code or Spark runs,
-:meth:`Output.claimed` keeps stdout for the command: whatever else is printed goes to stderr.
+A command writes through one :class:`Output`. While user code or Spark runs, :meth:`Output.claimed` keeps stdout for the
+command: whatever else is printed goes to stderr. :func:`open_streams` makes both streams safe to write to, also where
+the caller closed one or its reader has gone.
 """
 
 from __future__ import annotations
 
-import json
-import math
+import io
 import os
 import shutil
 import sys
 import threading
 import time
-import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from datetime import date, datetime
-from decimal import Decimal
 from typing import Any, TextIO
 
-__all__ = ["SCHEMA_VERSION", "Output", "Progress", "aligned", "cell", "count", "plain"]
+from ddcore.cli.text import count, cut, json_text, message, printable
+
+__all__ = ["SCHEMA_VERSION", "Output", "Progress", "count", "open_streams"]
 
 # The shape of every JSON line; goes up when a reader would break.
 SCHEMA_VERSION = 1
 _COLORS = {"red": "31", "green": "32", "yellow": "33", "dim": "2", "bold": "1"}
 _BAR_EVERY = 0.2  # seconds between two drawings of the bar
 
+Part = str | tuple[str, str]  # a text, or a text and its colour
+
 
 class Output:
-    """Where one command writes. ``quiet`` drops all but data that was asked for and errors."""
+    """Where one command writes. ``quiet`` drops everything but data and errors."""
 
     def __init__(self, *, json: bool = False, quiet: bool = False) -> None:
         self.json, self.quiet = json, quiet
@@ -50,34 +51,36 @@ class Output:
         """Whether a person sees the live bar."""
         return not self.quiet and _is_terminal(self.stderr)
 
-    def data(self, line: str) -> None:
-        """One line of data. When nobody reads any more (``| head``) the command ends, content."""
-        try:
-            self.stdout.write(line + "\n")
-        except BrokenPipeError:
-            _reader_gone(self.stdout)
+    @property
+    def unread(self) -> bool:
+        """Whether the reader of stdout has gone away (``| head``), so that writing on is useless."""
+        return bool(getattr(self.stdout, "unread", False))
+
+    def data(self, *parts: Part) -> None:
+        """One line of data for people, made printable."""
+        self.stdout.write(self._line(self.stdout, parts) + "\n")
 
     def record(self, **fields: Any) -> None:
         """One JSON line of data."""
-        self.data(json.dumps(fields, ensure_ascii=False, allow_nan=False))
+        self.stdout.write(json_text(fields, ascii_only=not _is_unicode(self.stdout)) + "\n")
 
     def result(self, command: str, **fields: Any) -> None:
         """The JSON object that ends ``run`` and ``ingest``: for programs, so a person at a terminal is spared it."""
         if self.json or not (self.quiet or self.on_terminal):
             self.record(schema_version=SCHEMA_VERSION, command=command, **fields)
 
-    def say(self, line: str = "") -> None:
-        """One line for people, on stderr."""
+    def say(self, *parts: Part) -> None:
+        """One line for people, on stderr; a very long one is cut in the middle."""
         if not self.quiet:
-            _write(self.stderr, line)
+            self._tell(parts)
 
     def warn(self, line: str) -> None:
         """One line for people that -q does not drop."""
-        _write(self.stderr, self.painted("warning: ", "yellow", self.stderr) + line)
+        self._tell((("warning: ", "yellow"), line))
 
     def painted(self, text: str, color: str, stream: TextIO | None = None) -> str:
         """``text`` in a colour, where the stream shows colours."""
-        return f"\x1b[{_COLORS[color]}m{text}\x1b[0m" if _has_color(stream or self.stdout) else text
+        return f"\x1b[{_COLORS[color]}m{text}\x1b[0m" if color and _has_color(stream or self.stdout) else text
 
     def progress(self) -> Progress:
         """A live bar on a terminal, nothing elsewhere."""
@@ -87,42 +90,51 @@ class Output:
     def claimed(self) -> Iterator[None]:
         """Keep stdout for this command's data: prints of the program, of Spark and of its JVM go to stderr."""
         self.stdout.flush()
-        real = sys.stdout is sys.__stdout__ and _file_number(self.stdout) == 1
-        kept = os.dup(1) if real else None
-        if kept is not None:
-            self.stdout = os.fdopen(kept, "w", encoding=sys.stdout.encoding)
-            os.dup2(2, 1)
-        else:
-            sys.stdout = self.stderr
+        before: TextIO = sys.stdout
+        copy = os.dup(1) if before is sys.__stdout__ and _file_number(before) == 1 else None
+        if copy is not None:
+            self.stdout = _text_stream(copy, before)
+            os.dup2(2, 1)  # what is not Python's prints by number
+        sys.stdout = self.stderr
         try:
             yield
         finally:
-            with suppress(BrokenPipeError):
-                self.stdout.flush()
-            if kept is not None:
-                sys.stdout.flush()
-                os.dup2(kept, 1)
-                self.stdout.close()
-            self.stdout = sys.stdout = sys.__stdout__ if real and sys.__stdout__ else self.stdout
+            sys.stdout = before
+            if copy is not None:
+                before.flush()
+                os.dup2(copy, 1)
+                try:
+                    self.stdout.flush()
+                finally:
+                    os.close(copy)
+                    self.stdout = before
+
+    def _line(self, stream: TextIO, parts: tuple[Part, ...]) -> str:
+        pairs = [(part, "") if isinstance(part, str) else part for part in parts]
+        return "".join(self.painted(printable(text), color, stream) for text, color in pairs)
+
+    def _tell(self, parts: tuple[Part, ...]) -> None:
+        parts = tuple(message(part) if isinstance(part, str) else part for part in parts)
+        _write(self.stderr, self._line(self.stderr, parts))
 
 
 class Progress:
     """The live bar: ``stage [#####.....] 12/40 note 3s``. It keeps its own time, and is wiped at the end.
 
-    A stage that says nothing for long (Spark starting, kernels being compiled) is seen to be alive by its seconds.
+    The seconds show that a stage without news (Spark starting, kernels being compiled) is not hung.
     """
 
     def __init__(self, stream: TextIO, *, live: bool) -> None:
         self.stream, self.live = stream, live
         self._state: tuple[str, int, int | None, str] | None = None
-        self._began = 0.0
+        self._start = 0.0
         self._over = threading.Event()
         self._clock: threading.Thread | None = None
 
     def __call__(self, stage: str, done: int = 0, total: int | None = None, note: str = "") -> None:
         """Show how far ``stage`` is: ``done`` of ``total`` (None: nobody knows)."""
         if self._state is None or self._state[0] != stage:
-            self._began = time.monotonic()
+            self._start = time.monotonic()
         self._state = (stage, done, total, note)
         if self.live and self._clock is None:
             self._draw()
@@ -143,8 +155,8 @@ class Progress:
             parts.append(f"[{'#' * filled}{'.' * (20 - filled)}] {count(done)}/{count(total)}")
         elif done:
             parts.append(count(done))
-        parts += [note] * bool(note) + [f"{time.monotonic() - self._began:.0f}s"]
-        line = _cut("  ".join(parts), shutil.get_terminal_size().columns - 1)
+        parts += [note] * bool(note) + [f"{time.monotonic() - self._start:.0f}s"]
+        line = cut(printable("  ".join(parts)), shutil.get_terminal_size().columns - 1)
         _write(self.stream, f"\r\x1b[K{line}", end="")
 
     def close(self) -> None:
@@ -162,96 +174,87 @@ class Progress:
         self.close()
 
 
-# --- text -------------------------------------------------------------------------------------------------------------
-
-
-def cell(value: Any) -> str:
-    """A value as people read it: one line, no control characters, and null not to be taken for the text ``null``."""
-    if isinstance(value, str):
-        return _text_cell(value)
-    if isinstance(value, bytes):
-        return "0x" + value.hex()
-    if isinstance(value, datetime):
-        return value.replace(tzinfo=None).isoformat(sep=" ") + "Z"
-    names = {None: "null", True: "true", False: "false"}
-    return names[value] if value is None or isinstance(value, bool) else str(value)
-
-
-def _text_cell(text: str) -> str:
-    if text in ("", "null") or text != text.strip():
-        return json.dumps(text, ensure_ascii=False)
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
-
-
-def plain(value: Any) -> Any:
-    """A value as JSON has it: dates and decimals as text, bytes in hexadecimal, NaN and infinities by name."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return "NaN" if math.isnan(value) else ("Infinity" if value > 0 else "-Infinity")
-    if isinstance(value, datetime):
-        return value.replace(tzinfo=None).isoformat() + "Z"
-    if isinstance(value, date):
-        return value.isoformat()
-    if isinstance(value, Decimal):
-        return str(value)
-    return value.hex() if isinstance(value, bytes) else value
-
-
-def count(number: int) -> str:
-    """A number with its thousands set apart: ``1,494``."""
-    return f"{number:,}"
-
-
-def aligned(rows: Sequence[Sequence[str]], right: Iterable[int] = (), width: int | None = None) -> list[str]:
-    """Rows of cells as lines: columns aligned, those in ``right`` flush right, cut to ``width`` where there is one.
-
-    The widest columns give way first; what is cut ends in an ellipsis. Linear in the number of cells.
-    """
-    if not rows:
-        return []
-    right = set(right)
-    widths = [max(_columns(row[i]) for row in rows) for i in range(len(rows[0]))]
-    if width is not None:
-        _squeeze(widths, width - 2 * (len(widths) - 1))
-    lines = []
-    for row in rows:
-        cells = []
-        for i, (text, room) in enumerate(zip(row, widths, strict=True)):
-            short = _cut(text, room)
-            pad = " " * (room - _columns(short))
-            cells.append(pad + short if i in right else short + pad)
-        lines.append(_cut("  ".join(cells).rstrip(), width) if width else "  ".join(cells).rstrip())
-    return lines
-
-
-def _squeeze(widths: list[int], room: int, least: int = 4) -> None:
-    while sum(widths) > room and max(widths) > least:
-        widest = max(widths)
-        place = widths.index(widest)
-        second = max([least, *(w for w in widths if w < widest)])
-        widths[place] -= min(widest - second, sum(widths) - room) or 1
-
-
-def _columns(text: str) -> int:
-    """How many columns of a terminal ``text`` takes."""
-    if text.isascii():
-        return len(text)
-    return sum(0 if unicodedata.combining(c) else 1 + (unicodedata.east_asian_width(c) in "WF") for c in text)
-
-
-def _cut(text: str, room: int) -> str:
-    if _columns(text) <= room:
-        return text
-    while text and _columns(text) > room - 1:
-        text = text[:-1]
-    return text + "…"
-
-
 # --- streams ----------------------------------------------------------------------------------------------------------
+
+
+class _Stream(io.TextIOWrapper):
+    """Text to a descriptor. After a write has failed, all later ones go to the null device.
+
+    ``unread`` tells that the reader of a pipe has gone, which is no error. Another failure (a full disk) is raised
+    once, or never where ``lenient`` is set. Not done below the buffer: a signal's exception between the system call and
+    the buffer would have it write the same bytes again.
+    """
+
+    def __init__(self, number: int, encoding: str, *, lenient: bool) -> None:
+        raw = io.FileIO(number, "w", closefd=False)
+        by_line = lenient or raw.isatty()
+        super().__init__(io.BufferedWriter(raw), encoding, "backslashreplace", line_buffering=by_line)
+        self.unread, self._lenient = False, lenient
+
+    def write(self, text: str, /) -> int:
+        try:
+            return super().write(text)
+        except OSError as error:
+            self._give_up(error)
+            return len(text)
+
+    def flush(self) -> None:
+        try:
+            super().flush()
+        except OSError as error:
+            self._give_up(error)
+
+    def _give_up(self, error: OSError) -> None:
+        self.unread = isinstance(error, BrokenPipeError)
+        _to_null(self.fileno())
+        super().flush()
+        if not (self.unread or self._lenient):
+            error.filename = "stdout"
+            raise error
+
+
+def open_streams() -> None:
+    """Replace this process's standard streams by ones that can always be written to.
+
+    A descriptor that the caller closed becomes the null device: else the next file that is opened would take its
+    number, and what is printed would land in that file. What an encoding lacks is written with a backslash.
+    """
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            _to_null(number)
+    if sys.stdin is None:
+        _replace("stdin", open(0, encoding="utf-8", closefd=False))  # noqa: SIM115 - as long as the process
+    for name, number in (("stdout", 1), ("stderr", 2)):
+        before = getattr(sys, name)
+        if before is not None:
+            before.flush()
+        _replace(name, _text_stream(number, before))
+
+
+def _replace(name: str, stream: TextIO) -> None:
+    setattr(sys, name, stream)
+    setattr(sys, f"__{name}__", stream)
+
+
+def _text_stream(number: int, like: TextIO | None) -> _Stream:
+    """Text to a descriptor, in the encoding of another stream."""
+    return _Stream(number, getattr(like, "encoding", None) or "utf-8", lenient=number == 2)
+
+
+def _to_null(number: int) -> None:
+    null = os.open(os.devnull, os.O_RDWR)
+    if null == number:
+        os.set_inheritable(number, True)
+        return
+    os.dup2(null, number)
+    os.close(null)
 
 
 def _write(stream: TextIO, text: str, end: str = "\n") -> None:
     # Nobody reading stderr is no reason to stop working.
-    with suppress(BrokenPipeError):
+    with suppress(OSError, ValueError):
         stream.write(text + end)
         stream.flush()
 
@@ -261,6 +264,10 @@ def _is_terminal(stream: TextIO) -> bool:
         return stream.isatty()
     except ValueError:  # closed
         return False
+
+
+def _is_unicode(stream: TextIO) -> bool:
+    return (getattr(stream, "encoding", None) or "utf-8").lower().replace("-", "").startswith("utf")
 
 
 def _has_color(stream: TextIO) -> bool:
@@ -276,12 +283,3 @@ def _file_number(stream: TextIO) -> int:
         return stream.fileno()
     except (OSError, ValueError):
         return -1
-
-
-def _reader_gone(stream: TextIO) -> None:
-    import typer
-
-    # What is still in the buffer is written at exit: let it go nowhere, quietly.
-    with suppress(OSError, ValueError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-    raise typer.Exit(0)

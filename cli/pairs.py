@@ -1,6 +1,6 @@
 """Pairs a delete with an insert of the same key, so that a difference reads as a change of cells.
 
-Works on consolidated differences alone; how rows came about plays no part.
+Works on consolidated differences alone: where rows come from plays no part.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Row = tuple[Any, ...]
 
 @dataclass(frozen=True)
 class Change:
-    """``times`` rows went from ``before`` to ``after``; None before is an insert, None after a delete."""
+    """``times`` rows changed from ``before`` to ``after``; None before is an insert, None after a delete."""
 
     before: Row | None
     after: Row | None
@@ -29,29 +29,29 @@ class Change:
 def paired(rows: Iterable[tuple[Row, int]], key: Sequence[int]) -> Iterator[Change]:
     """Changes from rows with their diffs; ``key`` holds the places of the key columns.
 
-    Rows come sorted by key. Within a key deletes meet inserts in order; what has no partner stays alone. Linear, and
-    holds one key's rows at a time. With no key every row stays alone.
+    Rows come sorted by key. Within a key the first delete is paired with the first insert, and so on; the rest stay
+    single. With no key all rows stay single. Linear; holds the rows of one key at a time.
     """
     if not key:
         yield from (Change(None, row, diff) if diff > 0 else Change(row, None, -diff) for row, diff in rows)
         return
     for _, group in groupby(rows, key=lambda item: tuple(_same(item[0][place]) for place in key)):
-        yield from _meet(list(group))
+        yield from _pairs(list(group))
 
 
-def _meet(group: list[tuple[Row, int]]) -> Iterator[Change]:
-    gone = deque((row, -diff) for row, diff in group if diff < 0)
-    come = deque((row, diff) for row, diff in group if diff > 0)
-    while gone and come:
-        (before, left), (after, right) = gone.popleft(), come.popleft()
+def _pairs(group: list[tuple[Row, int]]) -> Iterator[Change]:
+    deletes = deque((row, -diff) for row, diff in group if diff < 0)
+    inserts = deque((row, diff) for row, diff in group if diff > 0)
+    while deletes and inserts:
+        (before, left), (after, right) = deletes.popleft(), inserts.popleft()
         times = min(left, right)
         yield Change(before, after, times)
         if left > times:
-            gone.appendleft((before, left - times))
+            deletes.appendleft((before, left - times))
         if right > times:
-            come.appendleft((after, right - times))
-    yield from (Change(row, None, times) for row, times in gone)
-    yield from (Change(None, row, times) for row, times in come)
+            inserts.appendleft((after, right - times))
+    yield from (Change(row, None, times) for row, times in deletes)
+    yield from (Change(None, row, times) for row, times in inserts)
 
 
 def _same(value: Any) -> Any:

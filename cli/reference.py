@@ -1,6 +1,6 @@
-"""Writes docs/cli.md from the commands' own help: ``python -m ddcore.cli.reference``.
+"""Generates docs/cli.md from the commands' own help: ``python -m ddcore.cli.reference``.
 
-With ``--check`` it writes nothing and exits with 1 when the file is not what it would write.
+With ``--check`` it writes nothing and exits with 1 when the file is out of date.
 """
 
 from __future__ import annotations
@@ -20,10 +20,18 @@ _WIDTH = 100
 _HEAD = """\
 # The command line
 
-This page is made by `python -m ddcore.cli.reference` from the commands' own help; a test compares the two.
+`python -m ddcore.cli.reference` generates this page from the commands' own help; a test compares the two.
 
 `dd` and `ddcore` are the same program: `dd` for people, `ddcore` for cron, Airflow, CI and every script, because where
 no virtual environment is active `dd` is the program that copies files.
+
+Tables are for people: a value of more than 1,000 characters is cut wherever the table goes, also into a pipe, and on a
+terminal values are cut to its width; names and numbers are not. Where a table is too wide even so, each row is shown
+with one line per column. Control characters, terminal escapes among them, are printed as `\\x1b`. Programs read
+`--json`: there every value is whole.
+
+`dd --install-completion` teaches the shell to complete commands and options, and the inputs, outputs, key columns and
+engines of the project at hand.
 
 See also: [exit codes](exit-codes.md), [environment variables](environment.md), [schedulers](schedulers.md).
 """
@@ -53,7 +61,7 @@ def main() -> int:
     if "--check" in sys.argv[1:]:
         if FILE.read_text(encoding="utf-8") == text:
             return 0
-        print("docs/cli.md is not what the commands say: python -m ddcore.cli.reference", file=sys.stderr)
+        print("docs/cli.md is out of date; run: python -m ddcore.cli.reference", file=sys.stderr)
         return 1
     FILE.write_text(text, encoding="utf-8")
     return 0

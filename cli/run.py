@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -19,7 +18,7 @@ from ddcore.cli.options import (
     WidthOption,
     open_project,
 )
-from ddcore.cli.output import Output, Progress, count
+from ddcore.cli.output import Output, count
 from ddcore.cli.window import window
 
 if TYPE_CHECKING:
@@ -37,7 +36,7 @@ def run(
         str | None,
         typer.Option(
             metavar="N",
-            help="The first version to fold, inclusive. So far only the next unfolded one: restatement is to come.",
+            help="The first version to fold, inclusive. Only the next unfolded one is supported.",
             show_default=False,
         ),
     ] = None,
@@ -68,9 +67,10 @@ def run(
     out = Output(json=as_json, quiet=quiet)
     found = open_project(project, warehouse=warehouse, engine=engine, spark_master=master, width=width)
     first, last = window(found, from_version, to_version)
+    from ddcore.cli.notices import listener, notices
     from ddcore.jobs import replay
 
-    with out.claimed(), out.progress() as progress:
+    with out.claimed(), out.progress() as progress, notices(out):
         report = replay.run(
             found,
             first=first,
@@ -79,25 +79,11 @@ def run(
             dry_run=dry_run,
             engine=found.engine,
             width=found.width,
-            listener=_listener(out, progress),
+            listener=listener(out, progress, found.engine),
         )
     _tell(out, report, dry_run)
     out.result("run", **_result(report, dry_run))
     return skip_code if report.nothing_new and skip_code is not None else 0
-
-
-def _listener(out: Output, progress: Progress) -> Callable[..., None]:
-    """``progress``, after a word about what takes long once: kernels that this machine has not compiled yet."""
-    from ddcore.cache import kernel_folder
-
-    def hear(stage: str, *rest: Any) -> None:
-        if not told and not any(kernel_folder().glob("*.nbi")):
-            out.say("compiling kernels, once on this machine: up to a minute")
-        told.append(stage)
-        progress(stage, *rest)
-
-    told: list[str] = []
-    return hear
 
 
 def _tell(out: Output, report: RunReport, dry_run: bool) -> None:

@@ -6,8 +6,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ddcore.cli.options import DebugOption, JsonOption, LimitOption, ProjectOption, WarehouseOption, open_project
-from ddcore.cli.output import SCHEMA_VERSION, Output, aligned, cell, count, plain
+from ddcore.cli.completion import version_names
+from ddcore.cli.options import (
+    DebugOption,
+    JsonOption,
+    LimitOption,
+    OutputArgument,
+    ProjectOption,
+    VerticalOption,
+    WarehouseOption,
+    open_project,
+)
+from ddcore.cli.output import SCHEMA_VERSION, Output
+from ddcore.cli.text import cell, count, laid_out, plain
 from ddcore.cli.versions import one_version
 
 if TYPE_CHECKING:
@@ -17,23 +28,32 @@ if TYPE_CHECKING:
 
 __all__ = ["show"]
 
-ON_TERMINAL = 100  # rows that a person is shown unless --limit says otherwise
+ON_TERMINAL = 100  # rows that a terminal shows unless --limit says otherwise
 
 
 def show(
-    output: Annotated[str, typer.Argument(metavar="OUTPUT", help="The output's name.", show_default=False)],
+    output: OutputArgument,
     *,
     at: Annotated[
         str,
-        typer.Option("--at", metavar="V", help="As of this version, inclusive. A number, latest, or an offset: -1."),
+        typer.Option(
+            "--at",
+            metavar="V",
+            help="As of this version, inclusive. A number, latest, or an offset: -1.",
+            autocompletion=version_names,
+        ),
     ] = "latest",
     limit: LimitOption = None,
+    vertical: VerticalOption = False,
     as_json: JsonOption = False,
     project: ProjectOption = None,
     warehouse: WarehouseOption = None,
     debug: DebugOption = False,
 ) -> int:
-    """Show OUTPUT as of a version: its rows, and how often each is there where that is not once."""
+    """Show the rows of OUTPUT as of a version, sorted, with a count where rows occur several times.
+
+    A value of more than 1,000 characters is cut, except with --json.
+    """
     out = Output(json=as_json)
     from ddcore.cli.folded import output_log
 
@@ -43,7 +63,7 @@ def show(
     if out.json:
         _json_rows(out, log, rows, version, limit)
     else:
-        _text_rows(out, log, rows, version, limit)
+        _text_rows(out, log, rows, version, limit, vertical=vertical)
     return 0
 
 
@@ -53,29 +73,32 @@ def _json_rows(out: Output, log: OutputLog, rows: pl.DataFrame, version: int, li
     out.record(at=version, rows=len(rows))
     names = list(log.schema)
     for row in _first(rows, names, limit or 0).iter_rows():
+        if out.unread:
+            return
         out.record(row={name: plain(value) for name, value in zip(names, row[:-1], strict=True)}, count=row[-1])
 
 
-def _text_rows(out: Output, log: OutputLog, rows: pl.DataFrame, version: int, limit: int | None) -> None:
+def _text_rows(
+    out: Output, log: OutputLog, rows: pl.DataFrame, version: int, limit: int | None, *, vertical: bool
+) -> None:
     limit = (ON_TERMINAL if out.on_terminal else 0) if limit is None else limit
     names = list(log.schema)
-    shown = _first(rows, names, limit)
-    columns = ", ".join(f"{name} {kind}" for name, kind in log.schema.items())
-    out.data(out.painted(f"{log.name} ({columns})", "bold"))
+    part = _first(rows, names, limit)
+    out.data((log.heading, "bold"))
     out.data(f"at {version}  {count(len(rows))} {'row' if len(rows) == 1 else 'rows'}")
-    if not len(shown):
+    if not len(part):
         return
-    counted = bool((rows["count"] != 1).any())
-    table = [[*names, *(["count"] if counted else [])]]
-    for row in shown.iter_rows():
-        table.append([*map(cell, row[:-1]), *([count(row[-1])] if counted else [])])
-    numbers = [place for place, kind in enumerate(log.schema.values()) if kind.name in ("int64", "float64", "decimal")]
-    out.data("")
-    for place, line in enumerate(aligned(table, right=[*numbers, len(names)], width=out.width)):
-        out.data(line if place else out.painted(line, "dim"))
-    if len(rows) > len(shown):
-        out.say(f"... and {count(len(rows) - len(shown))} more; all of them with --limit 0")
+    repeated = bool((rows["diff"] != 1).any())
+    cells = [[*map(cell, row[:-1]), *([count(row[-1])] if repeated else [])] for row in part.iter_rows()]
+    headers = [*names, *(["times" if "count" in names else "count"] if repeated else [])]
+    out.data()
+    for place, line in laid_out(headers, cells, [*log.numbers, len(names)], out.width, vertical=vertical):
+        out.data((line, "dim" if place is None else ""))
+    if len(rows) > len(part):
+        out.say(f"... and {count(len(rows) - len(part))} more; all of them with --limit 0")
 
 
 def _first(rows: pl.DataFrame, names: list[str], limit: int) -> pl.DataFrame:
-    return rows.bottom_k(limit, by=names).sort(names) if 0 < limit < len(rows) else rows.sort(names)
+    """The first ``limit`` rows (0: all) of the sorted ones. O(n log n): Polars' ``bottom_k`` puts nulls elsewhere."""
+    ordered = rows.sort(names)
+    return ordered.head(limit) if limit else ordered

@@ -1,4 +1,4 @@
-"""``dd status``: what is folded, what waits, and how big everything is."""
+"""``dd status``: what is folded, what is waiting, and how big everything is."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from ddcore.cli.log import moment
 from ddcore.cli.options import DebugOption, JsonOption, ProjectOption, WarehouseOption, open_project
-from ddcore.cli.output import SCHEMA_VERSION, Output, aligned, count
+from ddcore.cli.output import SCHEMA_VERSION, Output
+from ddcore.cli.text import aligned, count
 
 if TYPE_CHECKING:
     from ddcore.io.ledger import Ledger
@@ -20,7 +21,7 @@ __all__ = ["size", "status"]
 
 @dataclass(frozen=True)
 class _Table:
-    """One table as it is live: ``kind`` is input, output or state; ``columns`` are those of a row."""
+    """One table at its newest version: ``kind`` is input, output or state; ``columns`` are those of a row."""
 
     kind: str
     name: str
@@ -39,20 +40,20 @@ def status(
     warehouse: WarehouseOption = None,
     debug: DebugOption = False,
 ) -> int:
-    """Tell what is folded, which versions wait, how big inputs, outputs and state are, and who works on them now."""
+    """Show what is folded, which versions are waiting, how big all tables are, and who holds the lock."""
     from ddcore.io.ledger import Ledger
     from ddcore.io.warehouse import Warehouse
 
     out = Output(json=as_json)
-    found = open_project(project, warehouse=warehouse)
-    place = Warehouse(found.warehouse)
+    settings = open_project(project, warehouse=warehouse)
+    place = Warehouse(settings.warehouse)
     ledger = Ledger.load(place)
-    summary = _summary(found, place, ledger)
-    tables = [*_inputs(found, place, ledger), *_of_run(found, place, ledger)]
+    summary = _summary(settings, place, ledger)
+    tables = [*_inputs(settings, place, ledger), *_of_run(settings, place, ledger)]
     if out.json:
         out.record(schema_version=SCHEMA_VERSION, **summary, tables=[vars(table) for table in tables])
     else:
-        _tell(out, found, ledger, summary, tables)
+        _tell(out, settings, ledger, summary, tables)
     return 0
 
 
@@ -75,8 +76,8 @@ def _summary(project: Project, warehouse: Warehouse, ledger: Ledger) -> dict[str
 def _waiting(ledger: Ledger, name: str | None = None) -> list[int]:
     """The versions that were ingested and not folded, of one input or of all."""
     folded = ledger.last_folded()
-    found = {v for record in ledger.waiting() if name in (None, record.input) for v in record.counts}
-    return sorted(version for version in found if folded is None or version > folded)
+    versions = {v for record in ledger.waiting() if name in (None, record.input) for v in record.counts}
+    return sorted(version for version in versions if folded is None or version > folded)
 
 
 def _inputs(project: Project, warehouse: Warehouse, ledger: Ledger) -> list[_Table]:
@@ -102,10 +103,10 @@ def _of_run(project: Project, warehouse: Warehouse, ledger: Ledger) -> list[_Tab
         return []
     kinds = {"outputs": "output", "state": "state"}
     return [
-        _Table(kinds[room], name, run.last, 0, *_extent(warehouse.table(table), state.version, project.dims))
+        _Table(kinds[folder], name, run.last, 0, *_extent(warehouse.table(table), state.version, project.dims))
         for table, state in sorted(run.tables.items())
-        for room, _, name in [table.partition("/")]
-        if room in kinds
+        for folder, _, name in [table.partition("/")]
+        if folder in kinds
     ]
 
 
@@ -126,8 +127,10 @@ def _extent(folder: Path, version: int | None, dims: tuple[str, ...]) -> tuple[i
 def _tell(out: Output, project: Project, ledger: Ledger, summary: dict[str, Any], tables: list[_Table]) -> None:
     run, waiting, unfinished = summary["last_run"], summary["waiting"], summary["unfinished"]
     where = project.origin.get("warehouse", "")
-    said_by = "" if where in ("", "dd.toml", "default") else f"  (from {'--warehouse' if where == 'flag' else where})"
-    lines = [["project", summary["project"]], ["warehouse", summary["warehouse"] + said_by]]
+    origin = "" if where in ("", "dd.toml", "default") else f"  (from {'--warehouse' if where == 'flag' else where})"
+    if not project.warehouse.is_dir():
+        origin += "  (no such folder yet)"
+    lines = [["project", summary["project"]], ["warehouse", summary["warehouse"] + origin]]
     folded = "nothing yet"
     if run is not None:
         folded = f"through version {summary['folded']}  (run {run['run']}, {run['at']}, program {run['program'][:8]})"
@@ -135,13 +138,13 @@ def _tell(out: Output, project: Project, ledger: Ledger, summary: dict[str, Any]
     lines.append(["waiting", f"{_spans(waiting)}  (ddcore run)" if waiting else "nothing"])
     if unfinished:
         span = f"{unfinished['first']}..{unfinished['last']}"
-        lines.append(["unfinished", f"run {unfinished['run']}, versions {span}; the next run goes on with it"])
+        lines.append(["unfinished", f"run {unfinished['run']}, versions {span}; the next run resumes it"])
     if summary["holder"]:
         lines.append(["in use by", summary["holder"]])
     for line in aligned(lines, width=out.width):
         out.data(line)
     if tables:
-        out.data("")
+        out.data()
         _tell_tables(out, tables)
 
 
@@ -152,8 +155,8 @@ def _tell_tables(out: Output, tables: list[_Table]) -> None:
         through, waits = "-" if each.through is None else str(each.through), count(each.waits) if each.waits else "-"
         extent = [count(each.rows), count(each.files), size(each.bytes)]
         rows.append([each.kind, name, through, waits, *extent, ", ".join(each.columns)])
-    for place, line in enumerate(aligned(rows, right=range(2, 7), width=out.width)):
-        out.data(line if place else out.painted(line, "dim"))
+    for place, line in enumerate(aligned(rows, range(2, 7), out.width, header=True)):
+        out.data((line, "" if place else "dim"))
 
 
 def _spans(versions: list[int]) -> str:
@@ -164,7 +167,7 @@ def _spans(versions: list[int]) -> str:
 
 
 def size(number: float) -> str:
-    """Bytes as people say them: ``13.2 MB``."""
+    """Bytes for people: ``13.2 MB``."""
     for unit in ("B", "kB", "MB", "GB"):
         if number < 1000:
             return f"{number:.0f} {unit}" if unit == "B" else f"{number:.1f} {unit}"

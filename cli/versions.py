@@ -2,7 +2,7 @@
 
 ``latest`` is the last folded version; a negative number counts back from it in numbers, so ``-1`` is ``latest - 1``.
 A range ``A..B`` is what happened after A, up to and including B; ``..B`` begins with nothing and ``A..`` ends at
-latest. Nothing here reads a table: the caller says what is folded.
+latest. Nothing here reads a table: the caller passes the last folded version.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from ddcore.errors import UsageError
 
 __all__ = ["one_version", "version_number", "version_range"]
 
-_OFFSET = re.compile(r"(?:latest)?-(\d+)")
+_OFFSET = re.compile(r"(?:latest)?-([0-9]+)")
 _TUPLE = re.compile(r"\s*\w+\s*=\s*-?\d+\s*(,\s*\w+\s*=\s*-?\d+\s*)*")
 _GREATEST = 2**63 - 1
-_VERSIONS = "what there is: ddcore log --versions"
+_VERSIONS = "the folded versions: ddcore log --versions"
 
 
-def one_version(text: str, latest: int, said_by: str = "version") -> int:
+def one_version(text: str, latest: int, origin: str = "version") -> int:
     """The version that ``text`` names; UsageError unless it is folded (at most ``latest``)."""
-    version = version_number(text, latest, said_by)
+    version = version_number(text, latest, origin)
     if version > latest:
         raise UsageError(
-            f"{said_by}: version {version} is not yet complete: the last folded version is {latest}",
-            "what waits to be folded: ddcore status",
+            f"{origin}: version {version} is not yet complete: the last folded version is {latest}",
+            "which versions are waiting: ddcore status",
         )
     return version
 
@@ -44,24 +44,30 @@ def version_range(first: str, second: str | None, latest: int) -> tuple[int | No
     return start, one_version(second.strip() or "latest", latest, "B")
 
 
-def version_number(text: str, latest: int, said_by: str) -> int:
-    """The number that ``text`` stands for, where ``latest`` is the latest; whether it is folded is not asked."""
+def version_number(text: str, latest: int, origin: str) -> int:
+    """The number that ``text`` stands for, where ``latest`` is the latest; it need not be folded."""
     text = text.strip()
     if text == "latest":
         return latest
     if text.isascii() and text.isdigit():
-        version = int(text)
+        version = _number(text)
         if version > _GREATEST:
-            raise UsageError(f"{said_by}: {text} is beyond the greatest version, {_GREATEST}", _VERSIONS)
+            raise UsageError(f"{origin}: {text} is beyond the greatest version, {_GREATEST}", _VERSIONS)
         return version
     if offset := _OFFSET.fullmatch(text):
-        version = latest - int(offset[1])
+        version = latest - _number(offset[1])
         if version < 0:
-            raise UsageError(f"{said_by}: {text!r} goes back beyond version 0: the latest is {latest}", _VERSIONS)
+            raise UsageError(f"{origin}: {text!r} goes back beyond version 0: the latest is {latest}", _VERSIONS)
         return version
     if _TUPLE.fullmatch(text):
         raise UsageError(
-            f"{said_by}: {text!r}: times of several coordinates are on the roadmap for the commands",
+            f"{origin}: {text!r}: the commands support one time dimension: see docs/limits.md",
             "one dimension is a number, latest, or a negative offset",
         )
-    raise UsageError(f"{said_by}: {text!r} is not a version", "say a number, latest, or a negative offset such as -1")
+    raise UsageError(f"{origin}: {text!r} is not a version", "say a number, latest, or a negative offset such as -1")
+
+
+def _number(digits: str) -> int:
+    """``digits`` as a number; Python refuses to convert thousands of them, and all that are too many mean the same."""
+    digits = digits.lstrip("0")
+    return int(digits or "0") if len(digits) <= len(str(_GREATEST)) else _GREATEST + 1

@@ -1,4 +1,4 @@
-"""The window of a run: what ``--from-version`` and ``--to-version`` may say today."""
+"""The window of a run: which values ``--from-version`` and ``--to-version`` may have."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ __all__ = ["window"]
 def window(project: Project, first: str | None, last: str | None) -> tuple[int | None, int | None]:
     """The first and the last version to fold, both inclusive; None leaves an end to the ledger.
 
-    The first can only be the next unfolded version: to fold a version again is restatement, to leave one out is never
-    right. UsageError for anything else, and for a version that nobody has ingested.
+    The first can only be the next unfolded version: folding a version again would be restatement, which is not there
+    yet, and no version may be left out. UsageError for anything else, and for a version that was not ingested.
     """
     if first is None and last is None:
         return None, None
@@ -27,7 +27,7 @@ def window(project: Project, first: str | None, last: str | None) -> tuple[int |
     ledger = Ledger.load(Warehouse(project.warehouse))
     ingested = ledger.latest_ingested()
     if ingested is None:
-        raise UsageError("no version was ingested yet", "take some in with: ddcore ingest INPUT SOURCE")
+        raise UsageError("no version was ingested yet", "begin with: ddcore ingest INPUT SOURCE")
     start = None if first is None else version_number(first, ingested, "--from-version")
     end = None if last is None else version_number(last, ingested, "--to-version")
     if start is not None:
@@ -46,7 +46,7 @@ def _check_first(start: int, folded: int, ingested: list[int]) -> None:
     following = min((version for version in ingested if version > folded), default=folded + 1)
     if start <= folded:
         raise UsageError(
-            f"--from-version {start}: versions up to {folded} are folded, and restatement is not there yet",
+            f"--from-version {start}: versions up to {folded} are folded; restatement is not supported",
             f"the next version to fold is {following}; to fold everything anew: ddcore run --full-refresh",
         )
     if start > following:

@@ -38,3 +38,8 @@ def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'ddcore' has no attribute {name!r}")
     return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    """What a program uses: the names above, and neither modules nor imports."""
+    return [*__all__, "__version__"]

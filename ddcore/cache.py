@@ -1,23 +1,237 @@
-"""The folder of derived files: jars, compiled kernels, class archives, logs. All of it can be made again."""
+"""The cache folder of a user: jars, compiled kernels, class archives, unpacked code, logs. All of it can be rebuilt.
+
+Code is loaded from it, so a folder that another user could have filled is never used. This module imports nothing but
+the standard library: the package that executors get carries a copy of it (see :mod:`ddcore.jobs.shipping`).
+"""
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import hashlib
 import os
+import re
+import stat
+import sys
+import tempfile
 from pathlib import Path
+
+__all__ = [
+    "OWN_FOLDER",
+    "cache_folder",
+    "distrust",
+    "kernel_folder",
+    "kernel_names",
+    "make_private",
+    "missing_kernels",
+    "unpacked",
+]
+
+OWN_FOLDER = "set DDCORE_CACHE to a folder that only you can write to"  # the hint where the cache cannot be used
+_FORMAT = 1  # of the files that ddcore.kernel_cache writes
+_CODE = "unpacked/"  # the sources inside the package's zip
 
 
 def cache_folder() -> Path:
-    """``DDCORE_CACHE`` when it is set, else ``~/.cache/ddcore``. It need not exist yet."""
-    return Path(os.environ.get("DDCORE_CACHE") or Path.home() / ".cache" / "ddcore")
+    """``DDCORE_CACHE`` when it is set, else ``~/.cache/ddcore``. It need not exist yet.
+
+    A user without a home gets a folder of the user's own in the temporary directory.
+    """
+    if folder := os.environ.get("DDCORE_CACHE"):
+        return Path(folder)
+    home = os.path.expanduser("~")
+    return Path(home, ".cache", "ddcore") if home != "~" else _temporary()
+
+
+def _temporary() -> Path:
+    return Path(tempfile.gettempdir(), f"ddcore-{os.getuid()}")
+
+
+# --- folders that code may be loaded from -----------------------------------------------------------------------------
+
+
+def distrust(folder: Path) -> str:
+    """Why code must not be loaded from ``folder``: what is wrong, in one clause; empty when nothing is.
+
+    It must belong to this user or to root, and only its owner may write to it. The same goes for all folders above it
+    (whose group may write) and for links on the way: their owners could exchange it. ``/tmp`` passes by its sticky bit.
+    A folder that does not exist is judged by those above it. A few ``stat`` calls.
+    """
+    try:
+        real = folder.resolve()
+    except (OSError, RuntimeError) as error:
+        return f"{folder} cannot be read: {error}"
+    path = folder.absolute()
+    for place in dict.fromkeys((path, *path.parents, real, *real.parents)):
+        try:
+            seen = place.lstat()
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            return f"{place} cannot be read: {error.strerror}"
+        if seen.st_uid not in (0, os.getuid()):
+            return f"{place} belongs to another user"
+        if stat.S_ISLNK(seen.st_mode):
+            continue
+        if not stat.S_ISDIR(seen.st_mode):
+            return f"{place} is not a folder"
+        others = stat.S_IWGRP | stat.S_IWOTH if place == real else stat.S_IWOTH
+        if seen.st_mode & others and (place == real or not seen.st_mode & stat.S_ISVTX):
+            return f"other users may write to {place}"
+    return ""
+
+
+def make_private(folder: Path) -> None:
+    """Make ``folder`` and the missing ones above it, readable by this user only.
+
+    Raises PermissionError where the folder exists and :func:`distrust` has something against it; OSError where it
+    cannot be made.
+    """
+    for place in (*reversed(folder.parents), folder):
+        if not place.exists():
+            with contextlib.suppress(FileExistsError):  # another process made it; or a dangling link
+                place.mkdir(mode=0o700)
+    if reason := distrust(folder):
+        raise PermissionError(reason)
+
+
+# --- compiled kernels -------------------------------------------------------------------------------------------------
+
+
+@functools.lru_cache(maxsize=1)
+def _kernel_sources() -> tuple[tuple[str, bytes], ...]:
+    """Module name and source of every kernel module, ordered by name."""
+    files = sorted((Path(__file__).parent / "kernels").glob("*.py"))
+    return tuple((file.stem, file.read_bytes()) for file in files)
+
+
+@functools.lru_cache(maxsize=1)
+def _kernel_state() -> str:
+    """A digest of all that decides what the kernels compile to, but for the processor."""
+    digest = hashlib.blake2b(digest_size=8)
+    python = f"{sys.implementation.cache_tag}{getattr(sys, 'abiflags', '')}"
+    for part in (_FORMAT, python, _version("numba"), _version("llvmlite")):
+        digest.update(f"{part}\0".encode())
+    for name, source in _kernel_sources():
+        digest.update(f"{name} {len(source)}\0".encode() + source)
+    return digest.hexdigest()
+
+
+def _version(package: str) -> str:
+    from importlib import import_module, metadata
+
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:  # a packed environment may lack the metadata
+        return str(import_module(package).__version__)
 
 
 def kernel_folder() -> Path:
-    """Where compiled kernels lie: a folder per state of their sources.
+    """Where compiled kernels lie: a folder for each state of their sources, Python, numba and llvmlite.
 
-    numba looks at a kernel's own file when it decides whether what it cached is current, not at the file of a helper
-    that was compiled into it.
+    The path of the installation does not matter, so a checkout, a wheel and an executor's copy of one version share it.
     """
-    sources = sorted((Path(__file__).parent / "kernels").glob("*.py"))
-    state = hashlib.blake2b(b"".join(source.read_bytes() for source in sources), digest_size=8)
-    return cache_folder() / "kernels" / state.hexdigest()
+    return cache_folder() / "kernels" / _kernel_state()
+
+
+def kernel_names() -> list[str]:
+    """Names of all kernels, ``module.function``, found in the sources: numba is not imported."""
+    pattern = re.compile(r"^@kernel\b.*?^def (\w+)\(", re.MULTILINE | re.DOTALL)
+    return [f"{module}.{name}" for module, source in _kernel_sources() for name in pattern.findall(source.decode())]
+
+
+def missing_kernels() -> list[str]:
+    """Names of the kernels that the next process has to compile, as far as names of files tell; numba is not imported.
+
+    Whether the files are whole and for this processor: :func:`ddcore.kernel_cache.current_kernels`.
+    """
+    folder, names = kernel_folder(), kernel_names()
+    try:
+        files = [] if distrust(folder) else os.listdir(folder)
+    except OSError:
+        files = []
+    there = {file.rpartition(".")[0] for file in files}
+    return [name for name in names if name not in there]
+
+
+# --- the package, as executors get it ---------------------------------------------------------------------------------
+
+
+def unpacked(archive: str) -> str:
+    """The folder that holds the sources of the package's zip: unpacked once for each content of the zip.
+
+    It lies in the cache folder; where that cannot be used, in the user's own folder of the temporary directory, and
+    where that is not ours either, in a new folder that goes with this process. An earlier unpacking is used only if
+    every file is what the zip holds. Milliseconds; raises ImportError where nothing can be written.
+    """
+    reasons = []
+    for place in (cache_folder(), _temporary()):
+        try:
+            if place == _temporary():
+                _check_temporary(place)
+            make_private(place / "code")
+            target = _unpacked_into(archive, place / "code")
+        except OSError as error:
+            reasons.append(str(error))
+            continue
+        os.environ["DDCORE_CACHE"] = str(place)  # kernels are kept beside the code
+        return target
+    try:
+        fresh = tempfile.mkdtemp(prefix="ddcore-")
+    except OSError as error:
+        raise ImportError(f"no folder to unpack {archive} into: {'; '.join([*reasons, str(error)])}") from None
+    import atexit
+    import shutil
+
+    atexit.register(shutil.rmtree, fresh, ignore_errors=True)
+    return _unpacked_into(archive, Path(fresh))
+
+
+def _check_temporary(place: Path) -> None:
+    """Make a folder in the temporary directory, where any user may have created one of that name; OSError if so."""
+    with contextlib.suppress(FileExistsError):
+        place.mkdir(mode=0o700)
+    seen = place.lstat()
+    if not stat.S_ISDIR(seen.st_mode) or seen.st_uid != os.getuid() or stat.S_IMODE(seen.st_mode) & 0o077:
+        raise PermissionError(f"{place} is not a folder that only this user can use")
+
+
+def _unpacked_into(archive: str, code: Path) -> str:
+    import shutil
+    import zipfile
+
+    target = code / Path(archive).stem
+    with zipfile.ZipFile(archive) as packed:
+        content = {name: packed.read(name) for name in packed.namelist() if name.startswith(_CODE)}
+    if _holds(target, content):
+        return str(target)
+    fresh = Path(tempfile.mkdtemp(dir=code))
+    try:
+        (fresh / _CODE).mkdir(mode=0o700)
+        for name, data in content.items():
+            file = fresh / name
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(data)
+        try:
+            if os.path.lexists(target):
+                os.rename(target, fresh / "damaged")
+            os.rename(fresh / _CODE, target)
+        except OSError:
+            if not _holds(target, content):  # else another process was first
+                raise
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
+    return str(target)
+
+
+def _holds(target: Path, content: dict[str, bytes]) -> bool:
+    """Whether the sources below ``target`` are those of the zip: none differs, none is missing, none is added."""
+    if target.is_symlink() or distrust(target):
+        return False
+    there = {file.relative_to(target).as_posix() for file in target.rglob("*") if file.suffix not in ("", ".pyc")}
+    try:
+        return there == {name[len(_CODE) :] for name in content} and all(
+            (target / name[len(_CODE) :]).read_bytes() == data for name, data in content.items()
+        )
+    except OSError:
+        return False

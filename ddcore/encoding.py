@@ -16,6 +16,7 @@ import numpy as np
 import polars as pl
 import polars_hash as plh
 
+from ddcore.casts import InexactCast, exact_cast
 from ddcore.errors import DataError
 from ddcore.kernels import hashing
 from ddcore.schema import Schema, Type, is_direct
@@ -105,10 +106,16 @@ POOL = Pool()
 
 
 def encode(series: pl.Series, kind: Type) -> np.ndarray:
-    """Words of a series: int64[n]. Raises DataError for the one int64 value that stands for null."""
+    """Words of a series: int64[n].
+
+    Raises DataError for a value that the type does not hold, and for the one word that stands for null.
+    """
     name = series.name
     if series.dtype != kind.polars:
-        series = series.cast(kind.polars)
+        try:
+            series = exact_cast(series, kind)
+        except InexactCast as error:
+            raise DataError(f"column {name} {error}", "cast it first") from None
     if kind.name in _POOLED:
         return _encode_pooled(series, kind)
     nulls = series.is_null().to_numpy() if series.null_count() else None
@@ -117,9 +124,9 @@ def encode(series: pl.Series, kind: Type) -> np.ndarray:
     else:
         physical = series if kind.name in ("int64", "bool") else series.to_physical()
         words = physical.cast(pl.Int64).fill_null(0).to_numpy()
-        if kind.name == "int64" and len(words) and words.min() == NULL:
+        if kind.name in ("int64", "timestamp") and len(words) and words.min() == NULL:
             raise DataError(
-                f"column {name}: the int64 value {NULL} is reserved", "use a value from -9223372036854775807 upwards"
+                f"column {name}: the {kind} value {NULL} is reserved", "use a value from -9223372036854775807 upwards"
             )
     if nulls is not None:
         words = np.where(nulls, NULL, words)

@@ -6,7 +6,7 @@
     ├── Mismatch                 exit 3   differences where none were allowed
     ├── ProgramError             the program cannot be built: unknown column, types that do not meet
     │   └── ProgramChanged       stored state belongs to another program
-    ├── DataError                rows that cannot be taken in
+    ├── DataError                rows that cannot be ingested
     │   ├── LateUpdate           an update at a time that is closed
     │   └── UnknownRetraction    a retraction of a row that is not there
     ├── FoldError                the fold itself cannot go on
@@ -21,6 +21,8 @@ A message says what happened, where, and the value; a hint says what to do next,
 
 from __future__ import annotations
 
+import dis
+import signal
 from typing import Any
 
 
@@ -64,7 +66,7 @@ class LockHeld(DdError):
 
 
 class Mismatch(DdError):
-    """Two collections differ where the caller asked for them to be equal."""
+    """Two collections differ that had to be equal."""
 
     exit_code = 3
 
@@ -74,11 +76,11 @@ class ProgramError(DdError):
 
 
 class ProgramChanged(ProgramError):
-    """Stored state was made by a program with another fingerprint."""
+    """Stored state belongs to a program with another fingerprint."""
 
 
 class DataError(DdError):
-    """Rows of an input cannot be taken in; the message names the source, the column and the value."""
+    """Rows of an input cannot be ingested; the message names the source, the column and the value."""
 
 
 class LateUpdate(DataError):
@@ -118,7 +120,7 @@ class Diverged(FoldError):
         super().__init__(
             f"loop {loop} did not reach a fixed point: "
             f"at version {time[0]}, round {round}, {moving} differences still move",
-            "mend the loop's body, or raise max_rounds= in iterate()",
+            "fix the loop's body, or raise max_rounds= in iterate()",
         )
         self.loop, self.time, self.round, self.moving = loop, time, round, moving
 
@@ -133,8 +135,25 @@ class DiffOverflow(FoldError):
 
 
 class ExpressionError(FoldError):
-    """A user's expression or function failed, or left the range of its type, on the rows it was given."""
+    """A user's expression or function failed, or left the range of its type, on some rows."""
 
 
 class StorageError(DdError):
     """A file or table of the warehouse cannot be read or written."""
+
+
+def is_interrupt(error: BaseException) -> bool:
+    """Whether ``error`` came of a signal (Ctrl-C), rather than from a ``raise`` or an exit in a user's program.
+
+    A signal's exception comes up between any two instructions, or in the handler that was set for it.
+    """
+    trace = error.__traceback__
+    if not isinstance(error, KeyboardInterrupt) or trace is None:
+        return isinstance(error, KeyboardInterrupt)
+    while trace.tb_next is not None:
+        trace = trace.tb_next
+    code = trace.tb_frame.f_code
+    if dis.opname[code.co_code[trace.tb_lasti]] != "RAISE_VARARGS":
+        return True
+    handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    return any(getattr(getattr(each, "__func__", each), "__code__", None) is code for each in handlers)

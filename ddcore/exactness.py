@@ -1,25 +1,29 @@
-"""Exact int64 arithmetic in expressions: Polars wraps around silently, here nothing does.
+"""Exact arithmetic in expressions: Polars wraps integers around silently, here nothing does.
 
 Each batch is evaluated in one of two ways with the same result. *Directly*, when the least and greatest values of its
 columns prove that no integer on the way leaves int64. Otherwise *widely*, with the integer operations in Int128 and
 the results brought back to int64, which fails where one does not fit. Which way a batch goes is decided by intervals:
 the interval of an operation holds whatever it can give for operands in the operands' intervals.
 
-Intermediate values may be as large as 126 bits; one beyond that is an error of its row. Dates, timestamps and
-durations are not watched: their own arithmetic is Polars', which wraps around 290,000 years from now.
+Intermediate values may be as large as 126 bits; one beyond that is an error of its row. For decimals see
+:mod:`ddcore.decimals`, for dates and times :mod:`ddcore.temporal`.
+
+Floats are IEEE's and depend on the row alone. Polars divides a column by a single value through the value's reciprocal,
+but a column of one row truly; so every divisor is made a full column, and division is true division in every batch.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import polars as pl
 
-from ddcore import syntax
+from ddcore import decimals, syntax, temporal, vocabulary
 from ddcore.errors import ProgramError
 from ddcore.syntax import Tree
+from ddcore.temporal import Guard
 
 Interval = tuple[int, int]
 Intervals = Mapping[str, Interval]
@@ -28,14 +32,28 @@ LEAST, GREATEST = -(2**63), 2**63 - 1
 _GUARDED = 2**126
 _MOST_POWER = 128
 _COMPARISONS = {
-    "Eq", "NotEq", "Lt", "LtEq", "Gt", "GtEq", "EqValidity", "NotEqValidity", "TrueDivide",
-    "Sql.Eq", "Sql.NotEq", "Sql.Lt", "Sql.LtEq", "Sql.Gt", "Sql.GtEq", "Sql.Div",
+    "Eq", "NotEq", "Lt", "LtEq", "Gt", "GtEq", "EqValidity", "NotEqValidity", "TrueDivide", "Sql.Div",
     "Boolean.IsBetween", "Boolean.IsNull", "Boolean.IsNotNull",
 }  # fmt: skip
-_SQL = {"Sql.Plus": "Plus", "Sql.Minus": "Minus", "Sql.Mul": "Multiply", "Sql.IntDiv": "TruncDivide"}
+_SQL = {"Sql.Plus": "Plus", "Sql.Mul": "Multiply", "Sql.IntDiv": "TruncDivide"}
 _ON_LISTS = {"Plus", "Minus", "Multiply", "FloorDivide", "TruncDivide", "Modulus", "TrueDivide"}
-_OUT_OF_SIGHT = {"RoundSF", "ListExpr.Diff", "ArrayExpr.Sum", "TemporalExpr.TotalNanoseconds"}
-_SUMMING = ("Plus", "Minus", "Multiply", "Negate", "Sum", "CumSum", "CumProd", "Diff", "Product", "Pow")
+_ASCENDING = {
+    "descending": False, "nulls_last": False, "multithreaded": False, "maintain_order": False, "limit": None,
+}  # fmt: skip
+_DIVISIONS = {"TrueDivide", "FloorDivide", "TruncDivide", "Modulus", "Sql.Div", "Sql.Rem", "Sql.IntDiv"}
+_OF_FLOATS = {"ListExpr.Mean", "ListExpr.Median", "ListExpr.Std", "ListExpr.Var"}
+
+
+class Types(Protocol):
+    """Tells the types of trees over rows of one schema."""
+
+    def __call__(self, trees: list[Tree]) -> list[pl.DataType]:
+        """The types of the trees. Raises ProgramError where types do not meet."""
+        ...
+
+    def inside(self, dtype: pl.DataType) -> Types:
+        """The same for trees over the elements of a list, as a column whose name is empty."""
+        ...
 
 
 @dataclass(slots=True)
@@ -144,14 +162,88 @@ def bound(term: Term, columns: Intervals, limit: int | None = GREATEST) -> Inter
 # -- from trees to terms ----------------------------------------------------------------------------------------------
 
 
-def analyse(tree: Tree, types: Callable[[list[Tree]], list[pl.DataType]]) -> Term:
-    """The term of a tree: literals made int64, narrow integers widened, every node typed.
+def analyse(tree: Tree, types: Types) -> Term:
+    """The term of a tree: literals made int64, narrow integers widened, decimals scaled, every node typed.
 
-    ``types`` gives the types of trees (one call, so that Polars is asked twice and not once per node). Raises
-    ProgramError for integer arithmetic that cannot be watched: on whole lists and structs.
+    Raises ProgramError for arithmetic that cannot be watched (on whole lists and structs, on elements of lists) and for
+    operations on decimals and durations that lose digits.
     """
-    wide = _int64(syntax.rewrite(tree, _with_int64_literals))
-    return _typed(_widened(wide, _types_of(wide, types)), types)
+    tree = _int64(syntax.rewrite(tree, _with_int64_literals))
+    tree = _with_lists(tree, types)
+    tree = decimals.exact(tree, types)
+    tree = _widened(tree, _types_of(tree, types))
+    return _typed(_with_full_divisors(tree, types), types)
+
+
+def _with_lists(tree: Tree, types: Types) -> Tree:
+    """The tree with what happens inside of lists prepared like the rest."""
+    parts = [_with_lists(part, types) for part in syntax.children(tree)]
+    tree = syntax.with_children(tree, parts)
+    if syntax.kind(tree) != "Eval":
+        return tree
+    body = tree["Eval"]
+    element = decimals.element(types(parts)[0])
+    if element is None:
+        raise ProgramError(f"the expression {syntax.text(tree)} is not applied to a list", "split or concat_list first")
+    inside = types.inside(element)
+    _, elements = vocabulary.inside_list(body)
+    new = [_element(tree, part, inside) for part in elements]
+    return {"Eval": body | {"evaluation": vocabulary.with_inside(body, new)}}
+
+
+def _element(tree: Tree, part: Tree, types: Types) -> Tree:
+    """What happens to each element: no arithmetic that could leave its type, because no row could be named."""
+    term = analyse(syntax.rewrite(part, _element_to_column), types)
+    try:
+        bound(term, {"": (LEAST, GREATEST)})
+    except Overflow:
+        raise _out_of_sight(tree) from None
+    if temporal.guards(term, _own_tree):
+        raise _out_of_sight(tree)
+    return syntax.rewrite(term.tree, _column_to_element)
+
+
+def _element_to_column(node: Tree) -> Tree:
+    return {"Column": ""} if node == "Element" else node
+
+
+def _column_to_element(node: Tree) -> Tree:
+    return "Element" if node == {"Column": ""} else node
+
+
+def _own_tree(term: Term) -> Tree:
+    return term.tree
+
+
+def _with_full_divisors(tree: Tree, types: Types) -> Tree:
+    """The tree with the divisors of floats as columns of as many rows as there are.
+
+    A divisor that is one value for all rows (a literal, or a choice that falls on one branch in this batch) would make
+    the result depend on the batch. Adding a zero made from a column gives it its full length. -0.0 becomes 0.0 by that,
+    as everywhere here.
+    """
+    divisions = [node for node in syntax.walk(tree) if syntax.operation(node) in _DIVISIONS]
+    if not divisions:
+        return tree
+    floats = {id(node) for node, dtype in zip(divisions, types(divisions), strict=True) if dtype.is_float()}
+
+    def change(node: Tree) -> Tree:
+        parts = [change(part) for part in syntax.children(node)]
+        names = syntax.columns(node)
+        if id(node) in floats and names and syntax.kind(parts[1]) != "Column":
+            zero = syntax.binary("Multiply", syntax.cast(_is_null(names[0]), "Float64"), _number(0.0))
+            parts[1] = syntax.binary("Plus", syntax.cast(parts[1], "Float64"), zero)
+        return syntax.with_children(node, parts)
+
+    return change(tree)
+
+
+def _is_null(name: str) -> Tree:
+    return syntax.boolean("IsNull", {"Column": name})
+
+
+def _number(value: float) -> Tree:
+    return {"Literal": {"Scalar": {"Float64": value}}}
 
 
 def _with_int64_literals(node: Tree) -> Tree:
@@ -170,7 +262,7 @@ def _int64(node: Tree) -> Tree:
     return node
 
 
-def _types_of(tree: Tree, types: Callable[[list[Tree]], list[pl.DataType]]) -> dict[int, pl.DataType]:
+def _types_of(tree: Tree, types: Types) -> dict[int, pl.DataType]:
     nodes = list(syntax.walk(tree))
     return dict(zip(map(id, nodes), types(nodes), strict=True))
 
@@ -190,10 +282,9 @@ def _widened(tree: Tree, types: dict[int, pl.DataType]) -> Tree:
     made = syntax.with_children(tree, parts)
     if dtype.is_integer() and op in _SQL:
         return syntax.binary(_SQL[op], *parts)
-    if op == "ListExpr.Sum" and dtype.is_integer():
-        made = syntax.with_children(made, [syntax.cast(parts[0], {"List": "Int128"})])
-        return syntax.cast(made, "Int64")
-    _refuse_lists(made, dtype, op, [types[id(child)] for child in inner])
+    special = _special(made, dtype, op, parts, [types[id(child)] for child in inner])
+    if special is not None:
+        return special
     if (
         op == "Cast"
         and tree["Cast"]["options"] == "Strict"
@@ -204,22 +295,62 @@ def _widened(tree: Tree, types: dict[int, pl.DataType]) -> Tree:
     return syntax.cast(made, "Int64") if dtype.is_integer() and dtype != pl.Int64() else made
 
 
-def _refuse_lists(tree: Tree, dtype: pl.DataType, op: str, inner: list[pl.DataType]) -> None:
-    unwatched = dtype.is_nested() and op in _ON_LISTS
-    unwatched |= op in _OUT_OF_SIGHT and (dtype.is_integer() or dtype.is_nested())
-    if op == "Eval" and inner and not _of_floats(inner[0]):
-        inside = json.dumps(tree["Eval"]["evaluation"])
-        unwatched |= any(f'"{name}"' in inside for name in _SUMMING)
-    if unwatched:
-        raise ProgramError(
-            f"the expression {syntax.text(tree)} computes with integers where overflow cannot be seen",
-            "take lists apart with flat_map() first, count coarser units of time, or cast to float64",
-        )
+def _special(tree: Tree, dtype: pl.DataType, op: str, parts: list[Tree], inner: list[pl.DataType]) -> Tree | None:
+    """Functions that Polars computes in too narrow a type, or with a result in no certain order; None for the rest."""
+    element = decimals.element(inner[0]) if inner else None
+    if _is_unwatched(dtype, op, element):
+        raise _out_of_sight(tree)
+    if op == "ListExpr.Sum" and dtype.is_integer():
+        return syntax.cast(syntax.with_children(tree, [syntax.cast(parts[0], {"List": "Int128"})]), "Int64")
+    if op in _OF_FLOATS and element is not None and not element.is_float():
+        return syntax.with_children(tree, [syntax.cast(parts[0], {"List": "Float64"})])
+    if op == "MeanHorizontal":
+        return _mean(tree, parts, inner)
+    if op == "ListExpr.SetOperation":
+        order = {
+            "descending": False,
+            "nulls_last": False,
+            "multithreaded": False,
+            "maintain_order": False,
+            "limit": None,
+        }
+        return {"Function": {"input": [tree], "function": {"ListExpr": {"Sort": order}}}}
+    if op == "TrueDivide" and all(isinstance(each, pl.Duration) for each in inner) and inner[0] == inner[1]:
+        return syntax.with_children(tree, [syntax.function("ToPhysical", part) for part in parts])
+    return None
 
 
-def _of_floats(dtype: pl.DataType) -> bool:
-    inner = getattr(dtype, "inner", None)
-    return inner in (pl.Float64(), pl.Float32())
+def _mean(tree: Tree, parts: list[Tree], inner: list[pl.DataType]) -> Tree:
+    """A mean without wrapping: of integers by their exact sum, of anything else in floats."""
+    if not all(each.is_integer() or each == pl.Boolean() for each in inner):
+        return syntax.with_children(tree, [syntax.cast(part, "Float64") for part in parts])
+
+    def added(values: list[Tree]) -> Tree:
+        return {"Function": {"input": values, "function": {"SumHorizontal": syntax.named(tree)[1]}}}
+
+    count = added([syntax.cast(syntax.boolean("IsNotNull", part), "Int64") for part in parts])
+    none: Tree = {"Literal": {"Scalar": {"Int64": 0}}}
+    total = added([syntax.cast(part, "Int64") for part in parts])
+    divisor = syntax.binary("EqValidity", count, none)
+    null: Tree = {"Literal": {"Scalar": {"Null": "Int64"}}}
+    chosen = {"Ternary": {"predicate": divisor, "truthy": null, "falsy": count}}
+    return syntax.binary("TrueDivide", total, chosen)
+
+
+def _is_unwatched(dtype: pl.DataType, op: str, element: pl.DataType | None) -> bool:
+    if dtype.is_nested() and op in _ON_LISTS:
+        return True
+    if op == "RoundSF" and dtype.is_integer():
+        return True
+    timed = element is not None and temporal.is_temporal(element)
+    return timed and op in {"ListExpr.Sum", *_OF_FLOATS}
+
+
+def _out_of_sight(tree: Tree) -> ProgramError:
+    return ProgramError(
+        f"the expression {syntax.text(tree)} computes where overflow cannot be seen",
+        "take lists apart with flat_map() first, round in float64, or compute with columns",
+    )
 
 
 _NARROW: dict[pl.DataType, Interval] = {
@@ -228,7 +359,7 @@ _NARROW: dict[pl.DataType, Interval] = {
 }  # fmt: skip
 
 
-def _typed(tree: Tree, types: Callable[[list[Tree]], list[pl.DataType]]) -> Term:
+def _typed(tree: Tree, types: Types) -> Term:
     known = _types_of(tree, types)
 
     def term(node: Tree) -> Term:
@@ -259,17 +390,18 @@ def _leaf(node: Tree, parts: list[Term]) -> Interval:
 
 @dataclass(slots=True)
 class Wide:
-    """A tree that computes in Int128, and trees that are true where even that was too narrow."""
+    """A tree that computes in Int128, and guards for the rows where even that is too narrow."""
 
     tree: Tree
-    guards: list[Tree]
+    guards: list[Guard]
 
 
 def widen(term: Term) -> Wide:
     """The wide form of a term. An integer's is an Int128 column, whose range the caller checks."""
-    guards: list[Tree] = []
-    tree = _wide(term, guards) if term.op else _exact(term, guards)
-    return Wide(tree, guards)
+    vast: list[Tree] = []
+    tree = _wide(term, vast) if term.op else _exact(term, vast)
+    guards = [Guard(0, tree, "an integer on the way has more than 126 bits") for tree in vast]
+    return Wide(tree, guards + temporal.guards(term, lambda part: _exact(part, [])))
 
 
 def _wide(term: Term, guards: list[Tree]) -> Tree:

@@ -7,8 +7,9 @@ watched without slowing down small integers is told in :mod:`ddcore.exactness`.
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from decimal import Decimal
@@ -17,28 +18,30 @@ from typing import Any, Literal
 import numpy as np
 import polars as pl
 
-from ddcore import exactness, syntax
+from ddcore import exactness, syntax, temporal, vocabulary
 from ddcore.errors import ExpressionError, ProgramError
 from ddcore.exactness import GREATEST, LEAST, Overflow, Term
+from ddcore.graph import caller
 from ddcore.schema import Schema, Type, type_of
 from ddcore.syntax import Tree
+from ddcore.temporal import Guard
 from ddcore.wording import meant
 
-__all__ = ["ListProjection", "Predicate", "Projection", "canonical", "parse"]
-
-Types = Callable[[list[Tree]], list[pl.DataType]]
+__all__ = ["ListProjection", "Predicate", "Projection", "RowTypes", "canonical", "identity", "parse"]
 
 _MOST_DIGITS = 18
 _QUOTED = re.compile(r"'(?:[^']|'')*'|\"[^\"]*\"")
+_LITERALS = re.compile(r'\{"Literal": \{"(\w+)"')
 _CLOCK = re.compile(r"\b(?:now\s*\(|current_(?:timestamp|date|time)\b|localtime(?:stamp)?\b)", re.IGNORECASE)
-_FAILURES = (pl.exceptions.PolarsError, pl.exceptions.PanicException)
+_FAILURES = (pl.exceptions.PolarsError, pl.exceptions.PanicException, ValueError, TypeError, ArithmeticError)
 
 
 def parse(value: Any, *, bare_string: Literal["column", "sql"]) -> pl.Expr:
     """The expression that a user's argument stands for.
 
     Text is a column's name or SQL, by ``bare_string``; integers are int64, decimals decimal(18, scale). Raises
-    ProgramError for text that is no SQL, for text that asks the clock, and for values that no column can hold.
+    ProgramError for text that is no SQL, for text that asks the clock, and for values that no column can hold; the
+    message begins with the line of the program.
     """
     if isinstance(value, pl.Expr):
         return value
@@ -53,6 +56,16 @@ def canonical(expr: pl.Expr) -> str:
     Raises ProgramError for an expression that has none, because it calls a Python function.
     """
     return syntax.text(syntax.bare(syntax.read(expr)))
+
+
+def identity(expr: pl.Expr) -> list[str]:
+    """Parts of a digest that tell an expression from all others: its canonical text, and which literals have a type.
+
+    One without takes that of its neighbours, which are not always int64 and float64: ``cast(pl.Float32) * 0.1`` is
+    another number than ``cast(pl.Float32) * pl.lit(0.1, dtype=pl.Float64)``.
+    """
+    tree = syntax.bare(syntax.read(expr))
+    return [syntax.text(tree), *_LITERALS.findall(json.dumps(tree))]
 
 
 class Projection:
@@ -148,7 +161,6 @@ class ListProjection:
             formulas.append(_formula(name, tree, term, pl.List(made[name].polars)))
         self.schema: Schema = {name: kind for name, kind in schema.items() if name not in made} | made
         self._formulas = _Formulas(formulas)
-        self._texts = {formula.name: formula.text for formula in formulas}
         self.columns = self._formulas.columns
 
     def explode(self, frame: pl.DataFrame) -> tuple[pl.DataFrame, np.ndarray]:
@@ -163,19 +175,24 @@ class ListProjection:
             unequal = np.flatnonzero(other != lengths[0])
             if len(unequal):
                 row = int(unequal[0])
-                raise ExpressionError(
-                    f"flat_map: {lists.columns[0]} has {lengths[0][row]} elements where {name} has {other[row]}, "
-                    + _row(frame, row),
-                    "call flat_map once for each list, or make the lists equally long",
-                )
+                first = f"{lists.columns[0]} has {lengths[0][row]} elements"
+                raise self._formulas.unequal(f"{first} where {name} has {other[row]}", frame, row)
         elements = pl.DataFrame([column.explode(empty_as_null=False, keep_nulls=False) for column in lists])
         rows = np.repeat(np.arange(len(lists), dtype=np.int64), lengths[0])
         for column in elements:
-            _require_int64(column, self._texts[column.name], frame, rows)
+            self._formulas.require_int64(self._formulas.formula(column.name), column, frame, rows)
         return elements, rows
 
 
 # -- one expression, ready to run -------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Form:
+    """An expression ready to run, and guards (level, condition, reason) to look at before it, lowest level first."""
+
+    expr: pl.Expr
+    guards: list[tuple[int, pl.Expr, str]]
 
 
 @dataclass(slots=True)
@@ -185,9 +202,8 @@ class _Formula:
     name: str
     text: str
     columns: list[str]
-    direct: pl.Expr
-    wide: pl.Expr
-    guards: list[pl.Expr]
+    direct: _Form
+    wide: _Form
     term: Term
     dtype: pl.DataType
     safe: int
@@ -201,16 +217,24 @@ def _formula(name: str, tree: Tree, term: Term, dtype: pl.DataType) -> _Formula:
     direct = syntax.build(term.tree)
     if term.dtype != dtype:
         direct = direct.cast(dtype)
-    wide, guards = direct, []
+    wide, guards = direct, temporal.guards(term, lambda part: part.tree)
+    direct_form = wide_form = _Form(direct.alias(name), _built(name, guards))
     if term.computes:
         widened = exactness.widen(term)
-        wide, guards = syntax.build(widened.tree), [syntax.build(guard) for guard in widened.guards]
+        wide = syntax.build(widened.tree)
         if not term.op and term.dtype != dtype:
             wide = wide.cast(dtype)
+        wide_form = _Form(wide.alias(name), _built(name, widened.guards))
     return _Formula(
-        name, syntax.text(tree), syntax.columns(term.tree), direct.alias(name), wide.alias(name),
-        [guard.alias(f"{name} {number}") for number, guard in enumerate(guards)], term, dtype, _safe(term),
-    )  # fmt: skip
+        name, syntax.text(tree), syntax.columns(term.tree), direct_form, wide_form, term, dtype, _safe(term)
+    )
+
+
+def _built(name: str, guards: list[Guard]) -> list[tuple[int, pl.Expr, str]]:
+    return [
+        (guard.level, syntax.build(guard.tree).alias(f"{name} {number}"), guard.reason)
+        for number, guard in enumerate(guards)
+    ]
 
 
 def _safe(term: Term) -> int:
@@ -233,12 +257,17 @@ def _fits(term: Term, columns: Mapping[str, tuple[int, int]]) -> bool:
 
 
 class _Formulas:
-    """Expressions evaluated together, in one call of Polars where no integer can overflow."""
+    """Expressions evaluated together, in one call of Polars where no integer can overflow and nothing is guarded."""
 
     def __init__(self, formulas: list[_Formula]) -> None:
         self._formulas = formulas
+        self._place = caller()
         self.columns = sorted({name for formula in formulas for name in formula.columns})
-        self._direct = [formula.direct for formula in formulas]
+        self._direct = [formula.direct.expr for formula in formulas]
+        guards = [guard for formula in formulas for guard in formula.direct.guards]
+        self._guards = [
+            [expr for at, expr, _ in guards if at == level] for level in sorted({at for at, _, _ in guards})
+        ]
         self._safe = min((formula.safe for formula in formulas), default=GREATEST)
         watched = {name for each in formulas if each.safe < GREATEST for name in _integers(each.term)}
         self._watched = sorted(watched)
@@ -250,12 +279,14 @@ class _Formulas:
         if not self._all_fit(frame):
             return self._carefully(frame)
         try:
-            made = _select(frame, self._direct)
+            if any(_is_any_true(_select(frame, guards)) for guards in self._guards):
+                return self._carefully(frame)
+            results = _select(frame, self._direct)
         except _FAILURES:
             return self._carefully(frame)
         for formula in self._checked:
-            _require_int64(made.get_column(formula.name), formula.text, frame)
-        return made
+            self.require_int64(formula, results.get_column(formula.name), frame)
+        return results
 
     def _all_fit(self, frame: pl.DataFrame) -> bool:
         if self._safe < 0:
@@ -273,30 +304,84 @@ class _Formulas:
         for name in self._watched:
             low, high = frame.get_column(name).min(), frame.get_column(name).max()
             intervals[name] = (0, 0) if low is None else (low, high)
-        return pl.DataFrame([_evaluate(formula, frame, intervals) for formula in self._formulas])
+        return pl.DataFrame([self._evaluate(formula, frame, intervals) for formula in self._formulas])
+
+    def _evaluate(self, formula: _Formula, frame: pl.DataFrame, intervals: Mapping[str, Any]) -> pl.Series:
+        fits = formula.safe == GREATEST or _fits(formula.term, intervals)
+        form = formula.direct if fits else formula.wide
+        try:
+            for _, guard, reason in form.guards:
+                row = _select(frame, [guard]).to_series().arg_max()
+                if row is not None and _is_any_true(_select(frame, [guard])):
+                    raise self._error(formula, f": {reason}", frame, row, "correct the value, or leave such rows out")
+            result = _select(frame, [form.expr]).to_series()
+        except _FAILURES as failure:
+            exprs = [expr for _, expr, _ in form.guards] + [form.expr]
+            row, reason = _failing_row(frame, exprs), _reason(failure)
+            hint = "correct the value, or allow for it in the expression"
+            raise self._error(formula, f": {reason}", frame, row, hint) from None
+        if not formula.is_int:
+            return result
+        self.require_int64(formula, result, frame)
+        return result.cast(pl.Int64)
+
+    def require_int64(
+        self, formula: _Formula, column: pl.Series, frame: pl.DataFrame, rows: np.ndarray | None = None
+    ) -> None:
+        """Raises ExpressionError for an integer column with a value that is no int64 of ours (-2**63 is null).
+
+        ``rows``: which row of ``frame`` each value comes from, where that is not the row of its number.
+        """
+        if not column.dtype.is_integer():
+            return
+        low, high = column.min(), column.max()
+        if low is None or (low > LEAST and high <= GREATEST):  # type: ignore[operator]
+            return
+        place = column.arg_min() if low <= LEAST else column.arg_max()  # type: ignore[operator]
+        assert place is not None
+        row = place if rows is None else int(rows[place])
+        wrong = f" is {column[place]}, which int64 cannot hold"
+        raise self._error(formula, wrong, frame, row, "cast to float64 or a decimal before computing")
+
+    def _error(self, formula: _Formula, wrong: str, frame: pl.DataFrame, row: int | None, hint: str) -> ExpressionError:
+        where = f", {_row(frame.select(formula.columns), row)}" if row is not None and formula.columns else ""
+        return ExpressionError(f"{self._place}: {formula.text}{wrong}{where}", hint)
+
+    def unequal(self, text: str, frame: pl.DataFrame, row: int) -> ExpressionError:
+        """The error of lists that should have the same length."""
+        hint = "call flat_map once for each list, or make the lists equally long"
+        return ExpressionError(f"{self._place}: flat_map: {text}, {_row(frame, row)}", hint)
+
+    def formula(self, name: str) -> _Formula:
+        """The formula of a result."""
+        return next(each for each in self._formulas if each.name == name)
 
 
-def _evaluate(formula: _Formula, frame: pl.DataFrame, intervals: Mapping[str, Any]) -> pl.Series:
-    direct = formula.safe == GREATEST or _fits(formula.term, intervals)
-    exprs = [formula.direct] if direct else [formula.wide, *formula.guards]
+def _is_any_true(frame: pl.DataFrame) -> bool:
+    return any(column.any() for column in frame)
+
+
+def _failing_row(frame: pl.DataFrame, exprs: list[pl.Expr]) -> int | None:
+    """A row that Polars cannot evaluate the expressions on by itself, by halving; None where every half can.
+
+    Cost: that of evaluating two more frames of this size.
+    """
+    start, size = 0, len(frame)
+    while size > 1:
+        half = size // 2
+        if _fails(frame[start : start + half], exprs):
+            size = half
+        else:
+            start, size = start + half, size - half
+    return start if size and _fails(frame[start : start + 1], exprs) else None
+
+
+def _fails(frame: pl.DataFrame, exprs: list[pl.Expr]) -> bool:
     try:
-        made = _select(frame, exprs)
-    except _FAILURES as failure:
-        raise ExpressionError(
-            f"{formula.text}: {_reason(failure)}", "mend the values, or allow for them in the expression"
-        ) from None
-    for number in range(1, made.width):
-        row = made.to_series(number).arg_max()
-        if row is not None and made[row, number]:
-            raise ExpressionError(
-                f"{formula.text}: an integer on the way has more than 126 bits, {_row(frame, row)}",
-                "cast to float64 first",
-            )
-    result = made.to_series(0)
-    if not formula.is_int:
-        return result
-    _require_int64(result, formula.text, frame)
-    return result.cast(pl.Int64)
+        _select(frame, exprs)
+    except _FAILURES:
+        return True
+    return False
 
 
 def _select(frame: pl.DataFrame, exprs: list[pl.Expr]) -> pl.DataFrame:
@@ -304,24 +389,8 @@ def _select(frame: pl.DataFrame, exprs: list[pl.Expr]) -> pl.DataFrame:
 
     That is so without columns, and may be with them: Polars finds out by itself that ``a > a`` is false.
     """
-    made = frame.select(exprs)
-    return made if made.height == frame.height else made[np.zeros(frame.height, dtype=np.int64)]
-
-
-def _require_int64(column: pl.Series, text: str, frame: pl.DataFrame, rows: np.ndarray | None = None) -> None:
-    """Raises ExpressionError for an integer column with a value that is no int64 of ours (-2**63 stands for null)."""
-    if not column.dtype.is_integer():
-        return
-    low, high = column.min(), column.max()
-    if low is None or (low > LEAST and high <= GREATEST):  # type: ignore[operator]
-        return
-    place = column.arg_min() if low <= LEAST else column.arg_max()  # type: ignore[operator]
-    assert place is not None
-    row = place if rows is None else int(rows[place])
-    raise ExpressionError(
-        f"{text} is {column[place]}, which int64 cannot hold, {_row(frame, row)}",
-        "cast to float64 or a decimal before computing",
-    )
+    values = frame.select(exprs)
+    return values if values.height == frame.height else values[np.zeros(frame.height, dtype=np.int64)]
 
 
 def _row(frame: pl.DataFrame, row: int) -> str:
@@ -329,10 +398,17 @@ def _row(frame: pl.DataFrame, row: int) -> str:
 
 
 def _value(column: pl.Series, row: int) -> str:
-    try:
-        return f"{column[row]!r:.40}"
-    except (ValueError, OverflowError, pl.exceptions.PanicException):  # a time beyond the years that Python has
-        return str(column.to_physical()[row])
+    value = column[row : row + 1]
+    if temporal.is_temporal(value.dtype) and not _is_pythons(value):
+        return str(value.to_physical()[0])
+    return f"{value[0]!r:.40}"
+
+
+def _is_pythons(value: pl.Series) -> bool:
+    """Whether Python has the date or timestamp: it has the years 1 to 9999 (Polars panics on some others)."""
+    number = value.to_physical()[0]
+    per_day = 1 if value.dtype == pl.Date() else 86_400_000_000
+    return number is None or -719_000 <= number // per_day <= 2_932_000
 
 
 def _reason(failure: BaseException) -> str:
@@ -352,7 +428,7 @@ def _integers(term: Term) -> set[str]:
 
 def _checked(expr: pl.Expr, schema: Schema) -> Tree:
     tree = syntax.bare(syntax.read(expr))
-    syntax.check_by_row(tree)
+    vocabulary.check(tree)
     for name in syntax.columns(tree):
         if name not in schema:
             raise ProgramError(
@@ -362,20 +438,29 @@ def _checked(expr: pl.Expr, schema: Schema) -> Tree:
     return tree
 
 
-def _typing(schema: Schema) -> Types:
-    """The types of trees over rows of ``schema``, by asking Polars about a frame without rows."""
-    frame = pl.LazyFrame(schema={name: kind.polars for name, kind in schema.items()})
+class RowTypes:
+    """The types of trees over rows of one schema, by asking Polars about a frame without rows."""
 
-    def types(trees: list[Tree]) -> list[pl.DataType]:
+    def __init__(self, schema: Mapping[str, pl.DataType]) -> None:
+        self._frame = pl.LazyFrame(schema=schema)
+
+    def __call__(self, trees: list[Tree]) -> list[pl.DataType]:
+        """The types of the trees. Raises ProgramError where types do not meet."""
         exprs = [syntax.build(tree).alias(str(number)) for number, tree in enumerate(trees)]
         try:
-            found = frame.select(exprs).collect_schema().dtypes()
+            types = self._frame.select(exprs).collect_schema().dtypes()
         except _FAILURES as failure:
             raise ProgramError(f"{syntax.text(trees[0])}: {_reason(failure)}", "cast so that the types meet") from None
-        _require_lists(trees, found)
-        return found
+        _require_lists(trees, types)
+        return types
 
-    return types
+    def inside(self, dtype: pl.DataType) -> RowTypes:
+        """The same for the elements of a list of ``dtype``, as a column whose name is empty."""
+        return RowTypes({"": dtype})
+
+
+def _typing(schema: Schema) -> RowTypes:
+    return RowTypes({name: kind.polars for name, kind in schema.items()})
 
 
 def _require_lists(trees: list[Tree], types: list[pl.DataType]) -> None:
@@ -408,13 +493,14 @@ def _result_type(dtype: pl.DataType, tree: Tree) -> Type:
 def _sql(text: str) -> pl.Expr:
     if _CLOCK.search(_QUOTED.sub("", text)):
         raise ProgramError(
-            f"the SQL text {text!r} asks the clock", "a program must mean the same in every run: give times in columns"
+            f"{caller()}: the SQL text {text!r} asks the clock",
+            "a program must mean the same in every run: give times in columns",
         )
     try:
         return pl.sql_expr(text)
     except _FAILURES as failure:
         raise ProgramError(
-            f"cannot read the SQL text {text!r}: {_reason(failure)}",
+            f"{caller()}: cannot read the SQL text {text!r}: {_reason(failure)}",
             "text is SQL here; for a string value write pl.lit(...)",
         ) from None
 
@@ -424,12 +510,12 @@ def _literal(value: Any) -> pl.Expr:
         return _decimal(value)
     if isinstance(value, int) and not isinstance(value, bool):
         if not LEAST < value <= GREATEST:
-            raise ProgramError(f"the literal {value} is beyond int64", "use a float or a decimal")
+            raise ProgramError(f"{caller()}: the literal {value} is beyond int64", "use a float or a decimal")
         return pl.lit(value, dtype=pl.Int64)
     if value is None or isinstance(value, bool | float | bytes | date | datetime | timedelta):
         return pl.lit(value)
     raise ProgramError(
-        f"{type(value).__name__} is no expression: {value!r:.60}",
+        f"{caller()}: {type(value).__name__} is no expression: {value!r:.60}",
         'give a Polars expression such as col("a") + 1, SQL text or a value',
     )
 
@@ -438,5 +524,7 @@ def _decimal(value: Decimal) -> pl.Expr:
     exponent = value.as_tuple().exponent
     scale = max(-exponent, 0) if isinstance(exponent, int) else 0
     if not value.is_finite() or scale > _MOST_DIGITS or abs(value) >= Decimal(10) ** (_MOST_DIGITS - scale):
-        raise ProgramError(f"the literal {value} is no decimal of {_MOST_DIGITS} digits", "use fewer digits or a float")
+        raise ProgramError(
+            f"{caller()}: the literal {value} is no decimal of {_MOST_DIGITS} digits", "use fewer digits or a float"
+        )
     return pl.lit(value, dtype=pl.Decimal(_MOST_DIGITS, scale))

@@ -6,7 +6,6 @@ node, which is how equal sub-programs, and later their arrangements, come to be 
 
 from __future__ import annotations
 
-import hashlib
 import os
 import sys
 from collections.abc import Iterable
@@ -14,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ddcore.digests import Part, digest
 from ddcore.errors import ProgramError
 from ddcore.schema import Schema
 
@@ -71,8 +71,8 @@ class Node:
     targets: list[Any] = field(default_factory=list)  # where its updates go, filled in by the plan
 
     def __post_init__(self) -> None:
-        types = ",".join(f"{name}:{kind}" for name, kind in self.schema.items())
-        self.digest = digest(self.kind, self.text, types, str(self.scope.depth), *(node.digest for node in self.inputs))
+        before = [node.digest for node in self.inputs]
+        self.digest = digest(self.kind, self.text, shape(self.schema), str(self.scope.depth), before)
 
     @property
     def fingerprint(self) -> str:
@@ -106,13 +106,9 @@ class Loop:
         return self.result
 
 
-def digest(*texts: str) -> str:
-    """A hash of texts whose lengths count, so that no two lists of texts look alike."""
-    state = hashlib.sha256()
-    for text in texts:
-        raw = text.encode()
-        state.update(len(raw).to_bytes(8, "little") + raw)
-    return state.hexdigest()
+def shape(schema: Schema) -> Part:
+    """A schema as parts of a digest: names and types, in order."""
+    return [[name, str(kind)] for name, kind in schema.items()]
 
 
 @dataclass
@@ -122,6 +118,7 @@ class Graph:
     root: Scope = field(default_factory=Scope)
     nodes: dict[str, Node] = field(default_factory=dict)
     open: list[Scope] = field(default_factory=list)
+    leaves: list[Node] = field(default_factory=list)  # of every loop that was written, also of those that are one
 
     @property
     def innermost(self) -> Scope:
@@ -148,6 +145,18 @@ class Graph:
     def intern(self, node: Node) -> Node:
         """The known node that says the same in the same scope, or this one."""
         return self.nodes.setdefault(f"{id(node.scope)}:{node.digest}", node)
+
+    def share_limits(self) -> None:
+        """Give loops that are one the greatest of their ``max_rounds``: the limit is no part of a loop's digest.
+
+        To be called when the program is built, for then every loop has its fingerprint.
+        """
+        greatest: dict[str, int] = {}
+        for leave in self.leaves:
+            name = leave.fingerprint
+            greatest[name] = max(greatest.get(name, 0), leave.settings.max_rounds)
+        for leave in self.leaves:
+            leave.settings.max_rounds = greatest[leave.fingerprint]
 
 
 def caller() -> str:

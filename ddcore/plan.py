@@ -9,18 +9,23 @@ done in the order of positions.
 from __future__ import annotations
 
 import inspect
+import unicodedata
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ddcore.batch import Batch
 from ddcore.collection import Collection, JoinKeys
+from ddcore.digests import digest
 from ddcore.errors import ProgramError
-from ddcore.graph import LINEAR, Graph, Loop, Node, Scope, digest
+from ddcore.graph import LINEAR, Graph, Loop, Node, Scope, shape
 from ddcore.schema import Schema, Type, check_names, is_direct, parse_schema
 
 if TYPE_CHECKING:
     from ddcore.trace import Run
+
+_NOT_IN_FOLDERS = set('/\\%:?*"<>|')  # what some file system, or the address of a table, gives another meaning
+_LONGEST_NAME = 200  # bytes; file systems allow 255
 
 Position = tuple[int, ...]
 Program = Callable[..., Mapping[str, Collection]]
@@ -70,7 +75,7 @@ class Arrangement:
         """The updates of a run as a batch of the arranged collection."""
         columns = ([run.codes] if self.direct else []) + list(run.words)
         words = dict(zip(self.schema, columns, strict=True))
-        return Batch([words[name] for name in self.node.schema], list(run.times), run.diffs)
+        return Batch([words[name] for name in self.node.schema], list(run.times), run.diffs, run.high)
 
     @property
     def values(self) -> list[str]:
@@ -145,14 +150,15 @@ def build(program: Program, schemas: Mapping[str, Mapping[str, Any]], dims: tupl
     _check_parameters(program, inputs)
     returned = program(**{name: Collection(graph, node) for name, node in sources.items()})
     outputs = _check_outputs(returned, graph.root, dims)
+    graph.share_limits()
     compiler = _Compiler(dims, graph.root)
     for name, node in outputs.items():
         compiler.output(name, node)
-    texts = [f"{name}={node.fingerprint}" for name, node in sorted(outputs.items())]
-    shapes = [f"{name}:{schema}" for name, schema in sorted(inputs.items())]
+    ends = [[name, node.fingerprint] for name, node in sorted(outputs.items())]
+    starts = [[name, shape(schema)] for name, schema in sorted(inputs.items())]
     return Plan(
         dims, inputs, {name: dict(node.schema) for name, node in outputs.items()}, sources, compiler.blocks,
-        compiler.arrangements, digest(*dims, *shapes, *texts)[:32],
+        compiler.arrangements, digest(dims, starts, ends)[:32],
     )  # fmt: skip
 
 
@@ -169,13 +175,21 @@ class _Compiler:
         self._paths: dict[int, tuple[int, ...]] = {id(root): ()}
 
     def visit(self, node: Node) -> None:
-        if id(node) in self._seen:
-            return
-        self._seen.add(id(node))
-        if node.kind == "variable":
-            return  # its loop sees to it
-        for before in node.inputs:
-            self.visit(before)
+        """Everything before a node, then the node; without recursion, for programs are as deep as they are long."""
+        waiting = [node]
+        while waiting:
+            node = waiting[-1]
+            before = [] if node.kind == "variable" else [each for each in node.inputs if id(each) not in self._seen]
+            if before and id(node) not in self._seen:
+                waiting += reversed(before)
+                continue
+            waiting.pop()
+            if id(node) not in self._seen:
+                self._seen.add(id(node))
+                self._add(node)
+
+    def _add(self, node: Node) -> None:
+        """The node's blocks, and the targets of its inputs. A variable has none: its loop sees to it."""
         if node.kind in LINEAR:
             for before in node.inputs:  # once per use: x.concat(x) counts everything twice
                 before.targets.append(Target("linear", node))
@@ -255,7 +269,12 @@ class _Compiler:
         """What brings updates of equal rows together, and keeps nothing."""
         times = (*self.dims, *(f"_round_{i + 1}" for i in range(node.scope.depth)))
         made = Arrangement(
-            len(self.arrangements), node, tuple(node.schema), times, digest(node.fingerprint, role)[:32], block
+            len(self.arrangements),
+            node,
+            tuple(node.schema),
+            times,
+            digest("transient", node.fingerprint, role)[:32],
+            block,
         )
         made.transient = True
         self.arrangements.append(made)
@@ -264,7 +283,7 @@ class _Compiler:
 
     def _arrangement(self, node: Node, key: tuple[str, ...], block: Block, role: str) -> Arrangement:
         times = (*self.dims, *(f"_round_{i + 1}" for i in range(node.scope.depth)))
-        name = digest(node.fingerprint, role, *key)[:32]
+        name = digest("kept", node.fingerprint, role, key)[:32]
         made = Arrangement(len(self.arrangements), node, key, times, name, block)
         self.arrangements.append(made)
         self._known[id(node), key] = made
@@ -330,6 +349,7 @@ def _check_parameters(program: Program, inputs: Mapping[str, Schema]) -> None:
 
 def _check_outputs(returned: Any, root: Scope, dims: tuple[str, ...]) -> dict[str, Node]:
     example = 'return {"name": collection}'
+    folded: dict[str, str] = {}
     if not isinstance(returned, Mapping):
         kind = "None" if returned is None else type(returned).__name__
         raise ProgramError(f"the program returned {kind}, not a dict of collections", example)
@@ -340,9 +360,23 @@ def _check_outputs(returned: Any, root: Scope, dims: tuple[str, ...]) -> dict[st
         if not isinstance(name, str) or not isinstance(collection, Collection):
             kind = type(collection).__name__
             raise ProgramError(f"the program's output {name!r} is {kind}, not a Collection", example)
+        _check_output_name(name, folded)
         node = collection._node
         if node.scope is not root:
             raise ProgramError(f"output {name} belongs to a loop", "return it from the loop's body instead")
         check_names(node.schema, dims)
         outputs[name] = node
     return outputs
+
+
+def _check_output_name(name: str, others: dict[str, str]) -> None:
+    """Raises ProgramError for a name that no folder of its own can have; ``others`` are the names before it."""
+    hint = "name outputs with letters, digits and _"
+    start = "an output's name is also its folder's name: "
+    if not name or name.startswith(".") or not name.isprintable() or set(name) & _NOT_IN_FOLDERS:
+        raise ProgramError(f"{start}{ascii(name)[:60]} is no such name", hint)
+    if len(name.encode()) > _LONGEST_NAME:
+        raise ProgramError(f"{start}{name[:40]}... has more than {_LONGEST_NAME} bytes", hint)
+    known = others.setdefault(unicodedata.normalize("NFC", name).casefold(), name)
+    if known != name:
+        raise ProgramError(f"{start}{known} and {name} are the same folder on some machines", "rename one of them")

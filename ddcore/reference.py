@@ -12,15 +12,20 @@ A collection is a ``Counter`` from row to count, a row is a tuple of Python valu
 128 bits, so that none wraps around; those that a cast or a function makes narrower on the way, as the length of a
 string, are not.)
 
+Counts are Python's integers: nothing overflows on the way. What has to be an int64 is what is given to somebody: an
+aggregate, a count in the frame of a ``reduce`` function, and the differences of what operators with state keep: the
+inputs of ``join``, ``distinct``, ``agg`` and ``reduce``, the results of ``reduce``, and the outputs (:class:`_Kept`).
+
 Cost: (number of grid times) x (rounds of the loops) x (rows), in Python. Meant for tens of rows and times.
 """
 
 from __future__ import annotations
 
+import contextlib
 import math
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from fractions import Fraction
 from itertools import product
@@ -124,19 +129,93 @@ def replay(
         for name, frame in frames.items()
     }
     times = grid(time for frame in frames.values() for time in frame.select(dims).iter_rows())
+    kept: dict[Time, _Kept] = {}
 
     def outputs_at(time: Time) -> dict[str, Rows]:
         inputs = {name: accumulate(frame, time, dims) for name, frame in frames.items()}
         try:
-            return evaluate(program, inputs, schemas)
+            with _keeping() as kept[time]:
+                return evaluate(program, inputs, schemas)
         except NegativeMultiplicity as error:
             raise NegativeMultiplicity(error.op, error.key, time, error.count) from None
         except Diverged as error:
             raise Diverged(error.loop, (*time, error.round), error.round, error.moving) from None
 
     outputs = {time: outputs_at(time) for time in times}
+    _require_int64_differences(kept)
     names = outputs[times[0]] if times else []
-    return {name: differences(lambda time, name=name: outputs[time][name], times) for name in names}  # type: ignore[misc]
+    logs = {name: differences(lambda time, name=name: outputs[time][name], times) for name in names}  # type: ignore[misc]
+    for log in logs.values():
+        for diff in log.values():
+            _fits(diff)
+    return logs
+
+
+# What operators with state keep --------------------------------------------------------------------------------------
+
+
+class _Kept:
+    """At one time: the collections that operators with state were given or gave, by the number of the call and, for
+    calls inside of loops, the rounds they were made in.
+
+    A program makes the same calls at every time, but goes round its loops as often as it takes.
+    """
+
+    def __init__(self) -> None:
+        self.calls: defaultdict[Time, dict[Time, Rows]] = defaultdict(dict)
+        self.numbers = [0]  # of the call that comes next, for each loop around
+        self.rounds: list[int] = []
+
+    def keep(self, rows: Rows) -> None:
+        """Take note of the next call's collection."""
+        self.numbers[-1] += 1
+        self.calls[tuple(self.numbers)][tuple(self.rounds)] = rows
+
+    @contextlib.contextmanager
+    def round(self, number: int) -> Iterator[None]:
+        """Calls are inside of a loop, in this round."""
+        self.numbers.append(0)
+        self.rounds.append(number)
+        yield
+        self.numbers.pop()
+        self.rounds.pop()
+
+    def at(self, call: Time, rounds: Time) -> Rows:
+        """What the call was given in these rounds. A loop that has come to rest stays as it was in its last round."""
+        reached: Time = ()
+        for number in rounds:
+            there = {each[len(reached)] for each in self.calls[call] if each[: len(reached)] == reached}
+            reached += (max(each for each in there if each <= number),)
+        return self.calls[call][reached]
+
+
+_now: list[_Kept] = [_Kept()]
+"""What takes note at present; outside of :func:`replay` nobody reads it."""
+
+
+@contextlib.contextmanager
+def _keeping() -> Iterator[_Kept]:
+    _now.append(_Kept())
+    try:
+        yield _now[-1]
+    finally:
+        _now.pop()
+
+
+def _require_int64_differences(kept: Mapping[Time, _Kept]) -> None:
+    """Raise DiffOverflow where a kept collection, over all times and rounds, has a difference that is no int64."""
+    dims = len(next(iter(kept), ()))
+    for call in {call for each in kept.values() for call in each.calls}:
+
+        def collection_at(point: Time, call: Time = call) -> Rows:
+            return kept[point[:dims]].at(call, point[dims:])
+
+        counts = [count for each in kept.values() for rows in each.calls[call].values() for count in rows.values()]
+        if max(map(abs, counts), default=0) * 2 ** (dims + len(call)) < 2**63:
+            continue  # a difference is a sum of at most 2**coordinates counts
+        rounds = grid({rounds for each in kept.values() for rounds in each.calls[call]}) if len(call) > 1 else [()]
+        for diff in differences(collection_at, [(*time, *at) for time in kept for at in rounds]).values():
+            _fits(diff)
 
 
 # Collections ------------------------------------------------------------------------------------------------------
@@ -190,7 +269,7 @@ class NaiveCollection:
             return NaiveCollection({name: columns[name] for name in names}, exploded)
         columns, counts = _columns(schema), list(self.rows.values())
         mapped = fn(self._frame().with_columns(row=pl.int_range(pl.len(), dtype=pl.Int64)))
-        found = _cast(mapped.select("row", *columns), columns).rows()
+        found = _exactly(mapped.select("row", *columns), {"row": pl.Int64(), **columns}).rows()
         return NaiveCollection(columns, ((tuple(row), counts[number]) for number, *row in found))
 
     def concat(self, *others: NaiveCollection) -> NaiveCollection:
@@ -210,6 +289,8 @@ class NaiveCollection:
         pairs = dict(on) if isinstance(on, Mapping) else {name: name for name in _names(on)}
         rest = [name for name in other.columns if name not in pairs.values()]
         left_key, right_key, right_rest = self._picker(pairs), other._picker(pairs.values()), other._picker(rest)
+        _now[-1].keep(self.rows)
+        _now[-1].keep(other.rows)
         partners: defaultdict[Row, list[tuple[Row, int]]] = defaultdict(list)
         for row, count in other.rows.items():
             if None not in right_key(row):
@@ -230,6 +311,7 @@ class NaiveCollection:
 
     def distinct(self, allow_negative: bool = False) -> NaiveCollection:
         """Each row whose count is positive, once."""
+        _now[-1].keep(self.rows)
         if not allow_negative:
             for row, count in self.rows.items():
                 _require_no_negative("distinct", row, [(row, count)])
@@ -244,8 +326,10 @@ class NaiveCollection:
     def iterate(self, body: Callable[[NaiveCollection], NaiveCollection], max_rounds: int = 10_000) -> NaiveCollection:
         """The body applied to this, then to what it returned, and so on, until it returns what it was given."""
         given = self
-        for _ in range(max_rounds):
-            returned = NaiveCollection(self.columns, body(given)._like(self))
+        _now[-1].numbers[-1] += 1
+        for number in range(max_rounds):
+            with _now[-1].round(number):
+                returned = NaiveCollection(self.columns, body(given)._like(self))
             if returned.rows == given.rows:
                 return returned
             given, before = returned, given
@@ -305,6 +389,7 @@ class NaiveGroups:
         """
         exprs = {name: _expression(each.expr) for name, each in aggregates.items() if each.expr is not None}
         looked_at = self.collection.select(*self.keys, **exprs)
+        _now[-1].keep(looked_at.rows)
         columns = {name: looked_at.columns[name] for name in self.keys}
         for name, each in aggregates.items():
             columns[name] = _aggregate_type(each.kind, looked_at.columns.get(name))
@@ -330,8 +415,9 @@ class NaiveGroups:
 
         ``fn`` is given all groups at once: ``group`` (a number, not the key), the columns that are no keys, ``count``.
         It returns ``group``, the columns of ``schema`` and, if it likes, ``count``. Rows whose count is negative are
-        an error, or with ``allow_negative`` not shown.
+        an error, or with ``allow_negative`` shown like any other.
         """
+        _now[-1].keep(self.collection.rows)
         source, columns = self.collection, _columns(schema)
         rest = {name: dtype for name, dtype in source.columns.items() if name not in self.keys}
         groups = _by_key(source.select(*self.keys, *rest), len(self.keys))
@@ -339,17 +425,19 @@ class NaiveGroups:
         for number, (key, members) in enumerate(groups.items()):
             if not allow_negative:
                 _require_no_negative("reduce", key, members)
-            shown += [(number, *row, count) for row, count in members if count > 0]
+            shown += [(number, *row, _fits(count)) for row, count in members]
         frame = pl.DataFrame(shown, schema={"group": pl.Int64, **rest, "count": pl.Int64}, orient="row")
         returned = fn(frame.sort("group", *rest))
         if "count" not in returned.columns:
             returned = returned.with_columns(count=pl.lit(1))
-        keys = list(groups)
+        keys, whole = list(groups), {"group": pl.Int64(), "count": pl.Int64()}
         found = [
             ((*keys[number], *row), count)
-            for number, *row, count in _cast(returned.select("group", *columns, "count"), columns).rows()
+            for number, count, *row in _exactly(returned.select(*whole, *columns), whole | columns).rows()
         ]
-        return NaiveCollection({name: source.columns[name] for name in self.keys} | columns, found)
+        result = NaiveCollection({name: source.columns[name] for name in self.keys} | columns, found)
+        _now[-1].keep(result.rows)
+        return result
 
 
 # Aggregates: each by its definition, of values with counts ----------------------------------------------------------
@@ -357,7 +445,7 @@ class NaiveGroups:
 
 def _aggregate(kind: str, values: list[tuple[Any, int]], dtype: pl.DataType) -> Any:
     if kind == "count":
-        return _fits(sum(count for _, count in values))
+        return _is_value(sum(count for _, count in values))
     values = [(value, count) for value, count in values if value is not None]
     if kind == "sum":
         return _exact_sum(values, dtype)
@@ -379,9 +467,9 @@ def _exact_sum(values: list[tuple[Any, int]], dtype: pl.DataType) -> Any:
         return sum(unusual)
     total = sum((Fraction(value) * count for value, count in values), Fraction(0))
     if isinstance(dtype, pl.Decimal):
-        return Decimal(_fits(int(total * 10**dtype.scale))).scaleb(-dtype.scale)
+        return Decimal(_is_value(int(total * 10**dtype.scale), 10**18 - 1)).scaleb(-dtype.scale)
     if dtype == pl.Int64:
-        return _fits(int(total))
+        return _is_value(int(total))
     try:
         return float(total)
     except OverflowError:
@@ -418,12 +506,22 @@ def _canonical(row: Iterable[Any]) -> Row:
 
 
 def _present(counts: Iterable[tuple[Row, int]]) -> Rows:
-    return Counter({row: _fits(count) for row, count in counts if count})
+    rows = Counter({row: count for row, count in counts if count})
+    if any(abs(count) >= 2**127 for count in rows.values()):
+        raise DiffOverflow("a count has more than 128 bits")
+    return rows
 
 
 def _fits(number: int) -> int:
     if not -(2**63) <= number < 2**63:
         raise DiffOverflow(f"{number} is not an int64")
+    return number
+
+
+def _is_value(number: int, most: int = 2**63 - 1) -> int:
+    """The number, if it is a value of its type; -2**63 is none, because it stands for null."""
+    if abs(number) > most:
+        raise DiffOverflow(f"{number} is more than {most}")
     return number
 
 
@@ -454,6 +552,41 @@ def _expression(value: Any) -> pl.Expr:
 
 def _cast(frame: pl.DataFrame, columns: Columns) -> pl.DataFrame:
     return frame.with_columns(pl.col(name).cast(dtype) for name, dtype in columns.items())
+
+
+def _exactly(frame: pl.DataFrame, columns: Columns) -> pl.DataFrame:
+    """What a function returned, as the declared types. A value that another type would not hold exactly is an error."""
+    for name, dtype in columns.items():
+        series = frame[name]
+        if isinstance(dtype, pl.Datetime) and isinstance(series.dtype, pl.Datetime):
+            parts = {"ms": Fraction(1000), "us": Fraction(1), "ns": Fraction(1, 1000)}[series.dtype.time_unit]
+            exact = all(
+                unit is None or ((unit * parts).denominator == 1 and abs(unit * parts) < 2**63)
+                for unit in series.to_physical()
+            )
+        elif isinstance(dtype, pl.Datetime | pl.Date | pl.String | pl.Binary | pl.Boolean):
+            alike = dtype == pl.String and isinstance(series.dtype, pl.Categorical | pl.Enum)
+            exact = alike or series.dtype in (dtype, pl.Null())
+        else:
+            exact = all(value is None or _is_exactly(value, dtype, name) for value in series)
+        if not exact:
+            raise ExpressionError(f"the function returned a column {name} that {dtype} does not hold exactly")
+    return _cast(frame, columns)
+
+
+def _is_exactly(value: Any, dtype: pl.DataType, name: str) -> bool:
+    """Whether a number type holds exactly this value."""
+    if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
+        return False
+    if dtype == pl.Float64:
+        return isinstance(value, float) or (isinstance(value, int) and Fraction(float(value)) == value)
+    if isinstance(value, float) and not math.isfinite(value):
+        return False
+    if isinstance(dtype, pl.Decimal):
+        unscaled = Fraction(value) * 10**dtype.scale
+        return not isinstance(value, float) and unscaled.denominator == 1 and abs(unscaled) < 10**dtype.precision
+    least = -(2**63) if name == "count" else -(2**63) + 1
+    return Fraction(value).denominator == 1 and least <= value < 2**63
 
 
 def _columns(schema: Mapping[str, Any]) -> Columns:

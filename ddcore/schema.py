@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date, datetime
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -18,6 +19,9 @@ _NAMES = ("int64", "float64", "bool", "string", "binary", "date", "timestamp", "
 _WIDENED = {
     "int8": "int64", "int16": "int64", "int32": "int64", "uint8": "int64", "uint16": "int64", "uint32": "int64",
     "float32": "float64",
+}  # fmt: skip
+_PYTHON = {
+    int: "int64", float: "float64", bool: "bool", str: "string", bytes: "binary", date: "date", datetime: "timestamp",
 }  # fmt: skip
 _TOO_WIDE = (pl.UInt64(), pl.UInt128(), pl.Int128())
 _MOST_DIGITS = 18
@@ -67,18 +71,23 @@ class Type:
 Schema = dict[str, Type]
 
 
-def parse_type(text: str | Type) -> Type:
-    """The type of this name, such as ``int64`` or ``decimal(10,2)``; narrow numbers widen. Raises ProgramError."""
-    if isinstance(text, Type):
-        return text
-    given = text.strip() if isinstance(text, str) else ""
-    found = _DECIMAL.fullmatch(given)
+def parse_type(kind: Any) -> Type:
+    """A type from its name (``int64``, ``decimal(10,2)``), a Polars type (``pl.Int64``) or a Python type (``int``).
+
+    Narrow numbers widen. Raises ProgramError.
+    """
+    if isinstance(kind, Type):
+        return kind
+    if isinstance(kind, pl.DataType) or (isinstance(kind, type) and issubclass(kind, pl.DataType)):
+        return type_of(kind)
+    name = kind.strip() if isinstance(kind, str) else _PYTHON.get(kind, "") if isinstance(kind, type) else ""
+    found = _DECIMAL.fullmatch(name)
     if found:
-        return _decimal(int(found[1]), int(found[2]), text)
-    name = _WIDENED.get(given, given)
+        return _decimal(int(found[1]), int(found[2]), name)
+    name = _WIDENED.get(name, name)
     if name not in _NAMES or name == "decimal":
         raise ProgramError(
-            f"there is no type {text!r}", f"types are {', '.join(_NAMES[:-1])} and decimal(precision,scale)"
+            f"there is no type {kind!r}", f"types are {', '.join(_NAMES[:-1])} and decimal(precision,scale)"
         )
     return Type(name)
 
@@ -108,7 +117,9 @@ def type_of(dtype: pl.DataType | type[pl.DataType]) -> Type:
 
 
 def parse_schema(columns: Mapping[str, Any]) -> Schema:
-    """A schema from column names and types or type names. Raises ProgramError naming the column."""
+    """A schema from column names and types, as :func:`parse_type` takes them. Raises ProgramError naming the column."""
+    if not isinstance(columns, Mapping):
+        raise ProgramError(f"a schema is a dict, not {columns!r:.60}", 'for example {"town": "string", "km": "int64"}')
     schema: Schema = {}
     for name, kind in columns.items():
         try:

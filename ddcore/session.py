@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from os import PathLike
 from typing import Any
 
 import numpy as np
@@ -10,27 +11,28 @@ import polars as pl
 
 from ddcore import encoding
 from ddcore.batch import Batch, concatenate
-from ddcore.errors import DataError, FoldError, LateUpdate
+from ddcore.errors import DataError, FoldError, LateUpdate, ProgramError
 from ddcore.plan import Plan, Program, build
 from ddcore.schema import Schema, Type, type_of
 from ddcore.wording import one_line
 from ddcore.worker import Worker, beyond
 
 _INT64 = pl.Int64
+_WANTED = "give a Polars, pandas or Arrow frame, or a dict of columns, with the row's columns, the version and diff"
 _MOST_MILLISECONDS = (2**63 - 1) // 1000
 
 
 class Session:
     """A program and its state in memory; each :meth:`fold` takes updates in and returns the output updates they cause.
 
-    ``schemas``: per input, column names and types. ``dims``: names of the time columns.
-    Raises ProgramError where the program cannot be built.
+    ``schemas``: per input, column names and types: names (``"int64"``, as in dd.toml), Polars types or Python types.
+    ``dims``: names of the time columns. Raises ProgramError where the program cannot be built.
     """
 
     def __init__(
         self, program: Program, schemas: Mapping[str, Mapping[str, Any]], dims: Sequence[str] = ("version",)
     ) -> None:
-        self.plan: Plan = build(program, schemas, tuple(dims))
+        self.plan: Plan = build(program, schemas, _dims(dims))
         self._worker = Worker(self.plan)
         self._broken = False  # whether a fold failed: its worker holds half of what it was given
         self._closed: list[tuple[int, ...]] = []  # the last fold's upper: times at or beyond it are open
@@ -45,6 +47,8 @@ class Session:
         new updates, sorted by time and row. Raises DataError, LateUpdate for updates at times closed before, and the
         FoldError family.
         """
+        if not isinstance(frames, Mapping):
+            raise DataError(f"fold takes a dict of frames by input, not {type(frames).__name__}", _WANTED)
         batches = {name: self._batch(name, frame) for name, frame in frames.items()}
         if self._broken:
             raise FoldError("an earlier fold of this session failed half way", "make a new Session and fold again")
@@ -77,31 +81,55 @@ class Session:
         return batch
 
 
-def replay(program: Program, dims: Sequence[str] = ("version",), **frames: Any) -> dict[str, pl.DataFrame]:
+def replay(program: Program, /, dims: Sequence[str] = ("version",), **frames: Any) -> dict[str, pl.DataFrame]:
     """The output logs of a program on change logs held in memory.
 
     Each keyword is an input: a frame (Polars, Arrow, pandas) with the input's columns, the time columns ``dims`` and
     ``diff``. Returns per output a frame of its columns, the time columns and ``diff``, consolidated and sorted by
-    time and row.
+    time and row. Raises DataError for what is no frame, ProgramError, and the FoldError family.
     """
+    dims = _dims(dims)
     collected = {name: as_frame(frame, name) for name, frame in frames.items()}
     schemas = {name: schema_of(frame, dims, name) for name, frame in collected.items()}
     return Session(program, schemas, dims).fold(collected)
 
 
 def as_frame(frame: Any, name: str) -> pl.DataFrame:
-    """A Polars frame of whatever frame this is. Raises DataError."""
+    """A Polars frame of whatever frame this is, or of a dict of columns. Raises DataError."""
     if isinstance(frame, pl.LazyFrame):
         return frame.collect()
     if isinstance(frame, pl.DataFrame):
         return frame
-    try:
-        if type(frame).__module__.startswith("pyarrow"):
-            frame.validate(full=True)  # Polars would take bytes that are no UTF-8 as they are
-        made = pl.from_pandas(frame) if type(frame).__module__.startswith("pandas") else pl.DataFrame(frame)
-    except (Exception, pl.exceptions.PanicException) as error:
-        raise DataError(f"input {name}: {type(frame).__name__} is not a frame: {one_line(error)}") from None
-    return made
+    hint = _WANTED
+    if isinstance(frame, str | PathLike):
+        hint = f"read it first, for example with pl.read_parquet({str(frame)!r:.60})"
+    elif isinstance(frame, pl.Series):
+        hint = "give a frame: Series.to_frame() makes one"
+    elif isinstance(frame, Mapping) or hasattr(frame, "__arrow_c_stream__") or _is_pandas(frame):
+        try:
+            if type(frame).__module__.startswith("pyarrow"):
+                frame.validate(full=True)  # Polars would take bytes that are not UTF-8 as they are
+            return pl.from_pandas(frame) if _is_pandas(frame) else pl.DataFrame(frame)
+        except (Exception, pl.exceptions.PanicException) as error:
+            raise DataError(f"input {name}: this {type(frame).__name__} is no frame: {one_line(error)}", hint) from None
+    kind = frame.__name__ if isinstance(frame, type) else type(frame).__name__
+    what = f"the type {kind}" if isinstance(frame, type) else "None" if frame is None else f"{kind} {frame!r:.60}"
+    raise DataError(f"input {name}: {what} is no frame", hint)
+
+
+def _is_pandas(frame: Any) -> bool:
+    return type(frame).__module__.startswith("pandas.") and type(frame).__name__ == "DataFrame"
+
+
+def _dims(dims: Any) -> tuple[str, ...]:
+    """The names of the time columns. Raises ProgramError."""
+    names = (dims,) if isinstance(dims, str) else tuple(dims) if isinstance(dims, Sequence) else ()
+    if not names or not all(isinstance(name, str) for name in names) or len(set(names)) != len(names):
+        raise ProgramError(
+            f"dims names the time columns, each once, and is {type(dims).__name__} {dims!r:.60}",
+            'for example dims=("version",); inputs are given by name: dd.replay(program, edges=frame)',
+        )
+    return names
 
 
 def schema_of(frame: pl.DataFrame, dims: Sequence[str], name: str) -> Schema:

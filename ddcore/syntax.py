@@ -1,4 +1,4 @@
-"""Expressions as trees: read from Polars' JSON, written as text of our own, judged for keeping to one row.
+"""Expressions as trees: read from Polars' JSON, written as text of our own, made expressions again.
 
 A tree is the JSON that Polars serializes an expression to (dicts, lists, numbers), so that any subtree can be made an
 expression again. One kind of node is ours: ``{"NonFinite": "inf"}``, for the floats JSON has no number for.
@@ -35,25 +35,6 @@ _SIGNS = {
 _CASTS = {"Strict": "cast", "NonStrict": "try_cast", "Overflowing": "wrapping_cast"}
 _PLAIN_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 _WORDS = {"true", "false", "null", "nan", "inf", "element"}
-
-# Functions known to map each row by itself. What is not listed is refused: a wrong guess would make the result
-# depend on which rows happen to share a batch.
-_BY_ROW = {
-    "Abs", "Negate", "Sign", "FillNull", "Coalesce", "MaxHorizontal", "MinHorizontal", "SumHorizontal",
-    "MeanHorizontal", "Clip", "Round", "RoundSF", "Floor", "Ceil", "Truncate", "Log", "Log1p", "Exp", "Erf", "Erfc",
-    "Atan2", "AsStruct", "RepeatBy", "Replace", "ReplaceStrict", "Cut", "ToPhysical",
-}  # fmt: skip
-_FAMILIES_BY_ROW = {
-    "StringExpr", "TemporalExpr", "ListExpr", "BinaryExpr", "ArrayExpr", "StructExpr", "Sql", "Business", "Pow",
-    "Boolean", "Trigonometry",
-}  # fmt: skip
-_NOT_BY_ROW = {
-    "StringExpr.ConcatVertical", "ArrayExpr.Explode", "ListExpr.Explode", "Boolean.Any", "Boolean.All",
-    "Boolean.HasNulls", "Boolean.IsUnique", "Boolean.IsDuplicated", "Boolean.IsFirstDistinct",
-    "Boolean.IsLastDistinct", "Boolean.IsEmpty", "Boolean.IsSorted",
-}  # fmt: skip
-_RANDOM = {"Random", "Hash", "Sample", "Shuffle"}
-_MIXING = "an expression must map each row by itself: use group_by().agg() or reduce() for what needs several rows"
 
 
 def read(expr: pl.Expr) -> Tree:
@@ -99,6 +80,11 @@ def binary(op: str, left: Tree, right: Tree) -> Tree:
 def function(name: str, *inputs: Tree) -> Tree:
     """A call of a function without options, for example ``Abs``."""
     return {"Function": {"input": list(inputs), "function": name}}
+
+
+def boolean(name: str, *inputs: Tree) -> Tree:
+    """A call of a function of Polars' boolean family, for example ``IsNull``."""
+    return {"Function": {"input": list(inputs), "function": {"Boolean": name}}}
 
 
 def kind(tree: Tree) -> str:
@@ -163,7 +149,7 @@ def operation(tree: Tree) -> str:
     """
     if kind(tree) == "BinaryExpr":
         return str(tree["BinaryExpr"]["op"])
-    return _function(tree)[0] if kind(tree) == "Function" else kind(tree)
+    return named(tree)[0] if kind(tree) == "Function" else kind(tree)
 
 
 def columns(tree: Tree) -> list[str]:
@@ -200,10 +186,10 @@ def text(tree: Tree) -> str:  # noqa: PLR0911  (one case, one return)
         case "Eval":
             return f"(eval {text(body['expr'])} {text(body['evaluation'])} {_compact(body['variant'])})"
         case "Function":
-            name, options = _function(tree)
+            name, options = named(tree)
             family, _, last = name.rpartition(".")
-            return _call(_FAMILIES.get(family, "") + _snake(last) + _options(options), children(tree))
-    return f"({_snake(kind(tree))} {_compact(body)})" if isinstance(tree, dict) else f"({_snake(tree)})"
+            return _call(_FAMILIES.get(family, "") + snake(last) + _options(options), children(tree))
+    return f"({snake(kind(tree))} {_compact(body)})" if isinstance(tree, dict) else f"({snake(tree)})"
 
 
 def _call(head: str, inputs: list[Tree]) -> str:
@@ -226,7 +212,8 @@ def _compact(value: Any) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
-def _snake(name: str) -> str:
+def snake(name: str) -> str:
+    """A name of Polars' as users write it: ``SumHorizontal`` is ``sum_horizontal``."""
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
 
 
@@ -285,7 +272,7 @@ def _unpacked(packed: list[int]) -> pl.Series:
     return pl.read_ipc_stream(io.BytesIO(bytes(packed))).to_series()
 
 
-def _function(tree: Tree) -> tuple[str, Any]:
+def named(tree: Tree) -> tuple[str, Any]:
     """The qualified name of a function node and its options."""
     body = tree["Function"]["function"]
     if isinstance(body, str):
@@ -299,75 +286,6 @@ def _function(tree: Tree) -> tuple[str, Any]:
         return f"{family}.{rest}", None
     name, options = next(iter(rest.items()))
     return (f"Sql.{options}", None) if (family, name) == ("Sql", "Binary") else (f"{family}.{name}", options)
-
-
-# -- what an expression may do ----------------------------------------------------------------------------------------
-
-
-def check_by_row(tree: Tree) -> None:
-    """Raises ProgramError for a tree that looks beyond its own row, or whose value is not a function of the row."""
-    for node in walk(tree):
-        reason = _objection(node)
-        if reason:
-            raise ProgramError(f"the expression {text(tree)} {reason[0]}", reason[1])
-
-
-def _objection(node: Tree) -> tuple[str, str] | None:  # noqa: PLR0911  (one case, one return)
-    match kind(node):
-        case "Column" | "NonFinite" | "BinaryExpr" | "Ternary" | "Alias" | "KeepName" | "RenameAlias" | "Cast":
-            return None
-        case "Literal":
-            if "Series" in node["Literal"]:
-                return "holds a whole series as a value", "join with a collection of these values"
-            return _wide_literal(node["Literal"])
-        case "Selector":
-            return "may name any number of columns", "name each column by itself"
-        case "Eval":
-            return _objection_to_eval(node["Eval"])
-        case "Function":
-            return _objection_to_function(node)
-    used = kind(node["Agg"]) if kind(node) == "Agg" else kind(node)
-    return f"is no map of single rows: it uses {_snake(used)}", _MIXING
-
-
-def _wide_literal(body: dict[str, Any]) -> tuple[str, str] | None:
-    value = body.get("Dyn", {}).get("Int", 0)
-    if not -(2**63) <= value < 2**63:
-        return f"has the literal {value}, beyond int64", "integer literals are int64"
-    return None
-
-
-def _objection_to_eval(body: dict[str, Any]) -> tuple[str, str] | None:
-    if body["variant"] not in ("List", "ListAgg", "Array"):
-        return "accumulates over rows", _MIXING
-    inside = json.dumps(body["evaluation"])
-    if any(f'"{name}"' in inside for name in (*_RANDOM, "AnonymousFunction", "AnonymousAgg")):
-        return "is not a function of its row: list elements meet a random or Python function", "use another function"
-    return None
-
-
-def _objection_to_function(node: Tree) -> tuple[str, str] | None:
-    name, options = _function(node)
-    family, _, last = name.rpartition(".")
-    if last in _RANDOM:
-        return f"uses {_snake(last)}, which is not the same in every run or version of Polars", "compute it otherwise"
-    if name in _NOT_BY_ROW or not (
-        name in _BY_ROW
-        or family in _FAMILIES_BY_ROW
-        or (family == "Range" and last.endswith("Ranges"))
-        or (family == "Bitwise" and last.startswith(("Count", "Leading", "Trailing")))
-    ):
-        return f"is no map of single rows: it uses {_snake(last)}", _MIXING
-    if last == "Strptime" and options[1]["format"] is None:
-        return "guesses the format of times from the rows that are there", "give format= to the function"
-    if last in ("Replace", "ReplaceStrict") and not all(map(_is_values, children(node)[1:3])):
-        return "replaces by columns: old and new must be values", "use when().then(), or join"
-    return None
-
-
-def _is_values(tree: Tree) -> bool:
-    inner = bare(tree)
-    return is_literal(inner) or (kind(inner) == "Cast" and _is_values(children(inner)[0]))
 
 
 # -- floats that JSON cannot hold ----------------------------------------------------------------------------------

@@ -24,13 +24,21 @@ class Run:
 
     The key of a direct arrangement (one fixed-width column) is its code, and ``words`` holds the values only;
     otherwise the first words are the key's. Runs made here are also sorted by words and times within a code, and
-    consolidated.
+    consolidated. ``high`` is None unless :func:`arrange` added diffs up to more than int64 holds; no trace keeps such
+    a run.
     """
 
-    __slots__ = ("_least", "_shift", "_starts", "codes", "diffs", "times", "words")
+    __slots__ = ("_least", "_shift", "_starts", "codes", "diffs", "high", "times", "words")
 
-    def __init__(self, codes: np.ndarray, words: np.ndarray, times: np.ndarray, diffs: np.ndarray) -> None:
-        self.codes, self.words, self.times, self.diffs = codes, words, times, diffs
+    def __init__(
+        self,
+        codes: np.ndarray,
+        words: np.ndarray,
+        times: np.ndarray,
+        diffs: np.ndarray,
+        high: np.ndarray | None = None,
+    ) -> None:
+        self.codes, self.words, self.times, self.diffs, self.high = codes, words, times, diffs, high
         self._starts: np.ndarray | None = None
         self._least = self._shift = 0
 
@@ -124,26 +132,31 @@ class Trace:
         return self.fresh[0] if self.fresh and len(self.fresh[0]) else None
 
 
-def arrange(codes: np.ndarray, words: list[np.ndarray], times: list[np.ndarray], diffs: np.ndarray) -> Run:
-    """Sort and consolidate updates into a run.
+def arrange(
+    codes: np.ndarray,
+    words: list[np.ndarray],
+    times: list[np.ndarray],
+    diffs: np.ndarray,
+    high: np.ndarray | None = None,
+) -> Run:
+    """Sort and consolidate updates into a run. ``high`` has the upper words of diffs that int64 does not hold.
 
     Columns are packed into one 64-bit integer wherever their spreads allow, which costs a radix sort of n integers
-    and nothing else; otherwise an O(n) sort by code with small sorts inside. Raises DiffOverflow.
+    and nothing else; otherwise an O(n) sort by code with small sorts inside. Sums are exact, and where int64 does not
+    hold them all the run has upper words too. Raises DiffOverflow where 128 bits do not hold a sum.
     """
     if len(diffs) == 0:
         return Run(codes, _stacked(words, 0), _stacked(times, 0), diffs)
     columns = [codes, *words, *times]
-    layout = _layout([*columns, diffs])
+    layout = _layout([*columns, diffs]) if high is None else None
     if layout is None:
-        return _arrange_wide(codes, words, times, diffs)
+        return _arrange_wide(codes, words, times, diffs, high)
     return _arrange_packed(columns, diffs, layout, len(words))
 
 
 def merge(a: Run, b: Run) -> Run:
-    """One run with the updates of two: O(n). Raises DiffOverflow."""
-    take, diffs, overflow = kernels.merge(a.codes, a.words, a.times, a.diffs, b.codes, b.words, b.times, b.diffs)
-    if overflow:
-        raise DiffOverflow("the diffs of a row add up to more than int64 holds")
+    """One run with the updates of two: O(n). Updates whose diffs add up to more than int64 holds stay apart."""
+    take, diffs = kernels.merge(a.codes, a.words, a.times, a.diffs, b.codes, b.words, b.times, b.diffs)
     n = len(take)
     codes, words, times = (
         np.empty((1, n), np.int64), np.empty((len(a.words), n), np.int64), np.empty((len(a.times), n), np.int64)
@@ -224,15 +237,27 @@ def _arrange_packed(columns: list[np.ndarray], diffs: np.ndarray, layout: list[_
     return Run(out[0], out[1 : 1 + words], out[1 + words :], sums)
 
 
-def _arrange_wide(codes: np.ndarray, words: list[np.ndarray], times: list[np.ndarray], diffs: np.ndarray) -> Run:
+def _arrange_wide(
+    codes: np.ndarray,
+    words: list[np.ndarray],
+    times: list[np.ndarray],
+    diffs: np.ndarray,
+    high: np.ndarray | None = None,
+) -> Run:
     order = sorting.radix_argsort(codes)
     columns = _stacked([*words, *times], len(diffs))
     sorting.sort_within(order, codes, columns)
-    rows, sums = sorting.sum_runs(order, codes, columns, diffs)
-    if sums[-1]:
-        raise DiffOverflow("the diffs of a row add up to more than int64 holds")
+    rows, sums = (None, None) if high is not None else sorting.sum_runs(order, codes, columns, diffs)
+    if sums is not None and not sums[-1]:
+        sums, high = sums[:-1].copy(), None
+    else:
+        upper = diffs >> 63 if high is None else high
+        rows, sums, high, size = sorting.sum_runs_exactly(order, codes, columns, diffs, upper)
+        if size > 1:
+            raise DiffOverflow("the diffs of a row add up to more than 128 bits hold")
+        high = high if size else None
     kept = np.take(columns, rows, axis=1)  # stays contiguous by column
-    return Run(codes[rows], kept[: len(words)], kept[len(words) :], sums[:-1].copy())
+    return Run(codes[rows], kept[: len(words)], kept[len(words) :], sums, high)
 
 
 def _stacked(columns: list[np.ndarray], n: int) -> np.ndarray:

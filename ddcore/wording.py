@@ -1,12 +1,14 @@
-"""Words that error messages share: what was probably meant, a list, a place, another error in one line."""
+"""Parts that error messages share: a probable name, a list, a file's place, another error in one line, advice."""
 
 from __future__ import annotations
 
 import difflib
+import errno
+import traceback
 from collections.abc import Iterable
 from pathlib import Path
 
-__all__ = ["listed", "meant", "one_line", "shown"]
+__all__ = ["advice", "described", "line_of", "listed", "meant", "one_line", "shown"]
 
 
 def meant(name: object, names: Iterable[str]) -> str:
@@ -21,13 +23,49 @@ def listed(names: Iterable[str]) -> str:
 
 
 def one_line(error: BaseException) -> str:
-    """What another library's error says, on one line; its type where it says nothing."""
-    return " ".join(str(error).split()) or type(error).__name__
+    """What another's error says, on one line; its type where it says nothing, or fails when it is asked."""
+    return _text_of(error) or type(error).__name__
+
+
+def described(error: BaseException) -> str:
+    """The type of another's error and what it says, on one line: ``ValueError: no such day``."""
+    text = _text_of(error)
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def line_of(error: BaseException) -> str:
+    """``file.py:line`` of an error in a function that the caller called: the last line in that function's file."""
+    frames = traceback.extract_tb(error.__traceback__)
+    called = frames[1] if len(frames) > 1 else frames[0]
+    last = [frame for frame in frames if frame.filename == called.filename][-1]
+    return f"{Path(last.filename).name}:{last.lineno}"
+
+
+def _text_of(error: BaseException) -> str:
+    try:
+        return " ".join(str(error).split())
+    except Exception:  # the error is of the user's own class
+        return ""
+
+
+def advice(error: OSError) -> str:
+    """What to do about an error of the operating system; empty where nothing is known."""
+    if error.errno == errno.ENOENT and not error.filename:
+        return "the working folder is gone: change to one that exists"
+    return _ADVICE.get(error.errno or 0, "")
+
+
+_ADVICE = {
+    errno.EACCES: "give this user access to it and run the same command again",
+    errno.EPERM: "give this user access to it and run the same command again",
+    errno.EROFS: "name a folder on a file system that is not read-only",
+    errno.ENOSPC: "free some space and run the same command again",
+    errno.EMFILE: "raise the limit of open files (ulimit -n) and run the same command again",
+    errno.ENOTDIR: "a part of the path is a file, not a folder",
+}
 
 
 def shown(file: Path) -> str:
-    """``file`` as a person in the working folder would write it."""
-    try:
-        return str(file.relative_to(Path.cwd()))
-    except ValueError:
-        return str(file)
+    """``file`` relative to the working folder where it lies below it."""
+    here = Path.cwd()
+    return str(file.relative_to(here)) if here != Path(here.anchor) and file.is_relative_to(here) else str(file)

@@ -9,12 +9,13 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
 from ddcore.batch import Batch, concatenate
-from ddcore.encoding import key_codes
-from ddcore.errors import Diverged
+from ddcore.encoding import decode_frame, key_codes
+from ddcore.errors import DiffOverflow, Diverged
 from ddcore.graph import Loop, Node
 from ddcore.operators import linear
 from ddcore.operators.join import JoinStep
@@ -146,12 +147,14 @@ class Worker:
         if len(run) == 0:
             return
         self._guard(work.block, work.rounds, run)
-        if not arrangement.transient:
-            self._announce(arrangement, work.rounds, run)
-        elif arrangement.output:
+        if arrangement.transient and not arrangement.output:
+            self.push(arrangement.node, Batch(list(run.words), list(run.times), run.diffs, run.high))
+            return
+        require_int64(arrangement, run)
+        if arrangement.output:
             self.outputs[arrangement.output].append(Batch(list(run.words), list(run.times), run.diffs))
         else:
-            self.push(arrangement.node, Batch(list(run.words), list(run.times), run.diffs))
+            self._announce(arrangement, work.rounds, run)
 
     def arranged(self, arrangement: Arrangement, batch: Batch) -> Run:
         """A batch of the arrangement's collection as a run.
@@ -159,7 +162,7 @@ class Worker:
         A transient one is not looked up by key and needs no codes.
         """
         if arrangement.transient:
-            return arrange(np.zeros(len(batch), dtype=np.int64), batch.words, batch.times, batch.diffs)
+            return arrange(np.zeros(len(batch), np.int64), batch.words, batch.times, batch.diffs, batch.high)
         return self.keyed(arrangement, batch)
 
     def keyed(self, arrangement: Arrangement, batch: Batch) -> Run:
@@ -169,7 +172,7 @@ class Worker:
         keys = [columns[name] for name in arrangement.key]
         codes = key_codes(keys, arrangement.key_types, len(batch))
         values = [columns[name] for name in arrangement.values]
-        return arrange(codes, values if arrangement.direct else keys + values, batch.times, batch.diffs)
+        return arrange(codes, values if arrangement.direct else keys + values, batch.times, batch.diffs, batch.high)
 
     def restore(self, arrangement: Arrangement, rounds: Rounds, run: Run) -> None:
         """Take back what a trace gained earlier in this fold, here or in another process."""
@@ -209,6 +212,7 @@ class Worker:
         updates, owed = step.run(work.rounds, new, wakes, (source, target), self._upper)
         self._wake(block, owed)
         run = self.arranged(step.output, updates)
+        require_int64(step.output, run)
         if len(run):
             self._announce(step.output, work.rounds, run)
             self.push(block.node, updates)
@@ -225,26 +229,31 @@ class Worker:
 
     def push(self, node: Node, batch: Batch) -> None:
         """Send updates of a node's collection through linear operators and loop borders to the arrangements that wait
-        for them.
+        for them. Without recursion: a program may have thousands of operators in a row.
         """
-        if len(batch) == 0:
-            return
-        for target in node.targets:
-            if target.kind == "arrange":
-                self._deliver(target.arrangement, batch)
-            elif target.kind == "linear":
-                lifted = self._lifted(batch, target.node.scope.depth)
-                self.push(target.node, linear.apply(target.node, lifted))
-            elif target.kind == "enter":
-                entered = self._lifted(batch, target.loop.scope.depth)
-                self._vary(target.loop, entered)
-                self._vary(target.loop, _next_round(entered.negated()))
-            elif target.kind == "feed":
-                self._vary(target.loop, _next_round(self._lifted(batch, target.loop.scope.depth)))
-            else:
-                self.push(target.node, self._left(batch, target.node.scope.depth))
+        waiting = [(node, batch)]
+        while waiting:
+            node, batch = waiting.pop()
+            if len(batch):
+                waiting += reversed([pair for target in node.targets for pair in self._passed(target, batch)])
 
-    def _vary(self, loop: Loop, batch: Batch) -> None:
+    def _passed(self, target: Any, batch: Batch) -> Iterator[tuple[Node, Batch]]:
+        """Where a target sends updates on to, and what they are there; none where they have arrived."""
+        if target.kind == "arrange":
+            self._deliver(target.arrangement, batch)
+        elif target.kind == "linear":
+            lifted = self._lifted(batch, target.node.scope.depth)
+            yield target.node, linear.apply(target.node, lifted)
+        elif target.kind == "enter":
+            entered = self._lifted(batch, target.loop.scope.depth)
+            yield from self._varied(target.loop, entered)
+            yield from self._varied(target.loop, _next_round(entered.negated()))
+        elif target.kind == "feed":
+            yield from self._varied(target.loop, _next_round(self._lifted(batch, target.loop.scope.depth)))
+        else:
+            yield target.node, self._left(batch, target.node.scope.depth)
+
+    def _varied(self, loop: Loop, batch: Batch) -> Iterator[tuple[Node, Batch]]:
         """Updates of a loop's variable. What still moves past the last round allowed is seen before any operator of the
         body could drop it.
         """
@@ -255,7 +264,7 @@ class Worker:
             past = batch.times[-1] >= loop.max_rounds
             self._deliver(loop.border, batch.take(np.flatnonzero(past)))
             batch = batch.take(np.flatnonzero(~past))
-        self.push(loop.variable, batch)
+        yield loop.variable, batch
 
     def _lifted(self, batch: Batch, depth: int) -> Batch:
         """Enter: loop coordinates a scope adds start at 0."""
@@ -263,14 +272,14 @@ class Worker:
         if missing <= 0:
             return batch
         zeros = np.zeros(len(batch), dtype=np.int64)
-        return Batch(batch.words, batch.times + [zeros] * missing, batch.diffs)
+        return batch.at(batch.times + [zeros] * missing)
 
     def _left(self, batch: Batch, depth: int) -> Batch:
         """Leave: the loop's coordinate goes, and differences at all its rounds add up to the last round's
         collection.
         """
         lifted = self._lifted(batch, depth)
-        return Batch(lifted.words, lifted.times[: len(self.plan.dims) + depth], lifted.diffs)
+        return lifted.at(lifted.times[: len(self.plan.dims) + depth])
 
     def _deliver(self, arrangement: Arrangement, batch: Batch) -> None:
         batch = self._complete(arrangement, batch)
@@ -328,8 +337,22 @@ class Worker:
         return work
 
 
+def require_int64(arrangement: Arrangement, run: Run) -> None:
+    """Raises DiffOverflow, with the row and the time, where the diffs of a run are more than int64 holds."""
+    if run.high is None:
+        return
+    at = int(np.flatnonzero(run.high != run.diffs >> 63)[0])
+    batch = arrangement.batch_of(run) if not arrangement.transient else Batch(list(run.words), [], run.diffs)
+    row = decode_frame([column[at : at + 1] for column in batch.words], arrangement.node.schema).row(0)
+    diff = (int(run.high[at]) << 64) + (int(run.diffs[at]) & (2**64 - 1))
+    node = arrangement.node
+    where = f"output {arrangement.output}" if arrangement.output else f"{node.kind} ({node.place})"
+    time = tuple(int(coordinate) for coordinate in run.times[:, at])
+    raise DiffOverflow(f"{where}: the diffs of {row!r} at time {time} add up to {diff}, which int64 cannot hold")
+
+
 def _next_round(batch: Batch) -> Batch:
-    return Batch(batch.words, [*batch.times[:-1], batch.times[-1] + 1], batch.diffs)
+    return batch.at([*batch.times[:-1], batch.times[-1] + 1])
 
 
 def _by_rounds(batch: Batch, inputs: int) -> Iterator[tuple[Rounds, Batch]]:

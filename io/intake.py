@@ -116,7 +116,7 @@ class Intake:
 
     @property
     def dim(self) -> str:
-        """The time dimension; several are on the roadmap."""
+        """The time dimension: the commands support one."""
         (dim,) = self.rules.dims
         return dim
 

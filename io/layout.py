@@ -58,14 +58,14 @@ def create(folder: Path, layout: Layout, *, replace: bool = False) -> None:
 
 def layout_of(arrangement: Arrangement) -> Layout:
     """How an arrangement's rows lie in its table."""
-    return Layout(arrangement.schema, arrangement.key, arrangement.times)
+    return _layout(arrangement.schema, arrangement.key, arrangement.times)
 
 
 def owed_table(block: Block) -> tuple[str, Layout]:
     """The table of a reduce block's owed wake-ups: keys and times; every diff is 1."""
     port = block.ports[0]
     assert block.output is not None
-    layout = Layout({name: port.schema[name] for name in port.key}, port.key, port.times)
+    layout = _layout({name: port.schema[name] for name in port.key}, port.key, port.times)
     return f"state/{block.output.fingerprint}_owed", layout
 
 
@@ -86,3 +86,18 @@ def tables_of(plan: Plan) -> Iterator[tuple[str, Layout, bool]]:
     for block in plan.blocks:
         if block.op == "reduce":
             yield *owed_table(block), True
+
+
+def _layout(schema: Schema, key: tuple[str, ...], times: tuple[str, ...]) -> Layout:
+    """A layout whose columns have names that a table can have.
+
+    A program may call a column on the way anything: ``diff``, ``a b``, or ``A`` beside ``a``. Such a column lies under
+    its place instead.
+    """
+    names: dict[str, str] = {}
+    taken = {name.casefold() for name in (*times, "diff", "run")}
+    for place, name in enumerate(schema):
+        plain = name.isidentifier() and not name.startswith("_") and name.casefold() not in taken
+        names[name] = name if plain else f"_column_{place}"
+        taken.add(name.casefold())
+    return Layout({names[name]: kind for name, kind in schema.items()}, tuple(names[name] for name in key), times)

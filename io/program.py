@@ -12,14 +12,14 @@ import inspect
 import linecache
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from ddcore.errors import DdError, ProgramError, UsageError
-from ddcore.io.project import Project
-from ddcore.wording import listed, meant, one_line, shown
+from ddcore.errors import DdError, ProgramError, UsageError, is_interrupt
+from ddcore.io.project import NOT_IN_COLUMNS, Project
+from ddcore.wording import described, listed, meant, shown
 
 __all__ = ["load_program"]
 
@@ -63,16 +63,37 @@ def _placed(function: Callable[..., Any], file: Path) -> Callable[..., Any]:
     @functools.wraps(function)
     def called(*arguments: Any, **named: Any) -> Any:
         try:
-            return function(*arguments, **named)
+            returned = function(*arguments, **named)
         except DdError:
             raise
-        except Exception as error:
-            what = f"the program fails: {type(error).__name__}: {one_line(error)}"
+        except BaseException as error:  # sys.exit() in a program is no success of the run
+            if is_interrupt(error):
+                raise
             raise ProgramError(
-                f"{_place_of(error, file.resolve())}: {what}", "mend the file, then run again"
+                f"{_place_of(error, file.resolve())}: the program fails: {described(error)}",
+                "fix the file, then run again",
             ) from error
+        _check_columns(returned)
+        return returned
 
     return called
+
+
+def _check_columns(returned: Any) -> None:
+    """Raises ProgramError for an output with a column name that its table cannot have."""
+    for name, output in returned.items() if isinstance(returned, Mapping) else ():
+        known: dict[str, str] = {}
+        for column in getattr(output, "columns", ()):
+            first = known.setdefault(column.casefold(), column)
+            if first != column:
+                raise ProgramError(
+                    f"output {name}: Delta tables take {first} and {column} for the same column", "rename one of them"
+                )
+            if not column or set(column) & NOT_IN_COLUMNS or not column.isprintable():
+                raise ProgramError(
+                    f"output {name}: Delta tables do not take the column name {ascii(column)[:60]}",
+                    "rename the column, with letters, digits and _",
+                )
 
 
 def _imported(file: Path) -> ModuleType:
@@ -88,12 +109,13 @@ def _imported(file: Path) -> ModuleType:
     try:
         # Compiled from the text: a .pyc is judged by its time stamp, and a program edited twice in a second is stale.
         exec(compile(file.read_bytes(), str(file), "exec"), vars(module))
-    except (Exception, SystemExit) as error:
+    except BaseException as error:
         del sys.modules[name]
-        what = error.msg if isinstance(error, SyntaxError) else one_line(error)
+        if is_interrupt(error):
+            raise
+        what = f"{type(error).__name__}: {error.msg}" if isinstance(error, SyntaxError) else described(error)
         raise ProgramError(
-            f"{_place_of(error, file)}: the program does not import: {type(error).__name__}: {what}",
-            "mend the file, then run again",
+            f"{_place_of(error, file)}: the program does not import: {what}", "fix the file, then run again"
         ) from error
     return module
 

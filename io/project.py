@@ -47,7 +47,7 @@ _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _DIGITS = re.compile(r"[0-9]{1,10}")
 _PROGRAM = re.compile(r"(?P<file>.+\.py):(?P<function>[A-Za-z_][A-Za-z0-9_]*)")
 # Delta on protocol (1,2) takes none of these in a column name.
-_NOT_IN_COLUMNS = set(" ,;{}()\n\t=`.\0")
+NOT_IN_COLUMNS = set(" ,;{}()\n\t=`.\0")
 _LONGEST_SAID = 100
 _MOST_WORKERS = 2**31 - 1
 
@@ -99,8 +99,8 @@ class Project:
         """The one time dimension; a project with several is refused by whatever cannot handle them yet."""
         if len(self.dims) != 1:
             raise UsageError(
-                f"{shown(self.file)}: [time] dims = {list(self.dims)}: the commands fold one time dimension so far",
-                'say dims = ["version"]; dd.replay() takes several; for the commands that is on the roadmap',
+                f"{shown(self.file)}: [time] dims = {list(self.dims)}: the commands support one time dimension",
+                'use dims = ["version"]; dd.replay() takes several: see docs/limits.md',
             )
         return self.dims[0]
 
@@ -285,10 +285,8 @@ def _schema(section: _Section, dims: tuple[str, ...]) -> Schema:
     for column, kind in columns.items():
         if column in dims or column == "diff" or column.startswith("_"):
             raise section.wrong(f"schema.{column}", "this name is taken: time columns, diff and names in _ are ours")
-        if not column or _NOT_IN_COLUMNS & set(column):
-            raise section.wrong(
-                f"schema.{column}", f"a column's name has none of {' '.join(sorted(_NOT_IN_COLUMNS))!r}"
-            )
+        if not column or NOT_IN_COLUMNS & set(column):
+            raise section.wrong(f"schema.{column}", f"a column's name has none of {' '.join(sorted(NOT_IN_COLUMNS))!r}")
         try:
             schema[column] = parse_type(kind)
         except (DdError, TypeError, AttributeError) as error:
@@ -378,7 +376,9 @@ def _checked(name: str, value: Any, said_by: str, folder: Path) -> Any:
         if value.startswith("file://"):
             value = unquote(value.removeprefix("file://").removeprefix("localhost"))
         if "://" in value:
-            raise UsageError(f"{said_by}: {_said(value)}: object stores are on the roadmap", "name a folder for now")
+            raise UsageError(
+                f"{said_by}: {_said(value)}: object stores are not supported", "name a folder: see docs/limits.md"
+            )
         return Path(os.path.normpath(folder / _path(value, said_by)))
     return value
 

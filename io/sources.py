@@ -105,7 +105,7 @@ def _local_path(place: str) -> Path:
         return Path(unquote(url.path))
     if "://" in place:
         raise UsageError(
-            f"{place}: only files and folders are read so far", "object stores are on the roadmap: copy or mount it"
+            f"{place}: only files and folders can be read", "copy or mount it: see docs/limits.md on object stores"
         )
     return _expanded(place)
 

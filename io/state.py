@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-import polars as pl
 
 from ddcore.batch import Batch, concatenate
 from ddcore.io import arrangements
@@ -17,12 +16,13 @@ from ddcore.io.changelog import ChangeLog
 from ddcore.io.gains import Gained, Stored
 from ddcore.io.layout import Layout, held_table, layout_of, owed_table
 from ddcore.io.tables import AddedFile
+from ddcore.io.updates import accumulate_counts
 from ddcore.plan import Plan
 from ddcore.session import output_frame
 from ddcore.trace import Run
-from ddcore.worker import Worker, joined
+from ddcore.worker import Worker, joined, require_int64
 
-__all__ = ["counts_by_version", "open_worker", "spans_of", "write_gains"]
+__all__ = ["open_worker", "spans_of", "write_gains"]
 
 _QUANTILES = 16  # cuts kept per arrangement: widths up to 17 get even ranges
 
@@ -81,11 +81,13 @@ def write_gains(plan: Plan, worker: Worker, stored: Stored, part: str) -> Gained
         gained.files |= _written(stored, owed_table(plan.blocks[index]), run, part)
     for index, batch in worker.held.items():
         arrangement = plan.arrangements[index]
-        gained.files |= _written(stored, held_table(arrangement), worker.keyed(arrangement, batch), part)
+        run = worker.keyed(arrangement, batch)
+        require_int64(arrangement, run)
+        gained.files |= _written(stored, held_table(arrangement), run, part)
     for name, schema in plan.outputs.items():
         frame = output_frame(worker.outputs[name], schema, plan.dims)
         worker.outputs[name] = []
-        gained.outputs[name] = counts_by_version(frame, plan.dims[0])
+        gained.outputs[name] = accumulate_counts(frame, plan.dims[0])
         if len(frame):
             log = ChangeLog(stored.warehouse.output(name), schema, plan.dims)
             gained.files[f"outputs/{name}"] = [log.write(f"run-{stored.run:06d}-{part}", frame)]
@@ -96,14 +98,6 @@ def _written(stored: Stored, place: tuple[str, Layout], run: Run, part: str) -> 
     table, layout = place
     rows = arrangements.run_table(run, layout)
     return {table: [arrangements.write_run(stored.warehouse.table(table), stored.run, part, rows)]}
-
-
-def counts_by_version(updates: pl.DataFrame, dim: str) -> dict[int, tuple[int, int]]:
-    """How much each version adds and takes away: sums of the positive and of the negative diffs."""
-    sums = updates.group_by(dim).agg(
-        plus=pl.col("diff").filter(pl.col("diff") > 0).sum(), minus=-pl.col("diff").filter(pl.col("diff") < 0).sum()
-    )
-    return {version: (plus, minus) for version, plus, minus in sums.sort(dim).iter_rows()}
 
 
 def spans_of(plan: Plan, cuts: Mapping[int, Sequence[int]], part: int) -> Spans:

@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from ddcore.errors import StorageError
+from ddcore.errors import StorageError, UsageError
 from ddcore.io.failpoint import failpoint
 from ddcore.io.warehouse import REFRESH, reporting
 
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from ddcore.schema import Schema, Type
 
 __all__ = [
-    "APP", "AddedFile", "LiveFile", "arrow_table", "commit", "create", "exists", "live_files", "mend_hint",
+    "APP", "AddedFile", "LiveFile", "arrow_table", "commit", "create", "exists", "live_files", "location", "mend_hint",
     "open_table", "scan", "settle", "values", "write_file",
 ]  # fmt: skip
 
@@ -43,6 +44,7 @@ _DELTA_NAMES = {
     "date": "date", "timestamp": "timestamp",
 }  # fmt: skip
 _ROW_GROUP = 128 * 1024
+_NOT_IN_PATHS = re.compile(r"%[0-9A-Fa-f]{2}|\\|[\x00-\x1f\x7f\ud800-\udfff]")
 _MAINTENANCE = ("OPTIMIZE", "VACUUM START", "VACUUM END")  # what leaves the rows as they are
 
 
@@ -86,6 +88,7 @@ def create(
     """
     from deltalake import DeltaTable
 
+    place = location(folder)
     with reporting(folder, "create the table", mend_hint(folder)):
         mode: Literal["error", "overwrite"] = "error"
         if exists(folder):
@@ -98,7 +101,7 @@ def create(
             mode = "overwrite"
         folder.mkdir(parents=True, exist_ok=True)
         made = DeltaTable.create(
-            str(folder),
+            place,
             _delta_schema(schema),
             mode=mode,
             partition_by=list(partition_by),
@@ -226,7 +229,21 @@ def open_table(folder: Path, version: int | None = None) -> DeltaTable:
     """The table at a version, or at its newest."""
     from deltalake import DeltaTable
 
-    return DeltaTable(str(folder), version=version)
+    return DeltaTable(location(folder), version=version)
+
+
+def location(folder: Path) -> str:
+    """``folder`` as delta-rs takes it; UsageError where it would look for the table somewhere else.
+
+    delta-rs makes a URL of the real path, and its kernel decodes that URL twice: ``%41`` becomes ``A`` and a backslash
+    becomes a slash. It refuses control characters and bytes that are not UTF-8. Neither quoting nor a symlink helps.
+    """
+    if wrong := _NOT_IN_PATHS.search(os.path.realpath(folder)):
+        raise UsageError(
+            f"{str(folder)!r}: the Delta library cannot open tables below a folder whose name has {wrong[0]!r}",
+            "rename the folder, or name another one with --warehouse DIR",
+        )
+    return str(folder)
 
 
 def settle(folder: Path, version: int) -> None:

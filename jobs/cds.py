@@ -1,8 +1,8 @@
-"""A class archive of Spark's JVM, made once: with it a session starts in half the time.
+"""A class archive for Spark's JVM, written once: with it a session starts in half the time.
 
-The archive (AppCDS, about 200 MB) holds the classes that one representative session loaded. The JVM takes it only
-when Java and the class path are the same to the byte, and goes without, silently, when not; so a missing or stale
-archive costs time and never an answer.
+The archive (AppCDS, about 200 MB) holds the classes that one typical session loaded. The JVM uses it only if Java and
+the class path are exactly the same, and ignores it silently otherwise. So a missing or stale archive costs time and
+changes no result.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ddcore.cache import cache_folder
+from ddcore.cache import cache_folder, distrust, make_private
 from ddcore.errors import DdError
 from ddcore.jobs import jars
 from ddcore.jobs.java import java_path
@@ -28,13 +28,13 @@ _KEPT = 3  # archives of other environments of this user
 
 
 def archive(java: str, spark_home: Path) -> Path | None:
-    """The archive for this Java and this Spark; None where none was made. A few ``stat`` calls."""
+    """The archive for this Java and this Spark; None where there is none that can be trusted. A few ``stat`` calls."""
     file = _file(java, spark_home)
-    return file if file.is_file() else None
+    return file if file.is_file() and not distrust(file.parent) else None
 
 
 def current() -> Path | None:
-    """The archive that a session started now would use; None where there is none, or no Java."""
+    """The archive that a session started now would use; None where there is no archive or no Java."""
     try:
         return archive(java_path(), _spark_home())
     except DdError:
@@ -42,18 +42,18 @@ def current() -> Path | None:
 
 
 def make_archive(debug: bool = False) -> bool:
-    """Make the archive, in some 40 s; False when it is there already or cannot be made, which is no error."""
+    """Write the archive, in some 40 s; False when it exists already or cannot be written, which is no error."""
     from ddcore.jobs.session import spark_session, stop
 
     target = _file(java_path(), _spark_home())
     if target.exists():
         return False
-    target.parent.mkdir(parents=True, exist_ok=True)
     fresh = target.with_suffix(f".{os.getpid()}")
     try:
+        make_private(target.parent)
         session = spark_session({"spark.driver.extraJavaOptions": f"-XX:ArchiveClassesAtExit={fresh}"}, debug=debug)
         _exercise(session)
-        stop(session, patience=180.0)  # the archive is written at exit
+        stop(session, patience=180.0)  # the JVM writes the archive when it exits
         os.replace(fresh, target)
     except (DdError, OSError):
         return False
@@ -65,7 +65,7 @@ def make_archive(debug: bool = False) -> bool:
 
 
 def _exercise(session: SparkSession) -> None:
-    """Load the classes that an ordinary run loads: Python jobs, a shuffle, Parquet, CSV and Delta read and written."""
+    """Load the classes that a usual run loads: Python jobs, a shuffle, reads and writes of Parquet, CSV and Delta."""
     numbers = session.range(0, 100, 1, 2).selectExpr("id", "cast(id as string) as name", "current_date() as day")
     session.sparkContext.parallelize([0], 1).mapPartitions(lambda it: it).collect()
     numbers.repartition(2, "id").sortWithinPartitions("id").mapInArrow(lambda it: it, numbers.schema).toArrow()

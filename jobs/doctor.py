@@ -1,7 +1,7 @@
-"""What this machine and this project lack for a run: a list of checks, each with the line that mends it.
+"""What this machine and this project lack for a run: a list of checks, each with a hint what to do.
 
-Nothing is started but ``java -version``, nothing is changed but for a file that comes and goes in each folder that
-has to be writable. The user's program is imported: it is code.
+No process is started but ``java -version``, and no file is written but a temporary one in each folder that has to be
+writable. The user's program is imported, so its code runs.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ import socket
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import metadata
 from pathlib import Path
 from typing import Literal
 
-from ddcore.cache import cache_folder, kernel_folder
+from ddcore.cache import OWN_FOLDER, cache_folder, distrust, kernel_folder, kernel_names
 from ddcore.errors import DdError
 from ddcore.io.program import load_program
 from ddcore.io.project import Project
@@ -33,26 +33,36 @@ _PINNED = {"pyspark": "4.2.0", "delta-spark": "4.4.0"}
 
 @dataclass(frozen=True)
 class Check:
-    """One thing looked at. ``state`` is ``fail`` where a run would fail; a ``note`` is good to know."""
+    """One check and its result. ``state`` is ``fail`` where a run would fail; a ``note`` is good to know."""
 
     name: str
     state: Literal["ok", "note", "fail"]
-    said: str
-    mend: str = ""
+    message: str
+    hint: str = ""
 
 
-def checks(project: Callable[[], Project | None]) -> list[Check]:
-    """Everything, machine first. ``project`` finds the project; it may raise, and gives None where there is none."""
-    found = [
-        check for look in (_python, _libraries, _java, _spark, _jars, _archive, _cache, _kernels) for check in look()
-    ]
+def checks(find: Callable[[], Project | None]) -> list[Check]:
+    """All checks, the machine's first. ``find`` gives the project, or None where there is none; it may raise DdError.
+
+    What only Spark needs is a note and no failure where the project's engine is inline.
+    """
+    results: list[Check] = []
+    project, inline = None, False
     try:
-        here = project()
+        project = find()
+        inline = project is not None and project.engine == "inline"
     except DdError as error:
-        found.append(Check("project", "fail", error.message, error.hint))
+        results.append(Check("project", "fail", error.message, error.hint))
     else:
-        found += _no_project() if here is None else [*_project(here), *_warehouse(here)]
-    return [*found, *_path()]
+        results += _no_project() if project is None else [*_project(project), *_warehouse(project)]
+    for_spark = [check for checked in (_libraries, _java, _spark, _jars, _archive, _cache) for check in checked()]
+    if inline:
+        for_spark = [_not_needed(check) if check.state == "fail" else check for check in for_spark]
+    return [*_python(), *for_spark, *_kernels(), *results, *_path()]
+
+
+def _not_needed(check: Check) -> Check:
+    return replace(check, state="note", message=f"{check.message}; the engine of this project, inline, does without")
 
 
 def _python() -> Iterator[Check]:
@@ -93,9 +103,10 @@ def _spark() -> Iterator[Check]:
 
 
 def _jars() -> Iterator[Check]:
-    if lacking := jars.missing():
-        said = f"{len(lacking)} of {len(jars.JARS)} are not in {jars.folder()}"
-        yield Check("delta jars", "fail", said, _SETUP)
+    if names := jars.missing():
+        yield Check("delta jars", "fail", f"{len(names)} of {len(jars.JARS)} are not in {jars.folder()}", _SETUP)
+    elif reason := distrust(jars.folder()):
+        yield Check("delta jars", "fail", reason, OWN_FOLDER)
     else:
         yield Check("delta jars", "ok", f"{len(jars.JARS)} in {jars.folder()}")
 
@@ -104,23 +115,29 @@ def _archive() -> Iterator[Check]:
     if cds.current() is None:
         yield Check("class archive", "note", "none for this Java: Spark starts, but takes twice as long", _SETUP)
     else:
-        yield Check("class archive", "ok", "there: Spark starts quickly")
+        yield Check("class archive", "ok", "present: Spark starts quickly")
 
 
 def _cache() -> Iterator[Check]:
-    yield _writable("cache", cache_folder(), "set DDCORE_CACHE to a folder of yours")
+    if reason := distrust(cache_folder()):
+        yield Check("cache", "fail", reason, OWN_FOLDER)
+    else:
+        yield _writable("cache", cache_folder(), OWN_FOLDER)
 
 
 def _kernels() -> Iterator[Check]:
-    folder = kernel_folder()
-    if any(folder.rglob("*.nbi")):
-        yield Check("kernels", "ok", f"compiled, in {folder}")
+    from ddcore.kernel_cache import current_kernels
+
+    names, current = kernel_names(), current_kernels()
+    message = f"{len(current)} of {len(names)} compiled and current, in {kernel_folder()}"
+    if len(current) == len(names):
+        yield Check("kernels", "ok", message)
     else:
-        yield Check("kernels", "note", f"none compiled in {folder}: the first run takes a minute more", _SETUP)
+        yield Check("kernels", "note", f"{message}: the next run compiles the others, up to a minute", _SETUP)
 
 
 def _no_project() -> list[Check]:
-    return [Check("project", "note", "none in this folder or above it", "make one with: ddcore init DIR")]
+    return [Check("project", "note", "none in this folder or above it", "create one: ddcore init DIR")]
 
 
 def _project(project: Project) -> Iterator[Check]:
@@ -137,13 +154,12 @@ def _warehouse(project: Project) -> Iterator[Check]:
     from ddcore.io.ledger import Ledger
     from ddcore.io.warehouse import Warehouse
 
-    place = Warehouse(project.warehouse)
-    mend = "make it writable for this user, or name another: --warehouse DIR"
-    writable = _writable("warehouse", place.root, mend)
-    yield writable
+    warehouse = Warehouse(project.warehouse)
+    hint = "make it writable for this user, or name another: --warehouse DIR"
+    yield _writable("warehouse", warehouse.root, hint)
     try:
-        ledger = Ledger.load(place)
-        holder = place.holder()
+        ledger = Ledger.load(warehouse)
+        holder = warehouse.holder()
     except DdError as error:
         yield Check("ledger", "fail", error.message, error.hint)
         return
@@ -155,42 +171,38 @@ def _warehouse(project: Project) -> Iterator[Check]:
     if holder is None:
         yield Check("lock", "ok", "free")
     elif holder.host == socket.gethostname() and not _alive(holder.pid):
-        # The operating system frees the lock with the process, unless a child of it lives on with the file open.
-        said = f"{holder} is gone, but a process it started still holds the lock"
-        yield Check("lock", "fail", said, f"find and end it: fuser -v {place.root / '.lock'}")
+        # The operating system frees the lock with the process, unless a child process still has the file open.
+        message = f"{holder} has ended, but a process that it started still holds the lock"
+        yield Check("lock", "fail", message, f"find and end that process: fuser -v {warehouse.root / '.lock'}")
     else:
-        yield Check("lock", "note", f"held by {holder}", "wait until it is done")
+        yield Check("lock", "note", f"held by {holder}", "wait until it has ended")
 
 
 def _path() -> Iterator[Check]:
-    ours = Path(sys.executable).parent
+    scripts = Path(sys.executable).parent
     for name in ("dd", "ddcore"):
-        here = shutil.which(name)
-        if here and Path(here).parent == ours:
-            yield Check(f"{name} here", "ok", here)
+        path = shutil.which(name)
+        if path and Path(path).parent == scripts:
+            yield Check(f"{name} here", "ok", path)
         else:
-            said = f"{here} is another program" if here else "not on PATH"
-            yield Check(f"{name} here", "note", said, f"say {ours / name}, or: source {ours / 'activate'}")
-    if there := shutil.which("dd", path=_CRON_PATH):
-        yield Check("dd for cron", "note", f"{there}, which copies files", f"in crontabs say {ours / 'ddcore'}")
+            message = f"{path} is another program" if path else "not on PATH"
+            yield Check(f"{name} here", "note", message, f"use {scripts / name}, or: source {scripts / 'activate'}")
+    if path := shutil.which("dd", path=_CRON_PATH):
+        yield Check("dd for cron", "note", f"{path}, which copies files", f"in crontabs use {scripts / 'ddcore'}")
 
 
-def _writable(name: str, folder: Path, mend: str) -> Check:
-    """Whether ``folder`` can be written to; of one that is not there yet, the nearest that is above it."""
-    there = next((place for place in (folder, *folder.parents) if place.exists()), folder)
+def _writable(name: str, folder: Path, hint: str) -> Check:
+    """Whether ``folder`` can be written to; where it does not exist, whether its nearest ancestor can."""
+    nearest = next((place for place in (folder, *folder.parents) if place.exists()), folder)
     try:
-        if there == folder:
+        if nearest == folder:
             os.listdir(folder)
-        with tempfile.NamedTemporaryFile(dir=there, prefix=".doctor-"):
+        with tempfile.NamedTemporaryFile(dir=nearest, prefix=".doctor-"):
             pass
     except OSError as error:
-        return Check(
-            name,
-            "fail",
-            f"{folder}: {error.strerror} ({there})" if there != folder else f"{folder}: {error.strerror}",
-            mend,
-        )
-    return Check(name, "ok", str(folder) if there == folder else f"{folder}, which is to be made")
+        where = f" ({nearest})" if nearest != folder else ""
+        return Check(name, "fail", f"{folder}: {error.strerror}{where}", hint)
+    return Check(name, "ok", str(folder) if nearest == folder else f"{folder}, which does not exist yet")
 
 
 def _alive(pid: int) -> bool:

@@ -1,11 +1,11 @@
-"""The seven jars of Delta Lake, resolved once at set-up and handed to Spark as files ever after.
+"""The seven jars of Delta Lake: resolved once by the set-up, given to every Spark session as files.
 
-The ``delta-spark`` wheel holds no jars. Left to itself Spark would resolve 33 of them at every start (seconds), and
-all 33 on the class path shadow Spark's own and break it; these seven are what Spark lacks. :func:`resolve` is the
-only thing in this project that touches the network, and it does so through Spark's own resolver: mirrors and proxies
-are set where Spark looks for them (``spark.jars.ivySettings`` in ``spark-defaults.conf``).
+The ``delta-spark`` wheel contains no jars. By itself Spark would resolve 33 of them at every start, which takes
+seconds, and all 33 on the class path hide Spark's own and break it. These seven are the ones that Spark lacks. Only
+:func:`resolve` uses the network, through Spark's own resolver: mirrors and proxies are configured where Spark reads
+them (``spark.jars.ivySettings`` in ``spark-defaults.conf``).
 
-Where the machine has no network, put the seven files into :func:`folder` by hand.
+On a machine without a network, copy the seven files into :func:`folder` by hand.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from ddcore.cache import cache_folder
+from ddcore.cache import OWN_FOLDER, cache_folder, distrust, make_private
 from ddcore.errors import StorageError
 from ddcore.jobs.java import find_java
 
@@ -24,7 +24,7 @@ __all__ = ["JARS", "VERSION", "folder", "missing", "paths", "resolve"]
 
 VERSION = "4.4.0"
 _ROOT = f"io.delta:delta-spark_4.2_2.13:{VERSION}"
-# Named as Ivy names them: organisation_module-revision.jar
+# Ivy's names: organisation_module-revision.jar
 JARS = (
     f"io.delta_delta-spark_4.2_2.13-{VERSION}.jar",
     f"io.delta_delta-storage-{VERSION}.jar",
@@ -34,16 +34,16 @@ JARS = (
     "io.unitycatalog_unitycatalog-client-0.6.0.jar",
     "io.unitycatalog_unitycatalog-hadoop-0.6.0.jar",
 )
-# What Spark brings itself, in other versions.
+# Spark has these itself, in other versions.
 _EXCLUDES = (
     "org.apache.hadoop:*,org.apache.parquet:*,com.fasterxml.jackson.core:*,com.fasterxml.jackson.datatype:*,"
     "org.apache.logging.log4j:*,org.slf4j:*,org.roaringbitmap:*,com.google.code.findbugs:*,javax.annotation:*"
 )
-_MEND = "run: make setup, or: ddcore doctor to see what else is missing"
+_SETUP = "run: make setup, or: python -m ddcore.jobs.setup; ddcore doctor tells what else is missing"
 
 
 def folder() -> Path:
-    """Where the jars are: one folder per Delta version."""
+    """The folder of the jars, one per Delta version."""
     return cache_folder() / "jars" / f"delta-{VERSION}"
 
 
@@ -53,39 +53,45 @@ def missing() -> list[str]:
 
 
 def paths() -> list[str]:
-    """The seven files. Seven ``stat`` calls, no JVM; StorageError when one is missing."""
-    if lacking := missing():
+    """The paths of the seven files; StorageError where one is missing or another user could have written it."""
+    if names := missing():
         raise StorageError(
-            f"{len(lacking)} of Delta's {len(JARS)} jars are not in {folder()}: {', '.join(lacking)}", _MEND
+            f"{len(names)} of Delta's {len(JARS)} jars are not in {folder()}: {', '.join(names)}", _SETUP
         )
+    if reason := distrust(folder()):
+        raise StorageError(f"Delta's jars cannot be trusted: {reason}", OWN_FOLDER)
     return [str(folder() / name) for name in JARS]
 
 
 def resolve(debug: bool = False) -> bool:
-    """Bring the jars into the cache; False, at once, when they are there already. Some 10 s of a small JVM otherwise.
+    """Bring the jars into the cache: some 10 s of a small JVM. False, at once, when they are there already.
 
-    Every file is moved into place whole, so an interrupted call leaves nothing half-written and may be repeated.
+    Every file is moved into place whole, so an interrupted call leaves no half-written file and may be repeated.
+    Raises StorageError where Java, the network or the folder is lacking.
     """
     if not missing():
         return False
     find_java()
-    folder().mkdir(parents=True, exist_ok=True)
+    try:
+        make_private(folder())
+    except OSError as error:
+        raise StorageError(f"Delta's jars cannot be kept: {error}", OWN_FOLDER) from None
     with tempfile.TemporaryDirectory(dir=folder().parent, prefix="ivy-") as ivy:
-        said = _run_ivy(Path(ivy), debug)
+        output = _run_ivy(Path(ivy), debug)
         for name in missing():
             source = Path(ivy) / "jars" / name
             if not _is_whole(source):
                 raise StorageError(
-                    f"Spark could not resolve {_ROOT}: {name} did not arrive{_reason(said)}",
-                    f"check the network and run make setup again, or copy the jars into {folder()}",
+                    f"Spark could not resolve {_ROOT}: {name} did not arrive{_reason(output)}",
+                    f"check the network and run the set-up again, or copy the jars into {folder()}",
                 )
             os.replace(source, folder() / name)
     return True
 
 
 def _run_ivy(ivy: Path, debug: bool) -> str:
-    """Let spark-submit resolve the jars into ``ivy`` and run an empty script; gives what it said."""
-    import pyspark  # only for where it lies
+    """Let spark-submit resolve the jars into ``ivy`` and run an empty script; returns its output."""
+    import pyspark  # only for its path
 
     home = Path(pyspark.__file__).parent
     script = ivy / "nothing.py"
@@ -115,10 +121,10 @@ def _run_ivy(ivy: Path, debug: bool) -> str:
     return done.stdout
 
 
-def _reason(said: str) -> str:
-    """The resolver's own complaint, when there is one among its lines."""
+def _reason(output: str) -> str:
+    """The resolver's own error message, where its output has one."""
     complaints = [
-        line.strip(" :\t") for line in said.splitlines() if "unresolved dependency" in line or "ERROR" in line
+        line.strip(" :\t") for line in output.splitlines() if "unresolved dependency" in line or "ERROR" in line
     ]
     return f" ({complaints[-1]})" if complaints else ""
 

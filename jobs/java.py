@@ -1,4 +1,4 @@
-"""The Java that Spark would start: where it is, which version, and what to install where there is none."""
+"""The Java that Spark would start: its path, its version, and what to install where there is none."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ INSTALL = (
 
 @dataclass(frozen=True)
 class Java:
-    """One Java: the path of its launcher, its major version, and its own words about itself (one line per fact)."""
+    """One Java: the path of its launcher, its major version, and the output of ``java -version``."""
 
     path: str
     major: int
@@ -29,9 +29,9 @@ class Java:
 
 
 def java_path() -> str:
-    """The ``java`` that Spark's launcher takes: of ``JAVA_HOME`` first, then of ``PATH``. It is not started.
+    """The path of the ``java`` that Spark's launcher uses: that of ``JAVA_HOME``, else the first on ``PATH``.
 
-    Raises StorageError, with the commands that install one, where there is none.
+    It is not started. Raises StorageError, with the commands that install Java, where there is none.
     """
     home = os.environ.get("JAVA_HOME")
     path = os.path.join(home, "bin", "java") if home else shutil.which("java")
@@ -42,7 +42,7 @@ def java_path() -> str:
 
 
 def find_java() -> Java:
-    """What :func:`java_path` says of itself; about 50 ms. Raises StorageError, too, where it is older than 17."""
+    """The Java at :func:`java_path`, from its ``-version``; about 50 ms. Raises StorageError where it is too old."""
     path = java_path()
     answer = subprocess.run([path, "-version"], capture_output=True, text=True, check=False)
     banner = (answer.stderr or answer.stdout).strip()

@@ -122,22 +122,25 @@ def _owned(run: Run, cuts: Sequence[int]) -> Iterator[tuple[int, Run]]:
     bounds = [0, *np.searchsorted(run.codes, np.array(cuts, dtype=np.int64)).tolist(), len(run)]
     for dest, (a, b) in enumerate(pairwise(bounds)):
         if a < b:
-            yield dest, Run(run.codes[a:b], run.words[:, a:b], run.times[:, a:b], run.diffs[a:b])
+            high = None if run.high is None else run.high[a:b]
+            yield dest, Run(run.codes[a:b], run.words[:, a:b], run.times[:, a:b], run.diffs[a:b], high)
 
 
 def _portions(batch: Batch) -> Iterator[Batch]:
     """The batch in portions of which each fits into a message: neither Arrow nor the JVM moves a value of 2 GiB."""
     for start in range(0, len(batch), MESSAGE_ROWS):
-        rows = slice(start, start + MESSAGE_ROWS)
-        yield Batch([word[rows] for word in batch.words], [time[rows] for time in batch.times], batch.diffs[rows])
+        yield batch.take(slice(start, start + MESSAGE_ROWS))
 
 
 def body_of_batch(batch: Batch, schema: Schema) -> bytes:
     """A batch as values, times and diffs."""
     frame = encoding.decode_frame(batch.words, schema)
     times = [pl.Series(f"_time_{i}", column) for i, column in enumerate(batch.times)]
+    diffs = [pl.Series("_diff", batch.diffs)]
+    if batch.high is not None:
+        diffs.append(pl.Series("_high", batch.high))
     into = io.BytesIO()
-    frame.hstack([*times, pl.Series("_diff", batch.diffs)]).write_ipc(into, compression="lz4")
+    frame.hstack([*times, *diffs]).write_ipc(into, compression="lz4")
     return into.getvalue()
 
 
@@ -145,4 +148,5 @@ def batch_of_body(body: bytes, schema: Schema) -> Batch:
     """The batch that :func:`body_of_batch` wrote."""
     frame = pl.read_ipc(io.BytesIO(body)).rechunk()
     times = [np.ascontiguousarray(frame[name].to_numpy()) for name in frame.columns if name.startswith("_time_")]
-    return Batch(encoding.encode_frame(frame, schema), times, np.ascontiguousarray(frame["_diff"].to_numpy()))
+    high = np.ascontiguousarray(frame["_high"].to_numpy()) if "_high" in frame.columns else None
+    return Batch(encoding.encode_frame(frame, schema), times, np.ascontiguousarray(frame["_diff"].to_numpy()), high)

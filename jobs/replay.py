@@ -190,7 +190,7 @@ class _Replay:
         first, last = self.asked.first, self.asked.last
         if first is not None and start is not None and first != start:
             raise UsageError(
-                f"--from-version {first}: the next version to fold is {start}; folding from elsewhere is not there yet",
+                f"--from-version {first}: the next version to fold is {start}; no other is supported (docs/limits.md)",
                 f"leave --from-version out, or fold everything again: {REFRESH}",
             )
         if last is not None and (latest is None or last > latest):

@@ -1,19 +1,23 @@
-"""Everything that is made once per machine, so that no run pays for it: ``python -m ddcore.jobs.setup``.
+"""Everything that is prepared once per machine, so that no run pays for it: ``python -m ddcore.jobs.setup``.
 
-Delta's jars, compiled kernels, and a class archive for a quicker start of Spark. Each step that finds its work done
-costs next to nothing; all of it lies in the cache folder and can be deleted at any time.
+Delta's jars, compiled kernels, and a class archive for a quicker start of Spark, all in the cache folder, which can be
+deleted at any time. A step whose work is done already costs next to nothing. Kernels need no Java and are compiled even
+where the other steps fail. ``--inline`` prepares only what the inline engine needs, ``--no-archive`` leaves the archive
+out, ``--debug`` shows what Ivy and Spark print.
 """
 
 from __future__ import annotations
 
 import importlib
+import logging
 import pkgutil
 import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
-from ddcore.errors import DdError
+from ddcore.cache import OWN_FOLDER, distrust, kernel_folder
+from ddcore.errors import DdError, StorageError
 from ddcore.jobs import cds, jars
 from ddcore.jobs.java import find_java
 
@@ -21,38 +25,54 @@ __all__ = ["compile_kernels", "main"]
 
 
 def compile_kernels() -> bool:
-    """Import every kernel module, which compiles what the cache lacks: about a minute once, 1 s later on."""
-    import ddcore.kernels
+    """Compile the kernels that the cache lacks, in about a minute; False when it lacks none, after half a second.
 
-    began = time.monotonic()
+    Raises StorageError where the cache folder cannot be used.
+    """
+    import ddcore.kernels
+    from ddcore.kernel_cache import current_kernels
+
+    count = len(current_kernels())
     for module in pkgutil.iter_modules(ddcore.kernels.__path__):
         importlib.import_module(f"ddcore.kernels.{module.name}")
-    return time.monotonic() - began > 5.0
+    folder, names = kernel_folder(), current_kernels()
+    if not names:
+        reason = distrust(folder) or f"{folder} cannot be written"
+        raise StorageError(f"compiled kernels cannot be kept: {reason}", OWN_FOLDER)
+    return len(names) > count
 
 
 def main(arguments: list[str]) -> int:
     """Do the steps, a line each on stderr; exit code 1 with what to do where one of them cannot be done."""
-    debug = "--debug" in arguments
-    try:
-        find_java()
-        _step("Delta's jars", "13 MB, once", lambda: jars.resolve(debug))
-        # One keeps Python busy and the other Java: on two cores they take the time of the longer one.
-        with ThreadPoolExecutor(1) as beside:
-            archive = None if "--no-archive" in arguments else beside.submit(cds.make_archive, debug)
-            _step("compiled kernels", "about a minute, once", compile_kernels)
-            if archive is not None:
-                _step("class archive", "about a minute, once; Spark then starts in half the time", archive.result)
-    except DdError as error:
-        _say(f"\n{error}")
-        return error.exit_code
-    return 0
+    logger = logging.getLogger("ddcore")
+    logger.addHandler(logging.NullHandler())  # the lines below say that kernels are compiled
+    debug, spark = "--debug" in arguments, "--inline" not in arguments
+    problems: list[DdError] = []
 
+    def step(name: str, cost: str, action: Callable[[], bool]) -> bool:
+        _say(f"  {name:<18}{cost} ... ", end="")
+        began = time.monotonic()
+        try:
+            worked = action()
+        except (DdError, OSError) as error:
+            problems.append(error if isinstance(error, DdError) else StorageError(f"{name}: {error}", OWN_FOLDER))
+            _say("failed")
+            return False
+        _say(f"{time.monotonic() - began:.0f} s" if worked else "there")
+        return True
 
-def _step(name: str, cost: str, step: Callable[[], bool]) -> None:
-    _say(f"  {name:<18}{cost} ... ", end="")
-    began = time.monotonic()
-    made = step()
-    _say(f"{time.monotonic() - began:.0f} s" if made else "there")
+    # One keeps Python busy and the other Java: on two cores they take the time of the longer one.
+    with ThreadPoolExecutor(1) as beside:
+        has_jars = spark and step("Delta's jars", "13 MB, once", lambda: bool(find_java()) and jars.resolve(debug))
+        archive = beside.submit(cds.make_archive, debug) if has_jars and "--no-archive" not in arguments else None
+        step("compiled kernels", "about a minute, once", compile_kernels)
+        if archive is not None:
+            step("class archive", "about a minute, once; Spark then starts in half the time", archive.result)
+    for problem in problems:
+        _say(f"\n{problem}")
+    if spark and not has_jars:
+        _say("\nOnly Spark needs Java and the jars: ddcore run --engine inline works without.")
+    return max((problem.exit_code for problem in problems), default=0)
 
 
 def _say(text: str, end: str = "\n") -> None:

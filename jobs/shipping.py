@@ -1,9 +1,9 @@
-"""What executors are given: this package as a zip, and the work with the user's program in it.
+"""What executors get: this package as a zip, and the work with the user's program in it.
 
-The package's libraries (numpy, pyarrow, pandas, Polars, numba) have native code and must be on the executors; see
-docs/spark.md. What is imported from the zip is a few lines that lay the real files into the executor's cache folder,
-once per content, and go on from there: numba keeps compiled kernels by the path of their source, and Spark puts the
-zip into a new folder for every application.
+The package's libraries (numpy, pyarrow, pandas, Polars, numba) contain native code and must be installed on the
+executors; see docs/spark.md. Importing the package from the zip unpacks it into the executor's cache folder, once per
+content, and continues from there: Spark puts the zip into a new folder for every application, and functions that numba
+compiles need source files.
 """
 
 from __future__ import annotations
@@ -21,72 +21,56 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from ddcore.cache import cache_folder
+from ddcore import cache
+from ddcore.cache import OWN_FOLDER, cache_folder, make_private
+from ddcore.errors import StorageError
 
 __all__ = ["package_zip", "pickled"]
 
-_ROOMS = ("ddcore", "ddcore.io", "ddcore.jobs", "ddcore.cli")
-_INSIDE = "unpacked/"
-_STACK, _DEPTH = 512 << 20, 1_000_000  # bytes and calls to pickle a plan with; memory is taken as it is used
+_PACKAGES = ("ddcore", "ddcore.io", "ddcore.jobs", "ddcore.cli")
+_INSIDE = "unpacked/"  # ddcore.cache.unpacked knows it, too
+_STACK, _DEPTH = 512 << 20, 1_000_000  # bytes and calls to pickle a plan with; memory is used only as needed
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
-# Becomes ddcore/__init__.py of the zip. It cannot import this package: it is what makes it importable.
-_BOOTSTRAP = '''"""Lays the package into the cache folder of this machine and goes on from there."""
+# ddcore/__init__.py of the zip. Beside it lies a copy of ddcore/cache.py, which unpacks the rest.
+_BOOTSTRAP = '''"""Unpacks the package into the cache folder of this machine and continues from there."""
 import os
-import shutil
-import tempfile
-import zipfile
+import sys
 
+from ddcore.cache import unpacked
 
-def _lay(archive):
-    name = os.path.splitext(os.path.basename(archive))[0]
-    places = [os.environ.get("DDCORE_CACHE") or os.path.expanduser("~/.cache/ddcore"),
-              os.path.join(tempfile.gettempdir(), "ddcore-%d" % os.getuid())]
-    for place in places:
-        target = os.path.join(place, "code", name)
-        if os.path.isdir(target):
-            return target
-        try:
-            os.makedirs(os.path.dirname(target), mode=0o700, exist_ok=True)
-            fresh = tempfile.mkdtemp(dir=os.path.dirname(target))
-        except OSError:
-            continue
-        with zipfile.ZipFile(archive) as packed:
-            members = [m for m in packed.namelist() if m.startswith("unpacked/")]
-            packed.extractall(fresh, members)
-        try:
-            os.rename(os.path.join(fresh, "unpacked"), target)
-        except OSError:
-            pass  # another worker was first
-        shutil.rmtree(fresh, ignore_errors=True)
-        return target
-    raise ImportError("no folder to unpack %s into: tried %s" % (archive, places))
-
-
-__path__ = [os.path.join(_lay(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), "ddcore")]
+__path__ = [os.path.join(unpacked(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), "ddcore")]
 __file__ = os.path.join(__path__[0], "__init__.py")
+del sys.modules["ddcore.cache"]  # the unpacked one lies beside the kernels
 with open(__file__, encoding="utf-8") as _source:
     exec(compile(_source.read(), __file__, "exec"))
 '''
 
 
 def package_zip() -> Path:
-    """The zip of the package as it is now; made when its content is new, at most a few ten milliseconds."""
+    """The zip of the package as it is now; written when its content is new, in some ten milliseconds.
+
+    Raises StorageError where the cache folder cannot be used.
+    """
     content = _packed()
-    target = cache_folder() / "ship" / f"ddcore-{hashlib.sha256(content).hexdigest()[:16]}.zip"
-    if not target.exists():
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=target.parent, delete=False) as fresh:
-            fresh.write(content)
-        os.chmod(fresh.name, 0o644)
-        os.replace(fresh.name, target)
+    folder = cache_folder() / "ship"
+    target = folder / f"ddcore-{hashlib.sha256(content).hexdigest()[:16]}.zip"
+    try:
+        make_private(folder)
+        if not target.exists() or target.read_bytes() != content:
+            with tempfile.NamedTemporaryFile(dir=folder, delete=False) as fresh:
+                fresh.write(content)
+            os.replace(fresh.name, target)
+    except OSError as error:
+        raise StorageError(f"the package for the executors cannot be written: {error}", OWN_FOLDER) from None
     return target
 
 
 def pickled(work: Any) -> bytes:
-    """A plan, or what holds one, with the user's own functions inside: executors need not have the program's file.
+    """A plan, or an object that holds one, with the user's functions: executors need not have the program's file.
 
-    A plan is a graph, which pickle follows to its end: on a stack of its own, or a hundred operators were too many.
+    pickle recurses through the plan's graph, so it runs on a large stack of its own: the usual one ends at a hundred
+    operators.
     """
     from pyspark import cloudpickle
 
@@ -111,14 +95,15 @@ def _packed() -> bytes:
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as packed:
         packed.writestr(zipfile.ZipInfo("ddcore/__init__.py", _EPOCH), _BOOTSTRAP)
+        packed.writestr(zipfile.ZipInfo("ddcore/cache.py", _EPOCH), Path(cache.__file__).read_bytes())
         for name, file in sorted(_files()):
             packed.writestr(zipfile.ZipInfo(_INSIDE + name, _EPOCH), file.read_bytes())
     return buffer.getvalue()
 
 
 def _files() -> Iterator[tuple[str, Path]]:
-    """Every source file of the four rooms, with its place in the installed shape."""
-    for room in _ROOMS:
-        (folder,) = map(Path, importlib.import_module(room).__path__)
+    """Every source file of the package, with its path as installed."""
+    for package in _PACKAGES:
+        (folder,) = map(Path, importlib.import_module(package).__path__)
         for file in folder.rglob("*.py"):
-            yield f"{room.replace('.', '/')}/{file.relative_to(folder).as_posix()}", file
+            yield f"{package.replace('.', '/')}/{file.relative_to(folder).as_posix()}", file

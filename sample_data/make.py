@@ -1,9 +1,9 @@
-"""Make the sample data: two change logs that tell a story, in two parts each.
+"""Writes the sample data: two change logs that tell a story, in two parts each.
 
     python sample_data/make.py [FOLDER]
 
-The story is the table below: one line per version, what happened, and the edges and incidents that came and went.
-``a -> b`` says that service ``a`` needs service ``b``; ``! id a`` says that incident ``id`` hits service ``a``.
+The story is the table below. A line has a version, what happened, and the edges and incidents added (+) or removed (-).
+``a -> b`` says that service ``a`` needs service ``b``; ``! id a`` says that incident ``id`` affects service ``a``.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ import pyarrow.parquet as pq
 Row = tuple[str, str]
 Change = tuple[Row, int, int]  # row, version, diff
 
-# The map's mistake is made in version 12 and put right in version 24, where part 2 begins.
+# Version 12 brings a mistake into the map. Version 24 corrects it, and part 2 begins there.
 SECOND_PART_FROM = 24
 STORY = """
 1  the shop opens          + web -> gateway, gateway -> auth, auth -> accounts_db, gateway -> catalog
 1  the shop opens          + catalog -> catalog_db, gateway -> cart, cart -> sessions, gateway -> checkout
 1  the shop opens          + checkout -> payments, payments -> bank_link, checkout -> orders, orders -> orders_db
 2  search                  + gateway -> search, search -> search_index, search_index -> catalog_db
-3  the bank is away        + ! INC-1 bank_link
-4  the bank is back        - ! INC-1 bank_link
+3  the bank is down        + ! INC-1 bank_link
+4  the bank is up          - ! INC-1 bank_link
 5  the app                 + app -> gateway
 6  stock is counted        + catalog -> stock, orders -> stock, stock -> stock_db
 7  orders go by queue      + orders -> queue, mail -> queue, shipping -> queue, shipping -> carrier_link
@@ -49,8 +49,8 @@ STORY = """
 22 the cycle is cut        - stock -> orders
 23 the app's own back end  + app -> app_backend, app_backend -> gateway, app_backend -> auth
 23 the app's own back end  - app -> gateway
-24 the mistake is mended   + reports -> auth
-24 the mistake is mended   - auth -> reports
+24 the map is corrected    + reports -> auth
+24 the map is corrected    - auth -> reports
 25 the lake is slow again  + ! INC-6 data_lake
 26 search by meaning       + search -> vector_index, vector_index -> catalog_db
 26 search by meaning       - search -> search_index, search_index -> catalog_db
@@ -93,13 +93,13 @@ def table(log: list[Change], names: Row) -> pa.Table:
 
 def files() -> dict[str, pa.Table]:
     """Every file of the sample, by name."""
-    made = {}
+    tables = {}
     for name, names, log in zip(
         ("dependencies", "incidents"), (("service", "needs"), ("incident", "service")), changes(), strict=True
     ):
-        made[f"{name}-1.parquet"] = table([change for change in log if change[1] < SECOND_PART_FROM], names)
-        made[f"{name}-2.parquet"] = table([change for change in log if change[1] >= SECOND_PART_FROM], names)
-    return made
+        tables[f"{name}-1.parquet"] = table([change for change in log if change[1] < SECOND_PART_FROM], names)
+        tables[f"{name}-2.parquet"] = table([change for change in log if change[1] >= SECOND_PART_FROM], names)
+    return tables
 
 
 def main(folder: Path) -> None:

@@ -285,7 +285,7 @@ class Writer:
         keys = [name for name in of.columns if name != value and self.rng.random() < 0.5]
         kind = of.columns[value]
         first = f'groups.sort("group", "{value}").group_by("group", maintain_order=True).first()'
-        bodies = [
+        bodies = [  # the first and the fourth give counts, which may be negative where those they see are
             (f'groups.group_by("group").agg(r_=col("{value}").min(), count=col("count").sum())', kind),
             (f'{first}.select("group", r_="{value}")', kind),
             (f'groups.select("group", r_="{value}").unique()', kind),
@@ -293,6 +293,7 @@ class Writer:
             ('groups.group_by("group").agg(r_=pl.len().cast(pl.Int64))', "num"),
             ('groups.group_by("group").agg(r_=col("count").sum()).filter(col("r_") > 1)', "num"),
         ]
+        counting = (bodies[0], bodies[3])
         if kind == "float":
             bodies = bodies[1:]  # Polars' own min skips NaN, which is not at issue here
         body, result = self.rng.choice(bodies)
@@ -302,7 +303,7 @@ class Writer:
         schema = f'{{"r_": "{_type(result)}"}}'
         allow = "" if of.positive else ", allow_negative=True"
         text = f"{of.name}.group_by({_quoted(keys)}).reduce(per_group_{len(self.functions) - 1}, {schema}{allow})"
-        return f"{text}.select({names})", columns, True
+        return f"{text}.select({names})", columns, of.positive or (body, result) not in counting
 
     def lists(self, of: Named, env: list[Named]) -> Any:
         ints = of.having("int")

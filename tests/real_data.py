@@ -1,28 +1,22 @@
-"""Real inputs, which lie beside the repository and not in it, and the programs of ``examples/``."""
+"""Real inputs, in ``tests/data``, and the programs of ``examples/``."""
 
 from __future__ import annotations
 
 import importlib.util
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import polars as pl
-import pytest
 
 REPOSITORY = Path(__file__).resolve().parent.parent
-DATA = REPOSITORY.parent / "shared" / "data"
+DATA = REPOSITORY / "tests" / "data"
 
 
 def shared_data(*parts: str) -> Path:
-    """A file or folder of ``../shared/data``. Without it the test fails in CI, and is skipped elsewhere."""
+    """A file or folder of ``tests/data``, whose README names its source."""
     path = DATA.joinpath(*parts)
-    if not path.exists():
-        missing = f"needs {'/'.join(parts)} from ../shared/data, beside the repository; it is not there"
-        if os.environ.get("CI", "").lower() in ("1", "true"):
-            pytest.fail(missing)
-        pytest.skip(missing)
+    assert path.exists(), path
     return path
 
 
@@ -33,8 +27,8 @@ def example(name: str, function: str = "program") -> Callable[..., Any]:
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    found: Callable[..., Any] = getattr(module, function)
-    return found
+    program: Callable[..., Any] = getattr(module, function)
+    return program
 
 
 def at(log: pl.DataFrame, version: int) -> pl.DataFrame:
@@ -45,7 +39,7 @@ def at(log: pl.DataFrame, version: int) -> pl.DataFrame:
 
 
 def every_row_once(log: pl.DataFrame, version: int) -> set[Any]:
-    """The rows at ``version``, in a set; fails where a row is there more than once, or less than never."""
+    """The rows at ``version``, in a set; fails where the count of a row is not one."""
     rows = at(log, version)
     assert rows["count"].eq(1).all(), rows.filter(pl.col("count") != 1)
     return set(rows.drop("count").rows())

@@ -110,7 +110,7 @@ def test_windows(fresh: Path, dd: Any) -> None:
     assert dd("run", "--from-version", "1", "--to-version", "2", "-q") == (0, [], [])
     code, _, err = dd("run", "--from-version", "2")
     assert code == 2
-    assert err[0] == "error: --from-version 2: versions up to 2 are folded, and restatement is not there yet"
+    assert err[0] == "error: --from-version 2: versions up to 2 are folded; restatement is not supported"
     assert "the next version to fold is 3" in err[1]
     assert dd("run", "--to-version", "-1", "-q") == (0, [], [])
     assert records(dd("status", "--json")[1])[0]["folded"] == 4
@@ -129,7 +129,7 @@ def test_windows(fresh: Path, dd: Any) -> None:
         (["links", "data/gone.csv"], 2, "data/gone.csv: there is no such file or folder"),
         (["links", "data/starts.csv"], 1, "data/starts.csv: "),
         (["links", "README.md"], 2, "README.md: cannot tell the format"),
-        (["links", "s3://bucket/x.parquet"], 2, "only files and folders are read so far"),
+        (["links", "s3://bucket/x.parquet"], 2, "only files and folders can be read"),
         (["links", "data/links.csv", "--late", "mov"], 2, "--late: 'mov' is none of refuse, move"),
         (["links", "data/links.csv", "--column", "src"], 2, "--column: 'src' is not OURS=THEIRS"),
         (["links", "data/links.csv", "--column", "src=a", "--column", "src=b"], 2, "--column: 'src' is named twice"),
@@ -236,11 +236,11 @@ def test_diff_stat(here: Path, dd: Any) -> None:
         "journeys (stop string, total int64)",
         "1..5  +4 -3",
         "",
-        "version  came  went",
-        "      2    +3    -2",
-        "      3    +1    -1",
-        "      4    +0    -2",
-        "      5    +2    -0",
+        "version  inserted  deleted",
+        "      2        +3       -2",
+        "      3        +1       -1",
+        "      4        +0       -2",
+        "      5        +2       -0",
     ]
     steps = records(dd("diff", "journeys", "3..1", "--stat", "--json")[1])[2:]
     assert steps == [{"version": 3, "plus": 1, "minus": 1}, {"version": 2, "plus": 2, "minus": 3}]
@@ -328,6 +328,19 @@ def test_show_counts_what_is_there_more_than_once(mine: Path, dd: Any) -> None:
     assert "Central      3" in out
 
 
+def test_an_output_may_have_a_column_called_count(mine: Path, dd: Any) -> None:
+    (mine / "program.py").write_text(
+        "import ddcore as dd\n"
+        "def program(links, starts):\n"
+        "    counts = links.group_by('src').agg(count=dd.count()).where(dd.col('src') == 'Park')\n"
+        "    return {'journeys': counts.concat(counts)}\n"
+    )
+    (mine / "dd.toml").write_text((mine / "dd.toml").read_text().replace('key = ["stop"]', 'key = ["src"]'))
+    assert dd("run", "--full-refresh", "-q") == (0, [], [])
+    assert dd("show", "journeys")[1][3:] == ["src   count  times", "Park      2      2"]
+    assert records(dd("show", "journeys", "--json")[1])[2:] == [{"row": {"src": "Park", "count": 2}, "count": 2}]
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
@@ -372,7 +385,7 @@ def test_log_versions(here: Path, dd: Any) -> None:
 
 
 def test_log_of_nothing(fresh: Path, dd: Any) -> None:
-    assert dd("log") == (0, [], ["nothing has happened yet; begin with: ddcore ingest INPUT SOURCE"])
+    assert dd("log") == (0, [], ["no ingest and no run yet; begin with: ddcore ingest INPUT SOURCE"])
     assert dd("log", "--json") == (0, [], [])
 
 
@@ -406,7 +419,7 @@ def test_an_unfinished_run_is_told(mine: Path, dd: Any) -> None:
         run = ledger.current_run()
         assert run is not None
         ledger.append(IntentRecord(2, run.fingerprint, 6, 6, 1, "inline"))
-    assert "unfinished  run 2, versions 6..6; the next run goes on with it" in dd("status")[1]
+    assert "unfinished  run 2, versions 6..6; the next run resumes it" in dd("status")[1]
     assert "not finished" in dd("log")[1][1]
 
 
@@ -420,4 +433,4 @@ def test_several_time_dimensions_are_refused(command: str, fresh: Path, dd: Any)
     (fresh / "dd.toml").write_text((fresh / "dd.toml").read_text() + '\n[time]\ndims = ["day", "revision"]\n')
     code, out, err = dd(command)
     assert (code, out) == (2, [])
-    assert "the commands fold one time dimension so far" in err[0]
+    assert "the commands support one time dimension" in err[0]

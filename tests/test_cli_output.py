@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import io
+import json
+import random
 import sys
+import time
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
 
 import pytest
 
-from ddcore.cli.output import Output, Progress, aligned, cell, plain
+from ddcore.cli.output import Output, Progress
+from ddcore.cli.text import aligned, cell, laid_out, plain
 
 
 @pytest.mark.parametrize(
@@ -60,6 +64,118 @@ def test_aligned() -> None:
         "Zoo          7",
         "Harbour     13",
     ]
+
+
+def test_a_long_value_is_cut_and_its_length_told() -> None:
+    assert cell("x" * 100_000) == "x" * 1_000 + "… (100,000 characters)"
+    assert cell(b"\x01" * 50_000) == "0x" + "01" * 499 + "… (100,002 characters)"
+    assert plain("x" * 100_000) == "x" * 100_000
+    started = time.process_time()
+    assert len(aligned([["é" * 100_000]], width=80)[0]) == 80
+    assert time.process_time() - started < 1, "linear in the length of the value"
+
+
+@pytest.mark.parametrize(
+    ("raw", "text"),
+    [
+        ("\x1b[31mred", "\\x1b[31mred"),
+        ("\x9b31m", "\\x9b31m"),
+        ("bell\x07", "bell\\x07"),
+        ("\x7f", "\\x7f"),
+        ("a\u202eb", "a\\u202eb"),
+        ("a\u2028b", "a\\u2028b"),
+        ("name\udcff", "name\\udcff"),
+        (" \x1b[0m ", '" \\u001b[0m "'),
+        (" \x9b ", '" \\x9b "'),
+    ],
+)
+def test_what_a_terminal_would_obey_is_spelt_out_everywhere(
+    raw: str, text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cell(raw) == text
+    out = Output()
+    out.data(raw, (raw, "red"))
+    out.say(raw)
+    out.warn(raw)
+    out.record(value=raw)
+    lines, errors = (stream.splitlines() for stream in capsys.readouterr())
+    assert all(line.isprintable() for line in (*lines, *errors))
+    assert (len(lines), len(errors)) == (2, 2)
+    assert json.loads(lines[1]) == {"value": raw}
+    assert next(line for _, line in laid_out([raw], [["1"]], [0], None)).isprintable()
+
+
+def test_a_json_line_keeps_its_letters(capsys: pytest.CaptureFixture[str]) -> None:
+    Output().record(value="日本é\x1b\U000e0001")
+    line = capsys.readouterr().out
+    assert line == '{"value": "日本é\\u001b\\udb40\\udc01"}\n'
+
+
+def test_the_middle_of_a_long_message_is_left_out(capsys: pytest.CaptureFixture[str]) -> None:
+    Output().say("--at: '" + "9" * 100_000 + "' is not a version")
+    line = capsys.readouterr().err
+    assert len(line) < 2_100
+    assert line.startswith("--at: '999")
+    assert line.endswith("999' is not a version\n")
+    assert "(98,025 characters left out)" in line
+
+
+# --- wide tables ------------------------------------------------------------------------------------------------------
+
+NAMES = ["a_rather_long_name", "another_long_name", "amount", "note"]
+ROWS = [["Harbour", "x" * 50, "12345678901", "y" * 90], ["Zoo", "z", "7", "n"]]
+
+
+def test_values_are_cut_and_names_are_not() -> None:
+    lines = [line for _, line in laid_out(NAMES, ROWS, [2], 80)]
+    assert len(lines) == 3
+    assert lines[0].split() == NAMES
+    assert "12345678901" in lines[1]
+    assert "…" in lines[1]
+    assert all(len(line) <= 80 for line in lines)
+
+
+def test_a_table_that_cannot_fit_has_one_line_per_column() -> None:
+    lines = list(laid_out(NAMES, ROWS, [2], 50))
+    assert lines[:5] == [
+        (0, "a_rather_long_name  Harbour"),
+        (0, "another_long_name   xxxxxxxxxxxxxxxxxxxxxxxxxxxxx…"),
+        (0, "amount              12345678901"),
+        (0, "note                yyyyyyyyyyyyyyyyyyyyyyyyyyyyy…"),
+        (None, ""),
+    ]
+    assert lines[5] == (1, "a_rather_long_name  Zoo")
+
+
+def test_the_vertical_form_on_demand_and_without_a_terminal() -> None:
+    assert [line for _, line in laid_out(["", "k", "total"], [["~", "a", "1 -> 2"], ["+12", "b", "3"]], [2], None,
+                                         vertical=True)] == [
+        "~  k      a",
+        "   total  1 -> 2",
+        "",
+        "+12 k      b",
+        "    total  3",
+    ]  # fmt: skip
+
+
+def test_no_name_and_no_number_is_ever_cut() -> None:
+    for seed in range(300):
+        dice = random.Random(seed)
+        names = ["n" * dice.randrange(1, 25) + str(place) for place in range(dice.randrange(1, 12))]
+        right = [place for place in range(len(names)) if dice.random() < 0.4]
+        rows = [
+            [
+                str(dice.randrange(10**12)) if place in right else "v" * dice.randrange(120)
+                for place in range(len(names))
+            ]
+            for _ in range(4)
+        ]
+        width = dice.randrange(40, 160)
+        lines = [line for _, line in laid_out(names, rows, right, width)]
+        whole = "\n".join(lines)
+        assert all(name in whole for name in names), f"seed {seed}"
+        assert all(row[place] in whole for row in rows for place in right), f"seed {seed}"
+        assert all(len(line) <= width for line in lines), f"seed {seed}"
 
 
 @pytest.mark.parametrize("width", [20, 40, 79])

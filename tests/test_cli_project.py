@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from ddcore.cli.main import run_command
 from ddcore.errors import ProgramError, UsageError
 from ddcore.io.program import load_program
 from ddcore.io.project import OutputSettings, find_project
@@ -104,7 +105,7 @@ def test_flag_environment_file_default(folder: Path) -> None:
         ({"DDCORE_ENGINE": "spak"}, "DDCORE_ENGINE: unknown engine 'spak'"),
         ({"DDCORE_WIDTH": "0"}, "DDCORE_WIDTH: the width is a number of workers from 1 up, not '0'"),
         ({"DDCORE_WIDTH": "two"}, "not 'two'"),
-        ({"DDCORE_WAREHOUSE": "s3://bucket/w"}, "object stores are on the roadmap"),
+        ({"DDCORE_WAREHOUSE": "s3://bucket/w"}, "object stores are not supported"),
     ],
 )
 def test_wrong_environment(folder: Path, env: dict[str, str], says: str) -> None:
@@ -220,7 +221,7 @@ def test_several_time_dimensions_are_read_but_refused_by_commands(folder: Path) 
     (folder / "dd.toml").write_text(TOML + '[time]\ndims = ["day", "revision"]\n')
     project = find_project()
     assert project.dims == ("day", "revision")
-    with pytest.raises(UsageError, match="the commands fold one time dimension so far"):
+    with pytest.raises(UsageError, match="the commands support one time dimension"):
         _ = project.dim
 
 
@@ -305,3 +306,69 @@ def test_close_matches_are_offered(folder: Path) -> None:
     with pytest.raises(UsageError, match=r"there is no file program\.py") as missing:
         load_program(find_project())
     assert missing.value.hint == "did you mean 'programm.py'?"
+
+
+# --- what no file and no number can be --------------------------------------------------------------------------------
+
+NO_USER = "~no_such_user_anywhere"
+
+
+def cut_short(text: str) -> str:
+    return text if len(text) < 200 else text[:100]
+
+
+@pytest.mark.parametrize(
+    ("toml", "says"),
+    [
+        ("x = " + "[" * 2000 + "]" * 2000, "dd.toml: nested too deeply"),
+        ("x = " + "{a = " * 2000 + "1" + "}" * 2000, "dd.toml: nested too deeply"),
+        (TOML + "[run]\nwidth = " + "9" * 5000, "dd.toml or an environment variable: "),
+        (TOML.replace("[inputs.edges]", 'warehouse = "a\\u0000b"\n[inputs.edges]', 1), "has a NUL character"),
+        (TOML.replace("program.py", "pro\\u0000gram.py"), "has a NUL character"),
+        (TOML.replace("[inputs.edges]", f'warehouse = "{NO_USER}/w"\n[inputs.edges]', 1), "home directory"),
+        (TOML.replace("[inputs.edges]", 'warehouse = "a\\\\b"\n[inputs.edges]', 1), "cannot open tables below"),
+        (TOML.replace("[inputs.edges]", 'warehouse = "a%20b"\n[inputs.edges]', 1), "cannot open tables below"),
+    ],
+    ids=cut_short,
+)
+@pytest.mark.parametrize("command", [["status"], ["run"], ["show", "dists"], ["log"]], ids=str)
+def test_a_file_that_python_itself_refuses(
+    toml: str, says: str, command: list[str], folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "dd.toml").write_text(toml)
+    assert run_command(command) == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert says in lines[0]
+    assert len(lines) == 2
+    assert sorted(path.name for path in folder.iterdir()) == ["dd.toml", "program.py"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["status", "--warehouse", "a\0b"], "error: --warehouse: 'a\\x00b' has a NUL character"),
+        (["status", "--project", "a\0b"], "error: --project: 'a\\x00b' has a NUL character"),
+        (["status", "--warehouse", f"{NO_USER}/w"], f"error: --warehouse: '{NO_USER}/w': there is no such user"),
+        (["status", "--project", NO_USER], f"error: --project: '{NO_USER}': there is no such user"),
+        (["run", "--width", "9" * 5000], "error: invalid value for '--width': '999"),
+        (["show", "dists", "--limit", "9" * 5000], "error: invalid value for '--limit': '999"),
+        (["log", "--limit", "-1"], "error: invalid value for '--limit': '-1' is not a whole number from 0 up"),
+    ],
+    ids=cut_short,
+)
+def test_options_that_no_file_and_no_number_can_be(
+    arguments: list[str], says: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_command(arguments) == 2
+    err = capsys.readouterr().err
+    assert err.startswith(says)
+    assert len(err.splitlines()) == 2
+    assert len(err) < 3000
+
+
+def test_a_width_of_thousands_of_digits_in_the_environment(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DDCORE_WIDTH", "9" * 5000)
+    assert run_command(["status"]) == 2
+    assert capsys.readouterr().err.startswith("error: dd.toml or an environment variable: ")

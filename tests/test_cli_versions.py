@@ -10,7 +10,17 @@ from ddcore.errors import UsageError
 
 @pytest.mark.parametrize(
     ("text", "version"),
-    [("0", 0), ("7", 7), ("10", 10), ("latest", 10), ("-1", 9), ("-10", 0), ("latest-3", 7), (" 4 ", 4)],
+    [
+        ("0", 0),
+        ("7", 7),
+        ("10", 10),
+        ("latest", 10),
+        ("-1", 9),
+        ("-10", 0),
+        ("latest-3", 7),
+        (" 4 ", 4),
+        ("0" * 5000 + "4", 4),
+    ],
 )
 def test_one_version(text: str, version: int) -> None:
     assert one_version(text, latest=10) == version
@@ -27,12 +37,15 @@ def test_one_version(text: str, version: int) -> None:
         ("+3", "'+3' is not a version"),
         ("²", "'²' is not a version"),
         ("99999999999999999999", "beyond the greatest version"),
-        ("day=7,revision=1", "on the roadmap"),
+        ("9" * 5000, "beyond the greatest version"),
+        ("-" + "9" * 5000, "goes back beyond version 0"),
+        ("-٣", "'-٣' is not a version"),
+        ("day=7,revision=1", "see docs/limits.md"),
     ],
 )
 def test_one_version_refused(text: str, says: str) -> None:
     with pytest.raises(UsageError) as caught:
-        one_version(text, latest=10, said_by="--at")
+        one_version(text, latest=10, origin="--at")
     assert says in caught.value.message
     assert caught.value.message.startswith("--at: ")
 

@@ -12,7 +12,15 @@ import pytest
 
 TOP = Path(__file__).resolve().parent.parent
 DOCS = TOP / "docs"
-PAGES = sorted([TOP / "README.md", TOP / "CHANGELOG.md", *DOCS.rglob("*.md"), *TOP.glob("examples/*/README.md")])
+PAGES = sorted(
+    [
+        TOP / "README.md",
+        TOP / "CHANGELOG.md",
+        *DOCS.rglob("*.md"),
+        *TOP.glob("examples/*/README.md"),
+        TOP / "tests" / "data" / "README.md",
+    ]
+)
 IDS = [str(page.relative_to(TOP)) for page in PAGES]
 
 
@@ -42,6 +50,15 @@ def test_links_lead_somewhere(page: Path) -> None:
         there = page.parent / path if path else page
         assert there.exists(), target
         assert not anchor or anchor in anchors(there), target
+
+
+def test_code_names_pages_that_exist_and_no_roadmap() -> None:
+    files = [file for folder in ("ddcore", "io", "jobs", "cli", "tools") for file in (TOP / folder).rglob("*.py")]
+    pages = {page for file in files for page in re.findall(r"docs/[\w-]+\.md", file.read_text("utf-8"))}
+    assert "docs/limits.md" in pages
+    assert [page for page in sorted(pages) if not (TOP / page).is_file()] == []
+    promise = re.compile(r"roadmap|not there yet|is to come\b", re.IGNORECASE)
+    assert [str(file) for file in files if promise.search(file.read_text("utf-8"))] == []
 
 
 @pytest.mark.parametrize("name", ["how-it-works.md", "programs.md"])

@@ -10,15 +10,13 @@ from polars import col
 
 from ddcore import syntax
 from ddcore.exactness import LEAST, Overflow, analyse, bound
-from ddcore.syntax import Tree
+from ddcore.expressions import RowTypes
 
 A, B = col("a"), col("b")
 INTERVALS = [(low, high) for low, high in product(range(-4, 5), repeat=2) if low <= high]
 
 
-def types(trees: list[Tree]) -> list[pl.DataType]:
-    frame = pl.LazyFrame(schema={"a": pl.Int64, "b": pl.Int64, "s": pl.String})
-    return frame.select(syntax.build(tree).alias(str(i)) for i, tree in enumerate(trees)).collect_schema().dtypes()
+types = RowTypes({"a": pl.Int64(), "b": pl.Int64(), "s": pl.String()})
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -162,9 +163,12 @@ def output_type(expr: pl.Expr, schema: Any) -> Any:
         (col("ok") + col("ok"), "int64"),
         (col("ratio").cast(pl.Float32), "float64"),
         (col("day").cast(pl.Datetime("ns")), "timestamp"),
-        (col("name").cast(pl.Categorical), "string"),
         (col("price"), "decimal(10,2)"),
         (col("price") * 2, "decimal(18,2)"),
+        (col("price") * col("price"), "decimal(18,4)"),
+        (col("price") * 1.5, "decimal(18,3)"),
+        (sql("price * 1.5"), "decimal(18,3)"),
+        (col("price") * col("ratio"), "float64"),
         (col("price").cast(pl.Decimal(12, 4)), "decimal(12,4)"),
         (sql("a * 1.5"), "decimal(18,1)"),
     ],
@@ -215,12 +219,14 @@ def test_what_needs_more_than_its_own_row_is_refused(expr: pl.Expr) -> None:
 @pytest.mark.parametrize(
     "expr",
     [
-        col("name").str.split(",").list.eval(pl.element().str.len_chars() * 2).list.get(0),
+        pl.concat_list("a", "b").list.eval(pl.element() * 2).list.get(0),
+        pl.concat_list("a", "b").list.eval(pl.sum_horizontal(pl.element(), pl.element())).list.get(0),
+        pl.concat_list("a", "b").list.eval(-pl.element()).list.get(0),
+        pl.concat_list("a", "b").list.filter(pl.element() * 2 > 0).list.len(),
+        pl.concat_list("day").list.eval(pl.element().dt.offset_by("1d")).list.get(0),
+        pl.concat_list("day").list.mean(),
         (pl.concat_list("a", "b") + 1).list.get(0),
-        pl.concat_list("a", "b").list.diff().list.get(0),
         col("a").round_sig_figs(2),
-        pl.concat_arr("a", "b").arr.sum(),
-        (col("at") - col("at")).dt.total_nanoseconds(),
     ],
 )
 def test_integer_arithmetic_out_of_sight_is_refused(expr: pl.Expr) -> None:
@@ -282,8 +288,10 @@ def test_a_decimal_that_outgrows_18_digits_is_an_error() -> None:
 def test_a_failing_cast_names_the_expression_and_the_value() -> None:
     with pytest.raises(ExpressionError) as caught:
         compute(col("name").cast(pl.Int64), name=["1", "x"])
-    assert caught.value.message.startswith("(cast name int64): conversion from `str` to `i64` failed")
-    assert '"x"' in caught.value.message and "\n" not in caught.value.message
+    assert re.fullmatch(
+        r"test_expressions\.py:\d+: \(cast name int64\): conversion from `str` to `i64` failed .*, in the row name='x'",
+        caught.value.message,
+    )
 
 
 def test_a_witness_with_a_time_beyond_pythons_years_is_still_shown() -> None:
@@ -350,7 +358,8 @@ def test_what_leaves_int64_on_the_way_only_is_exact(expr: pl.Expr, a: int, expec
 def test_a_result_beyond_int64_is_an_error_with_a_witness(expr: pl.Expr, a: int, value: int) -> None:
     with pytest.raises(ExpressionError) as caught:
         compute(expr, a=[0, a], name=["0", str(MOST)])
-    assert f"is {value}, which int64 cannot hold, in the row a={a}" in caught.value.message
+    witness = "name='9223372036854775807'" if "name" in canonical(expr) else f"a={a}"
+    assert f"is {value}, which int64 cannot hold, in the row {witness}" in caught.value.message
 
 
 def test_the_reserved_value_is_refused_where_it_is_only_cast() -> None:

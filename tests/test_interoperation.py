@@ -18,7 +18,7 @@ import pytest
 from trams import Command, records
 
 from ddcore.cli.main import run_command
-from ddcore.cli.output import plain
+from ddcore.cli.text import plain
 from ddcore.io.ledger import Ledger
 from ddcore.io.warehouse import Warehouse
 

@@ -173,10 +173,13 @@ def test_integers_do_not_wrap_around() -> None:
 
 def test_counts_do_not_wrap_around() -> None:
     many = NaiveCollection(INT, [((1,), 2**62)])
+    assert many.concat(many).rows == {(1,): 2**63}
+    assert many.join(many.select("x", y="x"), on="x").rows == {(1, 1): 2**124}
+    twice = many.concat(many)
     with pytest.raises(DiffOverflow):
-        many.concat(many)
+        twice.group_by("x").agg(n=dd.count())
     with pytest.raises(DiffOverflow):
-        many.join(many.select("x", y="x"), on="x")
+        twice.group_by("x").reduce(lambda groups: groups.select("group"), {})
 
 
 # Aggregates

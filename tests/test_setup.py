@@ -1,4 +1,4 @@
-"""The packaging, the make targets, and what is put together without starting Spark."""
+"""The package's layout, the make targets, the set-up, and Spark's settings. Spark is not started."""
 
 from __future__ import annotations
 
@@ -14,14 +14,17 @@ from typing import Any
 
 import polars as pl
 import pytest
+from kernels import copy_of_cache
 
 from ddcore.errors import DdError, StorageError
 from ddcore.jobs import cds, jars, java
 from ddcore.jobs.settings import cores_of, defaults_file, settings
+from ddcore.jobs.setup import compile_kernels
+from ddcore.jobs.setup import main as set_up
 from ddcore.jobs.shipping import package_zip
 
 TOP = Path(__file__).resolve().parent.parent
-ROOMS = {"ddcore": "ddcore", "ddcore.io": "io", "ddcore.jobs": "jobs", "ddcore.cli": "cli"}
+FOLDERS = {"ddcore": "ddcore", "ddcore.io": "io", "ddcore.jobs": "jobs", "ddcore.cli": "cli"}
 
 
 def pyproject() -> dict[str, Any]:
@@ -36,30 +39,30 @@ def make(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str
 
 
 def test_every_folder_with_modules_is_packaged() -> None:
-    there = {
+    packages = {
         ".".join([package, *folder.relative_to(TOP / room).parts])
-        for package, room in ROOMS.items()
+        for package, room in FOLDERS.items()
         for folder in [TOP / room, *(TOP / room).rglob("*/")]
         if folder.name != "__pycache__" and list(folder.glob("*.py"))
     }
-    assert set(pyproject()["tool"]["setuptools"]["packages"]) == there
-    assert pyproject()["tool"]["setuptools"]["package-dir"] == ROOMS
+    assert set(pyproject()["tool"]["setuptools"]["packages"]) == packages
+    assert pyproject()["tool"]["setuptools"]["package-dir"] == FOLDERS
 
 
-def test_every_dependency_is_pinned_and_no_pin_has_an_address() -> None:
+def test_every_dependency_is_pinned_and_no_pin_has_an_url() -> None:
     pins = [line for line in (TOP / "constraints.txt").read_text().splitlines() if not line.startswith("#")]
     assert all(re.fullmatch(r"[A-Za-z0-9._-]+==[A-Za-z0-9.]+", pin) for pin in pins), pins
     pinned = {re.sub(r"[-_.]+", "-", pin.split("==")[0]).lower() for pin in pins}
     project = pyproject()["project"]
-    asked = [*project["dependencies"], *project["optional-dependencies"]["dev"]]
-    assert {re.split(r"[=<>~! ]", line)[0].lower() for line in asked} <= pinned
+    names = [*project["dependencies"], *project["optional-dependencies"]["dev"]]
+    assert {re.split(r"[=<>~! ]", line)[0].lower() for line in names} <= pinned
 
 
 def test_both_console_scripts_do_the_same() -> None:
     assert pyproject()["project"]["scripts"] == {"dd": "ddcore.cli.main:main", "ddcore": "ddcore.cli.main:main"}
 
 
-def test_no_file_of_the_set_up_has_an_address() -> None:
+def test_no_file_of_the_set_up_has_an_url() -> None:
     scripts = [
         TOP / ".ci" / "run",
         *(TOP / "tools").glob("*"),
@@ -69,10 +72,10 @@ def test_no_file_of_the_set_up_has_an_address() -> None:
         assert "://" not in file.read_text(), file
 
 
-def test_make_says_what_there_is() -> None:
-    said = make().stdout
+def test_make_lists_the_targets() -> None:
+    output = make().stdout
     for target in ("setup", "demo", "test", "check", "bench", "clean"):
-        assert re.search(rf"^  {target}  +\S", said, re.MULTILINE), said
+        assert re.search(rf"^  {target}  +\S", output, re.MULTILINE), output
 
 
 @pytest.mark.parametrize("banner", [None, 'openjdk version "11.0.2" 2019-01-15', 'java version "1.8.0_392"'])
@@ -87,6 +90,63 @@ def test_make_setup_says_what_to_install_where_java_is_missing_or_old(tmp_path: 
     assert "Java 17 or newer" in done.stderr
     assert "apt-get install openjdk-17-jre-headless" in done.stderr
     assert "brew install openjdk@17" in done.stderr
+
+
+@pytest.mark.parametrize("code", [0, 1])
+def test_make_setup_without_java_prepares_the_rest(tmp_path: Path, code: int) -> None:
+    """In a copy whose environment is ready and whose Python only notes how it was called."""
+    (tmp_path / "tools").mkdir()
+    (tmp_path / "tools" / "setup.sh").write_bytes((TOP / "tools" / "setup.sh").read_bytes())
+    for name in ("pyproject.toml", "constraints.txt"):
+        (tmp_path / name).touch()
+    python = tmp_path / ".venv" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/calls\nexit {code}\n')
+    python.chmod(0o755)
+    (tmp_path / ".venv" / "ready").touch()
+    done = subprocess.run(
+        ["bash", "tools/setup.sh"],
+        cwd=tmp_path,
+        env={**os.environ, "JAVA_HOME": str(tmp_path / "no-java"), "PYTHON": sys.executable},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (tmp_path / "calls").read_text().splitlines() == ["-m ddcore.jobs.setup"]
+    assert done.returncode == code
+    assert "Java 17 or newer" in done.stderr
+
+
+@pytest.mark.parametrize("engine", ["spark", "inline"])
+def test_set_up_without_java_compiles_the_kernels(tmp_path: Path, engine: str) -> None:
+    cache = copy_of_cache(tmp_path / "cache", "hashing.mix")
+    done = subprocess.run(
+        [sys.executable, "-m", "ddcore.jobs.setup", *["--inline"] * (engine == "inline")],
+        env={**os.environ, "JAVA_HOME": str(tmp_path / "no-java"), "DDCORE_CACHE": str(cache)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert re.search(r"compiled kernels .* \d+ s$", done.stderr, re.MULTILINE), done.stderr
+    assert list(cache.glob("kernels/*/hashing.mix.*"))
+    if engine == "inline":
+        assert done.returncode == 0
+        assert "Java" not in done.stderr
+    else:
+        assert done.returncode == 1
+        assert "has no bin/java" in done.stderr and "apt-get install" in done.stderr
+        assert "ddcore run --engine inline" in done.stderr
+
+
+def test_set_up_that_cannot_keep_kernels_fails_with_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    compile_kernels()
+    (tmp_path / "cache").mkdir()
+    (tmp_path / "cache").chmod(0o777)
+    monkeypatch.setenv("DDCORE_CACHE", str(tmp_path / "cache"))
+    assert set_up(["--inline"]) == 1
+    assert "other users may write to" in (err := capsys.readouterr().err) and "set DDCORE_CACHE to" in err
 
 
 def test_make_setup_says_what_to_install_where_python_is_missing() -> None:
@@ -135,17 +195,17 @@ def test_java_that_is_missing_or_old_is_named(monkeypatch: pytest.MonkeyPatch, t
 @pytest.mark.parametrize(
     ("master", "cores"), [("local", 1), ("local[3]", 3), ("local-cluster[2,3,1024]", 6), ("spark://host:7077", None)]
 )
-def test_cores(master: str, cores: int | None) -> None:
+def test_cores_of_a_master(master: str, cores: int | None) -> None:
     assert cores_of(master) == cores
 
 
 def test_the_callers_settings_win_and_lists_are_joined() -> None:
-    asked = {
+    conf = {
         "spark.sql.shuffle.partitions": "7",
         "spark.driver.extraJavaOptions": "-Xss4m",
         "spark.driver.extraClassPath": "mine.jar",
     }
-    chosen = settings("local[2]", asked, jars=["a.jar", "b.jar"], log4j=Path("log4j2.properties"))
+    chosen = settings("local[2]", conf, jars=["a.jar", "b.jar"], log4j=Path("log4j2.properties"))
     assert chosen["spark.sql.shuffle.partitions"] == "7"
     assert chosen["spark.driver.extraClassPath"].split(os.pathsep) == ["a.jar", "b.jar", "mine.jar"]
     assert chosen["spark.driver.extraJavaOptions"].startswith("-Duser.timezone=UTC ")
@@ -184,10 +244,10 @@ def test_the_shipped_package_is_complete_and_imports_from_the_cache(tmp_path: Pa
         names = set(packed.namelist())
     sources = {
         f"unpacked/{package.replace('.', '/')}/{file.relative_to(TOP / room).as_posix()}"
-        for package, room in ROOMS.items()
+        for package, room in FOLDERS.items()
         for file in (TOP / room).rglob("*.py")
     }
-    assert names == sources | {"ddcore/__init__.py"}
+    assert names == sources | {"ddcore/__init__.py", "ddcore/cache.py"}
     script = "import ddcore, ddcore.io.warehouse as w, ddcore.jobs.jars; print(ddcore.__version__, w.__file__)"
     done = subprocess.run(
         [sys.executable, "-c", script],
@@ -208,14 +268,14 @@ def test_no_class_archive_is_no_error(monkeypatch: pytest.MonkeyPatch, tmp_path:
     assert cds.current() is None
 
 
-def test_the_sample_is_what_its_script_makes_and_tells_a_lawful_story() -> None:
+def test_the_sample_is_what_its_script_writes_and_no_row_is_removed_before_it_is_added() -> None:
     spec = importlib.util.spec_from_file_location("sample_make", TOP / "sample_data" / "make.py")
     assert spec is not None and spec.loader is not None
-    made = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(made)
-    for name, content in made.files().items():
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    for name, content in script.files().items():
         assert pl.read_parquet(TOP / "sample_data" / name).equals(pl.DataFrame(pl.from_arrow(content))), name
-    for log in made.changes():
+    for log in script.changes():
         counts: dict[tuple[str, str], int] = {}
         for row, _, diff in sorted(log, key=lambda change: change[1]):
             counts[row] = counts.get(row, 0) + diff

@@ -97,15 +97,28 @@ def test_locate(codes: list[int]) -> None:
         assert codes[first:last] == [code for code in codes if code == probe]
 
 
+def wide(run: Run) -> list[int]:
+    """The diffs of a run with their upper words."""
+    high = run.diffs >> 63 if run.high is None else run.high
+    return [(h << 64) + (low & (2**64 - 1)) for h, low in zip(high.tolist(), run.diffs.tolist(), strict=True)]
+
+
 def test_diffs_that_leave_int64() -> None:
     def run(diffs: list[int], code: int = 0) -> Run:
         zeros = np.zeros(len(diffs), np.int64)
         return arrange(zeros + code, [zeros], [zeros], np.array(diffs))
 
-    for diffs in ([2**62, 2**62], [-(2**63), -1], [2**63 - 1, 1]):
-        with pytest.raises(DiffOverflow):
-            run(diffs)
-        with pytest.raises(DiffOverflow):
-            merge(run(diffs[:1]), run(diffs[1:]))
+    for diffs in ([2**62, 2**62], [-(2**63), -1], [2**63 - 1, 1], [-(2**63)] * 5 + [3]):
+        assert wide(run(diffs)) == [sum(diffs)]
+        apart = merge(run(diffs[:1]), run(diffs[1:2]))  # a trace's runs hold int64
+        assert (apart.high, sorted(apart.diffs.tolist())) == (None, sorted(diffs[:2]))
     assert run([2**62, -(2**62)]).diffs.tolist() == []
+    for diffs in ([2**62] * 3 + [-(2**62)] * 3, [-(2**63), 1, 2**63 - 1]):
+        assert run(diffs).diffs.tolist() == []
+    assert wide(run([2**62] * 7 + [-(2**62)] * 6)) == [2**62]
+    zeros = np.zeros(3, np.int64)
+    with pytest.raises(DiffOverflow):
+        arrange(zeros, [zeros], [zeros], zeros, zeros + 2**62)
+    back = arrange(zeros, [zeros], [zeros], zeros + 5, np.array([2**62, -(2**62), 0]))
+    assert (back.diffs.tolist(), back.high) == ([15], None)
     assert len(gather([], Keys(np.array([1]), np.zeros((0, 1), np.int64)), 1, 1).diffs) == 0

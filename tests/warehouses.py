@@ -14,7 +14,7 @@ from ddcore import reference
 from ddcore.io.changelog import ChangeLog
 from ddcore.io.ledger import IngestRecord, Ledger, Source
 from ddcore.io.project import Project, find_project
-from ddcore.io.state import counts_by_version
+from ddcore.io.updates import accumulate_counts
 from ddcore.io.warehouse import Warehouse
 
 
@@ -41,7 +41,7 @@ def take_in(project: Project, name: str, frame: pl.DataFrame) -> None:
     log = ChangeLog(warehouse.input(name), project.input_schema(name), project.dims)
     number, dim = ledger.next_ingest(), project.dim
     version = log.append(frame, number, base=ledger.input_version(name))
-    counts = counts_by_version(frame, dim)
+    counts = accumulate_counts(frame, dim)
     record = IngestRecord(
         number, name, (Source("test", str(number)),), min(counts), max(counts), len(frame), counts, (), version
     )

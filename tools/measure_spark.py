@@ -1,9 +1,9 @@
-"""What a session costs, in seconds, each kind in a process of its own: ``python tools/measure_spark.py [TIMES]``.
+"""The cost of a Spark session in seconds, each kind in its own process: ``python tools/measure_spark.py [TIMES]``.
 
-Prints the least of ``TIMES`` (default 3) for: starting, the first Python job (``mapInArrow``), the twentieth, stopping.
-``stock`` is PySpark as it comes, with Delta's jars given as files; ``ours`` is what ``dd`` starts; ``no archive`` lacks
-the class archive; ``bulk`` has the optimising compiler; ``one worker`` is the context of a run with one worker, whose
-jobs are of plain RDDs. docs/spark.md quotes the table.
+Prints the least of ``TIMES`` (default 3) for the start, the first Python job (``mapInArrow``), the twentieth, the stop.
+``stock`` is PySpark with its own settings and Delta's jars as files; ``ours`` is the session of ``dd``; ``no archive``
+lacks the class archive; ``bulk`` has the optimising compiler; ``one worker`` is the context of a run with one worker,
+whose jobs are plain RDD jobs. docs/spark.md quotes the table.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ STEPS = ("start", "first", "warm", "stop")
 
 
 def stock_session() -> Any:
-    """A session as PySpark's manual starts it."""
+    """A session, started as PySpark's manual says."""
     from pyspark.sql import SparkSession
 
     from ddcore.jobs import jars
@@ -39,7 +39,7 @@ def stock_session() -> Any:
 
 
 def our_session(kind: str) -> Any:
-    """A session, or the context of one worker, as ``dd`` starts it, or nearly; in a ``with``."""
+    """A context manager: a session, or the context of one worker, as ``dd`` starts it but for ``kind``."""
     from ddcore.jobs import cds, session
 
     if kind == "no archive":
@@ -85,10 +85,10 @@ def main(times: int) -> None:
     for kind in KINDS:
         runs = []
         for _ in range(times):
-            done = subprocess.run(
+            process = subprocess.run(
                 [sys.executable, __file__, "--one", kind], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True
             )
-            runs.append(json.loads(done.stdout))
+            runs.append(json.loads(process.stdout))
         best = [min(run[step] for run in runs) for step in STEPS]
         print(f"| {kind} | " + " | ".join(f"{value:.2f}" for value in best) + " |", flush=True)
 

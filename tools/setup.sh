@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# What `make setup` does: .venv with pinned packages, then what is made once per machine. Fast when there is nothing to do.
+# What `make setup` does: .venv with pinned packages, then what is prepared once per machine. Fast when all is done.
+# Without Java it prepares what the inline engine needs, says what to install, and exits with 1.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -23,19 +24,18 @@ find_python() { # prints the first Python of 3.11 to 3.13
 
 major=$(java_major || true)
 if [ "${major:-0}" -lt 17 ]; then
-    if [ -n "$major" ]; then say "Spark needs Java 17 or newer; this is Java $major."; else say "Spark needs Java 17 or newer; there is none here."; fi
+    if [ -n "$major" ]; then say "Spark needs Java 17 or newer; this is Java $major."; else say "Spark needs Java 17 or newer; none was found."; fi
     say "  Debian, Ubuntu   sudo apt-get install openjdk-17-jre-headless"
     say "  macOS            brew install openjdk@17   (and set JAVA_HOME as it says)"
     say "  elsewhere        any full Java 17 or 21, with JAVA_HOME set to its folder"
-    exit 1
 fi
 
 python=$(find_python)
 if [ -z "$python" ]; then
-    say "Python 3.11, 3.12 or 3.13 is needed; ${PYTHON:-none of python3.11, python3.12, python3.13, python3} is one that runs."
+    say "Python 3.11, 3.12 or 3.13 is needed; none of ${PYTHON:-python3.11, python3.12, python3.13, python3} is one that runs."
     say "  Debian, Ubuntu   sudo apt-get install python3 python3-venv   (Debian 12, Ubuntu 24.04 or newer)"
     say "  macOS            brew install python@3.12"
-    say "  elsewhere        any CPython of these, named to make: make setup PYTHON=/path/to/python3.12"
+    say "  elsewhere        any CPython of these versions: make setup PYTHON=/path/to/python3.12"
     exit 1
 fi
 
@@ -46,7 +46,7 @@ if [ ! -e "$ready" ] || [ pyproject.toml -nt "$ready" ] || [ constraints.txt -nt
     mkdir -p build
     if ! .venv/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]' >build/pip.log 2>&1; then
         tail -n 20 build/pip.log >&2
-        say "The packages could not be installed; all that pip said is in build/pip.log."
+        say "The packages could not be installed; the whole output of pip is in build/pip.log."
         exit 1
     fi
 fi

@@ -1,9 +1,9 @@
-"""``mypy --strict`` over the four rooms as the one package they are once installed.
+"""``mypy --strict`` over the four folders of the package, as they are installed.
 
 At the top of the repository ``io``, ``jobs`` and ``cli`` are folders beside ``ddcore``; installed they are
-``ddcore.io`` and so on. mypy follows neither the mapping in pyproject.toml nor the import hook of an
-editable install, and started at the top it takes ``io`` for the standard library's. So it is started in a
-folder of links that shows the installed shape. Paths in its messages are put back to the real ones.
+``ddcore.io`` and so on. mypy follows neither the mapping in pyproject.toml nor the import hook of an editable install,
+and at the top of the repository it confuses ``io`` with the standard library's. So it runs in a folder of links with
+the installed layout. Paths in its messages are changed back to those of the repository.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from pathlib import Path
 from mypy import api
 
 TOP = Path(__file__).resolve().parent.parent
-SHAPE = TOP / "build" / "rooms"
-ROOMS = ("io", "jobs", "cli")
+LINKS = TOP / "build" / "rooms"
+FOLDERS = ("io", "jobs", "cli")
 SCRIPTS = ("tools", "sample_data", "examples", "bench", "tests")
 
 
 def link_all() -> None:
-    """Bring ``build/rooms`` up to date: the package in its installed shape, and the scripts beside it."""
-    _link(SHAPE / "ddcore", [*(TOP / "ddcore").iterdir(), *(TOP / room for room in ROOMS)])
-    _link(SHAPE, [TOP / name for name in SCRIPTS if any((TOP / name).rglob("*.py"))], keep="ddcore")
+    """Bring the folder of links up to date: the package as installed, and the scripts beside it."""
+    _link(LINKS / "ddcore", [*(TOP / "ddcore").iterdir(), *(TOP / room for room in FOLDERS)])
+    _link(LINKS, [TOP / name for name in SCRIPTS if any((TOP / name).rglob("*.py"))], keep="ddcore")
 
 
 def _link(folder: Path, entries: list[Path], keep: str = "") -> None:
@@ -39,20 +39,20 @@ def _link(folder: Path, entries: list[Path], keep: str = "") -> None:
 
 
 def linked(path: str) -> str:
-    """Where mypy, in the folder of links, finds the file that the repository has at ``path``."""
-    return f"ddcore/{path}" if Path(path).parts[0] in ROOMS else path
+    """The path in the folder of links of the file that the repository has at ``path``."""
+    return f"ddcore/{path}" if Path(path).parts[0] in FOLDERS else path
 
 
 def real_paths(text: str) -> str:
-    """Messages with the paths of the links replaced by those of the files."""
-    return re.sub(rf"^ddcore/({'|'.join(ROOMS)})\b", r"\1", text, flags=re.MULTILINE)
+    """Messages with the paths of the repository instead of those of the links."""
+    return re.sub(rf"^ddcore/({'|'.join(FOLDERS)})\b", r"\1", text, flags=re.MULTILINE)
 
 
 def main(paths: list[str]) -> int:
-    """Check ``paths`` (relative to the repository; all of it when there are none). Gives mypy's exit code."""
+    """Check ``paths`` (relative to the repository; all of it when there are none). Returns mypy's exit code."""
     link_all()
-    os.chdir(SHAPE)
-    everything = sorted(entry.name for entry in SHAPE.iterdir() if entry.name != "build")
+    os.chdir(LINKS)
+    everything = sorted(entry.name for entry in LINKS.iterdir() if entry.name != "build")
     settings = ["--config-file", str(TOP / "pyproject.toml"), "--cache-dir", str(TOP / ".mypy_cache")]
     out, err, code = api.run([*settings, *(linked(path) for path in paths or everything)])
     sys.stdout.write(real_paths(out))

@@ -1,6 +1,6 @@
 """Compiled inner loops over int64 columns.
 
-Every kernel has one explicit signature, so it is compiled once at set-up, cached in a folder of the user's and
+Every kernel has one explicit signature, so it is compiled once at set-up, kept in the user's cache folder and
 loaded in milliseconds by every later process. Kernels know nothing of types, schemas or programs: they see codes,
 words, times and diffs (see :mod:`ddcore.encoding`), two-dimensional arrays having one column per line, ``(columns,
 rows)``.
@@ -9,42 +9,13 @@ rows)``.
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numba
 from numba import types
-from numba.core.caching import CacheImpl, UserProvidedCacheLocator
+from numba.core import typeinfer
 
-from ddcore.cache import kernel_folder
-
-_SOURCES = Path(__file__).parent
-_CACHE = kernel_folder()
-
-
-class _KernelLocator(UserProvidedCacheLocator):
-    """Where numba keeps these kernels: a folder named after their sources, wherever those are installed.
-
-    numba's own locators name the folder after the path, so that every checkout and every executor compiled again.
-    """
-
-    def get_cache_path(self) -> str:
-        return str(_CACHE)
-
-    @classmethod
-    def from_function(cls, py_func: Any, py_file: str) -> _KernelLocator | None:
-        """The locator of a kernel; None for other functions and where the folder cannot be written."""
-        if Path(py_file).parent != _SOURCES:
-            return None
-        locator = cls(py_func, py_file)
-        try:
-            locator.ensure_cache_path()  # type: ignore[no-untyped-call]
-        except OSError:
-            return None
-        return locator
-
-
-CacheImpl._locator_classes.insert(0, _KernelLocator)
+from ddcore.kernel_cache import KernelCache
 
 INT = types.int64
 # Inputs are read-only so that arrays borrowed from Arrow buffers are welcome.
@@ -55,10 +26,18 @@ OUT2 = types.int64[:, ::1]
 
 
 def kernel(returns: Any, *arguments: Any) -> Callable[[Callable[..., Any]], Any]:
-    """Compile a function for exactly these types, with the on-disk cache and without the GIL."""
-    compiled: Callable[[Callable[..., Any]], Any] = numba.njit(
-        returns(*arguments), cache=True, nogil=True, error_model="numpy"
-    )
+    """Compile a function for exactly these types, or load it as compiled before; it runs without the GIL."""
+
+    def compiled(function: Callable[..., Any]) -> Any:
+        dispatcher: Any = inline(function)
+        if dispatcher is function:  # NUMBA_DISABLE_JIT
+            return function
+        dispatcher._cache = KernelCache(function)
+        with typeinfer.register_dispatcher(dispatcher):
+            dispatcher.compile(returns(*arguments))
+        dispatcher.disable_compile()
+        return dispatcher
+
     return compiled
 
 
@@ -67,5 +46,5 @@ def several(*kinds: Any) -> Any:
     return types.Tuple(kinds)  # type: ignore[no-untyped-call]
 
 
-# Small helpers that kernels inline; never called from Python.
-inline = numba.njit(cache=True, nogil=True, error_model="numpy", inline="never")
+# Small helpers of kernels, compiled into each of them; never called from Python.
+inline = numba.njit(nogil=True, error_model="numpy", inline="never")

@@ -1,7 +1,8 @@
 """What holds for a key at each version that is evaluated: its aggregates, or all of its rows.
 
 Rows are gathered by key: ``offsets[k]:offsets[k + 1]`` are key k's. Where versions form a chain and a group is large
-it is swept once; else each evaluation looks at all rows of the key.
+it is swept once; else each evaluation looks at all rows of the key. Sums are exact whatever they pass through: an
+overflow is reported only where a result does not fit.
 """
 
 from __future__ import annotations
@@ -10,12 +11,14 @@ import numpy as np
 from numba import types
 
 from ddcore.kernels import IN1, IN2, INT, OUT1, OUT2, inline, kernel, several
-from ddcore.kernels.floats import float_sum
+from ddcore.kernels.floats import LIMBS, NAN, add_float, clear, is_special, read_float, special_sum
 from ddcore.kernels.points import grown, holds, inside
 from ddcore.kernels.sorting import add, multiply, same, sort_rows
+from ddcore.kernels.wide import add_pair, add_triple, fits, product, triple_fits
 
-_NULL = np.int64(-(2**63))
+_NULL, _MOST = np.int64(-(2**63)), np.int64(2**63 - 1)
 _SWEEP_FROM = 2048  # rows x times of a key beyond which sweeping pays for its bookkeeping
+_SMALL_DIFF, _FEW_ROWS = np.int64(2**40), 2**22  # within both no sum of diffs leaves int64
 
 COUNT, SUM, MIN, MAX, FLOAT_SUM = 0, 1, 2, 3, 4
 NEGATIVE, OVERFLOW = 1, 2
@@ -34,35 +37,119 @@ def _order_rows(k, offsets, words, times, loops, inputs, order):  # type: ignore
 
 
 @inline
-def _summarise(kinds, columns, order, counts, n, words, results, e):  # type: ignore[no-untyped-def]
-    """All aggregates of one group at one time: distinct rows ``order[:n]`` with their counts.
+def _are_small(diffs, start, stop):  # type: ignore[no-untyped-def]
+    """Whether no sum of these diffs can leave int64."""
+    if stop - start > _FEW_ROWS:
+        return False
+    for row in range(start, stop):
+        if diffs[row] > _SMALL_DIFF or diffs[row] < -_SMALL_DIFF:
+            return False
+    return True
 
-    Returns whether a sum overflowed.
+
+@inline
+def _add_up(small, order, n, member, m, times, diffs, e_times, e, counts, highs):  # type: ignore[no-untyped-def]
+    """The counts of a key's distinct rows at one evaluation, and their total as a pair.
+
+    ``highs`` has the upper words of the counts; where all diffs are ``small`` nobody reads it, and it is left alone.
     """
-    overflow = False
-    for a in range(len(kinds)):
-        kind, c = kinds[a], columns[a]
-        if kind == FLOAT_SUM:
-            results[a, e] = float_sum(order, counts, n, words, c)
-            continue
-        total, best = np.int64(0), _NULL
+    for i in range(m):
+        counts[i] = 0
+    if small:
+        sum_of_all = np.int64(0)
         for i in range(n):
-            if kind == COUNT:
-                total, bad = add(total, counts[i])
-                overflow |= bad
-                continue
-            word = words[c, order[i]]
-            if word == _NULL:
-                continue
-            if kind == SUM:
+            if holds(times, order[i], e_times, e):
+                counts[member[i]] += diffs[order[i]]
+                sum_of_all += diffs[order[i]]
+        return sum_of_all >> np.int64(63), np.uint64(sum_of_all)
+    for i in range(m):
+        highs[i] = 0
+    high, low = np.int64(0), np.uint64(0)
+    for i in range(n):
+        if holds(times, order[i], e_times, e):
+            at = member[i]
+            highs[at], count = add_pair(highs[at], np.uint64(counts[at]), diffs[order[i]])
+            counts[at] = np.int64(count)
+            high, low = add_pair(high, low, diffs[order[i]])
+    return high, low
+
+
+@inline
+def _clamped(high, low):  # type: ignore[no-untyped-def]
+    """The int64 next to a pair: the same sign, and 0 only for 0."""
+    if fits(high, low):
+        return np.int64(low)
+    return _NULL if high < 0 else _MOST
+
+
+@inline
+def _exact_sum(order, n, words, c, times, diffs, e_times, e):  # type: ignore[no-untyped-def]
+    """The sum of value times diff over rows that hold, in three words; the int64 and whether it fits."""
+    top, high, low = np.int64(0), np.uint64(0), np.uint64(0)
+    for i in range(n):
+        word = words[c, order[i]]
+        if word != _NULL and holds(times, order[i], e_times, e):
+            part_high, part_low = product(word, diffs[order[i]])
+            top, high, low = add_triple(top, high, low, part_high, part_low)
+    return np.int64(low), triple_fits(top, high, low)
+
+
+@inline
+def _sum(order, n, words, c, times, diffs, e_times, e, heads, m, counts, small):  # type: ignore[no-untyped-def]
+    """The sum of value times count and whether it fits into int64; in one word as long as that is enough."""
+    if small:
+        total, overflow = np.int64(0), False
+        for i in range(m):
+            word = words[c, heads[i]]
+            if word != _NULL:
                 part, bad = multiply(word, counts[i])
                 total, worse = add(total, part)
                 overflow |= bad or worse
-            elif counts[i] > 0 and (best == _NULL or (word < best if kind == MIN else word > best)):
-                best = word
-        results[a, e] = total if kind == COUNT or kind == SUM else best
-        overflow |= (kind == COUNT or kind == SUM) and total == _NULL  # the word of null
-    return overflow
+        if not overflow:
+            return total, True
+    return _exact_sum(order, n, words, c, times, diffs, e_times, e)
+
+
+@inline
+def _float_sum(order, n, words, c, times, diffs, e_times, e, heads, m, counts, small, limbs, digits):  # type: ignore[no-untyped-def]
+    """The word of the sum of value times count, rounded once; infinities and NaN as IEEE has them."""
+    positive, negative, undefined = 0, 0, 0
+    low, high = len(limbs), 0
+    for i in range(m):
+        word = words[c, heads[i]]
+        if word == _NULL or counts[i] == 0:
+            continue
+        if is_special(word):
+            if word == NAN:
+                undefined += 1
+            elif (word > 0) == (counts[i] > 0):
+                positive += 1
+            else:
+                negative += 1
+        elif small:
+            low, high = add_float(limbs, low, high, word, counts[i])
+    if not small:
+        for i in range(n):
+            word = words[c, order[i]]
+            if word != _NULL and not is_special(word) and holds(times, order[i], e_times, e):
+                low, high = add_float(limbs, low, high, word, diffs[order[i]])
+    special = special_sum(positive, negative, undefined)
+    result = special if special != 0 or high == 0 else read_float(limbs, digits, low, high)
+    clear(limbs, low, high)
+    return result
+
+
+@inline
+def _extreme(kind, heads, m, words, c, counts):  # type: ignore[no-untyped-def]
+    """The least or greatest word that is not null of the rows with positive counts, or null."""
+    best = _NULL
+    for i in range(m):
+        word = words[c, heads[i]]
+        if word == _NULL or counts[i] <= 0:
+            continue
+        if best == _NULL or (word < best if kind == MIN else word > best):
+            best = word
+    return best
 
 
 @inline
@@ -78,73 +165,115 @@ def _distinct_rows(order, n, words, heads, member):  # type: ignore[no-untyped-d
 
 
 @inline
-def _presence(total, positives, linear, extreme, distinct, allow):  # type: ignore[no-untyped-def]
+def _presence(is_there, positives, linear, extreme, distinct, allow):  # type: ignore[no-untyped-def]
     if distinct or not allow:
         return positives > 0
-    return (total != 0 or not linear) and (positives > 0 or not extreme)
+    return (is_there or not linear) and (positives > 0 or not extreme)
+
+
+@inline
+def _by_version(order, n, times):  # type: ignore[no-untyped-def]
+    """The places in ``order`` sorted by version, and the versions."""
+    versions = np.empty((1, n), dtype=np.int64)
+    turn = np.empty(n, dtype=np.int64)
+    for i in range(n):
+        versions[0, i], turn[i] = times[0, order[i]], i
+    sort_rows(turn, 0, n, versions)
+    return versions, turn
 
 
 @inline
 def _sweep(  # type: ignore[no-untyped-def]
-    kinds, columns, order, n, member, heads, m, counts, words, times, diffs, e_times, e0, e1, allow, linear, results,
-    present, wrong,
+    kind, order, n, member, heads, m, counts, highs, words, times, diffs, e_times, e0, e1, allow, linear, limbs,
+    digits, results, present, wrong,
 ):  # fmt: skip
-    """One pass over the versions of a large group with at most one aggregate: each row is applied once."""
-    by_version = np.empty((1, n), dtype=np.int64)
-    turn = np.empty(n, dtype=np.int64)
-    for i in range(n):
-        by_version[0, i], turn[i] = times[0, order[i]], i
-    sort_rows(turn, 0, n, by_version)
+    """One pass over the versions of a large group with at most one aggregate: each row is applied once.
+
+    ``kind`` is -1 without aggregates. The aggregate looks at the first value column, by which rows are sorted.
+    """
+    versions, turn = _by_version(order, n, times)
     for i in range(m):
-        counts[i] = 0
-    kind = kinds[0] if len(kinds) == 1 else COUNT
-    column = columns[0] if len(kinds) == 1 else 0
-    total, running, positives, negatives = np.int64(0), np.int64(0), 0, 0
-    low, high, at = 0, m - 1, 0
-    ordered = column == 0  # rows are sorted by their first value column
+        counts[i], highs[i] = 0, 0
+    total_high, total_low = np.int64(0), np.uint64(0)
+    top, high, low = np.int64(0), np.uint64(0), np.uint64(0)
+    specials = np.zeros(3, dtype=np.int64)  # rows that add infinity, take it away, or are NaN
+    positives, negatives, first, last, at = 0, 0, 0, m - 1, 0
+    from_limb, to_limb = len(limbs), 0
     for e in range(e0, e1):
-        while at < n and by_version[0, turn[at]] <= e_times[0, e]:
+        while at < n and versions[0, turn[at]] <= e_times[0, e]:
             i = turn[at]
             number, diff = member[i], diffs[order[i]]
             at += 1
-            positives -= counts[number] > 0
-            negatives -= counts[number] < 0
-            counts[number], bad = add(counts[number], diff)
-            positives += counts[number] > 0
-            negatives += counts[number] < 0
-            total, worse = add(total, diff)
-            if kind == SUM and words[column, heads[number]] != _NULL:
-                part, over = multiply(words[column, heads[number]], diff)
-                running, more = add(running, part)
-                bad = bad or over or more
-            if bad or worse:
-                wrong[0], wrong[2] = OVERFLOW, e
-                return
-            low, high = min(low, number), max(high, number)
+            before = -1 if highs[number] < 0 else np.int64(highs[number] > 0 or counts[number] != 0)
+            highs[number], count = add_pair(highs[number], np.uint64(counts[number]), diff)
+            counts[number] = np.int64(count)
+            now = -1 if highs[number] < 0 else np.int64(highs[number] > 0 or counts[number] != 0)
+            positives += np.int64(now > 0) - np.int64(before > 0)
+            negatives += np.int64(now < 0) - np.int64(before < 0)
+            total_high, total_low = add_pair(total_high, total_low, diff)
+            first, last = min(first, number), max(last, number)
+            if kind != SUM and kind != FLOAT_SUM:
+                continue
+            word = words[0, heads[number]]
+            if word == _NULL:
+                continue
+            if kind == SUM:
+                part_high, part_low = product(word, diff)
+                top, high, low = add_triple(top, high, low, part_high, part_low)
+            elif not is_special(word):
+                from_limb, to_limb = add_float(limbs, from_limb, to_limb, word, diff)
+            elif word == NAN:
+                specials[2] += abs(now) - abs(before)
+            else:
+                side = np.int64(word < 0)
+                specials[side] += np.int64(now > 0) - np.int64(before > 0)
+                specials[1 - side] += np.int64(now < 0) - np.int64(before < 0)
         if negatives > 0 and not allow:
             wrong[0], wrong[2] = NEGATIVE, e
             for i in range(m):
-                if counts[i] < 0:
-                    wrong[3] = counts[i]
-            return
-        present[e] = _presence(total, positives, linear, not linear, len(kinds) == 0, allow)
-        if not present[e] or len(kinds) == 0:
+                if highs[i] < 0:
+                    wrong[3], wrong[4] = counts[i], highs[i]
+                    break
+            break
+        is_there = total_high != 0 or total_low != 0
+        present[e] = _presence(is_there, positives, linear, not linear, kind < 0, allow)
+        if not present[e] or kind < 0:
             continue
         if kind == COUNT or kind == SUM:
-            results[0, e] = total if kind == COUNT else running
-            if results[0, e] == _NULL:
+            fit = fits(total_high, total_low) if kind == COUNT else triple_fits(top, high, low)
+            results[0, e] = np.int64(total_low) if kind == COUNT else np.int64(low)
+            if not fit or results[0, e] == _NULL:  # the word of null
                 wrong[0], wrong[2] = OVERFLOW, e
-                return
-        elif ordered and kind == MIN:
-            while low < m and (counts[low] <= 0 or words[0, heads[low]] == _NULL):
-                low += 1
-            results[0, e] = words[0, heads[low]] if low < m else _NULL
-        elif ordered and kind == MAX:
-            while high >= 0 and counts[high] <= 0:
-                high -= 1
-            results[0, e] = words[0, heads[high]] if high >= 0 else _NULL
+                break
+        elif kind == FLOAT_SUM:
+            special = special_sum(specials[0], specials[1], specials[2])
+            if special == 0 and to_limb > 0:
+                special = read_float(limbs, digits, from_limb, to_limb)
+            results[0, e] = special
+        elif kind == MIN:
+            while first < m and (not _is_positive(highs, counts, first) or words[0, heads[first]] == _NULL):
+                first += 1
+            results[0, e] = words[0, heads[first]] if first < m else _NULL
         else:
-            _summarise(kinds, columns, heads, counts, m, words, results, e)
+            while last >= 0 and not _is_positive(highs, counts, last):
+                last -= 1
+            results[0, e] = words[0, heads[last]] if last >= 0 else _NULL
+    clear(limbs, from_limb, to_limb)
+
+
+@inline
+def _is_positive(highs, counts, i):  # type: ignore[no-untyped-def]
+    return highs[i] > 0 or (highs[i] == 0 and counts[i] != 0)
+
+
+@inline
+def _first_negative(small, m, counts, highs, wrong):  # type: ignore[no-untyped-def]
+    """Whether a count is below zero; the first such goes to ``wrong``."""
+    for i in range(m):
+        if (counts[i] < 0) if small else (highs[i] < 0):
+            wrong[3], wrong[4] = counts[i], np.int64(-1) if small else highs[i]
+            return True
+    return False
 
 
 @kernel(
@@ -154,61 +283,73 @@ def _sweep(  # type: ignore[no-untyped-def]
 def aggregate(inputs, loops, kinds, columns, offsets, words, times, diffs, e_offsets, e_times, allow):  # type: ignore[no-untyped-def]
     """Aggregates of every key at every evaluated version.
 
-    Returns results (aggregates, evals), 1 where the group is present, and what went wrong: (code, key, eval, count),
-    code 0 if nothing. Without aggregates it is `distinct`: presence is a positive count.
+    Returns results (aggregates, evals), 1 where the group is present, and what went wrong: (code, key, eval, lower and
+    upper word of a count), code 0 if nothing. Without aggregates it is `distinct`: presence is a positive count.
     """
     keys, evals = len(offsets) - 1, e_times.shape[1]
     results = np.empty((len(kinds), evals), dtype=np.int64)
     present = np.zeros(evals, dtype=np.int64)
-    wrong = np.zeros(4, dtype=np.int64)
+    wrong = np.zeros(5, dtype=np.int64)
+    limbs, digits = np.zeros(LIMBS, dtype=np.int64), np.zeros(LIMBS, dtype=np.int64)
     linear, extreme = False, False
     for a in range(len(kinds)):
         linear = linear or kinds[a] == COUNT or kinds[a] == SUM or kinds[a] == FLOAT_SUM
         extreme = extreme or kinds[a] == MIN or kinds[a] == MAX
-    capacity = 64
-    order, heads = np.empty(capacity, dtype=np.int64), np.empty(capacity, dtype=np.int64)
-    member, counts = np.empty(capacity, dtype=np.int64), np.empty(capacity, dtype=np.int64)
+    swept = inputs == 1 and (len(kinds) == 0 or (len(kinds) == 1 and columns[0] == 0))
+    capacity = 0
+    order, heads = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
+    member, counts = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
+    highs = np.empty(0, dtype=np.int64)
     for k in range(keys):
         rows = offsets[k + 1] - offsets[k]
         if rows > capacity:
-            capacity = 2 * rows
+            capacity = max(64, 2 * rows)
             order, heads = np.empty(capacity, dtype=np.int64), np.empty(capacity, dtype=np.int64)
             member, counts = np.empty(capacity, dtype=np.int64), np.empty(capacity, dtype=np.int64)
+            highs = np.empty(capacity, dtype=np.int64)
         e0, e1 = e_offsets[k], e_offsets[k + 1]
         if e0 == e1:
             continue
         n = _order_rows(k, offsets, words, times, loops, inputs, order)
         m = _distinct_rows(order, n, words, heads, member)
-        if inputs == 1 and len(kinds) <= 1 and n * (e1 - e0) > _SWEEP_FROM:
-            _sweep(kinds, columns, order, n, member, heads, m, counts, words, times, diffs, e_times, e0, e1, allow,
-                   linear, results, present, wrong)  # fmt: skip
+        if swept and n * (e1 - e0) > _SWEEP_FROM:
+            kind = kinds[0] if len(kinds) == 1 else np.int64(-1)
+            _sweep(kind, order, n, member, heads, m, counts, highs, words, times, diffs, e_times, e0, e1, allow,
+                   linear, limbs, digits, results, present, wrong)  # fmt: skip
             if wrong[0] != 0:
                 wrong[1] = k
                 return results, present, wrong
             continue
+        small = _are_small(diffs, offsets[k], offsets[k + 1])
         for e in range(e0, e1):
+            high, low = _add_up(small, order, n, member, m, times, diffs, e_times, e, counts, highs)
+            if not allow and _first_negative(small, m, counts, highs, wrong):
+                wrong[0], wrong[1], wrong[2] = NEGATIVE, k, e
+                return results, present, wrong
+            positives = 0
             for i in range(m):
-                counts[i] = 0
-            for i in range(n):
-                if holds(times, order[i], e_times, e):
-                    counts[member[i]], bad = add(counts[member[i]], diffs[order[i]])
-                    if bad:
-                        wrong[0], wrong[1], wrong[2] = OVERFLOW, k, e
-                        return results, present, wrong
-            total, positives = np.int64(0), 0
-            for i in range(m):
-                total, bad = add(total, counts[i])
-                if bad and linear:
+                if not small:
+                    counts[i] = _clamped(highs[i], np.uint64(counts[i]))
+                positives += counts[i] > 0
+            present[e] = _presence(high != 0 or low != 0, positives, linear, extreme, len(kinds) == 0, allow)
+            if not present[e]:
+                continue
+            for a in range(len(kinds)):
+                kind, c, fit = kinds[a], columns[a], True
+                if kind == COUNT:
+                    result, fit = np.int64(low), fits(high, low)
+                elif kind == SUM:
+                    result, fit = _sum(order, n, words, c, times, diffs, e_times, e, heads, m, counts, small)
+                elif kind == FLOAT_SUM:
+                    result = _float_sum(
+                        order, n, words, c, times, diffs, e_times, e, heads, m, counts, small, limbs, digits
+                    )
+                else:
+                    result = _extreme(kind, heads, m, words, c, counts)
+                results[a, e] = result
+                if not fit or ((kind == COUNT or kind == SUM) and result == _NULL):  # the word of null
                     wrong[0], wrong[1], wrong[2] = OVERFLOW, k, e
                     return results, present, wrong
-                positives += counts[i] > 0
-                if counts[i] < 0 and not allow:
-                    wrong[0], wrong[1], wrong[2], wrong[3] = NEGATIVE, k, e, counts[i]
-                    return results, present, wrong
-            present[e] = _presence(total, positives, linear, extreme, len(kinds) == 0, allow)
-            if present[e] and _summarise(kinds, columns, heads, counts, m, words, results, e):
-                wrong[0], wrong[1], wrong[2] = OVERFLOW, k, e
-                return results, present, wrong
     return results, present, wrong
 
 
@@ -217,41 +358,40 @@ def aggregate(inputs, loops, kinds, columns, offsets, words, times, diffs, e_off
     INT, IN1, IN1, IN2, IN2, IN1, IN1, IN2, types.boolean,
 )  # fmt: skip
 def accumulate(inputs, loops, offsets, words, times, diffs, e_offsets, e_times, allow):  # type: ignore[no-untyped-def]
-    """The rows with positive counts of every key at every evaluated version: eval number, row number, count.
+    """The rows of every key at every evaluated version: eval number, row number, count; and what went wrong.
 
-    And what went wrong.
+    Counts below zero are an error unless they are allowed; then they are given as they are.
     """
     keys = len(offsets) - 1
     out = np.empty((3, 64), dtype=np.int64)
-    used, capacity = 0, 64
-    wrong = np.zeros(4, dtype=np.int64)
-    order, heads = np.empty(capacity, dtype=np.int64), np.empty(capacity, dtype=np.int64)
-    member, counts = np.empty(capacity, dtype=np.int64), np.empty(capacity, dtype=np.int64)
+    used, capacity = 0, 0
+    wrong = np.zeros(5, dtype=np.int64)
+    order, heads = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
+    member, counts = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
+    highs = np.empty(0, dtype=np.int64)
     for k in range(keys):
         rows = offsets[k + 1] - offsets[k]
         if rows > capacity:
-            capacity = 2 * rows
+            capacity = max(64, 2 * rows)
             order, heads = np.empty(capacity, dtype=np.int64), np.empty(capacity, dtype=np.int64)
             member, counts = np.empty(capacity, dtype=np.int64), np.empty(capacity, dtype=np.int64)
+            highs = np.empty(capacity, dtype=np.int64)
         if e_offsets[k] == e_offsets[k + 1]:
             continue
         n = _order_rows(k, offsets, words, times, loops, inputs, order)
         m = _distinct_rows(order, n, words, heads, member)
+        small = _are_small(diffs, offsets[k], offsets[k + 1])
         for e in range(e_offsets[k], e_offsets[k + 1]):
+            _add_up(small, order, n, member, m, times, diffs, e_times, e, counts, highs)
+            if not allow and _first_negative(small, m, counts, highs, wrong):
+                wrong[0], wrong[1], wrong[2] = NEGATIVE, k, e
+                return out[0, :used].copy(), out[1, :used].copy(), out[2, :used].copy(), wrong
             for i in range(m):
-                counts[i] = 0
-            for i in range(n):
-                if holds(times, order[i], e_times, e):
-                    counts[member[i]], bad = add(counts[member[i]], diffs[order[i]])
-                    if bad:
-                        wrong[0], wrong[1], wrong[2] = OVERFLOW, k, e
-                        return out[0, :used].copy(), out[1, :used].copy(), out[2, :used].copy(), wrong
-            for i in range(m):
-                if counts[i] == 0 or (counts[i] < 0 and allow):
-                    continue
-                if counts[i] < 0:
-                    wrong[0], wrong[1], wrong[2], wrong[3] = NEGATIVE, k, e, counts[i]
+                if not small and not fits(highs[i], np.uint64(counts[i])):
+                    wrong[0], wrong[1], wrong[2] = OVERFLOW, k, e
                     return out[0, :used].copy(), out[1, :used].copy(), out[2, :used].copy(), wrong
+                if counts[i] == 0:
+                    continue
                 if used == out.shape[1]:
                     out = grown(out, used)
                 out[0, used], out[1, used], out[2, used] = e, heads[i], counts[i]

@@ -1,4 +1,7 @@
-"""The differences that lead from the output so far to the output that is wanted, per key and version."""
+"""The differences that lead from the output so far to the output that is wanted, per key and version.
+
+Counts are added up as pairs of words: they may pass beyond int64 as long as each difference fits.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ import numpy as np
 from ddcore.kernels import IN1, IN2, INT, OUT1, OUT2, inline, kernel, several
 from ddcore.kernels.points import grown, holds, inside
 from ddcore.kernels.sorting import sort_rows
+from ddcore.kernels.wide import add_pair, fits, minus_pair
 
 
 @inline
@@ -60,55 +64,71 @@ def _put(out, used, events, width, row, e, diff):  # type: ignore[no-untyped-def
 
 @inline
 def _walk_chain(out, used, events, wants, values, order, i, j, width):  # type: ignore[no-untyped-def]
-    """One row's events by ascending eval number: emit wherever what is there differs from what is wanted."""
-    running = np.int64(0)
+    """One row's events by ascending eval number: emit wherever what is there differs from what is wanted.
+
+    Stops at a difference that int64 cannot hold and returns its eval number, else -1.
+    """
+    high, low = np.int64(0), np.uint64(0)
     while i < j:
-        e, wanted = events[width, order[i]], np.int64(0)
+        e, wanted_high, wanted_low = events[width, order[i]], np.int64(0), np.uint64(0)
         while i < j and events[width, order[i]] == e:
+            value = values[order[i]]
             if wants[order[i]]:
-                wanted += values[order[i]]
+                wanted_high, wanted_low = add_pair(wanted_high, wanted_low, value)
             else:
-                running += values[order[i]]
+                high, low = add_pair(high, low, value)
             i += 1
-        if wanted != running:
-            out, used = _put(out, used, events, width, order[i - 1], e, wanted - running)
-            running = wanted
-    return out, used
+        if wanted_high != high or wanted_low != low:
+            diff_high, diff = minus_pair(wanted_high, wanted_low, high, low)
+            if not fits(diff_high, diff):
+                return out, used, e
+            out, used = _put(out, used, events, width, order[i - 1], e, np.int64(diff))
+            high, low = wanted_high, wanted_low
+    return out, used, np.int64(-1)
 
 
 @inline
 def _walk_grid(out, used, events, wants, values, order, i, j, width, e0, e1, e_times, o_times):  # type: ignore[no-untyped-def]
-    """One row at partially ordered versions: at each, what is wanted less all that holds there already."""
+    """One row at partially ordered versions: at each, what is wanted less all that holds there already.
+
+    Stops at a difference that int64 cannot hold and returns its eval number, else -1.
+    """
     own = used
     for e in range(e0, e1):
-        missing = np.int64(0)
+        high, low = np.int64(0), np.uint64(0)
+        there_high, there_low = np.int64(0), np.uint64(0)
         for x in range(i, j):
             row = order[x]
             if wants[row]:
-                missing += values[row] if events[width, row] == e else 0
+                if events[width, row] == e:
+                    high, low = add_pair(high, low, values[row])
             elif holds(o_times, events[width, row], e_times, e):
-                missing -= values[row]
+                there_high, there_low = add_pair(there_high, there_low, values[row])
         for u in range(own, used):
             earlier = True
             for c in range(e_times.shape[0]):
                 earlier = earlier and e_times[c, out[width, u]] <= e_times[c, e]
             if earlier:
-                missing -= out[width + 1, u]
-        if missing != 0:
-            out, used = _put(out, used, events, width, order[i], e, missing)
-    return out, used
+                there_high, there_low = add_pair(there_high, there_low, out[width + 1, u])
+        if high != there_high or low != there_low:
+            diff_high, diff = minus_pair(high, low, there_high, there_low)
+            if not fits(diff_high, diff):
+                return out, used, np.int64(e)
+            out, used = _put(out, used, events, width, order[i], e, np.int64(diff))
+    return out, used, np.int64(-1)
 
 
 @kernel(
-    several(OUT1, OUT2, OUT1),
+    several(OUT1, OUT2, OUT1, OUT1),
     INT, IN1, IN1, IN2, IN1, IN2, IN1, IN1, IN2, IN2, IN1,
 )  # fmt: skip
 def emit(inputs, loops, e_offsets, e_times, d_evals, d_words, d_counts, o_offsets, o_words, o_times, o_diffs):  # type: ignore[no-untyped-def]
     """The differences that turn the output so far into what is wanted, at every evaluated version.
 
     Wanted rows are given by ascending eval number with their counts. Returns eval number, words (columns, n) and diff
-    of each difference.
+    of each difference, and the (key, eval) where int64 cannot hold one, empty if there is none.
     """
+    beyond = np.empty(0, dtype=np.int64)
     keys, width = len(e_offsets) - 1, d_words.shape[0]
     out = np.empty((width + 2, max(64, len(d_evals))), dtype=np.int64)
     used, capacity, d = 0, 64, 0
@@ -155,8 +175,13 @@ def emit(inputs, loops, e_offsets, e_times, d_evals, d_words, d_counts, o_offset
             while j < n and _same_row(events, width, order[i], order[j]):
                 j += 1
             if inputs == 1:
-                out, used = _walk_chain(out, used, events, wants, values, order, i, j, width)
+                out, used, at = _walk_chain(out, used, events, wants, values, order, i, j, width)
             else:
-                out, used = _walk_grid(out, used, events, wants, values, order, i, j, width, e0, e1, e_times, o_times)
+                out, used, at = _walk_grid(
+                    out, used, events, wants, values, order, i, j, width, e0, e1, e_times, o_times
+                )
+            if at >= 0:
+                beyond = np.array([np.int64(k), np.int64(at)])
+                return out[width, :used].copy(), out[:width, :used].copy(), out[width + 1, :used].copy(), beyond
             i = j
-    return out[width, :used].copy(), out[:width, :used].copy(), out[width + 1, :used].copy()
+    return out[width, :used].copy(), out[:width, :used].copy(), out[width + 1, :used].copy(), beyond

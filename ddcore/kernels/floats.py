@@ -1,119 +1,134 @@
-"""Exact sums of floats: kept as parts that do not overlap, rounded once at the end (Shewchuk 1997)."""
+"""Exact sums of floats: a fixed-point number that holds every float times every count, rounded once when it is read.
+
+The number is a row of limbs of 32 bits each, the first bit being 2**-1074, the least float. A limb is an int64 and
+takes more than its 32 bits while rows are added up; the carry is passed on at the end only. Nothing on the way is
+rounded or can overflow, whatever cancels.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 
 from ddcore.kernels import inline
+from ddcore.kernels.wide import product_unsigned
 
-_NULL = np.int64(-(2**63))
-_PARTS = 64  # parts that do not overlap: 2,098 bits from the least float to the greatest, 53 bits a part
-_LARGE, _SCALE = 2.0**900, 2.0**200
-_TINY = 5e-324
-
-
-@inline
-def _exact_add(parts, n, value):  # type: ignore[no-untyped-def]
-    """Add a float to a sum held as non-overlapping parts (Shewchuk 1997): nothing is rounded."""
-    i = 0
-    for j in range(n):
-        other = parts[j]
-        if abs(value) < abs(other):
-            value, other = other, value
-        high = value + other
-        low = other - (high - value)
-        if low != 0.0:
-            parts[i] = low
-            i += 1
-        value = high
-    parts[i] = value
-    return i + 1
+LIMBS = 72  # 2,046 bits of exponents, 53 of a float, 64 of a count, 64 for the number of rows: 2,227 of 2,304
+INFINITY = np.int64(0x7FF0000000000000)
+NAN = np.int64(0x7FF8000000000000)
+_HIDDEN = np.uint64(1 << 52)
+_FRACTION = np.uint64((1 << 52) - 1)
+_LOW = np.uint64(0xFFFFFFFF)
+_MOST_DROPPED = 2045  # the greatest float's mantissa begins so many bits up
+_MASK = np.int64(0xFFFFFFFF)
 
 
 @inline
-def _rounded(parts, n):  # type: ignore[no-untyped-def]
-    """The parts' exact sum, rounded once, ties to even."""
-    if n == 0:
-        return 0.0
-    n -= 1
-    high = parts[n]
-    low = 0.0
-    while n > 0:
-        value = high
-        n -= 1
-        high = value + parts[n]
-        low = parts[n] - (high - value)
-        if low != 0.0:
-            break
-    if n > 0 and ((low < 0.0 and parts[n - 1] < 0.0) or (low > 0.0 and parts[n - 1] > 0.0)):
-        twice = low * 2.0
-        value = high + twice
-        if twice == value - high:
-            high = value
-    return high
+def is_special(word):  # type: ignore[no-untyped-def]
+    """Whether the word of a float is infinite or NaN."""
+    return word >= INFINITY or word <= ~INFINITY
 
 
 @inline
-def _float_of(word):  # type: ignore[no-untyped-def]
-    bits = np.empty(1, dtype=np.int64)
-    bits[0] = word if word >= 0 else word ^ np.int64(0x7FFFFFFFFFFFFFFF)
-    return bits.view(np.float64)[0]
+def special_sum(positive, negative, undefined):  # type: ignore[no-untyped-def]
+    """The word of a sum with these numbers of infinite values of either sign and of NaN; 0 where there are none."""
+    if undefined > 0 or (positive > 0 and negative > 0):
+        return NAN
+    if positive > 0:
+        return INFINITY
+    return ~INFINITY if negative > 0 else np.int64(0)
 
 
 @inline
-def _word_of(value):  # type: ignore[no-untyped-def]
-    if np.isnan(value):
-        return np.int64(0x7FF8000000000000)
-    floats = np.empty(1, dtype=np.float64)
-    floats[0] = value + 0.0
-    bits = floats.view(np.int64)[0]
-    return bits if bits >= 0 else bits ^ np.int64(0x7FFFFFFFFFFFFFFF)
+def add_float(limbs, low, high, word, count):  # type: ignore[no-untyped-def]
+    """Add ``count`` times the finite float of a word. Limbs outside [low, high) are 0; returns the new range."""
+    bits = np.uint64(word if word >= 0 else ~word)
+    exponent = np.int64(bits >> np.uint64(52))
+    mantissa = bits & _FRACTION
+    if exponent > 0:
+        mantissa |= _HIDDEN
+        exponent -= 1
+    upper, lower = np.uint64(0), mantissa
+    if count != 1 and count != -1:
+        times = np.uint64(count) if count > 0 else np.uint64(0) - np.uint64(count)
+        upper, lower = product_unsigned(mantissa, times)
+    at, shift = exponent >> 5, np.uint64(exponent & 31)
+    back = np.uint64(63) - shift  # two shifts, because one by 64 bits is not defined
+    first = lower << shift
+    second = (upper << shift) | ((lower >> np.uint64(1)) >> back)
+    third = (upper >> np.uint64(1)) >> back
+    if (word < 0) != (count < 0):
+        limbs[at] -= np.int64(first & _LOW)
+        limbs[at + 1] -= np.int64(first >> np.uint64(32))
+        limbs[at + 2] -= np.int64(second & _LOW)
+        limbs[at + 3] -= np.int64(second >> np.uint64(32))
+        limbs[at + 4] -= np.int64(third)
+    else:
+        limbs[at] += np.int64(first & _LOW)
+        limbs[at + 1] += np.int64(first >> np.uint64(32))
+        limbs[at + 2] += np.int64(second & _LOW)
+        limbs[at + 3] += np.int64(second >> np.uint64(32))
+        limbs[at + 4] += np.int64(third)
+    return min(low, at), max(high, at + 5)
 
 
 @inline
-def _add_scaled(parts, n, value, count):  # type: ignore[no-untyped-def]
-    """Add count * value exactly, by the binary expansion of the count: value * 2**i is exact."""
-    negative = count < 0
-    left = -count if negative else count
-    power = -value if negative else value
-    while left != 0:
-        if left & 1:
-            n = _exact_add(parts, n, power)
-        power = power * 2.0
-        left >>= 1
-    return n
+def _carried(limbs, digits, low, high, sign):  # type: ignore[no-untyped-def]
+    """The digits of ``sign`` times the sum, carries passed on; returns their end, and -1 if it is negative."""
+    carry, k = np.int64(0), low
+    while k < high or (carry != 0 and carry != -1):
+        value = (sign * limbs[k] if k < high else np.int64(0)) + carry
+        digits[k] = value & _MASK
+        carry = value >> np.int64(32)
+        k += 1
+    return k, carry
 
 
 @inline
-def float_sum(order, counts, n, words, column):  # type: ignore[no-untyped-def]
-    """The correctly rounded sum of count * value over distinct rows; infinities and NaN as IEEE has them.
-
-    Large values are added up apart and scaled down, so that no partial sum is more than a float holds.
-    """
-    parts, large = np.empty(_PARTS, dtype=np.float64), np.empty(_PARTS, dtype=np.float64)
-    used, used_large, special = 0, 0, 0.0
-    for i in range(n):
-        word = words[column, order[i]]
-        if word == _NULL or counts[i] == 0:
-            continue
-        value = _float_of(word)
-        if np.isinf(value) or np.isnan(value):
-            special += value * counts[i]
-        elif abs(value) < _LARGE:
-            used = _add_scaled(parts, used, value, counts[i])
+def read_float(limbs, digits, low, high):  # type: ignore[no-untyped-def]
+    """The word of the float next to the sum, ties to even; past the greatest float it is infinite."""
+    end, carry = _carried(limbs, digits, low, high, np.int64(1))
+    negative = carry < 0
+    if negative:
+        end, carry = _carried(limbs, digits, low, high, np.int64(-1))
+    top = end - 1
+    while top >= low and digits[top] == 0:
+        top -= 1
+    if top < low:
+        return np.int64(0)
+    length = 32 * top
+    while digits[top] >> (length - 32 * top) != 0:
+        length += 1
+    drop = max(length - 53, 0)  # bits below the mantissa
+    at, shift = drop >> 5, np.uint64(drop & 31)
+    bits = np.uint64(0)
+    for k in range(max(at, low), min(at + 3, top + 1)):
+        digit, place = np.uint64(digits[k]), np.uint64(32 * (k - at))
+        if place >= shift:
+            bits |= digit << (place - shift)
         else:
-            used_large = _add_scaled(large, used_large, value / _SCALE, counts[i])
-    if special != 0.0:
-        return _word_of(special)
-    if used_large > 0 and abs(large[used_large - 1]) >= _LARGE / _SCALE:
-        decides = 0.0  # what is too small to be scaled down can still decide between two floats
-        for i in range(used):
-            scaled = parts[i] / _SCALE
-            if scaled * _SCALE == parts[i]:
-                used_large = _exact_add(large, used_large, scaled)
-            else:
-                decides = _TINY if parts[i] > 0.0 else -_TINY
-        return _word_of(_rounded(large, _exact_add(large, used_large, decides)) * _SCALE)
-    for i in range(used_large):
-        used = _exact_add(parts, used, large[i] * _SCALE)
-    return _word_of(_rounded(parts, used))
+            bits |= digit >> (shift - place)
+    if drop > 0 and _rounds_up(digits, low, drop - 1, (bits & np.uint64(1)) != 0):
+        bits += np.uint64(1)
+    word = INFINITY if drop > _MOST_DROPPED else min(np.int64(bits) + (np.int64(drop) << np.int64(52)), INFINITY)
+    return ~word if negative else word
+
+
+@inline
+def _rounds_up(digits, low, last, odd):  # type: ignore[no-untyped-def]
+    """Whether the bits from ``last`` down are more than half of the next bit, or half where that bit is odd."""
+    at, bit = last >> 5, np.int64(last & 31)
+    if at < low or (digits[at] >> bit) & 1 == 0:
+        return False
+    if odd or digits[at] & ((np.int64(1) << bit) - 1) != 0:
+        return True
+    for k in range(low, at):
+        if digits[k] != 0:
+            return True
+    return False
+
+
+@inline
+def clear(limbs, low, high):  # type: ignore[no-untyped-def]
+    """Set the limbs of a range to 0 again."""
+    for k in range(low, high):
+        limbs[k] = 0

@@ -7,6 +7,7 @@ from numba import types
 
 from ddcore.kernels import IN1, IN2, INT, OUT1, OUT2, inline, kernel, several
 from ddcore.kernels.sorting import multiply
+from ddcore.kernels.wide import product
 
 _NULL = np.int64(-(2**63))
 
@@ -50,12 +51,13 @@ def pair_starts(codes, words, starts, key_words, lo, hi, other_words):  # type: 
     IN1, IN2, IN2, IN1, INT, IN1, IN1, IN1, IN2, IN2, IN1, INT,
 )  # fmt: skip
 def pairs(starts, words, times, diffs, key_words, ends, lo, hi, other_words, other_times, other_diffs, depth):  # type: ignore[no-untyped-def]
-    """Every pair: row numbers on both sides, the join of the times (depth coordinates), the product of the diffs,
-    overflow.
+    """Every pair: row numbers on both sides, the join of the times (depth coordinates), the product of the diffs.
+
+    And whether int64 cannot hold some product; :func:`products` has them all then.
     """
     n = ends[len(ends) - 1]
     left, right = np.empty(n, dtype=np.int64), np.empty(n, dtype=np.int64)
-    at_times, products = np.empty((depth, n), dtype=np.int64), np.empty(n, dtype=np.int64)
+    at_times, multiplied = np.empty((depth, n), dtype=np.int64), np.empty(n, dtype=np.int64)
     own, theirs = times.shape[0], other_times.shape[0]
     overflow = False
     for k in range(len(lo)):
@@ -71,7 +73,17 @@ def pairs(starts, words, times, diffs, key_words, ends, lo, hi, other_words, oth
                     mine = times[t, i] if t < own else 0
                     other = other_times[t, j] if t < theirs else 0
                     at_times[t, at] = max(mine, other)
-                products[at], bad = multiply(diffs[i], other_diffs[j])
+                multiplied[at], bad = multiply(diffs[i], other_diffs[j])
                 overflow |= bad
                 at += 1
-    return left, right, at_times, products, overflow
+    return left, right, at_times, multiplied, overflow
+
+
+@kernel(several(OUT1, OUT1), IN1, IN1)
+def products(left, right):  # type: ignore[no-untyped-def]
+    """The products of two columns in two words: the lower ones and the upper ones."""
+    lows, highs = np.empty(len(left), dtype=np.int64), np.empty(len(left), dtype=np.int64)
+    for i in range(len(left)):
+        highs[i], low = product(left[i], right[i])
+        lows[i] = np.int64(low)
+    return lows, highs

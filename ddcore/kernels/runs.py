@@ -100,14 +100,15 @@ def _compare(a_codes, a_words, a_times, i, b_codes, b_words, b_times, j):  # typ
     return 0
 
 
-@kernel(several(OUT1, OUT1, types.boolean), IN1, IN2, IN2, IN1, IN1, IN2, IN2, IN1)
+@kernel(_PAIR, IN1, IN2, IN2, IN1, IN1, IN2, IN2, IN1)
 def merge(a_codes, a_words, a_times, a_diffs, b_codes, b_words, b_times, b_diffs):  # type: ignore[no-untyped-def]
-    """The order that merges two sorted, consolidated runs: ``take`` (row i of a as i, row j of b as -1 - j), diffs,
-    overflow.
+    """The order that merges two sorted runs: ``take`` (row i of a as i, row j of b as -1 - j), and diffs.
+
+    Equal updates are added up; where int64 cannot hold the sum, both stay.
     """
     na, nb = len(a_codes), len(b_codes)
     take, diffs = np.empty(na + nb, dtype=np.int64), np.empty(na + nb, dtype=np.int64)
-    i, j, m, overflow = 0, 0, 0, False
+    i, j, m = 0, 0, 0
     while i < na or j < nb:
         if j == nb:
             order = -1
@@ -125,13 +126,15 @@ def merge(a_codes, a_words, a_times, a_diffs, b_codes, b_words, b_times, b_diffs
             m += 1
         else:
             total, bad = add(a_diffs[i], b_diffs[j])
-            overflow |= bad
-            if total != 0:
+            if bad:
+                take[m], diffs[m], take[m + 1], diffs[m + 1] = i, a_diffs[i], -1 - j, b_diffs[j]
+                m += 2
+            elif total != 0:
                 take[m], diffs[m] = i, total
                 m += 1
             i += 1
             j += 1
-    return take[:m].copy(), diffs[:m].copy(), overflow
+    return take[:m].copy(), diffs[:m].copy()
 
 
 @kernel(types.void, OUT2, IN1, IN2, IN2)

@@ -6,6 +6,7 @@ import numpy as np
 from numba import types
 
 from ddcore.kernels import IN1, IN2, INT, OUT1, inline, kernel, several
+from ddcore.kernels.wide import add_triple, triple_fits, triple_is_pair
 
 _DIGIT = 11
 _SMALL = 24
@@ -199,7 +200,8 @@ def multiply(a, b):  # type: ignore[no-untyped-def]
 def sum_runs(order, codes, columns, diffs):  # type: ignore[no-untyped-def]
     """Of rows sorted by (code, columns): one row number per distinct row, and its summed diff; zeros left out.
 
-    The second array has one more element: 1 if a sum left int64, else 0.
+    The second array has one more element: 1 if int64 could not hold a sum on its way, else 0. Then
+    :func:`sum_runs_exactly` has the sums.
     """
     n = len(order)
     rows, sums = np.empty(n, dtype=np.int64), np.empty(n + 1, dtype=np.int64)
@@ -216,3 +218,27 @@ def sum_runs(order, codes, columns, diffs):  # type: ignore[no-untyped-def]
             m += 1
     sums[m] = overflow
     return rows[:m].copy(), sums[: m + 1].copy()
+
+
+@kernel(several(OUT1, OUT1, OUT1, INT), IN1, IN1, IN2, IN1, IN1)
+def sum_runs_exactly(order, codes, columns, lows, highs):  # type: ignore[no-untyped-def]
+    """Of rows sorted by (code, columns), with diffs of two words: row numbers, and sums in two words.
+
+    The last result is 0 where int64 holds every sum, 1 where some need both words, 2 where those are too few.
+    """
+    n = len(order)
+    rows, sums, uppers = np.empty(n, dtype=np.int64), np.empty(n, dtype=np.int64), np.empty(n, dtype=np.int64)
+    m, i, size = 0, 0, np.int64(0)
+    while i < n:
+        row = order[i]
+        top, high, low = np.int64(0), np.uint64(0), np.uint64(0)
+        while i < n and codes[order[i]] == codes[row] and same(columns, order[i], row):
+            top, high, low = add_triple(top, high, low, highs[order[i]], np.uint64(lows[order[i]]))
+            i += 1
+        if top == 0 and high == 0 and low == 0:
+            continue
+        rows[m], sums[m], uppers[m] = row, np.int64(low), np.int64(high)
+        if not triple_fits(top, high, low):
+            size = max(size, np.int64(1 if triple_is_pair(top, high) else 2))
+        m += 1
+    return rows[:m].copy(), sums[:m].copy(), uppers[:m].copy(), size

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from ddcore.batch import Batch
-from ddcore.errors import DiffOverflow
 from ddcore.kernels import joining
 from ddcore.plan import Arrangement, Block
 from ddcore.trace import Run, distinct_keys
@@ -45,7 +44,7 @@ class JoinStep:
     ) -> Iterator[Batch]:
         """Batches of dL x R and of L' x dR, where R is new already and L' still old: every pair exactly once.
 
-        A pair lands at the join of its times, which may be a later round. Raises DiffOverflow.
+        A pair lands at the join of its times, which may be a later round.
         """
         if new_left is not None:
             yield from self._pairs(new_left, all_right, self.block.ports[0], swapped=False)
@@ -63,9 +62,10 @@ class JoinStep:
                     ends[first : last + 1] - ends[first], lo[first:last], hi[first:last],
                     other.words, other.times, other.diffs, self.coordinates,
                 )  # fmt: skip
+                high = None
                 if overflow:
-                    raise DiffOverflow(f"join ({self.block.node.place}): a product of diffs is more than int64 holds")
-                yield Batch(self._words((new, left), (other, right), side, swapped=swapped), list(times), diffs)
+                    diffs, high = joining.products(new.diffs[left], other.diffs[right])
+                yield Batch(self._words((new, left), (other, right), side, swapped=swapped), list(times), diffs, high)
 
     def _words(
         self, mine: tuple[Run, np.ndarray], theirs: tuple[Run, np.ndarray], side: Arrangement, *, swapped: bool

@@ -38,7 +38,7 @@ def _select(node: Node, batch: Batch) -> Batch:
         else:
             assert computed is not None
             words.append(encoding.encode(computed[name], kind))
-    return Batch(words, batch.times, batch.diffs)
+    return batch.of(words)
 
 
 def _explode(node: Node, batch: Batch) -> Batch:
@@ -47,7 +47,7 @@ def _explode(node: Node, batch: Batch) -> Batch:
     made: Schema = {name: kind for name, kind in node.schema.items() if name in lists.columns}
     words = dict(zip(node.inputs[0].schema, taken.words, strict=True))
     words |= {name: encoding.encode(lists[name], kind) for name, kind in made.items()}
-    return Batch([words[name] for name in node.schema], taken.times, taken.diffs)
+    return taken.of([words[name] for name in node.schema])
 
 
 def _call(node: Node, batch: Batch) -> Batch:
@@ -56,7 +56,7 @@ def _call(node: Node, batch: Batch) -> Batch:
     frame = encoding.decode_frame(batch.words, source).insert_column(0, pl.Series("row", np.arange(len(batch))))
     made = call(node.settings.function, frame, node.schema, "row", node.place)
     taken = batch.take(made["row"].to_numpy())
-    return Batch(encoding.encode_frame(made, node.schema), taken.times, taken.diffs)
+    return taken.of(encoding.encode_frame(made, node.schema))
 
 
 def _frame(node: Node, batch: Batch, columns: list[str]) -> pl.DataFrame:

@@ -15,13 +15,17 @@ import polars as pl
 
 from ddcore import encoding
 from ddcore.batch import Batch
+from ddcore.casts import InexactCast, exact_cast
 from ddcore.collection import Reduction
-from ddcore.errors import DdError, DiffOverflow, ExpressionError, NegativeMultiplicity
+from ddcore.errors import DdError, DiffOverflow, ExpressionError, NegativeMultiplicity, is_interrupt
+from ddcore.functions import name_of
 from ddcore.kernels import aggregating, emitting, times
 from ddcore.plan import Arrangement, Block
-from ddcore.schema import Schema
+from ddcore.schema import Schema, Type
 from ddcore.trace import Keys, Rows, Run, Trace, arrange, distinct_keys, gather
+from ddcore.wording import described, line_of
 
+_WHOLE = Type("int64")
 _KINDS = {"count": aggregating.COUNT, "sum": aggregating.SUM, "min": aggregating.MIN, "max": aggregating.MAX}
 
 
@@ -96,10 +100,14 @@ class ReduceStep:
         )
         evaluations = _Evaluations(keys, offsets, versions)
         wanted = self._evaluate(evaluations, history, loops)
-        evals, words, diffs = emitting.emit(
+        evals, words, diffs, beyond = emitting.emit(
             self.inputs, loops, offsets, versions, wanted.evals, wanted.words, wanted.counts,
             made.offsets, made.words, made.times, made.diffs,
         )  # fmt: skip
+        if len(beyond):
+            raise DiffOverflow(
+                f"{self._where(beyond, evaluations, loops)}: a row's count changes by more than int64 holds"
+            )
         return self._updates(evaluations, rounds, evals, words, diffs), owed
 
     def _seeds(self, new: Run | None, wakes: Run | None) -> tuple[Keys, np.ndarray, np.ndarray]:
@@ -177,8 +185,8 @@ class ReduceStep:
         if len(evals) == 0:
             return Wanted(evals, np.empty((len(result), 0), np.int64), counts)
         values: Schema = {name: self.port.schema[name] for name in self.port.values}
-        frame = encoding.decode_frame(list(np.take(history.words, rows, axis=1)), values)
-        frame = frame.insert_column(0, pl.Series("group", evals)).with_columns(pl.Series("count", counts))
+        rows_shown = encoding.decode_frame(list(np.take(history.words, rows, axis=1)), values)
+        frame = pl.DataFrame([pl.Series("group", evals), *rows_shown, pl.Series("count", counts)])
         made = call(self.reduction.function, frame.sort("group", *values), result, "group", self.block.node.place)
         made = made.sort("group", maintain_order=True)
         words = encoding.encode_frame(made, result)
@@ -208,12 +216,21 @@ class ReduceStep:
     def _raise_if(self, wrong: np.ndarray, at: _Evaluations, loops: np.ndarray) -> None:
         if wrong[0] == 0:
             return
-        key = decode_key(self.port, at.keys, int(wrong[1]))
-        time = (*(int(v) for v in at.versions[:, wrong[2]]), *(int(r) for r in loops))
-        where = f"{self.reduction.op} ({self.block.node.place})"
         if wrong[0] == aggregating.OVERFLOW:
-            raise DiffOverflow(f"{where}: key {key!r} at time {time}: a sum is more than int64 holds")
-        raise NegativeMultiplicity(where, key, time, int(wrong[3]))
+            what = "a count" if self.reduction.function is not None else "a sum or a count"
+            raise DiffOverflow(f"{self._where(wrong[1:3], at, loops)}: {what} is more than int64 holds")
+        key, time = self._key_and_time(wrong[1:3], at, loops)
+        count = (int(wrong[4]) << 64) | (int(wrong[3]) & (2**64 - 1))
+        raise NegativeMultiplicity(f"{self.reduction.op} ({self.block.node.place})", key, time, count)
+
+    def _where(self, place: np.ndarray, at: _Evaluations, loops: np.ndarray) -> str:
+        key, time = self._key_and_time(place, at, loops)
+        return f"{self.reduction.op} ({self.block.node.place}): key {key!r} at time {time}"
+
+    def _key_and_time(self, place: np.ndarray, at: _Evaluations, loops: np.ndarray) -> tuple[Any, tuple[int, ...]]:
+        """The key and the time of (key number, evaluation number)."""
+        time = (*(int(v) for v in at.versions[:, place[1]]), *(int(r) for r in loops))
+        return decode_key(self.port, at.keys, int(place[0])), time
 
 
 def decode_key(arrangement: Arrangement, keys: Keys, k: int) -> tuple[Any, ...]:
@@ -226,31 +243,42 @@ def decode_key(arrangement: Arrangement, keys: Keys, k: int) -> tuple[Any, ...]:
 def call(function: Any, frame: pl.DataFrame, schema: Schema, handle: str, place: str) -> pl.DataFrame:
     """Call a user's function on a frame and check what it returns: ``handle``, the declared columns, perhaps ``count``.
 
-    Returns handle, columns in order, and the count of a group's rows where there is one. Raises ExpressionError naming
-    the place in the program.
+    Returns handle, columns in order, and the count of a group's rows where there is one. Values become the declared
+    types only where that loses nothing. Raises ExpressionError naming the place in the program, the function, the
+    column and the value.
     """
+    where = f"{place}: the function {name_of(function)}"
     try:
-        made = function(frame)
-        if not isinstance(made, pl.DataFrame):
-            raise ExpressionError(f"{place}: the function returned {type(made).__name__}, not a polars DataFrame")
-        missing = [name for name in (handle, *schema) if name not in made.columns]
-        if missing:
-            raise ExpressionError(
-                f"{place}: the function returned no column {missing[0]}, only {', '.join(made.columns)}"
-            )
-        given = handle == "group" and "count" in made.columns  # of a flat_map it is a column like any other
-        counts = [pl.col("count").cast(pl.Int64)] if given else []
-        casts = [pl.col(name).cast(kind.polars) for name, kind in schema.items()]
-        made = made.select(pl.col(handle).cast(pl.Int64), *casts, *counts)
+        returned = function(frame)
     except DdError:
         raise
-    except Exception as error:  # whatever a user's function raises is the user's to see
+    except BaseException as error:  # whatever a user's function raises is the user's to see, SystemExit included
+        if is_interrupt(error):
+            raise
         raise ExpressionError(
-            f"{place}: the function failed: {type(error).__name__}: {str(error).splitlines()[0]}"
+            f"{where} failed at {line_of(error)}: {described(error)}", "fix the function, then run again"
         ) from error
-    handles = made[handle]
-    if len(made) and (handles.null_count() or not handles.is_in(frame[handle].unique().implode()).all()):
-        raise ExpressionError(f"{place}: the function returned a {handle} it was not given")
-    if given and made["count"].null_count():
-        raise ExpressionError(f"{place}: the function returned a null count")
-    return made
+    if not isinstance(returned, pl.DataFrame):
+        raise ExpressionError(f"{where} returned {type(returned).__name__}, not a polars DataFrame")
+    missing = [name for name in (handle, *schema) if name not in returned.columns]
+    if missing:
+        raise ExpressionError(f"{where} returned no column {missing[0]}, only {', '.join(returned.columns)}")
+    columns = [_exactly(returned[name], kind, where) for name, kind in {handle: _WHOLE, **schema}.items()]
+    if handle == "group" and "count" in returned.columns:  # of a flat_map it is a column like any other
+        columns.append(_exactly(returned["count"], _WHOLE, where, reserved=False))
+        if columns[-1].null_count():
+            raise ExpressionError(f"{where} returned a null count")
+    handles = columns[0]
+    if len(handles) and (handles.null_count() or not handles.is_in(frame[handle].unique().implode()).all()):
+        raise ExpressionError(f"{where} returned a {handle} it was not given")
+    return pl.DataFrame(columns)
+
+
+def _exactly(column: pl.Series, kind: Type, where: str, *, reserved: bool = True) -> pl.Series:
+    try:
+        return exact_cast(column, kind, reserved=reserved)
+    except InexactCast as error:
+        raise ExpressionError(
+            f"{where} returned a column that does not fit: {column.name} {error}",
+            "round or cast it in the function, or declare another type in schema=",
+        ) from None

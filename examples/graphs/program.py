@@ -1,4 +1,4 @@
-"""Two graph algorithms of the LDBC Graphalytics benchmark. For an undirected graph give ``edges`` both ways."""
+"""Two graph algorithms of the LDBC Graphalytics benchmark. Give the edges of an undirected graph in both directions."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ def bfs(edges: dd.Collection, roots: dd.Collection) -> dict[str, dd.Collection]:
 
 
 def wcc(edges: dd.Collection, vertices: dd.Collection) -> dict[str, dd.Collection]:
-    """``components`` (node, component): each vertex's least vertex it hangs together with, arrows aside."""
-    both_ways = edges.concat(edges.select(src="dst", dst="src"))
+    """``components`` (node, component): the least vertex of each vertex's weak component."""
+    both_directions = edges.concat(edges.select(src="dst", dst="src"))
     own = vertices.select("node", component="node")
 
-    def pass_on(labels: dd.Collection) -> dd.Collection:
-        passed = labels.join(both_ways, on={"node": "src"}).select(node="dst", component="component")
-        return passed.concat(own).group_by("node").agg(component=dd.min("component"))
+    def spread(labels: dd.Collection) -> dd.Collection:
+        received = labels.join(both_directions, on={"node": "src"}).select(node="dst", component="component")
+        return received.concat(own).group_by("node").agg(component=dd.min("component"))
 
-    return {"components": own.iterate(pass_on)}
+    return {"components": own.iterate(spread)}

@@ -1,4 +1,4 @@
-"""Which services an incident reaches, how far away they are, and how many each service could take down with it."""
+"""Which services an incident affects, how many steps away they are, and how many services fail with each service."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from ddcore import col
 
 
 def program(dependencies: dd.Collection, incidents: dd.Collection) -> dict[str, dd.Collection]:
-    """``dependencies``: a service and one that it needs; ``incidents``: what is broken now, and where."""
+    """``dependencies``: a service and one that it needs; ``incidents``: an open incident and its service."""
     users = dependencies.select(service="needs", user="service")
     broken = incidents.select("service", distance=0)
 
@@ -19,8 +19,8 @@ def program(dependencies: dd.Collection, incidents: dd.Collection) -> dict[str, 
         further = reach.join(users, on={"user": "service"}).select("service", user="user_right")
         return further.concat(users).distinct()
 
-    takes_down = users.iterate(through).where(col("user") != col("service"))
+    fails_with = users.iterate(through).where(col("user") != col("service"))
     return {
         "affected": broken.iterate(spread),
-        "blast_radius": takes_down.group_by("service").agg(n=dd.count()),
+        "blast_radius": fails_with.group_by("service").agg(n=dd.count()),
     }

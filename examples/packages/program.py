@@ -6,7 +6,7 @@ import ddcore as dd
 
 
 def program(dependencies: dd.Collection) -> dict[str, dd.Collection]:
-    """``dependencies``: package and dependency, as each package's manifest names them; repeats do no harm."""
+    """``dependencies``: package and dependency, as each package's manifest names them; repeated rows are ignored."""
     direct = dependencies.distinct()
 
     def through(depends: dd.Collection) -> dd.Collection:

@@ -1,7 +1,7 @@
-"""Which nodes of a directed graph hang together: weakly (some way, arrows aside) and strongly (there and back).
+"""The weak components (paths in any direction) and the strong ones (paths there and back) of a directed graph.
 
 Outputs ``weak`` and ``strong`` name each node's component by its least member; ``weak_sizes`` and ``strong_sizes``
-count the members. Every node with an edge is in one component of either kind, be it alone.
+count the members. Every node with an edge is in one component of each kind, perhaps alone.
 """
 
 from __future__ import annotations
@@ -10,41 +10,42 @@ import ddcore as dd
 
 
 def program(edges: dd.Collection) -> dict[str, dd.Collection]:
-    """``edges``: src and dst, both int64; repeats do no harm."""
+    """``edges``: src and dst, both int64; repeated rows are ignored."""
     edges = edges.distinct()
     nodes = edges.select(node="src").concat(edges.select(node="dst")).distinct()
-    weak = least_label(edges.concat(turned(edges)), nodes)
+    weak = least_label(edges.concat(reverse(edges)), nodes)
 
-    # Drop edges whose ends differ in who reaches them, then those that differ in whom they reach, until none is left
-    # to drop. An edge on a cycle is never dropped; and where all agree, the least node reaches all and all reach it.
-    inside = edges.iterate(lambda ways: turned(agreeing(turned(agreeing(ways)))))
+    # Drop edges whose ends have different least ancestors, then those whose ends have different least descendants,
+    # until no such edge is left. An edge on a cycle is never dropped. If all ends agree, the least node of a component
+    # reaches all its nodes and all of them reach it.
+    inside = edges.iterate(lambda kept: reverse(agreeing(reverse(agreeing(kept)))))
     strong = least_label(inside, nodes)
     return {"weak": weak, "strong": strong, "weak_sizes": sizes(weak), "strong_sizes": sizes(strong)}
 
 
-def turned(edges: dd.Collection) -> dd.Collection:
-    """Every edge the other way round."""
+def reverse(edges: dd.Collection) -> dd.Collection:
+    """Every edge in the other direction."""
     return edges.select(src="dst", dst="src")
 
 
-def agreeing(ways: dd.Collection) -> dd.Collection:
-    """Those ways whose two ends have the same label; an end that no way leads to has none."""
-    labels = least_label(ways, ways.select(node="dst").distinct())
-    ends = ways.join(labels, on={"src": "node"}).join(labels, on={"dst": "node"})
+def agreeing(edges: dd.Collection) -> dd.Collection:
+    """The edges whose two ends have the same label; a node that no edge leads to has no label."""
+    labels = least_label(edges, edges.select(node="dst").distinct())
+    ends = edges.join(labels, on={"src": "node"}).join(labels, on={"dst": "node"})
     return ends.where("component = component_right").select("src", "dst")
 
 
-def least_label(ways: dd.Collection, nodes: dd.Collection) -> dd.Collection:
-    """(node, component): the least of ``nodes`` from which ways lead to ``node``, itself included."""
+def least_label(edges: dd.Collection, nodes: dd.Collection) -> dd.Collection:
+    """(node, component): the least of ``nodes`` with a path to ``node``, itself included."""
     own = nodes.select("node", component="node")
 
-    def pass_on(labels: dd.Collection) -> dd.Collection:
-        passed = labels.join(ways, on={"node": "src"}).select(node="dst", component="component")
-        return passed.concat(own).group_by("node").agg(component=dd.min("component"))
+    def spread(labels: dd.Collection) -> dd.Collection:
+        received = labels.join(edges, on={"node": "src"}).select(node="dst", component="component")
+        return received.concat(own).group_by("node").agg(component=dd.min("component"))
 
-    return own.iterate(pass_on)
+    return own.iterate(spread)
 
 
 def sizes(components: dd.Collection) -> dd.Collection:
-    """(component, nodes): how many nodes each has."""
+    """(component, nodes): the number of nodes of each."""
     return components.group_by("component").agg(nodes=dd.count())

@@ -1,0 +1,93 @@
+"""What the shell's completion offers: names from the project at hand.
+
+It reads ``dd.toml`` and lists folders, and imports nothing heavy. Where anything is wrong it offers nothing and prints
+nothing: the command itself reports the error.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import typer
+
+__all__ = ["engine_names", "input_names", "key_names", "output_names", "version_names"]
+
+_FILE_NAME = "dd.toml"
+_ENGINES = ("inline", "spark")
+
+
+def input_names(ctx: typer.Context, incomplete: str) -> list[str]:
+    """The inputs of ``dd.toml``."""
+    return _starting(incomplete, _section(_project(ctx), "inputs"))
+
+
+def output_names(ctx: typer.Context, incomplete: str) -> list[str]:
+    """The outputs of ``dd.toml`` and those that a run has written."""
+    project = _project(ctx)
+    return _starting(incomplete, {*_section(project, "outputs"), *_folders(_warehouse(ctx, project) / "outputs")})
+
+
+def engine_names(incomplete: str) -> list[str]:
+    """The engines."""
+    return _starting(incomplete, _ENGINES)
+
+
+def version_names(incomplete: str) -> list[str]:
+    """Words that name a version; numbers need no completion."""
+    return _starting(incomplete, ("latest",))
+
+
+def key_names(ctx: typer.Context, incomplete: str) -> list[str]:
+    """The key columns that ``dd.toml`` gives the output on the command line; those of all outputs where it is unknown.
+
+    Behind an option that still lacks its value the parser gives up, and no argument is known.
+    """
+    outputs = _section(_project(ctx), "outputs")
+    output = ctx.params.get("output")
+    chosen = [outputs.get(output)] if output in outputs else outputs.values()
+    keys = [settings.get("key") for settings in chosen if isinstance(settings, dict)]
+    return _starting(incomplete, [name for key in keys if isinstance(key, list) for name in key])
+
+
+def _starting(incomplete: str, names: Iterable[Any]) -> list[str]:
+    texts = [name for name in names if isinstance(name, str)]
+    return sorted({name for name in texts if name.startswith(incomplete) and name.isprintable()})
+
+
+def _project(ctx: typer.Context) -> tuple[Path, dict[str, Any]]:
+    """The project's folder and its ``dd.toml``, empty where there is none that can be read."""
+    place = ctx.params.get("project") or os.environ.get("DDCORE_PROJECT")
+    try:
+        here = Path.cwd()
+        folders = [Path(place)] if place else [here, *here.parents]
+        for folder in folders:
+            file = folder if folder.name == _FILE_NAME else folder / _FILE_NAME
+            if file.is_file():
+                return file.parent, tomllib.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        pass
+    return Path(), {}
+
+
+def _section(project: tuple[Path, dict[str, Any]], name: str) -> dict[str, Any]:
+    section = project[1].get(name)
+    return section if isinstance(section, dict) else {}
+
+
+def _warehouse(ctx: typer.Context, project: tuple[Path, dict[str, Any]]) -> Path:
+    root, _ = project
+    place = ctx.params.get("warehouse") or os.environ.get("DDCORE_WAREHOUSE")
+    if place:
+        return Path(str(place))
+    return root / str(_section(project, "project").get("warehouse") or "warehouse")
+
+
+def _folders(place: Path) -> list[str]:
+    try:
+        return [entry.name for entry in os.scandir(place) if entry.is_dir()]
+    except (OSError, ValueError):
+        return []

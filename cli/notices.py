@@ -1,0 +1,60 @@
+"""What the engine tells the person who waits for a run: that it compiles kernels, which takes a minute once."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from ddcore.cache import missing_kernels
+from ddcore.cli.output import Output, Progress
+
+__all__ = ["listener", "notices"]
+
+
+class _Notices(logging.Handler):
+    """Writes the engine's log records above the live bar; -q drops all but warnings."""
+
+    def __init__(self, out: Output) -> None:
+        super().__init__(logging.INFO)
+        self.out = out
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """One line."""
+        if self.out.bar_shown:
+            self.out.stderr.write("\r\x1b[K")
+        write = self.out.warn if record.levelno >= logging.WARNING else self.out.say
+        write(record.getMessage())
+
+
+@contextmanager
+def notices(out: Output) -> Iterator[None]:
+    """Show the records of the logger ``ddcore`` while the engine works in this process."""
+    logger, handler = logging.getLogger("ddcore"), _Notices(out)
+    level, propagate = logger.level, logger.propagate
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    logger.propagate = False
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
+        logger.propagate = propagate
+
+
+def listener(out: Output, progress: Progress, engine: str) -> Callable[..., None]:
+    """``progress``, with a line first where Spark's Python workers will compile kernels: their own logs are hidden."""
+
+    started = False
+
+    def listen(stage: str, *rest: Any) -> None:
+        nonlocal started
+        if not started and engine == "spark" and (names := missing_kernels()):
+            plural = "s" * (len(names) != 1)
+            out.say(f"compiling {len(names)} kernel{plural}, once on this machine; this can take a minute")
+        started = True
+        progress(stage, *rest)
+
+    return listen

@@ -1,0 +1,242 @@
+"""Compiled kernels on the disk: when they are loaded, when they are compiled, and who says so."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import logging
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kernels import compiled_names, copy_of_cache
+
+from ddcore import cache, kernel_cache
+from ddcore.cache import kernel_folder, kernel_names, missing_kernels
+from ddcore.cli.main import run_command
+from ddcore.cli.notices import listener
+from ddcore.cli.output import Output, Progress
+from ddcore.jobs.setup import compile_kernels
+from ddcore.kernel_cache import KernelCache, current_kernels
+from ddcore.kernels import INT, kernel
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty cache folder, and a process that has said nothing yet."""
+    monkeypatch.setenv("DDCORE_CACHE", str(tmp_path / "cache"))
+    for once in (kernel_cache._announce, kernel_cache._warn):
+        once.cache_clear()
+    return tmp_path / "cache"
+
+
+def twice(x):  # type: ignore[no-untyped-def]
+    return 2 * x
+
+
+def thrice(x):  # type: ignore[no-untyped-def]
+    return 3 * x
+
+
+def load(function: Callable[..., Any]) -> tuple[int, list[str]]:
+    """What the kernel gives for 21, and what was compiled for it."""
+    with compiled_names() as names:
+        dispatcher = kernel(INT, INT)(function)
+    return dispatcher(21), names
+
+
+def file_of(function: Callable[..., Any]) -> Path:
+    return KernelCache(function)._file
+
+
+def test_a_kernel_is_compiled_once_and_then_loaded(folder: Path) -> None:
+    assert load(twice) == (42, ["twice"])
+    assert load(twice) == (42, [])
+    assert load(thrice) == (63, ["thrice"])
+    assert oct(folder.stat().st_mode & 0o777) == "0o700"
+
+
+@pytest.mark.parametrize("damage", ["cut", "flipped", "empty"])
+def test_a_damaged_file_is_compiled_again_and_replaced(folder: Path, damage: str) -> None:
+    load(twice)
+    content = file_of(twice).read_bytes()
+    flipped = bytearray(content)
+    flipped[len(flipped) // 2] ^= 1
+    file_of(twice).write_bytes({"cut": content[:-1], "flipped": bytes(flipped), "empty": b""}[damage])
+    assert load(twice) == (42, ["twice"])
+    assert load(twice) == (42, [])
+
+
+def test_where_nothing_can_be_written_kernels_are_compiled_in_memory_and_that_is_said_once(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder.write_text("a file, where the folder should be")
+    assert load(twice) == (42, ["twice"])
+    assert load(thrice) == (63, ["thrice"])
+    lines = [line for line in caplog.messages if "cannot be kept" in line]
+    assert len(lines) == 1, lines
+    assert str(folder) in lines[0] and "DDCORE_CACHE" in lines[0]
+
+
+def test_a_folder_that_others_may_write_to_is_not_loaded_from(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    kernel_folder().mkdir(parents=True)
+    kernel_folder().chmod(0o777)
+    trap = b"cos\nmkdir\n(V" + str(folder / "trapped").encode() + b"\ntR."
+    file_of(twice).write_bytes(hashlib.blake2b(trap, digest_size=32).digest() + trap)
+    assert load(twice) == (42, ["twice"])
+    assert not (folder / "trapped").exists()
+    assert "other users may write to" in caplog.text
+    kernel_folder().chmod(0o700)
+    with pytest.raises(TypeError):  # the trap works: only the look at the folder keeps it from being loaded
+        load(twice)
+    assert (folder / "trapped").exists()
+
+
+def test_the_folder_changes_with_all_that_decides_what_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    def state() -> str:
+        cache._kernel_state.cache_clear()
+        return cache._kernel_state()
+
+    first, sources, version = state(), cache._kernel_sources(), cache._version
+    try:
+        states = [first, state()]
+        for changed in ("numba", "llvmlite"):
+            monkeypatch.setattr(cache, "_version", lambda name, other=changed: version(name) + "+" * (name == other))
+            states.append(state())
+        monkeypatch.setattr(cache, "_version", version)
+        monkeypatch.setattr(cache, "_kernel_sources", lambda: (*sources[:-1], (sources[-1][0], b"# changed")))
+        states.append(state())
+        monkeypatch.setattr(cache, "_kernel_sources", lambda: sources)
+        monkeypatch.setattr(sys.implementation, "cache_tag", "cpython-399")
+        states.append(state())
+    finally:
+        cache._kernel_state.cache_clear()
+    assert states[0] == states[1]
+    assert len(set(states[1:])) == 5
+
+
+def test_processes_that_compile_at_once_do_not_disturb_each_other(folder: Path) -> None:
+    script = (
+        "import sys; sys.path.insert(0, sys.argv[1]); import test_kernel_cache as t; sys.stdin.read(1)\n"
+        "from ddcore.kernels import kernel, INT\n"
+        "for _ in range(5): assert kernel(INT, INT)(t.twice)(21) == 42 and kernel(INT, INT)(t.thrice)(21) == 63\n"
+    )
+    command = [sys.executable, "-c", script, str(Path(__file__).parent)]
+    processes = [
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        for _ in range(3)
+    ]
+    for process in processes:
+        assert process.stdin is not None
+        process.stdin.write(b"g")
+        process.stdin.flush()
+    for process in processes:
+        _, err = process.communicate()
+        assert process.returncode == 0, err.decode()
+    assert load(twice) == (42, []) and load(thrice) == (63, [])
+    assert len(list(kernel_folder().iterdir())) == 2, "one file per kernel, and nothing half-written"
+
+
+# --- which kernels there are ------------------------------------------------------------------------------------------
+
+
+def test_the_names_from_the_sources_are_those_of_the_compiled_functions() -> None:
+    compile_kernels()
+    modules = [module for name, module in list(sys.modules.items()) if name.startswith("ddcore.kernels.")]
+    names = {
+        f"{module.__name__.rsplit('.', 1)[-1]}.{name}"
+        for module in modules
+        for name, value in vars(module).items()
+        if isinstance(getattr(value, "_cache", None), KernelCache) and value.py_func.__module__ == module.__name__
+    }
+    assert names == set(kernel_names())
+
+
+def test_missing_and_current_kernels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DDCORE_CACHE", str(copy_of_cache(tmp_path / "cache", "hashing.mix")))
+    assert missing_kernels() == ["hashing.mix"]
+    file = next(kernel_folder().glob("runs.merge.*"))
+    file.write_bytes(file.read_bytes()[:-1])
+    os.rename(next(kernel_folder().glob("runs.locate.*")), kernel_folder() / "runs.locate.anotherprocessor")
+    lacking = {"hashing.mix", "runs.merge", "runs.locate"}
+    assert set(kernel_names()) - set(current_kernels()) == lacking
+    kernel_folder().chmod(0o777)
+    assert (current_kernels(), missing_kernels()) == ([], kernel_names())
+
+
+# --- who says that kernels are compiled -------------------------------------------------------------------------------
+
+REPLAY = """
+import sys, polars as pl, ddcore as dd
+if sys.argv[1:]:
+    import logging
+    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s %(message)s")
+frame = pl.DataFrame({"word": ["cat"], "version": [0], "diff": [1]})
+assert dd.replay(lambda words: {"out": words.distinct()}, words=frame)["out"].height == 1
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ([], "ddcore: compiling 1 kernel, once on this machine; this can take a minute"),
+        (["log"], "INFO ddcore compiling 1 kernel, once on this machine; this can take a minute"),
+    ],
+)
+def test_the_library_says_that_it_compiles_and_only_then(tmp_path: Path, arguments: list[str], expected: str) -> None:
+    env = os.environ | {"DDCORE_CACHE": str(copy_of_cache(tmp_path / "cache", "hashing.mix"))}
+    for lines in ([expected], []):
+        done = subprocess.run(
+            [sys.executable, "-c", REPLAY, *arguments], env=env, capture_output=True, text=True, check=True
+        )
+        assert done.stderr.splitlines() == lines
+
+
+@pytest.mark.parametrize("quiet", [False, True])
+def test_a_run_says_that_kernels_are_compiled_and_only_then(tmp_path: Path, quiet: bool) -> None:
+    run_command(["init", str(tmp_path / "trams"), "--quiet"])
+    env = os.environ | {"DDCORE_CACHE": str(copy_of_cache(tmp_path / "cache", "hashing.mix"))}
+
+    def dd(*words: str) -> list[str]:
+        command = [str(Path(sys.executable).with_name("ddcore")), *words, *["--quiet"] * quiet]
+        done = subprocess.run(command, cwd=tmp_path / "trams", env=env, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return [line for line in done.stderr.splitlines() if "compiling" in line]
+
+    for name in ("links", "starts"):
+        assert dd("ingest", name, f"data/{name}.csv", "--engine", "inline") == []
+    assert dd("run") == ([] if quiet else ["compiling 1 kernel, once on this machine; this can take a minute"])
+    assert dd("run", "--full-refresh") == []
+
+
+@pytest.mark.parametrize(("engine", "lacking", "lines"), [("spark", 1, 1), ("spark", 0, 0), ("inline", 1, 0)])
+def test_a_run_on_spark_says_it_for_the_workers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: str, lacking: int, lines: int
+) -> None:
+    monkeypatch.setenv("DDCORE_CACHE", str(copy_of_cache(tmp_path / "cache", *["hashing.mix"] * lacking)))
+    out = Output()
+    out.stderr = io.StringIO()
+    listen = listener(out, Progress(out.stderr, live=False), engine)
+    listen("fold", 0, None, "versions 0..1")
+    listen("fold", 1, None, "round 1")
+    assert (
+        out.stderr.getvalue().splitlines()
+        == ["compiling 1 kernel, once on this machine; this can take a minute"] * lines
+    )
+
+
+def test_notices_leave_the_logger_as_it_was() -> None:
+    from ddcore.cli.notices import notices
+
+    logger, out = logging.getLogger("ddcore"), Output()
+    out.stderr = io.StringIO()
+    before = (logger.level, list(logger.handlers), logger.propagate)
+    with notices(out):
+        logger.info("compiling")
+        logger.warning("not kept")
+    assert out.stderr.getvalue().splitlines() == ["compiling", "warning: not kept"]
+    assert (logger.level, list(logger.handlers), logger.propagate) == before
