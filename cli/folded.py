@@ -97,6 +97,7 @@ class OutputLog:
 def output_log(project: Project, name: str) -> OutputLog:
     """The log of output ``name``; UsageError naming the outputs there are, or saying that nothing is folded yet."""
     warehouse = Warehouse(project.warehouse)
+    warehouse.check()
     ledger = Ledger.load(warehouse)
     run = ledger.current_run()
     if run is None:

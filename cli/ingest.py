@@ -16,6 +16,7 @@ from ddcore.cli.options import (
     QuietOption,
     SkipCodeOption,
     WarehouseOption,
+    filled,
     open_project,
     whole_number,
 )
@@ -37,13 +38,18 @@ def ingest(
     input_name: Annotated[
         str | None,
         typer.Argument(
-            metavar="INPUT", help="The input's name in dd.toml.", show_default=False, autocompletion=input_names
+            metavar="INPUT",
+            parser=filled,
+            help="The input's name in dd.toml.",
+            show_default=False,
+            autocompletion=input_names,
         ),
     ] = None,
     sources: Annotated[
         list[str] | None,
         typer.Argument(
             metavar="SOURCE",
+            parser=filled,
             help="Parquet or CSV files, folders of them, quoted globs, or Delta tables.",
             show_default=False,
         ),
@@ -93,6 +99,13 @@ def ingest(
             show_default=False,
         ),
     ] = None,
+    new_warehouse: Annotated[
+        bool,
+        typer.Option(
+            "--new-warehouse",
+            help="Begin a warehouse in a folder outside of the project's, where there is none yet.",
+        ),
+    ] = False,
     engine: EngineOption = None,
     master: MasterOption = None,
     skip_code: SkipCodeOption = None,
@@ -133,6 +146,7 @@ def ingest(
             rename=rename,
             late=late,
             allow_gap=allow_gap,
+            new_warehouse=new_warehouse,
             listener=progress,
         )
     _tell(out, report)

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from ddcore.cli.options import DebugOption, QuietOption
+from ddcore.cli.options import DebugOption, QuietOption, filled_path
 from ddcore.cli.output import Output
 from ddcore.errors import UsageError
 
@@ -112,7 +112,10 @@ _OPTIONAL = ("README.md", ".gitignore")
 
 def init(
     folder: Annotated[
-        Path, typer.Argument(metavar="DIR", help="The folder to fill; it is created if missing.", show_default=False)
+        Path,
+        typer.Argument(
+            metavar="DIR", parser=filled_path, help="The folder to fill; it is created if missing.", show_default=False
+        ),
     ] = Path("."),
     quiet: QuietOption = False,
     debug: DebugOption = False,

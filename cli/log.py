@@ -39,7 +39,9 @@ def log(
     from ddcore.io.warehouse import Warehouse
 
     out = Output(json=as_json)
-    ledger = Ledger.load(Warehouse(open_project(project, warehouse=warehouse).warehouse))
+    home = Warehouse(open_project(project, warehouse=warehouse).warehouse)
+    home.check()
+    ledger = Ledger.load(home)
     records = _versions(ledger) if versions else _entries(ledger)
     limit = (ON_TERMINAL if out.on_terminal else 0) if limit is None else limit
     part = records[: limit or None]

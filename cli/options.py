@@ -31,9 +31,23 @@ __all__ = [
     "VerticalOption",
     "WarehouseOption",
     "WidthOption",
+    "filled",
+    "filled_path",
     "open_project",
     "whole_number",
 ]
+
+
+def filled(text: str) -> str:
+    """A parser for names and paths, which are not empty: an empty one is mostly a shell variable that is not set."""
+    if not text.strip():
+        raise typer.BadParameter("the value is empty: is a variable not set?")
+    return text
+
+
+def filled_path(text: str | Path) -> Path:
+    """As :func:`filled`, for a path; a default comes as a path."""
+    return Path(filled(str(text)))
 
 
 def whole_number(least: int, greatest: int = 2**63 - 2) -> Callable[[str], int]:
@@ -48,18 +62,11 @@ def whole_number(least: int, greatest: int = 2**63 - 2) -> Callable[[str], int]:
     return parse
 
 
-def _folder(text: str) -> Path:
-    """A parser for paths: an empty one (an unset variable of the shell) never means the working folder."""
-    if not text:
-        raise typer.BadParameter("the path is empty")
-    return Path(text)
-
-
 ProjectOption = Annotated[
     Path | None,
     typer.Option(
         "--project",
-        parser=_folder,
+        parser=filled_path,
         metavar="DIR",
         help="The project's folder. Default: DDCORE_PROJECT, else the nearest folder upwards that has a dd.toml.",
         show_default=False,
@@ -69,6 +76,7 @@ WarehouseOption = Annotated[
     str | None,
     typer.Option(
         "--warehouse",
+        parser=filled,
         metavar="DIR",
         help="The warehouse's folder, instead of DDCORE_WAREHOUSE and dd.toml's.",
         show_default=False,
@@ -76,13 +84,16 @@ WarehouseOption = Annotated[
 ]
 OutputArgument = Annotated[
     str,
-    typer.Argument(metavar="OUTPUT", help="The output's name.", show_default=False, autocompletion=output_names),
+    typer.Argument(
+        metavar="OUTPUT", parser=filled, help="The output's name.", show_default=False, autocompletion=output_names
+    ),
 ]
 EngineOption = Annotated[
     str | None,
     typer.Option(
         "--engine",
         autocompletion=engine_names,
+        parser=filled,
         metavar="spark|inline",
         help="Do the work on Spark, or in this process without a JVM. Same tables, same rows. Default: spark.",
         show_default=False,
@@ -102,6 +113,7 @@ MasterOption = Annotated[
     str | None,
     typer.Option(
         "--master",
+        parser=filled,
         metavar="URL",
         help="Spark's master, any cluster's, instead of DDCORE_MASTER and dd.toml's. Default: local[*].",
         show_default=False,

@@ -18,11 +18,10 @@ from contextlib import contextmanager, suppress
 from typing import Any, TextIO
 
 from ddcore.cli.text import count, cut, json_text, message, printable
+from ddcore.jobs.report import SCHEMA_VERSION, json_line
 
 __all__ = ["SCHEMA_VERSION", "Output", "Progress", "count", "open_streams"]
 
-# The shape of every JSON line; goes up when a reader would break.
-SCHEMA_VERSION = 1
 _COLORS = {"red": "31", "green": "32", "yellow": "33", "dim": "2", "bold": "1"}
 _BAR_EVERY = 0.2  # seconds between two drawings of the bar
 
@@ -67,7 +66,7 @@ class Output:
     def result(self, command: str, **fields: Any) -> None:
         """The JSON object that ends ``run`` and ``ingest``: for programs, so a person at a terminal is spared it."""
         if self.json or not (self.quiet or self.on_terminal):
-            self.record(schema_version=SCHEMA_VERSION, command=command, **fields)
+            self.data(json_line(command, fields))
 
     def say(self, *parts: Part) -> None:
         """One line for people, on stderr; a very long one is cut in the middle."""

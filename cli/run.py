@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -20,13 +20,14 @@ from ddcore.cli.options import (
 )
 from ddcore.cli.output import Output, count
 from ddcore.cli.window import window
+from ddcore.errors import UsageError
+from ddcore.jobs.report import Changes, added, changes_by_name, result
 
 if TYPE_CHECKING:
-    from ddcore.jobs.replay import RunReport
+    from ddcore.jobs.report import RunReport
 
 __all__ = ["run"]
 
-Changes = dict[str, tuple[int, int]]
 ON_TERMINAL = 20  # more versions than these are one line for a person, who had the bar to look at
 
 
@@ -65,6 +66,10 @@ def run(
     --json).
     """
     out = Output(json=as_json, quiet=quiet)
+    if full_refresh and from_version is not None:
+        raise UsageError(
+            f"--from-version {from_version}: --full-refresh folds all versions anew", "leave one of the two out"
+        )
     found = open_project(project, warehouse=warehouse, engine=engine, spark_master=master, width=width)
     first, last = window(found, from_version, to_version)
     from ddcore.cli.notices import listener, notices
@@ -82,7 +87,7 @@ def run(
             listener=listener(out, progress, found.engine),
         )
     _tell(out, report, dry_run)
-    out.result("run", **_result(report, dry_run))
+    out.result("run", **result(report, dry_run=dry_run))
     return skip_code if report.nothing_new and skip_code is not None else 0
 
 
@@ -96,56 +101,17 @@ def _tell(out: Output, report: RunReport, dry_run: bool) -> None:
     many = len(report.versions) > ON_TERMINAL and out.bar_shown
     for version, came, went in report.versions:
         if out.json:
-            out.record(version=version, **_named(came, went))
+            out.record(version=version, **changes_by_name(came, went))
         elif not many:
             done = "" if dry_run else f" out={_sum(went)} {ending if alone else ''}"
             out.say(f"version={version} in={_sum(came)}{done}".rstrip())
-    came, went = _added(report)
-    span = f"{_first(report)}..{report.last}"
+    came, went = added(report)
+    span = f"{report.first_changed}..{report.last}"
     if dry_run:
         versions = f"{count(len(report.versions))} version{'s' * (len(report.versions) != 1)}"
         out.say(f"would fold {versions}, {span}, in={_sum(came)}; nothing was written")
     elif not alone:
         out.say(f"run={report.run} versions={span} in={_sum(came)} out={_sum(went)} {ending}")
-
-
-def _result(report: RunReport, dry_run: bool) -> dict[str, Any]:
-    return {
-        "run": report.run,
-        "first": _first(report),
-        "last": report.last,
-        "versions": len(report.versions),
-        **_named(*_added(report)),
-        "rounds": report.rounds,
-        "took": round(report.took, 3),
-        "engine": report.engine,
-        "width": report.width,
-        "nothing_new": report.nothing_new,
-        "dry_run": dry_run,
-    }
-
-
-def _first(report: RunReport) -> int | None:
-    """The first version that had something in it; the window itself may begin earlier, at 0."""
-    return report.versions[0][0] if report.versions else report.first
-
-
-def _added(report: RunReport) -> tuple[Changes, Changes]:
-    """What came in and what went out, all versions together."""
-    totals: tuple[Changes, Changes] = ({}, {})
-    for _, *sides in report.versions:
-        for total, changes in zip(totals, sides, strict=True):
-            for name, (plus, minus) in changes.items():
-                before = total.get(name, (0, 0))
-                total[name] = (before[0] + plus, before[1] + minus)
-    return totals
-
-
-def _named(came: Changes, went: Changes) -> dict[str, dict[str, dict[str, int]]]:
-    return {
-        side: {name: {"plus": plus, "minus": minus} for name, (plus, minus) in changes.items()}
-        for side, changes in (("inputs", came), ("outputs", went))
-    }
 
 
 def _sum(changes: Changes) -> str:

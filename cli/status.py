@@ -47,6 +47,7 @@ def status(
     out = Output(json=as_json)
     settings = open_project(project, warehouse=warehouse)
     place = Warehouse(settings.warehouse)
+    place.check()
     ledger = Ledger.load(place)
     summary = _summary(settings, place, ledger)
     tables = [*_inputs(settings, place, ledger), *_of_run(settings, place, ledger)]

@@ -40,6 +40,8 @@ def version_range(first: str, second: str | None, latest: int) -> tuple[int | No
         raise UsageError(
             f"diff takes A B or A..B, not both: {first!r} {second!r}", "say A B or A..B, for example: -1 latest"
         )
+    elif not (first.strip() and second.strip()):
+        raise UsageError(f"diff needs two versions, got {first!r} {second!r}", "is a variable not set?")
     start = one_version(first, latest, "A") if first.strip() else None
     return start, one_version(second.strip() or "latest", latest, "B")
 

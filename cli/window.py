@@ -24,7 +24,9 @@ def window(project: Project, first: str | None, last: str | None) -> tuple[int |
     from ddcore.io.ledger import Ledger
     from ddcore.io.warehouse import Warehouse
 
-    ledger = Ledger.load(Warehouse(project.warehouse))
+    warehouse = Warehouse(project.warehouse)
+    warehouse.check()
+    ledger = Ledger.load(warehouse)
     ingested = ledger.latest_ingested()
     if ingested is None:
         raise UsageError("no version was ingested yet", "begin with: ddcore ingest INPUT SOURCE")

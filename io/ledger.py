@@ -102,7 +102,10 @@ class UndoRecord:
 
 @dataclass(frozen=True, slots=True)
 class IntentRecord:
-    """Run ``run`` is about to fold versions ``first``..``last``; with ``refresh``, from nothing."""
+    """Run ``run`` is about to fold versions ``first``..``last``; with ``refresh``, from nothing.
+
+    ``program_inputs``: as in :class:`RunRecord`.
+    """
 
     run: int
     fingerprint: str
@@ -112,11 +115,12 @@ class IntentRecord:
     engine: str
     refresh: bool = False
     at: datetime = field(default_factory=_now)
+    program_inputs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class FailureRecord:
-    """Run ``run`` is given up: its fold of these versions ended with ``error``, before any table was committed.
+    """Run ``run`` is given up: it ended with ``error``, before any table was committed.
 
     Its versions are open again, so that rows at them can be put right.
     """
@@ -136,7 +140,8 @@ class RunRecord:
 
     ``tables`` is keyed as in ``Warehouse.relative`` and complete: tables this run did not touch are in it too.
     ``inputs`` and ``outputs`` count rows per version, ``quantiles`` cut each arrangement's key codes into even
-    ranges, ``took`` is in seconds.
+    ranges, ``took`` is in seconds. ``program_inputs`` are all inputs of the program, those without rows too; records of
+    older releases have none.
     """
 
     run: int
@@ -153,6 +158,7 @@ class RunRecord:
     quantiles: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     refresh: bool = False
     at: datetime = field(default_factory=_now)
+    program_inputs: tuple[str, ...] = ()
 
 
 Record = IngestRecord | UndoRecord | IntentRecord | FailureRecord | RunRecord
@@ -253,12 +259,15 @@ class Ledger:
         ingests = [e for e in self._ingests() if names is None or e.name in names]
         return max((e.last for e in ingests), default=None)
 
-    def closed(self) -> int | None:
-        """The last version that takes no more rows: folded, or inside a run that is still to be finished."""
-        intent, folded = self.open_intent(), self.last_folded()
-        if intent is None:
-            return folded
-        return intent.last if folded is None else max(intent.last, folded)
+    def closed(self, input: str | None = None) -> int | None:
+        """The last version that takes no more rows (of ``input``): folded, or in a run that is still to be finished.
+
+        An input that the program of these runs does not have is open at every version: no run of the current state
+        has read it.
+        """
+        runs = [run for run in (self.open_intent(), self.current_run()) if run is not None]
+        reading = [run for run in runs if input is None or not run.program_inputs or input in run.program_inputs]
+        return max((run.last for run in reading), default=None)
 
     def waiting(self) -> list[IngestRecord]:
         """Ingests with versions that no run has folded."""
@@ -359,6 +368,8 @@ def _to_json(record: Record) -> dict[str, Any]:
 
 def _from_json(kind: str, body: dict[str, Any]) -> Record:
     body["at"] = datetime.fromisoformat(body["at"])
+    if kind in ("intent", "run"):
+        body["program_inputs"] = tuple(body.get("program_inputs", ()))
     if kind in ("intent", "failure"):
         begun: IntentRecord | FailureRecord = _RUNS[kind](**body)
         return begun

@@ -358,6 +358,8 @@ def _settings(
         layers = (("flag", flags.get(name)), (variable, env.get(variable) or None), (FILE_NAME, stated[name]))
         where, value = next((layer for layer in layers if layer[1] is not None), ("default", default[name]))
         origin[name] = where
+        if where == "flag" and isinstance(value, str) and not value.strip():
+            raise UsageError(f"--{name.replace('spark_', '')}: the value is empty", "is a variable not set?")
         said_by = {"flag": "--" + name.replace("spark_", ""), FILE_NAME: f"{shown(file)}: {name}"}.get(where, where)
         settings[name] = _checked(name, value, said_by, file.parent if where in (FILE_NAME, "default") else Path.cwd())
     return settings, origin

@@ -82,6 +82,8 @@ def find_sources(places: Sequence[str]) -> list[Source]:
 
 
 def _sources_at(place: str) -> list[Source]:
+    if not place.strip():
+        raise UsageError("a source's name is empty", "is a variable not set?")
     path = _local_path(place)
     try:
         if path.is_dir():

@@ -12,6 +12,7 @@ import json
 import os
 import re
 import socket
+import stat
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -89,6 +90,11 @@ class Holder:
         return f"{self.command} (host {self.host}, pid {self.pid}, since {self.since}{run})"
 
 
+_LONGEST_NAME = 255  # bytes
+_NO_LINK = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # nor wait for the other end of a pipe
+_ABSENT = (
+    "check the path and whether its file system is mounted; a new warehouse begins with: ddcore ingest INPUT SOURCE"
+)
 _UNNAMED = Holder("unknown", 0, "now", "another process")
 _PATIENCE = 10
 
@@ -154,19 +160,57 @@ class Warehouse:
         return self.root / "state" / "_staging"
 
     def table(self, relative: str) -> Path:
-        """The folder of a table named as in the ledger: ``inputs/edges``. UsageError for what leads elsewhere."""
-        room, _, name = relative.partition("/")
-        if room not in ("inputs", "outputs", "state") or not name or "/" in name or name[0] in "._":
+        """The folder of a table named as in the ledger: ``inputs/edges``. UsageError for what leads elsewhere, and for
+        what no file system takes.
+        """
+        part, _, name = relative.partition("/")
+        if part not in ("inputs", "outputs", "state") or not name or "/" in name or "\0" in name or name[0] in "._":
             raise UsageError(f"{relative!r} names no table of a warehouse", "use letters, digits and _ in names")
-        return self.root / room / name
+        if len(os.fsencode(name)) > _LONGEST_NAME:
+            raise UsageError(
+                f"the name {name[:40]!r}... of {part} has {len(name)} characters, too many for the name of a folder",
+                f"use at most {_LONGEST_NAME}",
+            )
+        return self.root / part / name
 
     def relative(self, folder: Path) -> str:
         """The name the ledger gives to a table's folder: ``inputs/edges``."""
         return folder.relative_to(self.root).as_posix()
 
-    def exists(self) -> bool:
-        """Whether there is a warehouse at all."""
-        return self.root.is_dir()
+    def check(self) -> None:
+        """Raise StorageError where there is no warehouse, naming the first folder on the way that is missing.
+
+        A missing or an empty folder is mostly a misspelt path, or a file system that is not mounted. So whatever only
+        reads or folds calls this and creates nothing; only ``ingest`` begins a warehouse, by :meth:`begin`.
+        """
+        with reporting(self.root, "read"):
+            missing = [folder for folder in (*reversed(self.root.parents), self.root) if not folder.is_dir()]
+        if missing and os.path.lexists(missing[0]):
+            what = f"{missing[0]} is {'a link that leads nowhere' if missing[0].is_symlink() else 'not a folder'}"
+        elif missing:
+            what = f"the folder {missing[0]} is missing"
+        elif not self.ledger.is_dir():
+            what = "the folder has no ledger"
+        else:
+            return
+        raise StorageError(f"there is no warehouse in {self.root}: {what}", _ABSENT)
+
+    def begin(self, project: Path, *, new: bool = False) -> None:
+        """Make the folder for a first ingest; does nothing where there is a ledger.
+
+        In the folder ``project`` without a question. Elsewhere only with ``new``: a folder that is missing or empty
+        there may be a file system that is not mounted. StorageError else.
+        """
+        if self.ledger.is_dir():
+            return
+        if not new and not self.root.resolve().is_relative_to(project.resolve()):
+            state = "is there and has no ledger" if self.root.is_dir() else "is missing"
+            raise StorageError(
+                f"there is no warehouse in {self.root}: the folder {state}",
+                "check the path and whether its file system is mounted; to begin a new warehouse there: "
+                "ddcore ingest --new-warehouse",
+            )
+        self.create()
 
     def create(self) -> None:
         """Make the folder if there is none."""
@@ -175,16 +219,18 @@ class Warehouse:
 
     @contextmanager
     def lock(self, command: str, run: int = 0) -> Iterator[Lock]:
-        """Hold the warehouse for writing; creates it if need be. LockHeld names who has it.
+        """Hold the warehouse, whose folder exists, for writing. LockHeld names who has it.
 
         The lock is the operating system's (``flock``): it ends with the process that holds it, however that ends, so
-        a text left behind by a killed process means nothing. The file itself stays: removing it would race.
+        a text left behind by a killed process means nothing. The file itself stays: removing it would race. A lock
+        file that is a link, no plain file, or holds something else is a StorageError, and is left as it is.
         """
-        self.create()
-        with reporting(self._lock_file, "write"):
-            descriptor = os.open(self._lock_file, os.O_RDWR | os.O_CREAT, 0o666)
+        with self._lock_file_errors("write"):
+            descriptor = os.open(self._lock_file, os.O_RDWR | os.O_CREAT | _NO_LINK, 0o666)
         try:
+            self._check_lock_file(descriptor)
             self._take(descriptor)
+            self._check_lock_text(descriptor)
             with reporting(self._lock_file, "write"):
                 lock = Lock(descriptor, _me(command, run))
             try:
@@ -197,12 +243,12 @@ class Warehouse:
     def holder(self) -> Holder | None:
         """Who holds the lock now, or None. A reader's question: takes no lock that anyone would notice for long."""
         try:
-            descriptor = os.open(self._lock_file, os.O_RDONLY)
+            with self._lock_file_errors("read"):
+                descriptor = os.open(self._lock_file, os.O_RDONLY | _NO_LINK)
         except FileNotFoundError:
             return None
-        except OSError as error:
-            raise StorageError(f"cannot read {self._lock_file}: {error.strerror}") from error
         try:
+            self._check_lock_file(descriptor)
             with reporting(self._lock_file, "lock"):
                 return None if _acquire(descriptor, fcntl.LOCK_SH) else _read_holder(descriptor)
         finally:
@@ -211,6 +257,37 @@ class Warehouse:
     @property
     def _lock_file(self) -> Path:
         return self.root / ".lock"
+
+    @contextmanager
+    def _lock_file_errors(self, doing: str) -> Iterator[None]:
+        """As :func:`reporting`, for opening the lock file: a link in its place is told as one."""
+        try:
+            yield
+        except FileNotFoundError:
+            if doing == "read":
+                raise
+            raise StorageError(f"there is no folder {self.root} to lock", _ABSENT) from None
+        except OSError as error:
+            if error.errno in (errno.ELOOP, errno.EMLINK):
+                raise self._foreign("is a link") from error
+            with reporting(self._lock_file, doing):
+                raise
+
+    def _check_lock_file(self, descriptor: int) -> None:
+        """Raise StorageError for what is no plain file."""
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise self._foreign("is no plain file")
+
+    def _check_lock_text(self, descriptor: int) -> None:
+        """Raise StorageError where somebody else's text is in the file. A crash may leave zeros, or nothing."""
+        text = os.pread(descriptor, 4096, 0)
+        if text.strip(b"\0") and _read_holder(descriptor) is _UNNAMED:
+            raise self._foreign("holds something else than the name of its holder")
+
+    def _foreign(self, what: str) -> StorageError:
+        return StorageError(
+            f"the lock file {self._lock_file} {what}", "it is not ddcore's and was left as it is: move it away"
+        )
 
     def _take(self, descriptor: int) -> None:
         with reporting(self._lock_file, "lock"):

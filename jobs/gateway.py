@@ -63,6 +63,7 @@ class Gateway:
         self._gateway = gateway
         self._process: subprocess.Popen[bytes] | None = gateway.proc
         self._scratch = scratch
+        self._is_ended = False  # by this process, which knows why
         self.log = log
 
     def terminate(self) -> None:
@@ -70,11 +71,19 @@ class Gateway:
 
         A JVM that hangs in its own clean-up is killed, or whoever waits for a call would wait for ever.
         """
+        self._is_ended = True
         if self._process is not None:
             self._process.terminate()
             last_word = threading.Timer(_UNTIL_KILLED, self._process.kill)
             last_word.daemon = True
             last_word.start()
+
+    def death(self, patience: float) -> str:
+        """How the JVM ended, if it did so by itself; else the empty text. Waits for its end up to ``patience`` seconds.
+
+        The empty text, too, for a JVM that is not this process's child.
+        """
+        return "" if self._process is None or self._is_ended else _ending(self._process, patience)
 
     def stop(self, context: Any, patience: float) -> None:
         """Stop ``context`` (None when there is none yet) and end the JVM, by force after ``patience`` seconds.
@@ -128,12 +137,15 @@ def launch(conf: Mapping[str, str], environment: Mapping[str, str], scratch: Scr
     for name, value in conf.items():
         spark_conf.set(name, value)
     log = None if debug else _new_log()
-    try:
-        with _streams(log) as streams:
+    with _streams(log) as streams, _launches() as processes:
+        try:
             gateway = cast(Any, launch_gateway)(spark_conf, popen_kwargs=streams)
-    except PySparkRuntimeError as error:
-        find_java()  # where it is too old, this says so better
-        raise DdError(f"Spark's Java process did not start: {_last_line(log) or error}", see(log)) from None
+        except PySparkRuntimeError as error:
+            ending = _ending(processes[0], 1.0) if processes else ""
+            if "killed" in ending:
+                raise DdError(f"Spark's Java process died while it started: {ending}", see(log)) from None
+            find_java()  # where it is too old, this says so better
+            raise DdError(f"Spark's Java process did not start: {_last_line(log) or error}", see(log)) from None
     SparkContext._ensure_initialized(gateway=gateway)
     return Gateway(gateway, log, scratch)
 
@@ -204,10 +216,42 @@ def interruptible(interrupt: Callable[[], None]) -> Iterator[None]:
 @contextlib.contextmanager
 def _streams(log: Path | None) -> Iterator[dict[str, Any]]:
     if log is None:
-        yield {}
+        yield {"stdout": 2}  # this process's stdout is for data
         return
     with log.open("wb") as stream:
         yield {"stdout": stream, "stderr": stream}
+
+
+@contextlib.contextmanager
+def _launches() -> Iterator[list[subprocess.Popen[bytes]]]:
+    """The processes that PySpark launches meanwhile: of one that fails it gives no more than an error."""
+    from pyspark import java_gateway
+
+    module, processes = cast(Any, java_gateway), []
+    launcher = module.Popen
+
+    def launch_noted(*arguments: Any, **named: Any) -> Any:
+        processes.append(launcher(*arguments, **named))
+        return processes[-1]
+
+    module.Popen = launch_noted
+    try:
+        yield processes
+    finally:
+        module.Popen = launcher
+
+
+def _ending(process: subprocess.Popen[bytes], patience: float) -> str:
+    """How a process ended, waiting for that up to ``patience`` seconds; the empty text where it has not."""
+    try:
+        code = process.wait(patience)
+    except subprocess.TimeoutExpired:
+        return ""
+    number = -code if code < 0 else code - 128  # a shell in between makes 137 of signal 9
+    if number not in {each.value for each in signal.Signals}:
+        return f"exit code {code}"
+    name = signal.Signals(number).name
+    return f"killed by {name}" + "; the system does that when memory runs out" * (name == "SIGKILL")
 
 
 def _silence() -> None:
@@ -233,6 +277,7 @@ def _last_line(log: Path | None) -> str:
     if log is None:
         return ""
     lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
+    lines = [line for line in lines if not line.startswith("WARNING")]
     telling = [line for line in lines if "rror" in line or "xception" in line]
     return (telling or lines or [""])[0][:300]
 

@@ -12,7 +12,6 @@ process does, without a JVM. The rows, the errors and the tables are the same.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 import time
@@ -29,6 +28,7 @@ from ddcore.io.balance import Balance
 from ddcore.io.changelog import ChangeLog
 from ddcore.io.checks import DIFF, LARGEST_TIME, Layout, Rules, listed_names
 from ddcore.io.intake import Intake, Part, fitted, frames_of, merge, shown
+from ddcore.io.intent import give_up
 from ddcore.io.known import Earlier, Known, Seen, digest_key, identity, stored
 from ddcore.io.ledger import IngestRecord, Ledger
 from ddcore.io.ledger import Source as TakenSource
@@ -36,6 +36,8 @@ from ddcore.io.project import ENGINES, Project, find_project
 from ddcore.io.sources import Source, find_sources, row_count
 from ddcore.io.updates import RowCount
 from ddcore.io.warehouse import Warehouse
+from ddcore.jobs.arguments import filled
+from ddcore.jobs.report import json_line
 from ddcore.jobs.undo import UndoReport, undo
 
 __all__ = ["LATE", "IngestReport", "ingest", "main"]
@@ -93,16 +95,19 @@ def ingest(
     rename: Mapping[str, str] | None = None,
     late: str = "refuse",
     allow_gap: bool = False,
+    new_warehouse: bool = False,
     listener: Listener | None = None,
 ) -> IngestReport:
     """Append the rows of ``sources`` to the change log of the input ``input_name``.
 
     ``sources`` are files, folders, globs or Delta tables. ``version`` and ``diff`` stand for columns they lack;
     ``rename`` maps our name of a column to theirs. ``late`` says what becomes of rows at closed versions: ``refuse``,
-    or ``move`` to the next open version; ``allow_gap`` consents to a version far beyond all others.
-    ``listener(stage, done, total, note)`` hears of progress. Cost: one pass over the sources, two where a part of them
-    was ingested before; one over the log where something is retracted, or where rows of a log that is not much larger
-    than the source may come to count more than once.
+    or ``move`` to the next open version; ``allow_gap`` consents to a version far beyond all others. ``new_warehouse``
+    allows a warehouse to begin outside of the project's folder (see :meth:`Warehouse.begin`). A run that did not finish
+    and committed nothing is given up: its versions are open again. ``listener(stage, done, total, note)`` hears of
+    progress. Cost: one pass over the sources, two where a part of them was ingested before; one over the log where
+    something is retracted, or where rows of a log that is not much larger than the source may come to count more than
+    once.
 
     Raises UsageError (unknown input, no such file), DataError (rows that cannot be taken in), LateUpdate,
     UnknownRetraction, LockHeld, StorageError; the input is then as it was.
@@ -115,8 +120,10 @@ def ingest(
     found = fitted(find_sources(sources), rules)
     _refuse_empty(sources, found)
     warehouse = Warehouse(project.warehouse)
+    warehouse.begin(project.root, new=new_warehouse)
     with warehouse.lock("ddcore ingest"):
         ledger = Ledger.load(warehouse)
+        give_up(ledger, "it was not finished, and an ingest came first")
         work = _Work(ledger, input_name, rules, move=late == "move", allow_gap=allow_gap, tell=tell, root=project.root)
         with work.cleaning(), _taking(engine, project, found) as take:
             report = work.run(take, sources, found)
@@ -201,7 +208,7 @@ class _Work:
         self.base, self.records = ledger.input_version(name), list(ledger.ingests(name))
         self.earlier = Earlier(self.records, root)
         key = digest_key(self.records)
-        self.intake = Intake(self.log, ledger.next_ingest(), rules, key, ledger.closed(), move)
+        self.intake = Intake(self.log, ledger.next_ingest(), rules, key, ledger.closed(name), move)
         self.repeated: tuple[int, RowCount] | None = None
 
     def run(self, take: Take, places: Sequence[str], found: Fitted) -> IngestReport:
@@ -480,6 +487,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 rename=dict(asked.column),
                 late=asked.late,
                 allow_gap=asked.allow_gap,
+                new_warehouse=asked.new_warehouse,
             )
         )
     except DdError as error:
@@ -487,7 +495,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return error.exit_code
     for note in getattr(report, "notes", ()):
         print(note, file=sys.stderr)
-    print(json.dumps(asdict(report)))
+    print(json_line("ingest", asdict(report)))
     return 0
 
 
@@ -495,10 +503,13 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         "ingest.py", description="Append the rows of sources to the change log of an input."
     )
-    parser.add_argument("input", metavar="INPUT", nargs="?")
-    parser.add_argument("source", metavar="SOURCE", nargs="*", help="a file, a folder, a glob or a Delta table")
-    parser.add_argument("--project", type=Path, metavar="DIR", help="the folder of dd.toml")
-    parser.add_argument("--warehouse", metavar="DIR")
+    parser.add_argument("input", type=filled(str), metavar="INPUT", nargs="?")
+    parser.add_argument(
+        "source", type=filled(str), metavar="SOURCE", nargs="*", help="a file, a folder, a glob or a Delta table"
+    )
+    parser.add_argument("--project", type=filled(Path), metavar="DIR", help="the folder of dd.toml")
+    parser.add_argument("--warehouse", type=filled(str), metavar="DIR")
+    parser.add_argument("--new-warehouse", action="store_true", help="begin one outside of the project's folder")
     parser.add_argument("--engine", choices=ENGINES)
     parser.add_argument("--version", type=int, metavar="N", help="all rows have this version")
     parser.add_argument("--diff", type=int, metavar="N", help="all rows have this diff")

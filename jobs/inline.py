@@ -12,6 +12,7 @@ from ddcore.batch import Batch
 from ddcore.io.changelog import ChangeLog
 from ddcore.io.gains import Gained
 from ddcore.io.state import open_worker, write_gains
+from ddcore.jobs.failures import fold_errors
 from ddcore.jobs.replay import Fold
 from ddcore.session import batch_of
 
@@ -22,17 +23,18 @@ _TELL_EVERY = 0.5  # seconds
 
 def fold(fold: Fold, listener: Any = None) -> tuple[Gained, int]:
     """Fold a window with one worker; gives what it wrote, and the width 1."""
-    worker = open_worker(fold.plan, fold.stored)
-    worker.begin()
-    for name, batch in updates(fold):
-        worker.feed(name, batch)
-    told = 0.0
-    while worker.next_position is not None:
-        worker.step()
-        if listener and time.monotonic() - told > _TELL_EVERY:
-            told = time.monotonic()
-            listener("fold", worker.rounds, None, f"round {worker.rounds}, {worker.waiting()} differences wait")
-    return write_gains(fold.plan, worker, fold.stored, "0"), 1
+    with fold_errors():
+        worker = open_worker(fold.plan, fold.stored)
+        worker.begin()
+        for name, batch in updates(fold):
+            worker.feed(name, batch)
+        told = 0.0
+        while worker.next_position is not None:
+            worker.step()
+            if listener and time.monotonic() - told > _TELL_EVERY:
+                told = time.monotonic()
+                listener("fold", worker.rounds, None, f"round {worker.rounds}, {worker.waiting()} differences wait")
+        return write_gains(fold.plan, worker, fold.stored, "0"), 1
 
 
 def updates(fold: Fold) -> Iterator[tuple[str, Batch]]:

@@ -10,9 +10,11 @@ import io
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import polars as pl
+import pyarrow as pa
 
 from ddcore import encoding
 from ddcore.batch import Batch, concatenate
@@ -30,8 +32,10 @@ __all__ = [
     "bodies_of_run",
     "body_of_batch",
     "position_of",
+    "read_file",
     "run_of_bodies",
     "to_messages",
+    "write_file",
 ]
 
 ROWS, WAKES, NEWS = "rows", "wakes", "news"
@@ -110,6 +114,36 @@ def run_of_bodies(arrangement: Arrangement, bodies: Sequence[bytes], *, keys_onl
     keys = batch.words[: len(arrangement.key)]
     codes = key_codes(keys, arrangement.key_types, len(batch))
     return arrange(codes, batch.words[1:] if arrangement.direct else batch.words, batch.times, batch.diffs)
+
+
+_FILE = pa.schema(
+    {
+        "dest": pa.int64(),
+        "kind": pa.string(),
+        "target": pa.int64(),
+        "rounds": pa.list_(pa.int64()),
+        "rows": pa.int64(),
+        "body": pa.large_binary(),
+    }
+)
+
+
+def write_file(path: Path, messages: Sequence[Message]) -> None:
+    """Write messages as one Arrow file: whoever reads it takes its content for data, never for code."""
+    columns = {name: [getattr(message, name) for message in messages] for name in _FILE.names}
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, _FILE) as file:
+        file.write_table(pa.table(columns, schema=_FILE))
+
+
+def read_file(path: Path) -> list[Message]:
+    """The messages of a file that :func:`write_file` wrote."""
+    with pa.memory_map(str(path)) as source:
+        table = pa.ipc.open_file(source).read_all()
+        columns = [table.column(name).to_pylist() for name in _FILE.names]
+    return [
+        Message(dest, kind, target, tuple(rounds), rows, body)
+        for dest, kind, target, rounds, rows, body in zip(*columns, strict=True)
+    ]
 
 
 def _stored(arrangement: Arrangement, keys_only: bool) -> Schema:

@@ -1,10 +1,11 @@
 """Replay: folds every version that was ingested and not yet folded, and makes the result visible all at once.
 
-The order of things: intent into the ledger; the fold, which writes files nobody sees; one commit per table, state
-first and outputs last; the run's record into the ledger. An intent without its record is finished first, over the
-same window, by whoever runs next: the fold is deterministic, and a table that holds the run's files already is left
-as it is. A fold that fails by its data or its program would fail again: its intent is given up, on record, and its
-versions stay open to be put right.
+The order of things: whatever can be checked first (program, names, Java, jars, kernels); intent into the ledger; the
+fold, which writes files nobody sees; one commit per table, state first and outputs last; the run's record into the
+ledger. A run that fails before its first commit, for whatever reason, is given up, on record: its versions stay open
+and its program may change. One that was killed is finished by whoever runs next, over the same window: the fold is
+deterministic, and a table that holds the run's files already is left as it is. With another program it is given up,
+too, if no table holds a commit of it.
 
 With nothing to fold this imports neither numba nor Spark.
 """
@@ -12,20 +13,24 @@ With nothing to fold this imports neither numba nor Spark.
 from __future__ import annotations
 
 import argparse
-import json
 import shutil
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ddcore.errors import DdError, FoldError, ProgramChanged, UsageError
-from ddcore.io.ledger import FailureRecord, IntentRecord, Ledger, RunRecord, TableState
+from ddcore.errors import DdError, ProgramChanged, ProgramError, StorageError, UsageError
+from ddcore.io.intent import give_up, is_committed
+from ddcore.io.ledger import FailureRecord, IngestRecord, IntentRecord, Ledger, RunRecord, TableState
 from ddcore.io.program import load_program
-from ddcore.io.project import Project, find_project
+from ddcore.io.project import ENGINES, Project, find_project
 from ddcore.io.warehouse import Warehouse
+from ddcore.jobs.arguments import filled, natural
+from ddcore.jobs.failures import said
+from ddcore.jobs.report import Changes, RunReport, json_line, result
 
 if TYPE_CHECKING:
     from ddcore.io.gains import Gained, Stored
@@ -33,28 +38,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Fold", "RunReport", "main", "run"]
 
-Changes = dict[str, tuple[int, int]]
 Listener = Callable[..., None]
 REFRESH = "ddcore run --full-refresh"
-WIDE_FROM = 20_000_000  # updates in a window from which several workers fold it: docs/performance.md
-
-
-@dataclass
-class RunReport:
-    """What a run did. ``versions``: per folded version, what each input brought and each output changed (plus, minus).
-
-    ``run`` is the last run's number (0 where there was none), ``took`` is in seconds. A dry run knows of no outputs.
-    """
-
-    run: int = 0
-    first: int | None = None
-    last: int | None = None
-    versions: list[tuple[int, Changes, Changes]] = field(default_factory=list)
-    rounds: int = 0
-    took: float = 0.0
-    engine: str = "spark"
-    width: int = 1
-    nothing_new: bool = True
+WIDE_FROM = 20_000_000  # rows in a window from which several workers fold it: docs/performance.md
 
 
 @dataclass(frozen=True)
@@ -69,7 +55,7 @@ class Fold:
     settings: Project
     quantiles: Mapping[str, Sequence[int]]
     width: int | None
-    rows: int  # updates in the window, as ingest counted them
+    rows: int  # of the window's data, at most
 
 
 @dataclass(frozen=True)
@@ -95,10 +81,14 @@ def run(
     """Fold what is not folded yet, up to version ``last``.
 
     ``first`` may only be the next unfolded version. ``full_refresh`` folds everything again, from nothing, and
-    replaces the outputs. ``width`` forces the number of Spark workers. Raises LockHeld, ProgramError, ProgramChanged,
-    the FoldError family and StorageError; then nothing of the run is visible.
+    replaces the outputs. ``width`` forces the number of Spark workers. Raises UsageError, LockHeld, ProgramError,
+    ProgramChanged, the FoldError family and StorageError, which includes a warehouse that is not there; then nothing
+    of the run is visible, and unless tables were being committed its versions are open.
     """
+    if full_refresh and first is not None:
+        raise UsageError(f"--from-version {first}: --full-refresh folds all versions anew", "leave one of the two out")
     warehouse = Warehouse(project.warehouse)
+    warehouse.check()
     asked = _Asked(project, first, last, full_refresh, engine or project.engine, width, listener)
     if dry_run:
         return _Replay(asked, Ledger.load(warehouse)).foresee()
@@ -124,13 +114,14 @@ class _Replay:
 
     def __init__(self, asked: _Asked, ledger: Ledger) -> None:
         self.asked, self.ledger, self.warehouse = asked, ledger, ledger.warehouse
+        self.committing = False  # whether a table may hold a commit of the run that is being folded
         _ = asked.project.dim  # several dimensions are refused before anything is done
         self.plan = _plan(asked.project)
         self.report = RunReport(engine=asked.engine, width=asked.width or 1, last=ledger.last_folded())
 
     def foresee(self) -> RunReport:
         """What would be folded first; writes nothing."""
-        window, _ = self._next_window(self.asked.refresh)
+        window, _ = self._next_window(self.asked.refresh, is_dry=True)
         if window is not None:
             self._note(window)
             self.report.versions = self._versions(window, {})
@@ -157,7 +148,7 @@ class _Replay:
 
     # -- which versions -----------------------------------------------------------------------------------------------
 
-    def _next_window(self, refresh: bool) -> tuple[_Window | None, bool]:
+    def _next_window(self, refresh: bool, *, is_dry: bool = False) -> tuple[_Window | None, bool]:
         """The window to fold now, and whether it is the last one of this command."""
         ledger, last = self.ledger, self.asked.last
         latest = ledger.latest_ingested(self.plan.inputs)
@@ -165,17 +156,35 @@ class _Replay:
             self._check_range(None, latest)
             upto = latest if last is None else last
             return (None if upto is None else _Window(ledger.next_run(), 0, upto, True, False)), True
-        intent, current, folded = ledger.open_intent(), ledger.current_run(), ledger.last_folded()
+        intent, folded = self._unfinished(is_dry), ledger.last_folded()
         if intent is not None:
-            self._check_program(intent.fingerprint, f"run {intent.run}, which was not finished,")
             return _Window(intent.run, intent.first, intent.last, intent.refresh, True), False
-        if current is not None:
-            self._check_program(current.fingerprint, f"the state of run {current.run}")
+        self._check_state()
         start = 0 if folded is None else folded + 1
         self._check_range(start, latest)
         if latest is None or latest < start or (last is not None and last < start):
             return None, True
         return _Window(ledger.next_run(), start, latest if last is None else last, False, False), True
+
+    def _unfinished(self, is_dry: bool) -> IntentRecord | None:
+        """The run that has to be finished first. One of another program is given up, if no table holds a commit of it.
+
+        Raises ProgramChanged where one does.
+        """
+        intent = self.ledger.open_intent()
+        if intent is None or intent.fingerprint == self.plan.fingerprint:
+            return intent
+        if is_committed(self.warehouse, intent.run):
+            self._check_program(intent.fingerprint, f"run {intent.run}, which was not finished,")
+        self._check_state()
+        if not is_dry:
+            give_up(self.ledger, "it was not finished, and the program has changed since")
+        return None
+
+    def _check_state(self) -> None:
+        current = self.ledger.current_run()
+        if current is not None:
+            self._check_program(current.fingerprint, f"the state of run {current.run}")
 
     def _check_program(self, fingerprint: str, what: str) -> None:
         if fingerprint != self.plan.fingerprint:
@@ -208,29 +217,29 @@ class _Replay:
     # -- the fold, between intent and record --------------------------------------------------------------------------
 
     def _fold(self, window: _Window) -> None:
-        started, asked, fingerprint = time.perf_counter(), self.asked, self.plan.fingerprint
+        """Fold a window and record it; where that fails before anything is committed, record that instead."""
+        started, asked = time.perf_counter(), self.asked
         self._check_inputs()
-        if not window.known:
-            wide = asked.width or 1
-            self.ledger.append(
-                IntentRecord(window.run, fingerprint, window.first, window.last, wide, asked.engine, window.refresh)
-            )
-        shutil.rmtree(self.warehouse.staging, ignore_errors=True)  # of a run that was killed; the lock is ours
+        self._check_names()
         if asked.listener:
             asked.listener("fold", 0, None, f"versions {window.first}..{window.last}")
+        fold = _engine(asked.engine)
+        if not window.known:
+            self.ledger.append(self._intent(window))
         before = None if window.refresh else self.ledger.current_run()
+        self.committing = window.known  # an earlier attempt may have committed tables
         try:
-            gained, width = _engine(asked.engine)(self._task(window, before), asked.listener)
-        except FoldError as error:
-            span = window.first, window.last
-            self.ledger.append(FailureRecord(window.run, fingerprint, *span, asked.engine, error.message))
+            shutil.rmtree(self.warehouse.staging, ignore_errors=True)  # of a run that was killed; the lock is ours
+            gained, width = fold(self._task(window, before), asked.listener)
+            tables = self._commit(window, before, gained)
+        except BaseException as error:
+            self._note_failure(window, error)
             raise
-        tables = self._commit(window, before, gained)
         versions = self._versions(window, gained.outputs)
         self.ledger.append(
             RunRecord(
                 run=window.run,
-                fingerprint=fingerprint,
+                fingerprint=self.plan.fingerprint,
                 first=window.first,
                 last=window.last,
                 engine=asked.engine,
@@ -242,13 +251,47 @@ class _Replay:
                 tables=tables,
                 quantiles=_quantiles(before, gained),
                 refresh=window.refresh,
+                program_inputs=tuple(self.plan.inputs),
             )
         )
         self.report.versions += versions
         self.report.rounds, self.report.width = max(self.report.rounds, gained.rounds), width
 
+    def _check_names(self) -> None:
+        """Refuse, before anything is written, names that no table can have. UsageError, ProgramError."""
+        from ddcore.io import layout
+
+        for name, columns, replaced in layout.tables_of(self.plan):
+            self.warehouse.table(name)
+            if not replaced:  # those hold nothing where there is one time dimension
+                _check_columns([*columns.columns, "run"])
+        for output, schema in self.plan.outputs.items():
+            self.warehouse.output(output)
+            _check_columns([*schema, *self.plan.dims, "diff"])
+
+    def _intent(self, window: _Window) -> IntentRecord:
+        return IntentRecord(
+            run=window.run,
+            fingerprint=self.plan.fingerprint,
+            first=window.first,
+            last=window.last,
+            width=self.asked.width or 1,
+            engine=self.asked.engine,
+            refresh=window.refresh,
+            program_inputs=tuple(self.plan.inputs),
+        )
+
+    def _note_failure(self, window: _Window, error: BaseException) -> None:
+        """Give the run up where no table holds a commit of it. A ledger that cannot be written leaves it unfinished:
+        then the next run decides.
+        """
+        if self.committing and is_committed(self.warehouse, window.run):
+            return
+        with suppress(DdError, OSError):
+            span = window.first, window.last
+            self.ledger.append(FailureRecord(window.run, self.plan.fingerprint, *span, self.asked.engine, said(error)))
+
     def _task(self, window: _Window, before: RunRecord | None) -> Fold:
-        changes = [change for _, came, _ in self._versions(window, {}) for change in came.values()]
         return Fold(
             self.plan,
             _stored(self.warehouse, window.run, before),
@@ -258,7 +301,7 @@ class _Replay:
             self.asked.project,
             before.quantiles if before else {},
             self.asked.width,
-            sum(plus + minus for plus, minus in changes),
+            sum(_rows(ingest, window) for ingest in self.ledger.ingests() if ingest.input in self.plan.inputs),
         )
 
     def _commit(self, window: _Window, before: RunRecord | None, gained: Gained) -> dict[str, TableState]:
@@ -269,6 +312,7 @@ class _Replay:
         live = dict(before.tables) if before else {}
 
         def settle(name: str, *, overwrite: bool) -> None:
+            self.committing = True
             files = gained.files.get(name, [])
             base = live[name].version if name in live else None
             version = tables.commit(self.warehouse.table(name), files, window.run, base=base, overwrite=overwrite)
@@ -277,13 +321,14 @@ class _Replay:
         for name, columns, replaced in layout.tables_of(self.plan):
             changed = name in gained.files or (replaced and name in live)
             if changed and name not in live:
-                layout.create(self.warehouse.table(name), columns, replace=window.refresh)
+                layout.create(self.warehouse.table(name), columns, replace=True)
             if changed:
                 settle(name, overwrite=window.refresh or replaced)
         for output, schema in self.plan.outputs.items():
             name = f"outputs/{output}"
             if name not in live:
-                ChangeLog(self.warehouse.output(output), schema, self.plan.dims).create(replace=window.refresh)
+                # A run that was given up may have left a table with other columns.
+                ChangeLog(self.warehouse.output(output), schema, self.plan.dims).create(replace=True)
             if name in gained.files or name not in live:
                 settle(name, overwrite=window.refresh)
         return live
@@ -308,6 +353,23 @@ class _Replay:
         return [(version, came[version], went.get(version, {})) for version in sorted(came)]
 
 
+def _rows(ingest: IngestRecord, window: _Window) -> int:
+    """How many rows of an ingest lie in the window, at most: a row has a diff of at least 1, and may have far more."""
+    inside = [change for version, change in ingest.counts.items() if window.first <= version <= window.last]
+    return min(ingest.rows, sum(plus + minus for plus, minus in inside))
+
+
+def _check_columns(names: Sequence[str]) -> None:
+    """Raise ProgramError for names that differ only by case: Delta takes them for one."""
+    seen: dict[str, str] = {}
+    for name in names:
+        if seen.setdefault(name.lower(), name) != name:
+            raise ProgramError(
+                f"the columns {seen[name.lower()]!r} and {name!r} of one table differ only by upper and lower case",
+                "rename one of them with select(): Delta tables do not tell them apart",
+            )
+
+
 def _add(changes: Changes, name: str, change: tuple[int, int]) -> None:
     plus, minus = changes.get(name, (0, 0))
     changes[name] = (plus + change[0], minus + change[1])
@@ -327,12 +389,20 @@ def _plan(project: Project) -> Plan:
 
 
 def _engine(name: str) -> Callable[[Fold, Listener | None], tuple[Gained, int]]:
-    """The fold of an engine: takes a window, gives what it gained and the width it used."""
-    if name == "inline":
-        from ddcore.jobs.inline import fold
+    """The fold of an engine: takes a window, gives what it gained and the width it used.
 
-        return fold
-    return _on_spark
+    Raises StorageError where the engine lacks something on this machine: Java, jars, kernels.
+    """
+    if name != "inline":
+        from ddcore.jobs import session
+
+        session.check()
+        return _on_spark
+    try:
+        from ddcore.jobs.inline import fold
+    except Exception as error:  # whatever numba raises where it can neither load nor compile a kernel
+        raise StorageError(f"the kernels of the engine do not load: {said(error)}", "see: ddcore doctor") from error
+    return fold
 
 
 def _on_spark(fold: Fold, listener: Listener | None) -> tuple[Gained, int]:
@@ -376,32 +446,38 @@ def _quantiles(before: RunRecord | None, gained: Gained) -> dict[str, tuple[int,
 def main(arguments: Sequence[str] | None = None) -> int:
     """The entry for ``spark-submit``; takes plain arguments, never sets a master of its own, gives the exit code.
 
-    The last line of stdout is the report as JSON.
+    The last line of stdout is the JSON object of ``dd run``.
     """
     asked = _parser().parse_args(arguments)
     try:
+        project = find_project(
+            asked.project, flags={"warehouse": asked.warehouse, "engine": asked.engine, "width": asked.width}
+        )
         report = run(
-            find_project(asked.project, flags={"warehouse": asked.warehouse, "engine": asked.engine}),
+            project,
             last=asked.to_version,
             full_refresh=asked.full_refresh,
-            width=asked.width,
+            engine=project.engine,
+            width=project.width,
         )
     except DdError as error:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code
-    result = asdict(report) | {"versions": len(report.versions)}
-    print(json.dumps(result))
+    print(json_line("run", result(report)))
     return 0
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("replay.py", description="Fold every version that is not folded yet.")
-    parser.add_argument("--project", type=Path, help="the project folder; default: this one or the nearest above")
-    parser.add_argument("--warehouse", help="the warehouse folder; default: what dd.toml says")
-    parser.add_argument("--engine", choices=("spark", "inline"), default="spark")
-    parser.add_argument("--to-version", type=int, help="the last version to fold, inclusive; default: the latest")
+    folder = filled(Path)
+    parser.add_argument("--project", type=folder, help="the project folder; default: this one or the nearest above")
+    parser.add_argument("--warehouse", type=filled(str), help="the warehouse folder; default: what dd.toml says")
+    parser.add_argument("--engine", choices=ENGINES, help="default: what dd.toml says")
+    parser.add_argument(
+        "--to-version", type=natural(0), help="the last version to fold, inclusive; default: the latest"
+    )
     parser.add_argument("--full-refresh", action="store_true", help="make state and outputs anew from the inputs")
-    parser.add_argument("--width", type=int, help="the number of workers; default: chosen by work")
+    parser.add_argument("--width", type=natural(1), help="the number of workers; default: chosen by work")
     return parser
 
 

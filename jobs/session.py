@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ddcore.errors import DdError
 from ddcore.jobs import cds, jars
+from ddcore.jobs.failures import is_of_spark
 from ddcore.jobs.gateway import Gateway, Scratch, interruptible, keeping_signals, launch, log4j_file, see
 from ddcore.jobs.java import java_path
 from ddcore.jobs.settings import DELTA, defaults_file, is_local, is_this_machine, runtime, settings
@@ -27,12 +28,13 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
-__all__ = ["cancel", "log_file", "spark", "spark_context", "spark_session", "stop"]
+__all__ = ["cancel", "check", "is_debugging", "log_file", "spark", "spark_context", "spark_session", "stop"]
 
 Spark = TypeVar("Spark", "SparkSession", "SparkContext")
 
 # What this process launched; PySpark allows one context per process.
 _own: Gateway | None = None
+_UNTIL_DEAD = 2.0  # seconds from a lost connection until the JVM's end is known
 
 
 @contextlib.contextmanager
@@ -51,6 +53,13 @@ def spark(
     """
     with _held(lambda: spark_session(conf, master, width, bulk=bulk, debug=debug)) as session:
         yield session
+
+
+def check() -> None:
+    """Raise StorageError where Java or Delta's jars are missing, before anything is started."""
+    if not _is_callers():
+        java_path()
+        jars.paths()
 
 
 @contextlib.contextmanager
@@ -74,7 +83,7 @@ def spark_session(
 
     ``conf`` is the project's ``[spark] conf`` and wins over every setting of ours, as do ``spark-defaults.conf`` and
     ``PYSPARK_SUBMIT_ARGS``. ``width`` is the number of workers (default: the cores); ``bulk`` chooses for a long
-    run; ``debug`` lets Spark speak on this process's own streams.
+    run; ``debug``, or ``DDCORE_DEBUG``, shows on stderr what Spark says.
 
     Raises StorageError where Java or the jars are missing, DdError where Spark does not start; both say what to do.
     """
@@ -116,6 +125,11 @@ def log_file() -> Path | None:
     return _own.log if _own is not None else None
 
 
+def is_debugging() -> bool:
+    """Whether ``DDCORE_DEBUG`` asks for what Spark says; the command line's ``--debug`` sets it."""
+    return os.environ.get("DDCORE_DEBUG", "0") not in ("", "0")
+
+
 @contextlib.contextmanager
 def _held(start: Callable[[], Spark]) -> Iterator[Spark]:
     """What ``start`` gives, for the length of a ``with``, as :func:`spark` describes."""
@@ -132,12 +146,30 @@ def _held(start: Callable[[], Spark]) -> Iterator[Spark]:
         try:
             found = start()
             yield found
-        except BaseException:
-            if not borrowed:
+        except BaseException as error:
+            died = _death(error)
+            if died or not borrowed:
                 stop(found, patience=3.0)
+            if died:
+                raise died from error
             raise
         if not borrowed:
             stop(found)
+
+
+def _death(error: BaseException) -> DdError | None:
+    """The error to raise instead of ``error``, where the JVM died; PySpark only knows of a connection that was lost."""
+    if _own is None or not isinstance(error, Exception):
+        return None
+    lost = any(is_of_spark(each) or isinstance(each, OSError) for each in (error, error.__cause__) if each)
+    how = _own.death(_UNTIL_DEAD if lost else 0.0)
+    if not how:
+        return None
+    return DdError(
+        f"Spark's Java process died: {how}",
+        "run it again; if it dies again, fold less at a time with --to-version"
+        + (f"; all of what it said is in {_own.log}" if _own.log else ""),
+    )
 
 
 def _context_of(spark: SparkSession | SparkContext | None) -> Any:
@@ -157,6 +189,7 @@ def _launched(
     global _own  # noqa: PLW0603
     import pyspark
 
+    debug = debug or is_debugging()
     spark_home = Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent)
     local = is_local(master)
     scratch = _scratch()
@@ -186,8 +219,10 @@ def _launched(
         try:
             return start()
         except Exception as error:
-            log = log_file()
+            log, died = log_file(), _death(error)
             stop(None)
+            if died:
+                raise died from error
             raise DdError(f"Spark did not start on {master}: {_cause(error)}", see(log)) from error
 
 

@@ -20,6 +20,7 @@ from ddcore.cache import OWN_FOLDER, distrust, kernel_folder
 from ddcore.errors import DdError, StorageError
 from ddcore.jobs import cds, jars
 from ddcore.jobs.java import find_java
+from ddcore.jobs.session import is_debugging
 
 __all__ = ["compile_kernels", "main"]
 
@@ -46,7 +47,7 @@ def main(arguments: list[str]) -> int:
     """Do the steps, a line each on stderr; exit code 1 with what to do where one of them cannot be done."""
     logger = logging.getLogger("ddcore")
     logger.addHandler(logging.NullHandler())  # the lines below say that kernels are compiled
-    debug, spark = "--debug" in arguments, "--inline" not in arguments
+    debug, spark = "--debug" in arguments or is_debugging(), "--inline" not in arguments
     problems: list[DdError] = []
 
     def step(name: str, cost: str, action: Callable[[], bool]) -> bool:

@@ -23,7 +23,8 @@ from typing import Any
 
 from ddcore import cache
 from ddcore.cache import OWN_FOLDER, cache_folder, make_private
-from ddcore.errors import StorageError
+from ddcore.errors import ProgramError, StorageError
+from ddcore.jobs.failures import said
 
 __all__ = ["package_zip", "pickled"]
 
@@ -70,7 +71,7 @@ def pickled(work: Any) -> bytes:
     """A plan, or an object that holds one, with the user's functions: executors need not have the program's file.
 
     pickle recurses through the plan's graph, so it runs on a large stack of its own: the usual one ends at a hundred
-    operators.
+    operators. Raises ProgramError for a function that captured what cannot be sent.
     """
     from pyspark import cloudpickle
 
@@ -83,6 +84,11 @@ def pickled(work: Any) -> bytes:
         with ThreadPoolExecutor(1) as deep:
             dumped: bytes = deep.submit(cloudpickle.dumps, work).result()
             return dumped
+    except Exception as error:
+        raise ProgramError(
+            f"the program cannot be sent to Spark's workers: {said(error)}",
+            "let its functions capture plain values only, not open files, locks or generators; or use --engine inline",
+        ) from error
     finally:
         sys.setrecursionlimit(depth)
         threading.stack_size(stack)

@@ -20,6 +20,7 @@ from ddcore.io.changelog import ChangeLog
 from ddcore.io.state import open_worker, spans_of, write_gains
 from ddcore.io.warehouse import reporting
 from ddcore.jobs import messages
+from ddcore.jobs.failures import fold_errors
 from ddcore.jobs.messages import Message
 from ddcore.jobs.protocol import Piece, Report, Superstep, Task
 from ddcore.plan import Plan, Position
@@ -80,7 +81,9 @@ def feed(task: Task, reports: Accumulator[list[Report]], part: int, pieces: Iter
             schema = plan.inputs[piece.input]
             log = ChangeLog(task.stored.warehouse.input(piece.input), schema, plan.dims)
             rows = log.scan_files([piece.file]).slice(piece.start, piece.rows)
-            worker.feed(piece.input, batch_of(log.collect(rows.filter(window)), schema, plan.dims, piece.input))
+            batch = batch_of(log.collect(rows.filter(window)), schema, plan.dims, piece.input)
+            with fold_errors():
+                worker.feed(piece.input, batch)
         report = Report(part, worker.next_position, worker.waiting())
         yield from _drained(task, worker)
         reports.add([report])
@@ -103,8 +106,9 @@ def step(
             else:
                 messages.accept(worker, message)
         worker.journal, told = [], {name: len(batches) for name, batches in worker.outputs.items()}
-        while worker.next_position == now.position:
-            worker.step()
+        with fold_errors():
+            while worker.next_position == now.position:
+                worker.step()
         _stage(task, worker, told, now.number, part)
         places += [worker.next_position] if worker.next_position is not None else []
         report = Report(part, min(places, default=None), worker.waiting() + later)
@@ -123,7 +127,8 @@ def finish(task: Task, step: int, part: int, given: Iterable[Sent]) -> Iterator[
         _catch_up(task, worker, range(1, step + 1), range(task.width))
         for _, message in given:
             messages.accept(worker, message)
-        worker.run()
+        with fold_errors():
+            worker.run()
         yield Report(part, gained=write_gains(_plan(task), worker, task.stored, "0"))
     except DdError as error:
         yield Report(part, error=error)
@@ -175,8 +180,7 @@ def _stage(task: Task, worker: Worker, told: Mapping[str, int], step: int, part:
     with reporting(path, "write"):
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary = path.with_name(f".{path.name}-{uuid.uuid4().hex}")
-        with temporary.open("wb") as file:
-            pickle.dump(entries, file, pickle.HIGHEST_PROTOCOL)
+        messages.write_file(temporary, entries)
         temporary.replace(path)
 
 
@@ -201,10 +205,9 @@ def _catch_up(task: Task, worker: Worker, steps: Iterable[int], parts: Sequence[
 
 def _read(path: Path) -> Sequence[Message]:
     """The messages of one staged file."""
-    with reporting(path, "read"), path.open("rb") as file:
-        found: Sequence[Message] = pickle.load(file)
-    return found
+    with reporting(path, "read"):
+        return messages.read_file(path)
 
 
 def _staged(task: Task, step: int, part: int) -> Path:
-    return task.staging / f"{step:06d}-{part}.pickle"
+    return task.staging / f"{step:06d}-{part}.arrow"

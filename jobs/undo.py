@@ -51,8 +51,7 @@ def undo(project: Project, number: int, input_name: str | None = None) -> UndoRe
     """
     began = time.monotonic()
     warehouse = Warehouse(project.warehouse)
-    if not warehouse.exists():
-        raise _unknown(number, [])
+    warehouse.check()
     with warehouse.lock("ddcore ingest --undo"):
         ledger = Ledger.load(warehouse)
         work = _Undo(project, ledger, _ingest(ledger, number, input_name))
@@ -103,7 +102,7 @@ class _Undo:
 
     def check(self) -> None:
         """Raise what stands against it."""
-        record, closed = self.record, self.ledger.closed()
+        record, closed = self.record, self.ledger.closed(self.record.input)
         if closed is not None and record.first <= closed:
             raise LateUpdate(
                 f"ingest {record.number} cannot be taken back: it has rows at version {record.first}, and version "

@@ -105,6 +105,7 @@ def install(patch: pytest.MonkeyPatch, *, seed: int = 0, unrest: float = 0.2) ->
 
     from ddcore.jobs import session
 
+    patch.setattr(session, "check", lambda: None)
     patch.setattr(session, "spark_context", context)
     patch.setattr(exchange, "collector", lambda context: Accumulator())
     patch.setattr(exchange, "PIECE_ROWS", 4)

@@ -382,13 +382,12 @@ def test_a_row_that_makes_an_expression_fail(mine: Path, dd: Command, refused: R
 
 def test_warehouse_not_writable(fresh: Path, refused: Refused) -> None:
     # Not even root may make a folder here.
-    error, hint = refused(1, "ingest", "links", "data/links.csv", "--warehouse", "/proc/no_warehouse")
+    ingest = ["ingest", "links", "data/links.csv"]
+    error, hint = refused(1, *ingest, "--warehouse", "/proc/no_warehouse", "--new-warehouse")
     assert "--warehouse DIR" in hint
     assert error == "cannot create the warehouse /proc/no_warehouse: No such file or directory"
     (fresh / "warehouse").write_text("")
-    for arguments in (["ingest", "links", "data/links.csv"], ["run"]):
-        error, _ = refused(1, *arguments)
-        assert error.startswith(f"cannot create the warehouse {fresh / 'warehouse'}: ")
+    assert refused(1, *ingest)[0].startswith(f"cannot create the warehouse {fresh / 'warehouse'}: ")
 
 
 def test_a_second_run_at_the_same_time(mine: Path, dd: Command, refused: Refused) -> None:

@@ -77,9 +77,87 @@ def test_nothing_new(mine: Path, dd: Any) -> None:
     assert dd("ingest", "links", "copy.csv", "--skip-code", "99", "-q") == (99, [], [])
 
 
-def test_nothing_ingested(fresh: Path, dd: Any) -> None:
-    code, _, err = dd("run")
-    assert (code, err) == (0, ["nothing new: no version was ingested yet"])
+READERS = [["run"], ["run", "--dry-run"], ["run", "--to-version", "3"], ["diff", "journeys", "1..2"],
+           ["show", "journeys"], ["log"], ["log", "--json"], ["status"], ["run", "--full-refresh"]]  # fmt: skip
+
+
+@pytest.mark.parametrize("command", READERS, ids=" ".join)
+@pytest.mark.parametrize("state", ["missing", "empty", "elsewhere", "unmounted", "file", "link"])
+def test_a_missing_or_empty_warehouse_is_none(state: str, command: list[str], fresh: Path, dd: Any) -> None:
+    """Nothing that reads or folds takes it for a new one, or makes anything."""
+    place = fresh / "warehouse"
+    says = {
+        "missing": f"the folder {place} is missing",
+        "empty": "the folder has no ledger",
+        "elsewhere": f"the folder {fresh / 'mispelt'} is missing",
+        "unmounted": "the folder has no ledger",
+        "file": f"{place} is not a folder",
+        "link": f"{place} is a link that leads nowhere",
+    }[state]
+    if state == "empty":
+        place.mkdir()
+    elif state == "elsewhere":
+        place = fresh / "mispelt" / "folder"
+    elif state == "unmounted":
+        place = fresh / "mount"
+        place.mkdir()
+    elif state == "file":
+        place.write_text("")
+    elif state == "link":
+        place.symlink_to(fresh / "nowhere")
+    before = sorted(fresh.rglob("*"))
+    code, out, err = dd(*command, "--warehouse", str(place))
+    assert (code, out) == (1, [])
+    assert err == [
+        f"error: there is no warehouse in {place}: {says}",
+        "  check the path and whether its file system is mounted; a new warehouse begins with: "
+        "ddcore ingest INPUT SOURCE",
+    ]
+    assert sorted(file for file in fresh.rglob("*") if "__pycache__" not in str(file)) == before
+
+
+def test_only_an_ingest_begins_a_warehouse_and_elsewhere_only_when_told(fresh: Path, dd: Any, tmp_path: Path) -> None:
+    """An unmounted path looks like a folder that is missing or empty: nothing is ingested into that by default."""
+    mount, empty = tmp_path / "mount", tmp_path / "empty"
+    empty.mkdir()
+    for place in (mount, mount / "warehouse", empty, empty / "warehouse"):
+        code, _, err = dd("ingest", "links", "data/links.csv", "-q", "--warehouse", str(place))
+        assert code == 1
+        assert err[0].startswith(f"error: there is no warehouse in {place}: the folder is")
+        assert "file system is mounted" in err[1]
+        assert "--new-warehouse" in err[1]
+        assert (mount.exists(), list(empty.iterdir())) == (False, [])
+    ingest = ["ingest", "links", "data/links.csv", "--warehouse", str(mount)]
+    assert dd(*ingest, "--new-warehouse")[0] == 0
+    assert dd(*ingest)[2] == ["nothing new: ingest 1 took in the same rows"], "it is there now"
+    assert dd("ingest", "links", "data/links.csv")[0] == 0, "in the project's folder it needs no word"
+    assert (fresh / "warehouse" / "ledger").is_dir()
+
+
+EMPTY = [
+    ["run", "--warehouse", ""], ["run", "--project", ""], ["run", "--master", ""], ["run", "--engine", ""],
+    ["ingest", "links", ""], ["ingest", "links", "data/links.csv", " "], ["ingest", "", "data/links.csv"],
+    ["ingest", "links", "data/links.csv", "--warehouse", ""], ["ingest", "links", "data/links.csv", "--column", ""],
+    ["ingest", "links", "data/links.csv", "--late", ""], ["show", ""], ["show", "journeys", "--at", ""],
+    ["diff", "", "1", "2"], ["diff", "journeys", "", ""], ["diff", "journeys", "", "2"], ["diff", "journeys", "1", ""],
+    ["log", "--warehouse", ""], ["status", "--project", ""], ["init", ""], ["doctor", "--project", ""],
+    ["run", "--to-version", ""], ["run", "--from-version", ""], ["run", "--width", ""], ["run", "--skip-code", ""],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("arguments", EMPTY, ids=" ".join)
+def test_what_an_unset_variable_leaves_is_refused(arguments: list[str], mine: Path, dd: Any) -> None:
+    code, out, err = dd(*arguments)
+    assert (code, out) == (2, [])
+    assert err[0].startswith("error: ")
+    assert len(err) <= 2
+
+
+def test_empty_environment_variables_count_as_not_set(here: Path, dd: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("PROJECT", "WAREHOUSE", "ENGINE", "WIDTH", "MASTER", "DEBUG"):
+        monkeypatch.setenv(f"DDCORE_{name}", "")
+    code, out, _ = dd("status", "--json")
+    assert (code, records(out)[0]["warehouse"]) == (0, str(here / "warehouse"))
 
 
 def test_nothing_new_starts_no_engine_and_no_jvm(mine: Path) -> None:
@@ -102,7 +180,6 @@ def test_dry_run_writes_nothing(mine: Path, dd: Any) -> None:
 
 
 def test_windows(fresh: Path, dd: Any) -> None:
-    assert dd("run", "--to-version", "3")[2][0] == "error: no version was ingested yet"
     dd("ingest", "links", "data/links.csv", "-q")
     dd("ingest", "starts", "data/starts.csv", "-q")
     assert dd("run", "--to-version", "9")[2][0] == "error: --to-version: version 9 was not ingested: the last one is 5"
@@ -356,11 +433,11 @@ def test_show_refuses(here: Path, dd: Any, arguments: list[str], says: str) -> N
 
 
 def test_nothing_folded(fresh: Path, dd: Any) -> None:
+    dd("ingest", "links", "data/links.csv", "-q")
     code, _, err = dd("show", "journeys")
     assert code == 2
     assert "nothing is folded yet" in err[0]
-    assert "ddcore ingest INPUT SOURCE" in err[1]
-    dd("ingest", "links", "data/links.csv", "-q")
+    assert "ddcore run" in err[1]
     assert "ddcore run" in dd("diff", "journeys", "1..2")[2][1]
 
 
@@ -384,11 +461,6 @@ def test_log_versions(here: Path, dd: Any) -> None:
     assert lines[-1]["outputs"] == {"journeys": {"plus": 6, "minus": 0}}
 
 
-def test_log_of_nothing(fresh: Path, dd: Any) -> None:
-    assert dd("log") == (0, [], ["no ingest and no run yet; begin with: ddcore ingest INPUT SOURCE"])
-    assert dd("log", "--json") == (0, [], [])
-
-
 def test_status(mine: Path, dd: Any) -> None:
     (mine / "more.csv").write_text("version,diff,src,dst,minutes\n6,1,Zoo,Airport,20\n8,1,Zoo,Farm,20\n")
     dd("ingest", "links", "more.csv", "-q")
@@ -405,11 +477,11 @@ def test_status(mine: Path, dd: Any) -> None:
     assert {table["kind"] for table in record["tables"]} == {"input", "output", "state"}
 
 
-def test_status_of_nothing(fresh: Path, dd: Any) -> None:
+def test_status_of_nothing_folded(fresh: Path, dd: Any) -> None:
+    dd("ingest", "links", "data/links.csv", "-q")
     code, out, _ = dd("status")
     assert code == 0
     assert "folded     nothing yet" in out
-    assert not (fresh / "warehouse").exists()
 
 
 def test_an_unfinished_run_is_told(mine: Path, dd: Any) -> None:
@@ -424,6 +496,7 @@ def test_an_unfinished_run_is_told(mine: Path, dd: Any) -> None:
 
 
 def test_the_environment_is_told(here: Path, dd: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    shutil.copytree("warehouse", tmp_path / "elsewhere")
     monkeypatch.setenv("DDCORE_WAREHOUSE", str(tmp_path / "elsewhere"))
     assert "(from DDCORE_WAREHOUSE)" in dd("status")[1][1]
 

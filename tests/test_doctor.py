@@ -97,6 +97,7 @@ def test_a_warehouse_that_cannot_be_written_fails(project: Project) -> None:
 def test_a_held_lock_is_a_note_and_one_left_by_the_dead_a_failure(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    Warehouse(project.warehouse).create()
     with Warehouse(project.warehouse).lock("run", 7):
         assert results_of(project)["lock"].state == "note"
         assert "run 7" in results_of(project)["lock"].message

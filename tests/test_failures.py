@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
+from typing import Any
+
 import pytest
 
-from ddcore.jobs.failures import telling_line
+from ddcore.errors import DdError, ExpressionError, FoldError
+from ddcore.jobs import session
+from ddcore.jobs.failures import fold_errors, said, telling_line
+from ddcore.jobs.gateway import _ending
 
 LOST = "Job aborted due to stage failure: Task 0 in stage 0.0 failed 1 times, most recent failure: Lost task 0.0 in "
 PYTHON = '  File "tasks.py", line 3, in step\nValueError: not this row\n\n\tat org.apache.spark.Runner.run'
@@ -25,3 +31,79 @@ SAID = [
 @pytest.mark.parametrize(("said", "told"), SAID)
 def test_the_line_that_says_most(said: str, told: str) -> None:
     assert telling_line(RuntimeError(said)) == told
+
+
+class Mute(Exception):
+    def __str__(self) -> str:
+        raise ValueError("no words")
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (Mute(), "Mute"),
+        (KeyError("x\ny"), r"KeyError: 'x\ny'"),
+        (ValueError("two\nlines"), "ValueError: two lines"),
+        (SystemExit(0), "SystemExit: 0"),
+        (KeyboardInterrupt(), "interrupted"),
+        (DdError("ours", "a hint"), "ours"),
+        (ValueError("x" * 10_000), "ValueError: " + "x" * 300),
+    ],
+)
+def test_any_error_in_one_line(error: BaseException, told: str) -> None:
+    assert said(error) == told
+
+
+@pytest.mark.parametrize(
+    ("error", "leaves"),
+    [
+        (SystemExit(0), ExpressionError),
+        (BaseException("odd"), ExpressionError),
+        (MemoryError(), FoldError),
+        (KeyboardInterrupt(), KeyboardInterrupt),
+        (GeneratorExit(), GeneratorExit),
+        (KeyError("a bug of ours"), KeyError),
+        (FoldError("ours"), FoldError),
+    ],
+)
+def test_what_leaves_a_fold(error: BaseException, leaves: type[BaseException]) -> None:
+    with pytest.raises(leaves), fold_errors():
+        raise error
+
+
+ENDINGS = {
+    "kill -9 $$": "killed by SIGKILL; ",
+    "kill -15 $$": "killed by SIGTERM",
+    "exit 137": "killed by SIGKILL; ",
+    "exit 3": "exit code 3",
+    "exit 0": "exit code 0",
+}
+
+
+@pytest.mark.parametrize(("command", "how"), ENDINGS.items())
+def test_how_a_process_ended(command: str, how: str) -> None:
+    with subprocess.Popen(["sh", "-c", command]) as process:
+        assert _ending(process, 10).startswith(how)
+    with subprocess.Popen(["sleep", "60"]) as process:
+        assert _ending(process, 0.0) == ""
+        process.kill()
+
+
+@pytest.mark.parametrize(("value", "shown"), [("1", True), ("0", False), ("", False), (None, False)])
+@pytest.mark.parametrize("start", ["spark_context", "spark"])
+def test_debug_reaches_spark(start: str, value: str | None, shown: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    launched: list[Any] = []
+
+    def launch(conf: Any, environment: Any, scratch: Any, debug: bool) -> None:
+        launched.append((debug, "-Dddcore.log=warn" in conf["spark.driver.extraJavaOptions"]))
+        raise DdError("far enough")
+
+    monkeypatch.setattr(session, "launch", launch)
+    monkeypatch.setattr(session, "_is_callers", lambda: False)
+    if value is None:
+        monkeypatch.delenv("DDCORE_DEBUG", raising=False)
+    else:
+        monkeypatch.setenv("DDCORE_DEBUG", value)
+    with pytest.raises(DdError, match="far enough"), getattr(session, start)({}, "local[1]"):
+        pytest.fail("nothing was to be started")
+    assert launched == [(shown, shown)]

@@ -23,9 +23,11 @@ from real_data import shared_data
 from ddcore.errors import DataError, DdError, LateUpdate, LockHeld, StorageError, UnknownRetraction, UsageError
 from ddcore.io import intake
 from ddcore.io.balance import Balance
-from ddcore.io.ledger import IntentRecord, Source
+from ddcore.io.changelog import ChangeLog
+from ddcore.io.ledger import IntentRecord, RunRecord, Source
 from ddcore.io.warehouse import Warehouse
 from ddcore.jobs.ingest import main
+from ddcore.schema import Type
 
 
 @pytest.fixture
@@ -420,7 +422,33 @@ def test_late_rows_may_move_to_the_next_open_version(desk: Desk) -> None:
 def test_versions_of_a_run_that_is_to_be_finished_are_closed(desk: Desk) -> None:
     desk.ingest(desk.source("a.parquet", (1, 2, 0, 1), (1, 2, 4, 1)))
     desk.ledger.append(IntentRecord(1, "ab12", 0, 4, width=1, engine="inline"))
+    output = ChangeLog(Warehouse(desk.project.warehouse).output("dists"), {"node": Type("int64")})
+    output.append(pl.DataFrame({"node": [1], "version": [0], "diff": [1]}), 1, base=None)
     assert "version 4 is closed" in refused(desk, LateUpdate, desk.source("b.parquet", (9, 9, 3, 1))).message
+
+
+def test_versions_of_a_run_that_was_killed_before_it_committed_are_open(desk: Desk) -> None:
+    desk.ingest(desk.source("a.parquet", (1, 2, 0, 1), (1, 2, 4, 1)))
+    desk.ledger.append(IntentRecord(1, "ab12", 0, 4, width=1, engine="inline"))
+    assert desk.ingest(desk.source("b.parquet", (9, 9, 3, 1))).last == 3
+    (failure,) = desk.ledger.failures()
+    assert (failure.run, failure.error) == (1, "given up: it was not finished, and an ingest came first")
+    assert desk.ledger.open_intent() is None
+
+
+def test_lateness_is_judged_by_what_the_runs_of_the_state_read(desk: Desk) -> None:
+    """An input that their program does not have is open at every version; records of older releases do not say."""
+    nothing: dict[str, Any] = {"inputs": {}, "outputs": {}, "tables": {}}
+    for number, names, closed in ((1, (), 4), (2, ("other",), None), (3, ("other", "edges"), 4)):
+        desk.ledger.append(
+            RunRecord(number, "ab12", 0, 4, "inline", 1, rounds=1, took=0.1, program_inputs=names, **nothing)
+        )
+        assert desk.ledger.closed("edges") == closed
+        source = desk.source(f"{number}.parquet", (number, 9, 3, 1))
+        if closed is None:
+            assert desk.ingest(source).last == 3
+        else:
+            assert "version 4 is closed" in refused(desk, LateUpdate, source).message
 
 
 # --- retractions ------------------------------------------------------------------------------------------------------
@@ -522,6 +550,7 @@ def test_what_cannot_be_asked(desk: Desk, asked: dict[str, Any], says: str) -> N
 
 def test_a_second_writer_is_refused_and_told_who_holds_the_lock(desk: Desk) -> None:
     source = desk.source("a.parquet", (1, 2, 0, 1))
+    desk.project.warehouse.mkdir()
     with Warehouse(desk.project.warehouse).lock("ddcore run"), pytest.raises(LockHeld) as caught:
         desk.ingest(source)
     assert "ddcore run" in caught.value.message and str(os.getpid()) in caught.value.message

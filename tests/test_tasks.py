@@ -6,6 +6,7 @@ their quantiles.
 
 from __future__ import annotations
 
+import pickle
 import random
 from pathlib import Path
 from typing import Any
@@ -18,8 +19,10 @@ from test_exchange import ends_of, expected_of, one_dimensional, outcome
 from test_random_programs import compare
 from warehouses import project_of
 
-from ddcore.jobs import exchange, messages, replay
+from ddcore.errors import StorageError
+from ddcore.jobs import exchange, messages, replay, tasks
 from ddcore.jobs.cuts import _quantiles
+from ddcore.jobs.messages import Message
 
 SEEDS = one_dimensional(range(60))
 
@@ -105,6 +108,33 @@ def test_a_loop_diverges_alike_in_every_width(tmp_path: Path, monkeypatch: pytes
         outcome(project_of(tmp_path / f"{width}", drawn), [None], engine="spark", width=width) for width in (1, 2, 3)
     ]
     assert {(error.time, error.round, error.moving) for error in errors} == {((3, 20), 20, 2)}
+
+
+class Trap:
+    """Makes a file when it is unpickled."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+
+    def __reduce__(self) -> Any:
+        return Path.touch, (self.file,)
+
+
+def test_staged_files_are_data_and_never_code(tmp_path: Path) -> None:
+    """Whoever can write to a shared warehouse may make a run fail, not make it run something."""
+    staged, sprung = tmp_path / "000001-0.arrow", tmp_path / "sprung"
+    entries = [
+        Message(1, "trace", 3, (4, 5), 2, b"\x00body"),
+        Message(0, "output", 0, (), 0, b""),
+    ]
+    messages.write_file(staged, entries)
+    assert tasks._read(staged) == entries
+    messages.write_file(staged, [])
+    assert tasks._read(staged) == []
+    staged.write_bytes(pickle.dumps(Trap(sprung)))
+    with pytest.raises(StorageError, match="cannot read"):
+        tasks._read(staged)
+    assert not sprung.exists()
 
 
 def test_equal_quantiles_leave_ranges_empty() -> None:

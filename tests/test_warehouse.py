@@ -66,6 +66,7 @@ def test_a_file_url_is_a_folder(tmp_path: Path) -> None:
 def test_the_lock_says_who_holds_it_while_it_is_held(tmp_path: Path) -> None:
     warehouse = Warehouse(tmp_path / "new")
     assert warehouse.holder() is None
+    warehouse.create()
     with warehouse.lock("dd run") as lock:
         lock.note_run(3)
         written = json.loads((tmp_path / "new" / ".lock").read_text())
@@ -137,6 +138,53 @@ def test_a_warehouse_that_cannot_be_written_is_a_storage_error(tmp_path: Path) -
     ):
         pytest.fail("locked inside a file")
     assert str(tmp_path / "file") in caught.value.message
+    with pytest.raises(StorageError, match="cannot create the warehouse"):
+        Warehouse(tmp_path / "file" / "warehouse").create()
+
+
+FOREIGN = '{"host": "theirs"}\n'
+
+
+@pytest.mark.parametrize("kind", ["link", "dangling link", "hard link", "text", "folder", "pipe"])
+def test_a_lock_file_that_is_not_ours_is_refused_and_left_as_it_is(tmp_path: Path, kind: str) -> None:
+    theirs, home, lock = tmp_path / "theirs", tmp_path / "warehouse", tmp_path / "warehouse" / ".lock"
+    home.mkdir()
+    theirs.write_text(FOREIGN)
+    if kind == "link":
+        lock.symlink_to(theirs)
+    elif kind == "dangling link":
+        lock.symlink_to(tmp_path / "fresh")
+    elif kind == "hard link":
+        lock.hardlink_to(theirs)
+    elif kind == "text":
+        lock.write_text(FOREIGN)
+    elif kind == "folder":
+        lock.mkdir()
+    else:
+        os.mkfifo(lock)
+    with pytest.raises(StorageError) as caught, Warehouse(home).lock("dd run"):
+        pytest.fail("locked what is not ours")
+    assert str(lock) in caught.value.message
+    assert theirs.read_text() == FOREIGN
+    assert not (tmp_path / "fresh").exists()
+    if kind == "text":
+        assert lock.read_text() == FOREIGN
+    if kind in ("link", "dangling link", "pipe"):
+        with pytest.raises(StorageError, match="lock file"):
+            Warehouse(home).holder()
+
+
+@pytest.mark.parametrize("left", [b"", b"\0" * 200])
+def test_a_lock_file_that_a_crash_emptied_is_ours(tmp_path: Path, left: bytes) -> None:
+    (tmp_path / ".lock").write_bytes(left)
+    with Warehouse(tmp_path).lock("dd run"):
+        pass
+
+
+@pytest.mark.parametrize("name", ["a/b", "", "x" * 300, "\N{SNOWMAN}" * 100, "nul\0", ".hidden"])
+def test_names_that_no_folder_can_have_are_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(UsageError):
+        Warehouse(tmp_path).output(name)
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")

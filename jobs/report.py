@@ -1,0 +1,84 @@
+"""What a run reports, and the JSON object that commands and ``spark-submit`` entries end with.
+
+Must not import anything heavy: the command line loads it at start-up.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+__all__ = ["SCHEMA_VERSION", "Changes", "RunReport", "added", "changes_by_name", "json_line", "result"]
+
+# The shape of every JSON line; goes up when a reader would break.
+SCHEMA_VERSION = 1
+
+Changes = dict[str, tuple[int, int]]  # by name: how much was added, and how much was taken away
+
+
+@dataclass
+class RunReport:
+    """What a run did. ``versions``: per folded version, what each input brought and each output changed (plus, minus).
+
+    ``run`` is the last run's number (0 where there was none), ``took`` is in seconds. A dry run knows of no outputs.
+    """
+
+    run: int = 0
+    first: int | None = None
+    last: int | None = None
+    versions: list[tuple[int, Changes, Changes]] = field(default_factory=list)
+    rounds: int = 0
+    took: float = 0.0
+    engine: str = "spark"
+    width: int = 1
+    nothing_new: bool = True
+
+    @property
+    def first_changed(self) -> int | None:
+        """The first version that an input or output changed at, as in the ledger; ``first`` may lie earlier, at 0."""
+        changed = [version for version, came, went in self.versions if came or went]
+        return min(changed, default=self.first)
+
+
+def result(report: RunReport, *, dry_run: bool = False) -> dict[str, Any]:
+    """The fields of a run's JSON object."""
+    return {
+        "run": report.run,
+        "first": report.first_changed,
+        "last": report.last,
+        "versions": len(report.versions),
+        **changes_by_name(*added(report)),
+        "rounds": report.rounds,
+        "took": round(report.took, 3),
+        "engine": report.engine,
+        "width": report.width,
+        "nothing_new": report.nothing_new,
+        "dry_run": dry_run,
+    }
+
+
+def json_line(command: str, fields: Mapping[str, Any]) -> str:
+    """The JSON object that ends ``run`` and ``ingest``."""
+    whole = {"schema_version": SCHEMA_VERSION, "command": command, **fields}
+    return json.dumps(whole, ensure_ascii=False, allow_nan=False)
+
+
+def added(report: RunReport) -> tuple[Changes, Changes]:
+    """What came in and what went out, all versions together."""
+    totals: tuple[Changes, Changes] = ({}, {})
+    for _, *sides in report.versions:
+        for total, changes in zip(totals, sides, strict=True):
+            for name, (plus, minus) in changes.items():
+                before = total.get(name, (0, 0))
+                total[name] = (before[0] + plus, before[1] + minus)
+    return totals
+
+
+def changes_by_name(came: Changes, went: Changes) -> dict[str, dict[str, dict[str, int]]]:
+    """Changes of inputs and outputs as JSON has them."""
+    return {
+        side: {name: {"plus": plus, "minus": minus} for name, (plus, minus) in changes.items()}
+        for side, changes in (("inputs", came), ("outputs", went))
+    }
