@@ -183,7 +183,7 @@ def test_values_beyond_all_bounds_are_one_line(folder: Path, old: str, new: str,
 @pytest.mark.parametrize(
     ("flags", "says"),
     [
-        ({"warehouse": ""}, "--warehouse: names no folder"),
+        ({"warehouse": ""}, "--warehouse: the value is empty"),
         ({"warehouse": "a\0b"}, "--warehouse: 'a\\x00b' has a NUL character"),
         ({"warehouse": "~nosuchuser"}, "--warehouse: '~nosuchuser': there is no such user"),
         ({"width": "9" * 5000}, "the width is a number of workers"),
