@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from ddcore import syntax
+from ddcore import syntax, vocabulary
 from ddcore.errors import ProgramError
 from ddcore.schema import Schema
 from ddcore.syntax import Tree
@@ -79,5 +79,5 @@ def _output_name(expr: pl.Expr, tree: Tree) -> str:
     try:
         return expr.meta.output_name()
     except pl.exceptions.PolarsError as error:
-        syntax.check_by_row(tree)  # a selector under a sum, say: that it is a sum matters more
+        vocabulary.check(tree)  # a selector under a sum, say: that it is a sum matters more
         raise ProgramError(one_line(error), "give the result a name: name=expression") from None
