@@ -86,9 +86,13 @@ class Collection:
 
     def rename(self, names: Mapping[str, str] | Callable[[str], str]) -> Collection:
         """Other names for columns, as ``{"old": "new"}`` or a function from old to new; the order stays."""
+        if not isinstance(names, Mapping):
+            _require_function(names, "rename", "a dict or a function")
         new = names if isinstance(names, Mapping) else {name: names(name) for name in self._node.schema}
-        for name in new:
-            self._require(name, "rename")
+        for old, name in new.items():
+            self._require(old, "rename")
+            if not isinstance(name, str):
+                raise ProgramError(f"{caller()}: rename: {old} cannot be called {name!r}", "a name is text")
         exprs: dict[str, pl.Expr] = {}
         for name, expr in self._kept().items():
             _set_once(exprs, new.get(name, name), expr, "rename")
@@ -523,9 +527,9 @@ def _texts(exprs: Mapping[str, pl.Expr]) -> list[Part]:
     return [[name, expressions.identity(expr)] for name, expr in exprs.items()]
 
 
-def _require_function(function: Any, where: str) -> None:
+def _require_function(function: Any, where: str, wanted: str = "a function") -> None:
     if not callable(function):
-        raise ProgramError(f"{caller()}: {where} takes a function, not {type(function).__name__}", "give it a function")
+        raise ProgramError(f"{caller()}: {where} takes {wanted}, not {type(function).__name__}", f"give it {wanted}")
 
 
 def _unknown(name: str, where: str, schema: Schema) -> ProgramError:

@@ -78,8 +78,13 @@ class Graph:
     def add(self, operator: Operator, *inputs: int) -> int:
         """The node for this operator, new or known. It lives in the innermost scope of its inputs.
 
-        Raises ProgramError where an input belongs to a loop that is already left.
+        Raises ProgramError where an input belongs to a loop that is already left, and for a column without a name:
+        Polars gives it one when it makes a frame.
         """
+        if "" in operator.schema:
+            raise ProgramError(
+                f"{caller()}: {operator.name}: a column has no name", 'name it, for example with rename({"": "x"})'
+            )
         scope = 0
         for number in inputs:
             node = self.nodes[number]

@@ -7,6 +7,7 @@ All variables of a loop advance together: round i + 1 of each is what the body m
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 from ddcore.errors import ProgramError
@@ -54,7 +55,7 @@ def fixed_points(
 ) -> dict[str, Collection]:
     """The loop of :func:`iterate` in the graph of its collections."""
     place = caller()
-    if isinstance(max_rounds, bool) or not isinstance(max_rounds, int) or max_rounds < 1:
+    if isinstance(max_rounds, bool) or not isinstance(max_rounds, Integral) or max_rounds < 1:
         raise ProgramError(f"{place}: max_rounds is {max_rounds!r}", "give a whole number of at least 1")
     if not callable(body):
         raise ProgramError(f"{place}: iterate takes a function, not {type(body).__name__}", "give it a function")
@@ -68,7 +69,7 @@ def fixed_points(
     first = next(iter(collections.values()))
     graph, kind = first._graph, type(first)
     sources = [(each._index, _priority(priority.get(name), each)) for name, each in collections.items()]
-    scope = graph.enter_loop(f"{name_of(body)} ({place})", (max_rounds, at_limit == "return"), sources)
+    scope = graph.enter_loop(f"{name_of(body)} ({place})", (int(max_rounds), at_limit == "return"), sources)
     variables = {name: kind(graph, node) for name, node in zip(collections, scope.variables, strict=True)}
     try:
         results = body(**variables)
