@@ -18,7 +18,7 @@ from ddcore.aggregates import Aggregate
 from ddcore.digests import Part, digest
 from ddcore.errors import ProgramError
 from ddcore.functions import name_of, text_of
-from ddcore.graph import Graph, caller, shape
+from ddcore.graph import Graph, shape
 from ddcore.operators import outer_join
 from ddcore.operators.agg import Aggregation, Distinct
 from ddcore.operators.base import Operator
@@ -33,6 +33,7 @@ from ddcore.operators.reduce import Reduce
 from ddcore.operators.select import Select
 from ddcore.operators.top_k import TopK
 from ddcore.operators.where import Where
+from ddcore.place import caller
 from ddcore.schema import Schema, Type, parse_schema, parse_type
 from ddcore.wording import listed, meant, one_line
 

@@ -7,20 +7,18 @@ list, except that a loop's variable also reads the loop's result, which its scop
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from ddcore.digests import Part, digest
 from ddcore.errors import ProgramError
 from ddcore.operators.base import Operator
 from ddcore.operators.borders import Leave, Variable
 from ddcore.operators.priority import Priority
+from ddcore.place import caller
 from ddcore.schema import Schema
 
-__all__ = ["Graph", "Node", "Scope", "caller", "shape"]
+__all__ = ["Graph", "Node", "Scope", "shape"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,12 +163,3 @@ class Graph:
 def shape(schema: Schema) -> Part:
     """A schema as parts of a digest: names and types, in order."""
     return [[name, str(kind)] for name, kind in schema.items()]
-
-
-def caller() -> str:
-    """``file.py:line`` of the user's call: the nearest frame outside this package."""
-    inside = str(Path(__file__).parent) + os.sep
-    frame = sys._getframe(1)
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(inside):
-        frame = frame.f_back
-    return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"

@@ -21,9 +21,9 @@ from ddcore.batch import Batch, concatenate
 from ddcore.digests import digest
 from ddcore.encoding import key_codes
 from ddcore.errors import ProgramError
-from ddcore.graph import caller
 from ddcore.operators.base import Keyed, Port, Rounds, State, Step
 from ddcore.operators.join import matches
+from ddcore.place import caller
 from ddcore.schema import Schema
 from ddcore.trace import Run, arrange, distinct_keys
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from ddcore.errors import ProgramError
 from ddcore.expressions import parse
 from ddcore.functions import name_of
-from ddcore.graph import caller
 from ddcore.operators.priority import Priority
+from ddcore.place import caller
 
 if TYPE_CHECKING:
     from ddcore.collection import Collection
