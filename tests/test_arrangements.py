@@ -232,7 +232,7 @@ def test_runs_are_appended_under_their_number_and_read_by_anyone(tmp_path: Path)
     for number in (1, 2):
         file = arrangements.write_run(tmp_path, number, 0, arrangements.run_table(make(DIRECT, 100, number), DIRECT))
         version = arrangements.commit(tmp_path, [file], number, base=version)
-    table = DeltaTable(str(tmp_path), version=version)
+    table = DeltaTable(str(tmp_path), version=version.version)
     assert table.metadata().partition_columns == ["run"]
     frame = pl.read_delta(table)
     assert set(frame["run"]) == {1, 2}
@@ -260,15 +260,14 @@ def test_a_damaged_file_is_named_with_the_way_on(tmp_path: Path, damage: str) ->
     assert str(path) in caught.value.message
 
 
-def test_a_file_that_was_rewritten_unsorted_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_another_program_wrote_unsorted_is_refused(tmp_path: Path) -> None:
     run = make(DIRECT, 1000)
     file = arrangements.write_run(tmp_path, 1, 0, arrangements.run_table(run, DIRECT))
     table = pq.read_table(tmp_path / file.path, partitioning=None)
-    pq.write_table(
-        table.take(np.random.default_rng(0).permutation(len(table))), tmp_path / file.path, row_group_size=64
-    )
+    foreign = tmp_path / "part-00000-c000.zstd.parquet"
+    pq.write_table(table.take(np.random.default_rng(0).permutation(len(table))), foreign, row_group_size=64)
     with pytest.raises(StorageError, match="not sorted"):
-        FileRun(tmp_path / file.path, DIRECT)
+        FileRun(foreign, DIRECT)
 
 
 def test_a_file_of_another_layout_is_refused(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import astuple
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -19,7 +20,7 @@ from deltalake import DeltaTable, QueryBuilder, write_deltalake
 from ddcore.errors import StorageError
 from ddcore.io import tables
 from ddcore.io.stats import bounds
-from ddcore.io.tables import AddedFile
+from ddcore.io.tables import AddedFile, TableState
 from ddcore.schema import Schema, parse_schema
 
 NUMBERS: Schema = parse_schema({"n": "int64"})
@@ -53,8 +54,8 @@ def write(folder: Path, *numbers: int, stem: str = "f") -> AddedFile:
     return tables.write_file(folder, stem, table, bounded=["n"])
 
 
-def numbers(folder: Path, version: int | None = None) -> list[int]:
-    table = DeltaTable(str(folder), version=version).to_pyarrow_table()
+def numbers(folder: Path, state: TableState | None = None) -> list[int]:
+    table = DeltaTable(str(folder), version=state.version if state else None).to_pyarrow_table()
     return sorted(table["n"].to_pylist())
 
 
@@ -85,7 +86,7 @@ def test_committing_again_commits_nothing(folder: Path) -> None:
     two = tables.commit(folder, [write(folder, 2)], 2, base=one)
     again = tables.commit(folder, [write(folder, 2)], 2, base=one)
     assert again == two
-    assert DeltaTable(str(folder)).version() == two
+    assert DeltaTable(str(folder)).version() == two.version
     assert numbers(folder) == [1, 2]
 
 
@@ -163,7 +164,7 @@ def test_rows_that_others_wrote_are_not_ours(folder: Path) -> None:
 
 
 def test_many_commits_leave_a_checkpoint(folder: Path) -> None:
-    base = None
+    base: TableState | None = None
     for number in range(101):
         base = tables.commit(folder, [write(folder, number)], number + 1, base=base)
     assert (folder / "_delta_log" / "_last_checkpoint").exists()
@@ -186,7 +187,7 @@ def test_other_columns_are_refused_unless_the_table_is_replaced(folder: Path) ->
     tables.create(folder, other, replace=True)
     text = tables.write_file(folder, "f", tables.arrow_table({"n": pa.array(["x"])}, other))
     version = tables.commit(folder, [text], 2, base=one, overwrite=True)
-    assert DeltaTable(str(folder), version=version).to_pyarrow_table()["n"].to_pylist() == ["x"]
+    assert DeltaTable(str(folder), version=version.version).to_pyarrow_table()["n"].to_pylist() == ["x"]
     assert numbers(folder, one) == [1]
 
 
@@ -197,7 +198,7 @@ def test_every_type_reads_back_in_every_reader(tmp_path: Path) -> None:
     table = tables.arrow_table({name: frame[name].to_arrow() for name in EVERY_TYPE}, EVERY_TYPE)
     file = tables.write_file(folder, "f", table, bounded=EVERY_TYPE)
     version = tables.commit(folder, [file], 1, base=None)
-    stored = DeltaTable(str(folder), version=version)
+    stored = DeltaTable(str(folder), version=version.version)
     assert stored.to_pyarrow_table().to_pylist() == frame.to_dicts()
     assert pl.read_delta(stored).to_dicts() == frame.to_dicts()
     assert pl.read_parquet(folder / file.path).schema == frame.schema
@@ -245,13 +246,13 @@ except StorageError as error:
     assert f"cannot write to {folder}" in done.stdout
     assert sorted(path.name for path in folder.iterdir()) == ["_delta_log", write(folder, 1).path]
     assert numbers(folder) == [1]
-    assert tables.commit(folder, [write(folder, 2)], 2, base=one) == one + 1
+    assert tables.commit(folder, [write(folder, 2)], 2, base=one).version == one.version + 1
 
 
 def test_a_commit_that_cannot_be_written_leaves_the_table_as_it_was(folder: Path) -> None:
     one = tables.commit(folder, [write(folder, 1)], 1, base=None)
     failing = """
-import resource, sys
+import json, resource, sys
 from pathlib import Path
 from ddcore.errors import StorageError
 from ddcore.io import tables
@@ -260,11 +261,12 @@ table = tables.arrow_table({"n": [2]}, {"n": __import__("ddcore.schema").schema.
 file = tables.write_file(folder, "f", table, bounded=["n"])
 resource.setrlimit(resource.RLIMIT_FSIZE, (64, 64))
 try:
-    tables.commit(folder, [file], 2, base=1)
+    tables.commit(folder, [file], 2, base=tables.TableState(*json.loads(sys.argv[2])))
 except StorageError as error:
     print(error.message)
 """
-    done = subprocess.run([sys.executable, "-c", failing, str(folder)], capture_output=True, text=True, check=True)
+    command = [sys.executable, "-c", failing, str(folder), json.dumps(astuple(one))]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert f"cannot commit to {folder}" in done.stdout, done
     assert numbers(folder) == [1]
     assert numbers(folder, tables.commit(folder, [write(folder, 2)], 2, base=one)) == [1, 2]
@@ -272,10 +274,10 @@ except StorageError as error:
 
 def test_a_missing_table_is_a_storage_error(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match="--full-refresh") as caught:
-        tables.live_files(tmp_path / "state" / "00ff", 3)
+        tables.live_files(tmp_path / "state" / "00ff", TableState(3, 1, 1, "ab"))
     assert str(tmp_path / "state" / "00ff") in caught.value.message
     with pytest.raises(StorageError) as caught:
-        tables.live_files(tmp_path / "inputs" / "edges", 3)
+        tables.live_files(tmp_path / "inputs" / "edges", TableState(3, 1, 1, "ab"))
     assert "full-refresh" not in caught.value.hint, "inputs cannot be made again"
 
 
@@ -283,16 +285,18 @@ def test_a_missing_table_is_a_storage_error(tmp_path: Path) -> None:
 def test_a_kill_between_any_two_steps_is_mended_by_doing_it_again(folder: Path, place: str) -> None:
     one = tables.commit(folder, [write(folder, 1)], 1, base=None)
     step = """
-import sys
+import json, sys
 from pathlib import Path
 import pyarrow as pa
 from ddcore.io import tables
 folder = Path(sys.argv[1])
 file = tables.write_file(folder, "f", pa.table({"n": pa.array([2])}), bounded=["n"])
-tables.commit(folder, [file], 2, base=1)
+tables.commit(folder, [file], 2, base=tables.TableState(*json.loads(sys.argv[2])))
 """
     environment = {**os.environ, "DDCORE_FAILPOINT": place}
-    done = subprocess.run([sys.executable, "-c", step, str(folder)], env=environment, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", step, str(folder), json.dumps(astuple(one))], env=environment, check=False
+    )
     assert done.returncode == -9
     assert numbers(folder, one) == [1]
     assert numbers(folder, tables.commit(folder, [write(folder, 2)], 2, base=one)) == [1, 2]
