@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from ddcore.io.project import Project
+    from ddcore.io.tables import TableState
 
 __all__ = ["OutputLog", "output_log"]
 
@@ -35,7 +36,7 @@ class OutputLog:
 
     name: str
     log: ChangeLog
-    table_version: int
+    table: TableState
     first: int
     latest: int
 
@@ -47,12 +48,12 @@ class OutputLog:
     def accumulate(self, version: int) -> pl.DataFrame:
         """The rows as of ``version`` and their ``count``; UsageError before the first version."""
         self._check(version)
-        return self.log.accumulate(version, self.table_version)
+        return self.log.accumulate(version, self.table)
 
     def between(self, start: int | None, end: int) -> pl.DataFrame:
         """The rows that differ between two versions, and their ``diff``; None is the time before everything."""
         self._check(end if start is None else max(start, end))
-        return self.log.between(start, end, self.table_version)
+        return self.log.between(start, end, self.table)
 
     def steps(self, start: int | None, end: int) -> list[tuple[int, int, int]]:
         """Version, what came and what went, for each that changed something, on the way from ``start`` to ``end``."""
@@ -62,8 +63,7 @@ class OutputLog:
         (dim,) = self.log.dims
         wide = pl.col("diff").cast(pl.Int128)
         sums = (
-            self.log.scan(self.table_version)
-            .filter(pl.col(dim) > low, pl.col(dim) <= high)
+            self.log.window(low + 1, high, self.table)
             .group_by(dim)
             .agg(plus=wide.filter(wide > 0).sum(), minus=wide.filter(wide < 0).sum())
         )
@@ -94,10 +94,10 @@ def output_log(project: Project, name: str) -> OutputLog:
     outputs = sorted(table.removeprefix("outputs/") for table in run.tables if table.startswith("outputs/"))
     if name not in outputs:
         raise UsageError(f"no output {name!r}; there are: {', '.join(outputs) or 'none'}", meant(name, outputs))
-    version = run.tables[f"outputs/{name}"].version
+    table = run.tables[f"outputs/{name}"]
     folder = warehouse.output(name)
-    log = ChangeLog(folder, _row_schema(folder, version, project.dims), project.dims)
-    return OutputLog(name, log, version, min(each.first for each in ledger.ingests()), run.last)
+    log = ChangeLog(folder, _row_schema(folder, table.version, project.dims), project.dims)
+    return OutputLog(name, log, table, ledger.first_ingested() or 0, run.last)
 
 
 def _row_schema(folder: Path, version: int, dims: tuple[str, ...]) -> Schema:

@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from ddcore.schema import Schema, Type
 
 __all__ = [
-    "APP", "AddedFile", "LiveFile", "TableState", "arrow_table", "change", "commit", "create", "exists", "kept_open",
-    "live_files", "mend_hint", "open_table", "scan", "settle", "values", "write_file",
+    "APP", "MAINTENANCE", "AddedFile", "LiveFile", "TableState", "arrow_table", "change", "commit", "create", "exists",
+    "kept_open", "live_files", "mend_hint", "open_table", "scan", "settle", "values", "write_file",
 ]  # fmt: skip
 
 APP = "ddcore"  # the one application id of our transactions; its version is the number of the run or ingest
@@ -49,7 +49,7 @@ _DELTA_NAMES = {
     "date": "date", "timestamp": "timestamp",
 }  # fmt: skip
 _ROW_GROUP = 128 * 1024
-_MAINTENANCE = ("OPTIMIZE", "VACUUM START", "VACUUM END")  # what leaves the rows as they are
+MAINTENANCE = ("OPTIMIZE", "VACUUM START", "VACUUM END")  # what leaves the rows as they are
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ def create(
     *,
     replace: bool = False,
     description: str | None = None,
-    checkpoint_every: int = CHECKPOINT_EVERY,
+    configuration: Mapping[str, str] | None = None,
 ) -> None:
     """Make the table if there is none. Where there is one it must have these columns, in this order.
 
@@ -129,7 +129,7 @@ def create(
             mode=mode,
             partition_by=list(partition_by),
             description=description,
-            configuration={"delta.checkpointInterval": str(checkpoint_every)},
+            configuration={"delta.checkpointInterval": str(CHECKPOINT_EVERY), **(configuration or {})},
         )
         _keep(folder, table)
         settle(folder, table.version(), table.version())
@@ -370,7 +370,7 @@ def _named(folder: Path, head: DeltaTable, version: int) -> DeltaTable:
     newest = head.version()
     if newest > version:
         done = {step["version"]: step["operation"] for step in head.history(newest - version)}
-        while version < newest and done.get(version + 1) in _MAINTENANCE:
+        while version < newest and done.get(version + 1) in MAINTENANCE:
             version += 1
     return head if newest == version else open_table(folder, version)
 

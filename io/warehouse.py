@@ -164,6 +164,17 @@ class Warehouse:
         """The name the ledger gives to a table's folder: ``inputs/edges``."""
         return folder.relative_to(self.root).as_posix()
 
+    def tables(self) -> Iterator[tuple[str, Path]]:
+        """The tables that are on the disk, known to the ledger or not: name as in :meth:`relative`, and folder."""
+        for room in ("inputs", "outputs", "state"):
+            try:
+                names = sorted(os.listdir(self.root / room))
+            except OSError:
+                continue
+            for name in names:
+                if name[0] not in "._" and (self.root / room / name / "_delta_log").is_dir():
+                    yield f"{room}/{name}", self.root / room / name
+
     def exists(self) -> bool:
         """Whether there is a warehouse at all."""
         return self.root.is_dir()

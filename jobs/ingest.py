@@ -26,13 +26,14 @@ import polars as pl
 from ddcore.errors import DataError, DdError, LateUpdate, UnknownRetraction, UsageError
 from ddcore.io.changelog import ChangeLog
 from ddcore.io.checks import DIFF, LARGEST_TIME, Layout, Rules
+from ddcore.io.deltalog import named_files
 from ddcore.io.intake import Intake, Part, fitted, frames_of, merge, shown
 from ddcore.io.known import Known, Seen, is_other_now, recognise
 from ddcore.io.ledger import IngestRecord, Ledger
 from ddcore.io.ledger import Source as TakenSource
 from ddcore.io.project import ENGINES, Project, find_project
 from ddcore.io.sources import Source, find_sources, row_count
-from ddcore.io.tables import AddedFile, mend_hint
+from ddcore.io.tables import AddedFile, kept_open, mend_hint
 from ddcore.io.updates import Shortfall, first_shortfall
 from ddcore.io.warehouse import Warehouse, reporting
 
@@ -104,7 +105,7 @@ def ingest(
     found = fitted(find_sources(sources), rules)
     _refuse_empty(sources, found)
     warehouse = Warehouse(project.warehouse)
-    with warehouse.lock("ddcore ingest"):
+    with warehouse.lock("ddcore ingest"), kept_open():
         work = _Work(Ledger.load(warehouse), input_name, rules, move=late == "move", tell=tell, root=project.root)
         with work.cleaning(), _taking(engine, project, found) as take:
             report = work.run(take, sources, found)
@@ -183,7 +184,7 @@ class _Work:
     def __init__(self, ledger: Ledger, name: str, rules: Rules, *, move: bool, tell: Listener, root: Path) -> None:
         self.ledger, self.name, self.rules, self.tell, self.root = ledger, name, rules, tell, root
         self.log = ChangeLog(ledger.warehouse.input(name), rules.schema, rules.dims)
-        self.base, self.committing = ledger.input_version(name), False
+        self.base, self.committing = ledger.input_table(name), False
         self.intake = Intake(self.log, ledger.next_ingest(), rules, ledger.closed(), move)
 
     def run(self, take: Take, places: Sequence[str], found: Fitted) -> IngestReport:
@@ -311,7 +312,7 @@ class _Work:
     def _commit(self, part: Part, seen: Sequence[Seen]) -> None:
         self.tell("committing")
         self.committing = True
-        version = self.log.commit(part.files, self.intake.number, base=self.base)
+        table = self.log.commit(part.files, self.intake.number, base=self.base)
         self.ledger.append(
             IngestRecord(
                 number=self.intake.number,
@@ -322,13 +323,14 @@ class _Work:
                 rows=sum(file.rows for file in part.files),
                 counts=part.counts,
                 files=tuple(file.path for file in part.files),
-                table_version=version,
+                table=table,
             )
         )
 
     @contextmanager
     def cleaning(self) -> Iterator[None]:
         """Begin with what the ledger names and nothing beside it; leave nothing beside it when this ingest fails."""
+        self.ledger.begin()
         self.log.create()
         self._sweep()
         try:
@@ -340,11 +342,16 @@ class _Work:
                 self._sweep()
 
     def _sweep(self) -> None:
-        """Take out of the table, then of its folder, what an unfinished ingest left there."""
+        """Take out of the table, then of its folder, what an unfinished ingest left there.
+
+        A file that a commit of the table ever named stays: if it was not an ingest but the ledger that failed, the
+        file is the only copy of its rows.
+        """
         self.log.commit([], self.intake.number, base=self.base)
-        live = {self.log.folder / file.path for file in self.log.files(self.base)}
-        for path in self.intake.strays():
-            if path not in live:
+        strays = self.intake.strays()
+        named = named_files(self.log.folder) if strays else ()
+        for path in strays:
+            if path.name not in named:
                 path.unlink(missing_ok=True)
 
 

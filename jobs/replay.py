@@ -25,6 +25,7 @@ from ddcore.errors import DdError, FoldError, ProgramChanged, UsageError
 from ddcore.io.ledger import FailureRecord, IntentRecord, Ledger, RunRecord, TableState
 from ddcore.io.program import load_program
 from ddcore.io.project import Project, find_project
+from ddcore.io.tables import kept_open
 from ddcore.io.warehouse import Warehouse
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ class Fold:
     stored: Stored
     first: int
     last: int
-    inputs: Mapping[str, int | None]  # the Delta version of each input's table
+    inputs: Mapping[str, TableState | None]  # each input's table
     settings: Project
     quantiles: Mapping[str, Sequence[int]]
     width: int | None
@@ -102,7 +103,7 @@ def run(
     asked = _Asked(project, first, last, full_refresh, engine or project.engine, width, listener)
     if dry_run:
         return _Replay(asked, Ledger.load(warehouse)).foresee()
-    with warehouse.lock("ddcore run") as lock:
+    with warehouse.lock("ddcore run") as lock, kept_open():
         return _Replay(asked, Ledger.load(warehouse)).fold_all(lock.note_run)
 
 
@@ -254,7 +255,7 @@ class _Replay:
             _stored(self.warehouse, window.run, before),
             window.first,
             window.last,
-            {name: self.ledger.input_version(name) for name in self.plan.inputs},
+            {name: self.ledger.input_table(name) for name in self.plan.inputs},
             self.asked.project,
             before.quantiles if before else {},
             self.asked.width,
@@ -270,9 +271,8 @@ class _Replay:
 
         def settle(name: str, *, overwrite: bool) -> None:
             files = gained.files.get(name, [])
-            base = live[name].version if name in live else None
-            version = tables.commit(self.warehouse.table(name), files, window.run, base=base, overwrite=overwrite)
-            live[name] = TableState(version, tuple(file.path for file in files), sum(file.rows for file in files))
+            folder, base = self.warehouse.table(name), live.get(name)
+            live[name] = tables.commit(folder, files, window.run, base=base, overwrite=overwrite)
 
         for name, columns, replaced in layout.tables_of(self.plan):
             changed = name in gained.files or (replaced and name in live)
@@ -297,7 +297,7 @@ class _Replay:
         """
         came: dict[int, Changes] = {window.last: {}}
         went: dict[int, Changes] = {}
-        for ingest in self.ledger.ingests():
+        for ingest in self.ledger.ingests(since=window.first):
             for version, change in ingest.counts.items():
                 if window.first <= version <= window.last and ingest.input in self.plan.inputs:
                     _add(came.setdefault(version, {}), ingest.input, change)
@@ -352,9 +352,7 @@ def _stored(warehouse: Warehouse, run: int, before: RunRecord | None) -> Stored:
 
     tables = before.tables if before else {}
     files = {
-        name: live_files(warehouse.table(name), state.version)
-        for name, state in tables.items()
-        if name.startswith("state/")
+        name: live_files(warehouse.table(name), state) for name, state in tables.items() if name.startswith("state/")
     }
     return Stored(warehouse.root, run, files)
 

@@ -19,7 +19,9 @@ from ddcore.io.warehouse import Warehouse
 def ingest(number: int, first: int, last: int, input: str = "edges", digest: str = "00ff") -> IngestRecord:
     counts = {version: (version + 1, 1) for version in range(first, last + 1)}
     source = Source(f"{input}-{number}.parquet", digest)
-    return IngestRecord(number, input, (source,), first, last, 10, counts, ("a.parquet",), table_version=number)
+    return IngestRecord(
+        number, input, (source,), first, last, 10, counts, ("a.parquet",), TableState(number, 1, 10, "ab")
+    )
 
 
 def intent(run: int, first: int, last: int, refresh: bool = False) -> IntentRecord:
@@ -31,9 +33,15 @@ def run(number: int, first: int, last: int, **tables: int) -> RunRecord:
         number, "ab12", first, last, "inline", 2, rounds=15, took=0.25,
         inputs={"edges": {first: (3, 1)}},
         outputs={"dists": {first: (7, 7)}},
-        tables={f"outputs/{name}": TableState(version, ("f.parquet",), 14) for name, version in tables.items()},
+        tables={f"outputs/{name}": TableState(version, 1, 14, "cd") for name, version in tables.items()},
         quantiles={"00ff": (-(2**62), 0, 2**62)},
     )  # fmt: skip
+
+
+def version_of(ledger: Ledger, output: str) -> int:
+    state = ledger.table(f"outputs/{output}")
+    assert state is not None
+    return state.version
 
 
 def test_no_ledger_is_an_empty_ledger(tmp_path: Path) -> None:
@@ -44,7 +52,7 @@ def test_no_ledger_is_an_empty_ledger(tmp_path: Path) -> None:
     assert ledger.current_run() is None
     assert ledger.closed() is None
     assert ledger.input_version("edges") is None
-    assert ledger.table_version("outputs/dists") is None
+    assert ledger.table("outputs/dists") is None
     assert (ledger.next_run(), ledger.next_ingest()) == (1, 1)
     assert not (tmp_path / "none").exists(), "looking makes nothing"
 
@@ -113,9 +121,9 @@ def test_tables_are_at_the_versions_that_the_last_run_names(tmp_path: Path) -> N
     ledger.append(run(1, 0, 4, dists=1))
     ledger.append(run(2, 5, 9, dists=2, cycles=1))
     again = Ledger.load(Warehouse(tmp_path))
-    assert again.table_version("outputs/dists") == 2
-    assert again.table_version("outputs/cycles") == 1
-    assert again.table_version("outputs/other") is None
+    assert version_of(again, "dists") == 2
+    assert version_of(again, "cycles") == 1
+    assert again.table("outputs/other") is None
 
 
 def test_inputs_are_told_apart(tmp_path: Path) -> None:
