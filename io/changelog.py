@@ -77,6 +77,11 @@ class ChangeLog:
         """Make files visible on top of ``base`` and give the table's new state: see :func:`tables.commit`."""
         return tables.commit(self.folder, files, txn, base=base, overwrite=overwrite)
 
+    def version(self) -> int:
+        """The newest Delta version of the table, whether the ledger names it or not."""
+        with reporting(self.folder, "read", tables.mend_hint(self.folder)):
+            return tables.open_table(self.folder).version()
+
     def append(self, updates: pl.DataFrame, txn: int, *, base: TableState | None) -> TableState:
         """Create the table if need be, write updates and commit them; gives the table's state."""
         self.create()

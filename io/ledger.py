@@ -428,6 +428,7 @@ class Ledger:
         """Read and check rows ``first``..``last``: each is there once, is as it was written, and follows the other."""
         from deltalake import QueryBuilder
 
+        assert self._table is not None
         folder = self.warehouse.ledger
         with reporting(folder, "read the ledger", tables.mend_hint(folder)):
             for path in self._files:
@@ -440,7 +441,7 @@ class Ledger:
         columns = [tables.values(rows.column(name)) for name in _COLUMNS]
         found = [_Entry(*row) for row in zip(*columns, strict=True)]
         if [row.entry for row in found] != list(range(first, last + 1)):
-            raise _damaged(folder, f"it has not each of the entries {first}..{last} once")
+            raise _damaged(folder, f"some of the entries {first}..{last} are missing, or there twice")
         for row in found:
             before = self._rows.get(row.entry - 1)
             if row.digest != row.own_digest() or (before is not None and row.before != before.digest):
@@ -564,7 +565,8 @@ def _check_format(folder: Path, table: DeltaTable) -> None:
 
 
 def _only_maintenance(table: DeltaTable, newest: int) -> bool:
-    return all(step.get("operation") in tables.MAINTENANCE for step in table.history(newest))
+    steps = table.history(newest)  # a commit that was emptied is not among them
+    return len(steps) == newest and all(step.get("operation") in tables.MAINTENANCE for step in steps)
 
 
 def _damaged(folder: Path, why: str) -> StorageError:

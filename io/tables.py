@@ -38,7 +38,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "APP", "MAINTENANCE", "AddedFile", "LiveFile", "TableState", "arrow_table", "change", "commit", "create", "exists",
-    "kept_open", "live_files", "mend_hint", "open_table", "scan", "settle", "values", "write_file",
+    "kept_open", "live_files", "mend_hint", "open_table", "scan", "set_aside_damaged", "settle", "values",
+    "write_file",
 ]  # fmt: skip
 
 APP = "ddcore"  # the one application id of our transactions; its version is the number of the run or ingest
@@ -106,15 +107,15 @@ def create(
 ) -> None:
     """Make the table if there is none. Where there is one it must have these columns, in this order.
 
-    Other columns are a StorageError. With ``replace`` the table becomes an empty one with the new columns, while its
-    earlier versions stay readable; and a table that cannot be opened is set aside, as ``_damaged-NAME-1``.
+    Other columns are a StorageError; with ``replace`` the table becomes an empty one with the new columns, while its
+    earlier versions stay readable.
     """
     from deltalake import DeltaTable
 
     wanted = [(name, delta_type(kind)) for name, kind in schema.items()]
     with reporting(folder, "create the table", mend_hint(folder)):
         mode: Literal["error", "overwrite"] = "error"
-        stored = _stored_columns(folder, replace)
+        stored = columns(open_table(folder)) if exists(folder) else None
         if stored == wanted:
             settle(folder, 0, 0)
             return
@@ -136,31 +137,24 @@ def create(
         _sync_parents(folder)
 
 
-def _stored_columns(folder: Path, replace: bool) -> list[tuple[str, str]] | None:
-    """The columns of the table, None where there is none. With ``replace`` a damaged table is set aside first."""
-    if not replace:
-        return columns(open_table(folder)) if exists(folder) else None
+def set_aside_damaged(folder: Path) -> None:
+    """Move a table whose log cannot be read out of the way, as ``_damaged-NAME-1``: there is no table then.
+
+    For tables that are about to be replaced whole, before anything is written into their folders.
+    """
+    if not folder.exists():
+        return
     try:
         with reporting(folder, "read"):
             if exists(folder):
-                table = open_table(folder)
-                _live(table)
-                return columns(table)
+                _live(open_table(folder))
+                return
     except StorageError:
-        _set_aside(folder)
-        return None
-    if folder.exists() and any(folder.iterdir()):
-        _set_aside(folder)  # data files without a log
-    return None
-
-
-def _set_aside(folder: Path) -> None:
-    """Move a damaged table out of the way. Its name is none that a table of ours can have."""
+        pass
     places = (folder.with_name(f"_damaged-{folder.name}-{number}") for number in range(1, 10_000))
-    folder.rename(next(place for place in places if not place.exists()))
-    if _tables is not None:
-        _tables.pop(folder, None)
-    _sync(folder.parent)
+    with reporting(folder, "rename"):
+        folder.rename(next(place for place in places if not place.exists()))
+        _sync(folder.parent)
 
 
 def write_file(

@@ -184,12 +184,12 @@ class _Work:
     def __init__(self, ledger: Ledger, name: str, rules: Rules, *, move: bool, tell: Listener, root: Path) -> None:
         self.ledger, self.name, self.rules, self.tell, self.root = ledger, name, rules, tell, root
         self.log = ChangeLog(ledger.warehouse.input(name), rules.schema, rules.dims)
-        self.base, self.committing = ledger.input_table(name), False
+        self.base, self.committing, self.notes = ledger.input_table(name), False, list[str]()
         self.intake = Intake(self.log, ledger.next_ingest(), rules, ledger.closed(), move)
 
     def run(self, take: Take, places: Sequence[str], found: Fitted) -> IngestReport:
         """Take the sources in, judge them, and make them visible."""
-        notes = _left_out(found)
+        notes = self.notes + _left_out(found)
         self.tell("reading rows", 0, None, ", ".join(places))
         part = take(self.intake, found)
         if not part.rows:
@@ -332,7 +332,11 @@ class _Work:
         """Begin with what the ledger names and nothing beside it; leave nothing beside it when this ingest fails."""
         self.ledger.begin()
         self.log.create()
-        self._sweep()
+        if self._sweep():
+            self.notes.append(
+                f"ingest {self.intake.number} was begun before and never finished, and is taken back; "
+                "if its sources were others than these, ingest them again"
+            )
         try:
             yield
         finally:
@@ -341,18 +345,20 @@ class _Work:
             if not self.committing:
                 self._sweep()
 
-    def _sweep(self) -> None:
-        """Take out of the table, then of its folder, what an unfinished ingest left there.
+    def _sweep(self) -> bool:
+        """Take out of the table, then of its folder, what an unfinished ingest left there; whether the table had any.
 
         A file that a commit of the table ever named stays: if it was not an ingest but the ledger that failed, the
         file is the only copy of its rows.
         """
-        self.log.commit([], self.intake.number, base=self.base)
+        head = self.log.version()
+        state = self.log.commit([], self.intake.number, base=self.base)
         strays = self.intake.strays()
         named = named_files(self.log.folder) if strays else ()
         for path in strays:
             if path.name not in named:
                 path.unlink(missing_ok=True)
+        return state.version != head
 
 
 def _left_out(found: Fitted) -> list[str]:

@@ -209,6 +209,8 @@ class _Replay:
     # -- the fold, between intent and record --------------------------------------------------------------------------
 
     def _fold(self, window: _Window) -> None:
+        from ddcore.io import layout
+
         started, asked, fingerprint = time.perf_counter(), self.asked, self.plan.fingerprint
         self._check_inputs()
         if not window.known:
@@ -219,6 +221,8 @@ class _Replay:
         shutil.rmtree(self.warehouse.staging, ignore_errors=True)  # of a run that was killed; the lock is ours
         if asked.listener:
             asked.listener("fold", 0, None, f"versions {window.first}..{window.last}")
+        if window.refresh:
+            layout.set_aside_damaged(self.warehouse, self.plan)
         before = None if window.refresh else self.ledger.current_run()
         try:
             gained, width = _engine(asked.engine)(self._task(window, before), asked.listener)
