@@ -30,6 +30,7 @@ _NAME = re.compile(r"-([0-9a-f]{16})\.parquet$")
 _KEY = b"ddcore.digests"  # of the footer's metadata; its value: "[END:DIGEST,END:DIGEST]", one for each row group
 _LIST = re.compile(rb"ddcore\.digests[^\[]*\[([0-9a-f:,]*)\]")
 _MAGIC = b"PAR1"
+_FEW = 32  # rows below which a dictionary only takes room
 _TAIL = 64 * 1024  # read at once: the footer of most files, and most small files whole
 
 Blocks = list[tuple[int, int, str]]  # begin, end and digest of each row group's bytes
@@ -108,7 +109,8 @@ class DataFile:
 def _write_groups(table: pa.Table, sink: pa.NativeFile, path: Path, row_group: int) -> None:
     import pyarrow.parquet as pq
 
-    packed, repeated = _encodings(table.schema)
+    packed, texts = _encodings(table.schema)
+    numbers = [name for name in table.schema.names if name not in texts]
     digests, begin = [], 0
     with (
         pq.ParquetWriter(
@@ -116,7 +118,9 @@ def _write_groups(table: pa.Table, sink: pa.NativeFile, path: Path, row_group: i
             table.schema,
             compression="zstd",
             compression_level=1,
-            use_dictionary=repeated,
+            use_dictionary=texts if table.num_rows >= _FEW else False,
+            # The bounds of a single row group are the file's, which Delta's log has: a long text is not kept thrice.
+            write_statistics=True if table.num_rows > row_group else numbers,
             column_encoding=dict.fromkeys(packed, "DELTA_BINARY_PACKED"),
             store_schema=False,  # the types follow from Parquet's own; Arrow's notes would differ by who wrote the file
             write_page_checksum=True,
@@ -135,14 +139,14 @@ def _encodings(schema: pa.Schema) -> tuple[list[str], list[str]]:
     """The columns that are delta-packed, and those that get a dictionary."""
     import pyarrow as pa
 
-    packed, repeated = [], []
+    packed, texts = [], []
     for column in schema:
         kind = column.type
         if pa.types.is_integer(kind) or pa.types.is_date(kind) or pa.types.is_timestamp(kind):
             packed.append(column.name)
         elif not pa.types.is_boolean(kind):
-            repeated.append(column.name)
-    return packed, repeated
+            texts.append(column.name)
+    return packed, texts
 
 
 def _expected(path: Path) -> str | None:

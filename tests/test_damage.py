@@ -9,7 +9,7 @@ import os
 import random
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -235,15 +235,18 @@ def test_a_damaged_input_is_refused_by_every_command_that_reads_it(shop: Shop, d
 
 def only_a_checkpoint(table: Path) -> None:
     DeltaTable(str(table)).create_checkpoint()
-    for commit in (table / "_delta_log").glob("*.json"):
-        commit.unlink()
+    remove((table / "_delta_log").glob("*.json"))
+
+
+def remove(paths: Iterable[Path]) -> None:
+    for path in list(paths):
+        path.unlink()
 
 
 def without_checkpoints(table: Path) -> Path:
     """The table, with nothing but its commits in the log."""
     log = table / "_delta_log"
-    for path in (*log.glob("*.checkpoint.parquet"), *log.glob("_last_checkpoint")):
-        path.unlink()
+    remove([*log.glob("*.checkpoint.parquet"), *log.glob("_last_checkpoint")])
     return table
 
 
@@ -255,13 +258,13 @@ def lose_commits(table: Path) -> None:
 
 LEDGER_DAMAGES: dict[str, Callable[[Path], Any]] = {
     "lost": shutil.rmtree,
-    "emptied": lambda table: [path.unlink() for path in table.rglob("*") if path.is_file()],
+    "emptied": lambda table: remove(path for path in table.rglob("*") if path.is_file()),
     "older": lose_commits,
     "restored": lambda table: DeltaTable(str(table)).restore(4),
     "rows-deleted": lambda table: DeltaTable(str(table)).delete("entry > 5"),
     "all-deleted": lambda table: DeltaTable(str(table)).delete(),
     "only-a-checkpoint": only_a_checkpoint,
-    "no-json": lambda table: [path.unlink() for path in (table / "_delta_log").iterdir()],
+    "no-json": lambda table: remove((table / "_delta_log").iterdir()),
     "last-commit-emptied": lambda table: last_commit(without_checkpoints(table)).write_text(""),
 }
 

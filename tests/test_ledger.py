@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
 from datetime import UTC, datetime
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
 from ddcore.errors import StorageError
+from ddcore.io import ledger as ledger_module
 from ddcore.io.ledger import FailureRecord, IngestRecord, IntentRecord, Ledger, Record, RunRecord, Source, TableState
 from ddcore.io.warehouse import Warehouse
 
@@ -205,10 +208,101 @@ def test_records_know_when_they_were_made() -> None:
     assert abs((datetime.now(UTC) - run(1, 0, 1).at).total_seconds()) < 60
 
 
-def test_many_records_are_few_files_and_none_is_lost(tmp_path: Path) -> None:
-    warehouse = Warehouse(tmp_path)
-    for number in range(1, 60):
+def long_ledger(warehouse: Warehouse, records: int) -> None:
+    for number in range(1, records + 1):
         Ledger.load(warehouse).append(ingest(number, number, number))
-        assert len(DeltaTable(str(warehouse.ledger)).file_uris()) <= 24
-    found = list(Ledger.load(warehouse).ingests())
-    assert [record.number for record in found] == list(range(1, 60))
+
+
+def test_many_records_are_few_files_and_none_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ledger_module, "_GATHERED", 4)
+    warehouse = Warehouse(tmp_path)
+    for number in range(1, 70):
+        Ledger.load(warehouse).append(ingest(number, number, number))
+        digits, rest = 0, number
+        while rest:
+            digits, rest = digits + rest % 4, rest // 4
+        assert len(DeltaTable(str(warehouse.ledger)).file_uris()) == digits, (
+            "as many as the digits of the number sum to"
+        )
+    again = Ledger.load(warehouse)
+    assert [record.number for record in again.ingests()] == list(range(1, 70))
+    assert (again.latest_ingested(), again.first_ingested(), again.next_ingest()) == (69, 1, 70)
+
+
+def test_a_row_is_written_again_only_when_the_ledger_is_sixteen_times_longer(tmp_path: Path) -> None:
+    warehouse, rows = Warehouse(tmp_path), 0
+    long_ledger(warehouse, 70)
+    for path in warehouse.ledger.glob("*.parquet"):
+        rows += pq.read_metadata(path).num_rows
+    assert rows == (70 - 4) + 4 * 16, "each once, and the first 64 once more: four files of 16"
+
+
+@pytest.mark.parametrize("records", [20, 90])
+def test_the_newest_rows_are_all_that_a_command_reads(records: int, tmp_path: Path) -> None:
+    warehouse = Warehouse(tmp_path)
+    long_ledger(warehouse, records)
+    again = Ledger.load(warehouse)
+    again.append(intent(1, 0, records))
+    again.append(run(1, 0, records, dists=1))
+    again = Ledger.load(warehouse)
+    assert (again.last_folded(), again.closed(), again.latest_ingested()) == (records, records, records)
+    assert again.current_run() is not None
+    assert again.open_intent() is None
+    assert again.waiting() == []
+    assert list(again.ingests(since=records + 1)) == []
+    assert again.input_version("edges") == records
+    assert len(again._rows) <= 4
+
+
+def test_ingests_that_wait_are_found_from_the_first_of_them_on(tmp_path: Path) -> None:
+    ledger = Ledger.load(Warehouse(tmp_path))
+    for number, (first, last) in enumerate([(0, 1), (2, 9), (3, 3), (4, 5), (6, 7)], 1):
+        ledger.append(ingest(number, first, last))
+    ledger.append(run(1, 0, 4))
+    again = Ledger.load(Warehouse(tmp_path))
+    assert [record.number for record in again.waiting()] == [2, 4, 5]
+    assert [record.number for record in again.ingests(since=6)] == [2, 5]
+    again.append(run(2, 5, 9))
+    again.append(ingest(6, 10, 10))
+    again = Ledger.load(Warehouse(tmp_path))
+    assert [record.number for record in again.waiting()] == [6]
+    again.append(intent(3, 0, 2, refresh=True))
+    again.append(run(3, 0, 2))
+    again = Ledger.load(Warehouse(tmp_path))
+    assert [record.number for record in again.waiting()] == [2, 3, 4, 5, 6], "a refresh may end before the last run did"
+
+
+def test_gathered_files_go_when_nobody_can_still_read_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    warehouse = Warehouse(tmp_path)
+    long_ledger(warehouse, 20)
+    assert len(list(warehouse.ledger.glob("*.parquet"))) == 20, "somebody may just have opened the table"
+    monkeypatch.setattr(ledger_module, "_KEPT", -1)
+    for number in range(21, 33):
+        Ledger.load(warehouse).append(ingest(number, number, number))
+    assert len(list(warehouse.ledger.glob("*.parquet"))) == 2
+    assert [record.number for record in Ledger.load(warehouse).ingests()] == list(range(1, 33))
+
+
+def test_a_row_that_another_program_changed_is_refused(tmp_path: Path) -> None:
+    warehouse = Warehouse(tmp_path)
+    long_ledger(warehouse, 3)
+    DeltaTable(str(warehouse.ledger)).update(predicate="entry = 1", updates={"first": "99"})
+    with pytest.raises(StorageError, match="damaged") as caught:
+        list(Ledger.load(warehouse).ingests())
+    assert str(warehouse.ledger) in caught.value.message
+
+
+def test_a_killed_beginning_is_no_lost_ledger(tmp_path: Path) -> None:
+    """The ledger is made before the first table: a crash between them leaves an empty one."""
+    beginning = """
+import sys
+from ddcore.io.ledger import Ledger
+from ddcore.io.warehouse import Warehouse
+Ledger.load(Warehouse(sys.argv[1])).begin()
+"""
+    environment = {**os.environ, "DDCORE_FAILPOINT": "after-begin"}
+    command = [sys.executable, "-c", beginning, str(tmp_path)]
+    assert subprocess.run(command, env=environment, check=False).returncode == -9
+    again = Ledger.load(Warehouse(tmp_path))
+    again.append(ingest(1, 0, 0))
+    assert Ledger.load(Warehouse(tmp_path)).next_ingest() == 2

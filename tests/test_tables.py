@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from dataclasses import astuple
+from dataclasses import astuple, replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -301,6 +301,74 @@ tables.commit(folder, [file], 2, base=tables.TableState(*json.loads(sys.argv[2])
     assert numbers(folder, one) == [1]
     assert numbers(folder, tables.commit(folder, [write(folder, 2)], 2, base=one)) == [1, 2]
     assert numbers(folder) == [1, 2]
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_every_commit_is_on_the_disk_before_a_state_is_given(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, overwrite: bool
+) -> None:
+    """Also those of an attempt that was killed before it brought them there, and where nothing is left to do."""
+    one = tables.commit(folder, [write(folder, 1)], 1, base=None)
+    synced: set[str] = set()
+    with monkeypatch.context() as lost:
+        lost.setattr(tables, "_sync", lambda path: None)
+        tables.commit(folder, [write(folder, 99)], 2, base=one, overwrite=True)
+        tables.commit(folder, [write(folder, 2)], 3, base=one, overwrite=overwrite)  # with a restore, or without
+    monkeypatch.setattr(tables, "_sync", lambda path: synced.add(path.name))
+    file = write(folder, 2)
+    synced.clear()
+    state = tables.commit(folder, [file], 3, base=one, overwrite=overwrite)
+    newer = {f"{version:020d}.json" for version in range(one.version + 1, state.version + 1)}
+    assert len(newer) == (2 if overwrite else 3)
+    assert newer <= synced and "_delta_log" in synced
+
+
+def test_a_new_table_is_on_the_disk_with_its_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: set[Path] = set()
+    monkeypatch.setattr(tables, "_sync", synced.add)
+    folder = tmp_path / "state" / "00ff"
+    tables.create(folder, NUMBERS)
+    log = folder / "_delta_log"
+    assert {log / f"{0:020d}.json", log, folder, folder.parent, tmp_path} <= synced
+
+
+def test_a_table_is_opened_once_while_it_is_kept_open(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = []
+    real = DeltaTable.__init__
+
+    def counted(self: DeltaTable, *given: object, **named: object) -> None:
+        opened.append(given)
+        real(self, *given, **named)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(DeltaTable, "__init__", counted)
+    with tables.kept_open():
+        state = None
+        for number in range(1, 4):
+            state = tables.commit(folder, [write(folder, number)], number, base=state)
+            assert [file.rows for file in tables.live_files(folder, state)] == [1] * number
+    assert len(opened) == 1
+    assert numbers(folder, state) == [1, 2, 3]
+
+
+def test_a_table_that_is_not_what_the_ledger_says_is_refused(folder: Path) -> None:
+    one = tables.commit(folder, [write(folder, 1), write(folder, 2)], 1, base=None)
+    for other in (replace(one, rows=3), replace(one, files=3), replace(one, digest="00")):
+        with pytest.raises(StorageError, match="is damaged") as caught:
+            tables.live_files(folder, other)
+        assert str(folder) in caught.value.message
+        with pytest.raises(StorageError, match="is damaged"):
+            tables.commit(folder, [], 2, base=other)
+
+
+def test_bounds_in_the_log_cannot_be_changed(folder: Path) -> None:
+    """Readers leave out files by their bounds: a bound that says too little would lose rows."""
+    one = tables.commit(folder, [write(folder, 7)], 1, base=None)
+    log = folder / "_delta_log" / f"{one.version:020d}.json"
+    text = log.read_text()
+    assert 'maxValues\\":{\\"n\\":7' in text
+    log.write_text(text.replace('maxValues\\":{\\"n\\":7', 'maxValues\\":{\\"n\\":5'))
+    with pytest.raises(StorageError, match="is damaged"):
+        tables.live_files(folder, one)
 
 
 def test_files_are_packed_for_quick_reading(folder: Path) -> None:
