@@ -11,14 +11,22 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-__all__ = ["LOG", "commit_file", "last_transaction", "named_files"]
+__all__ = ["LOG", "commit_file", "is_maintenance", "last_transaction", "named_files"]
 
 LOG = "_delta_log"
+_MAINTENANCE = ("OPTIMIZE", "VACUUM START", "VACUUM END")  # what leaves the rows as they are
 
 
 def commit_file(folder: Path, version: int) -> Path:
     """Where commit ``version`` of a table is."""
     return folder / LOG / f"{version:020d}.json"
+
+
+def is_maintenance(folder: Path, version: int) -> bool:
+    """Whether a commit says that it left the rows as they were. One that is missing or emptied does not."""
+    return any(
+        action.get("operation") in _MAINTENANCE for action in _actions(commit_file(folder, version), "commitInfo")
+    )
 
 
 def last_transaction(folder: Path, app: str) -> int | None:

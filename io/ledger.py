@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 
 from ddcore.errors import StorageError
 from ddcore.io import datafile, tables
-from ddcore.io.deltalog import commit_file, last_transaction
+from ddcore.io.deltalog import commit_file, is_maintenance, last_transaction
 from ddcore.io.failpoint import failpoint
 from ddcore.io.tables import TableState
 from ddcore.io.warehouse import Warehouse, reporting
@@ -406,8 +406,9 @@ class Ledger:
         self._last = last
         self._load(max(0, last - _AT_ONCE + 1), last)
         self._summary = _Summary.from_json(self._row(last).summary)
-        newer = table.version() - self._summary.head
-        if newer < 0 or (newer and not _only_maintenance(table, newer)):
+        head = self._summary.head
+        newer = [v for v in range(head + 1, table.version() + 1) if commit_file(folder, v).exists()]
+        if table.version() < head or not all(is_maintenance(folder, version) for version in newer):
             raise _damaged(folder, "another program changed it")
 
     def _row(self, entry: int) -> _Entry:
@@ -562,11 +563,6 @@ def _check_format(folder: Path, table: DeltaTable) -> None:
             f"{folder.parent} has the warehouse format {found}, this ddcore reads {FORMAT}",
             "use the version of ddcore that wrote it, or ingest the sources into a new warehouse",
         )
-
-
-def _only_maintenance(table: DeltaTable, newest: int) -> bool:
-    steps = table.history(newest)  # a commit that was emptied is not among them
-    return len(steps) == newest and all(step.get("operation") in tables.MAINTENANCE for step in steps)
 
 
 def _damaged(folder: Path, why: str) -> StorageError:

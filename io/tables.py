@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ddcore.errors import StorageError
 from ddcore.io import datafile
-from ddcore.io.deltalog import LOG, commit_file
+from ddcore.io.deltalog import LOG, commit_file, is_maintenance
 from ddcore.io.failpoint import failpoint
 from ddcore.io.warehouse import REFRESH, reporting
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from ddcore.schema import Schema, Type
 
 __all__ = [
-    "APP", "MAINTENANCE", "AddedFile", "LiveFile", "TableState", "arrow_table", "change", "commit", "create", "exists",
+    "APP", "AddedFile", "LiveFile", "TableState", "arrow_table", "change", "commit", "create", "exists",
     "kept_open", "live_files", "mend_hint", "open_table", "scan", "set_aside_damaged", "settle", "values",
     "write_file",
 ]  # fmt: skip
@@ -50,7 +50,6 @@ _DELTA_NAMES = {
     "date": "date", "timestamp": "timestamp",
 }  # fmt: skip
 _ROW_GROUP = 128 * 1024
-MAINTENANCE = ("OPTIMIZE", "VACUUM START", "VACUUM END")  # what leaves the rows as they are
 
 
 @dataclass(frozen=True, slots=True)
@@ -362,10 +361,8 @@ def file_stats(table: pa.Table, bounded: Iterable[str]) -> str:
 def _named(folder: Path, head: DeltaTable, version: int) -> DeltaTable:
     """The table at a version the ledger names, or at the last one that maintenance has made of just that."""
     newest = head.version()
-    if newest > version:
-        done = {step["version"]: step["operation"] for step in head.history(newest - version)}
-        while version < newest and done.get(version + 1) in MAINTENANCE:
-            version += 1
+    while version < newest and is_maintenance(folder, version + 1):
+        version += 1
     return head if newest == version else open_table(folder, version)
 
 

@@ -283,6 +283,19 @@ def test_gathered_files_go_when_nobody_can_still_read_them(tmp_path: Path, monke
     assert [record.number for record in Ledger.load(warehouse).ingests()] == list(range(1, 33))
 
 
+def test_old_commits_of_the_ledger_go_with_a_checkpoint(tmp_path: Path) -> None:
+    warehouse = Warehouse(tmp_path)
+    long_ledger(warehouse, 34)
+    log = warehouse.ledger / "_delta_log"
+    two_hours_ago = time.time() - 7200
+    for path in log.iterdir():
+        os.utime(path, (two_hours_ago, two_hours_ago))
+    for number in range(35, 65):
+        Ledger.load(warehouse).append(ingest(number, number, number))
+    assert len(list(log.glob("*.json"))) < 40
+    assert [record.number for record in Ledger.load(warehouse).ingests()] == list(range(1, 65))
+
+
 def test_a_row_that_another_program_changed_is_refused(tmp_path: Path) -> None:
     warehouse = Warehouse(tmp_path)
     long_ledger(warehouse, 3)
