@@ -169,8 +169,8 @@ def test_one_flipped_bit_never_changes_a_result(shop: Shop) -> None:
         assert run in ("error", shop.complete), (name, place, bit)
         seen[name.parts[0], "error" in (read, run)] += 1
     print(dict(seen))
-    # Many files are not read any more: gathered ones of the ledger, commits that a checkpoint has. A fifth of all flips is
-    # noticed, and every one in state, outputs or new input rows.
+    # Many files are not read any more: gathered ones of the ledger, commits that a checkpoint has. About a fifth of all
+    # flips is noticed.
     noticed = sum(number for (_, error), number in seen.items() if error)
     assert noticed > TRIALS // 20
 
