@@ -6,7 +6,7 @@ Rows are grouped as the engine groups them: null equals null, NaN equals NaN, -0
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -76,6 +76,10 @@ class ChangeLog:
     ) -> TableState:
         """Make files visible on top of ``base`` and give the table's new state: see :func:`tables.commit`."""
         return tables.commit(self.folder, files, txn, base=base, overwrite=overwrite)
+
+    def remove(self, paths: Iterable[str], txn: int, *, base: TableState | None) -> TableState:
+        """Take data files out of the table at ``base`` and give its new state; they stay on the disk."""
+        return tables.commit(self.folder, [], txn, base=base, without=paths)
 
     def version(self) -> int:
         """The newest Delta version of the table, whether the ledger names it or not."""

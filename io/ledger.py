@@ -47,6 +47,7 @@ __all__ = [
     "RunRecord",
     "Source",
     "TableState",
+    "UndoRecord",
 ]
 
 FORMAT = 1  # of the whole warehouse; a warehouse of another one is refused
@@ -91,6 +92,21 @@ class IngestRecord:
     rows: int
     counts: Counts
     files: tuple[str, ...]
+    table: TableState
+    at: datetime = field(default_factory=_now)
+
+
+@dataclass(frozen=True, slots=True)
+class UndoRecord:
+    """Ingest ``number`` of ``input`` was taken back: its rows are no longer in the table, which is now as ``table``.
+
+    ``first``..``last`` are the versions it had brought.
+    """
+
+    number: int
+    input: str
+    first: int
+    last: int
     table: TableState
     at: datetime = field(default_factory=_now)
 
@@ -150,15 +166,17 @@ class RunRecord:
     at: datetime = field(default_factory=_now)
 
 
-Record = IngestRecord | IntentRecord | FailureRecord | RunRecord
+Record = IngestRecord | UndoRecord | IntentRecord | FailureRecord | RunRecord
 
 
 @dataclass(frozen=True, slots=True)
 class _Input:
-    """What all ingests of one input left: the least and the greatest version, and the table."""
+    """What all ingests of one input left: the least and the greatest version, and the table. No versions where every
+    ingest was taken back.
+    """
 
-    first: int
-    last: int
+    first: int | None
+    last: int | None
     table: TableState
 
 
@@ -292,7 +310,10 @@ class Ledger:
         """
         kind, number, _ = _row_of(record)
         newest = {"ingest": self._summary.ingests, "intent": self._summary.runs}
-        if number <= newest.get(kind, self._summary.ended):
+        known = number <= newest.get(kind, self._summary.ended)
+        if kind == "undo":
+            known = all(ingest.number != number for ingest in self.ingests())
+        if known:
             raise StorageError(f"the ledger has {kind} {number} already", "this is a bug: please report it")
         self.begin()
         with reporting(self.warehouse.ledger, "write the ledger", tables.mend_hint(self.warehouse.ledger)):
@@ -302,7 +323,7 @@ class Ledger:
     # --- what happened ---
 
     def ingests(self, input: str | None = None, *, since: int | None = None) -> Iterator[IngestRecord]:
-        """Ingests, oldest first: all, or those of one input, or those that have a version from ``since`` on.
+        """Ingests that were not taken back, oldest first: all, or those of one input, or from version ``since`` on.
 
         Reads all rows, unless ``since`` is a version that is not folded.
         """
@@ -310,9 +331,13 @@ class Ledger:
         new = since is not None and folded is not None and since > folded
         return (
             e.record
-            for e in self._range(self._summary.waiting if new else 0)
-            if e.kind == "ingest" and input in (None, e.name) and (since is None or e.last >= since)
+            for e in self._ingests(self._summary.waiting if new else 0)
+            if input in (None, e.name) and (since is None or e.last >= since)
         )
+
+    def undos(self) -> Iterator[UndoRecord]:
+        """Ingests that were taken back, in the order in which they were. Reads all rows."""
+        return (e.record for e in self._range(0) if e.kind == "undo")
 
     def runs(self) -> Iterator[RunRecord]:
         """Finished runs, oldest first. Reads all rows."""
@@ -340,13 +365,14 @@ class Ledger:
 
     def first_ingested(self) -> int | None:
         """The first version any input has rows at."""
-        return min((one.first for one in self._summary.inputs.values()), default=None)
+        return min((one.first for one in self._summary.inputs.values() if one.first is not None), default=None)
 
     def latest_ingested(self, inputs: Iterable[str] | None = None) -> int | None:
         """The last version any input (or any of ``inputs``) has rows at."""
         known = self._summary.inputs
         names = known if inputs is None else [name for name in inputs if name in known]
-        return max((known[name].last for name in names), default=None)
+        lasts = [known[name].last for name in names]
+        return max((last for last in lasts if last is not None), default=None)
 
     def closed(self) -> int | None:
         """The last version that takes no more rows: folded, or inside a run that is still to be finished."""
@@ -416,6 +442,12 @@ class Ledger:
             self._load(entry, entry)
         return self._rows[entry]
 
+    def _ingests(self, first: int) -> Iterator[_Entry]:
+        """The rows of ingests from one on that were not taken back. An undo comes after its ingest."""
+        rows = [row for row in self._range(first) if row.kind in ("ingest", "undo")]
+        undone = {row.number for row in rows if row.kind == "undo"}
+        return (row for row in rows if row.kind == "ingest" and row.number not in undone)
+
     def _range(self, first: int) -> Iterator[_Entry]:
         """The rows from one on, oldest first."""
         if self._last is None:
@@ -468,6 +500,8 @@ class Ledger:
         now, record = self._summary, row.record
         if isinstance(record, IngestRecord):
             return self._with_ingest(record)
+        if isinstance(record, UndoRecord):
+            return self._without_ingest(record)
         now = replace(now, runs=max(now.runs, record.run))
         if isinstance(record, IntentRecord):
             return replace(now, intent=row.entry)
@@ -482,15 +516,23 @@ class Ledger:
         one = _Input(record.first, record.last, record.table)
         old = now.inputs.get(record.input)
         if old is not None:
-            one = replace(one, first=min(old.first, one.first), last=max(old.last, one.last))
+            spans = [record.first, record.last, *(v for v in (old.first, old.last) if v is not None)]
+            one = replace(one, first=min(spans), last=max(spans))
         return replace(now, ingests=max(now.ingests, record.number), inputs={**now.inputs, record.input: one})
+
+    def _without_ingest(self, record: UndoRecord) -> _Summary:
+        """Reads all rows: the versions of an input are those of the ingests that are left."""
+        left = [e for e in self._ingests(0) if e.name == record.input and e.number != record.number]
+        first, last = min((e.first for e in left), default=None), max((e.last for e in left), default=None)
+        one = _Input(first, last, record.table)
+        return replace(self._summary, inputs={**self._summary.inputs, record.input: one})
 
     def _first_waiting(self, folded: int, end: int) -> int:
         """The first row of an ingest with a version that is not folded; ``end`` where there is none."""
         now = self._summary
         back = now.folded is not None and folded < now.folded  # a full refresh up to an earlier version
-        rows = self._range(0 if back else now.waiting)
-        return next((row.entry for row in rows if row.kind == "ingest" and row.last > folded), end)
+        rows = self._ingests(0 if back else now.waiting)
+        return next((row.entry for row in rows if row.last > folded), end)
 
     def _write(self, row: _Entry) -> None:
         """One commit: the row in a file of its own, or gathered with those before it."""
@@ -577,8 +619,8 @@ _RUNS: dict[str, Any] = {"intent": IntentRecord, "failure": FailureRecord, "run"
 
 def _row_of(record: Record) -> tuple[str, int, str]:
     """The kind of a record, its number and its name."""
-    if isinstance(record, IngestRecord):
-        return "ingest", record.number, record.input
+    if isinstance(record, IngestRecord | UndoRecord):
+        return "ingest" if isinstance(record, IngestRecord) else "undo", record.number, record.input
     kind = next(kind for kind, each in _RUNS.items() if isinstance(record, each))
     return kind, record.run, record.fingerprint
 
@@ -588,6 +630,7 @@ def _to_json(record: Record) -> dict[str, Any]:
     body["at"] = record.at.isoformat()
     if isinstance(record, IngestRecord):
         body["sources"] = [[source.name, source.digest] for source in record.sources]
+    if isinstance(record, IngestRecord | UndoRecord):
         body["table"] = astuple(record.table)
     if isinstance(record, RunRecord):
         body["tables"] = {name: astuple(state) for name, state in record.tables.items()}
@@ -599,6 +642,8 @@ def _from_json(kind: str, body: dict[str, Any]) -> Record:
     if kind in ("intent", "failure"):
         begun: IntentRecord | FailureRecord = _RUNS[kind](**body)
         return begun
+    if kind == "undo":
+        return UndoRecord(**{**body, "table": TableState(*body["table"])})
     if kind == "ingest":
         body["sources"] = tuple(Source(*source) for source in body["sources"])
         body["files"], body["counts"] = tuple(body["files"]), _counts(body["counts"])

@@ -190,14 +190,21 @@ def write_file(
 
 
 def commit(
-    folder: Path, files: Sequence[AddedFile], txn: int, *, base: TableState | None, overwrite: bool = False
+    folder: Path,
+    files: Sequence[AddedFile],
+    txn: int,
+    *,
+    base: TableState | None,
+    overwrite: bool = False,
+    without: Iterable[str] = (),
 ) -> TableState:
     """Make the table hold what it held at ``base``, and ``files``; give the state that does.
 
-    ``base`` is the state that the ledger names, None where it names none; ``overwrite`` keeps nothing of it. One
-    commit per table and run. Doing it again (after a crash between this and the ledger) commits nothing. What an
-    attempt that was given up had committed is taken out; what maintenance by others (OPTIMIZE) did since ``base`` is
-    kept. Every commit after ``base`` is on the disk when this returns, also where there was nothing to do.
+    ``base`` is the state that the ledger names, None where it names none; ``overwrite`` keeps nothing of it, and of
+    ``without``, paths in it, none is kept. One commit per table and run. Doing it again (after a crash between this and
+    the ledger) commits nothing. What an attempt that was given up had committed is taken out; what maintenance by
+    others (OPTIMIZE) did since ``base`` is kept. Every commit after ``base`` is on the disk when this returns, also
+    where there was nothing to do.
     """
     with reporting(folder, "commit to", mend_hint(folder)):
         head = open_table(folder)
@@ -211,6 +218,7 @@ def commit(
                 head.restore(named.version())
                 head.update_incremental()
                 live = _paths(head)
+        kept -= set(without)
         added = [file for file in files if file.path not in live]
         removed = sorted(live - kept - {file.path for file in files})
         if added or removed:

@@ -15,7 +15,17 @@ from deltalake import DeltaTable
 
 from ddcore.errors import StorageError
 from ddcore.io import ledger as ledger_module
-from ddcore.io.ledger import FailureRecord, IngestRecord, IntentRecord, Ledger, Record, RunRecord, Source, TableState
+from ddcore.io.ledger import (
+    FailureRecord,
+    IngestRecord,
+    IntentRecord,
+    Ledger,
+    Record,
+    RunRecord,
+    Source,
+    TableState,
+    UndoRecord,
+)
 from ddcore.io.warehouse import Warehouse
 
 
@@ -319,3 +329,22 @@ Ledger.load(Warehouse(sys.argv[1])).begin()
     again = Ledger.load(Warehouse(tmp_path))
     again.append(ingest(1, 0, 0))
     assert Ledger.load(Warehouse(tmp_path)).next_ingest() == 2
+
+
+def test_an_ingest_that_was_taken_back_counts_for_nothing(tmp_path: Path) -> None:
+    ledger = Ledger.load(Warehouse(tmp_path))
+    ledger.append(ingest(1, 0, 1))
+    ledger.append(run(1, 0, 1))
+    ledger.append(ingest(2, 2, 9))
+    undo = UndoRecord(2, "edges", 2, 9, TableState(3, 1, 10, "ab"))
+    ledger.append(undo)
+    for again in (ledger, Ledger.load(Warehouse(tmp_path))):
+        assert list(again.undos()) == [undo]
+        assert [record.number for record in again.ingests()] == [1]
+        assert (again.waiting(), again.latest_ingested(), again.next_ingest()) == ([], 1, 3)
+        assert again.input_table("edges") == undo.table
+    ledger.append(UndoRecord(1, "edges", 0, 1, TableState(4, 0, 0, "cd")))
+    assert (ledger.latest_ingested(), ledger.first_ingested()) == (None, None)
+    ledger.append(ingest(3, 4, 5))
+    assert (ledger.latest_ingested(), ledger.first_ingested()) == (5, 4)
+    assert [record.number for record in ledger.waiting()] == [3]
