@@ -139,7 +139,7 @@ def test_what_is_owed_and_held_back_is_stored(seed: int, tmp_path: Path) -> None
     from ddcore.io.changelog import ChangeLog
     from ddcore.io.gains import Stored
     from ddcore.io.layout import create, tables_of
-    from ddcore.io.tables import live_files
+    from ddcore.io.tables import TableState, live_files
     from ddcore.io.warehouse import Warehouse
     from ddcore.session import batch_of
 
@@ -152,7 +152,7 @@ def test_what_is_owed_and_held_back_is_stored(seed: int, tmp_path: Path) -> None
     plan = build(drawn.program, schemas, dims)
     warehouse = Warehouse(tmp_path)
     warehouse.create()
-    versions: dict[str, int | None] = {}
+    versions: dict[str, TableState | None] = {}
     layouts = {name: (layout, replaced) for name, layout, replaced in tables_of(plan)}
 
     def fold(run: int, frames: dict[str, pl.DataFrame], upper: Any) -> None:
