@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from ddcore.io.project import Project
+    from ddcore.io.tables import TableState
 
 __all__ = ["OutputLog", "output_log"]
 
@@ -35,7 +36,7 @@ class OutputLog:
 
     name: str
     log: ChangeLog
-    table_version: int
+    table: TableState
     first: int
     latest: int
 
@@ -61,12 +62,12 @@ class OutputLog:
         Not ``count``: an output may have a column of that name.
         """
         self._check(version)
-        return self.log.between(None, version, self.table_version)
+        return self.log.between(None, version, self.table)
 
     def between(self, start: int | None, end: int) -> pl.DataFrame:
         """The rows that differ between two versions, and their ``diff``; None is the time before everything."""
         self._check(end if start is None else max(start, end))
-        return self.log.between(start, end, self.table_version)
+        return self.log.between(start, end, self.table)
 
     def steps(self, start: int | None, end: int) -> list[tuple[int, int, int]]:
         """Version, inserts and deletes, for each that changed something, on the way from ``start`` to ``end``."""
@@ -76,8 +77,7 @@ class OutputLog:
         (dim,) = self.log.dims
         wide = pl.col("diff").cast(pl.Int128)
         sums = (
-            self.log.scan(self.table_version)
-            .filter(pl.col(dim) > low, pl.col(dim) <= high)
+            self.log.window(low + 1, high, self.table)
             .group_by(dim)
             .agg(plus=wide.filter(wide > 0).sum(), minus=wide.filter(wide < 0).sum())
         )
@@ -113,10 +113,10 @@ def output_log(project: Project, name: str) -> OutputLog:
             f"no output {name!r}; there are: {listed(outputs)}",
             hint or meant(name, outputs) or "after a change of the program: ddcore run --full-refresh",
         )
-    version = run.tables[f"outputs/{name}"].version
+    table = run.tables[f"outputs/{name}"]
     folder = warehouse.output(name)
-    log = ChangeLog(folder, _row_schema(folder, version, project.dims), project.dims)
-    return OutputLog(name, log, version, min(each.first for each in ledger.ingests()), run.last)
+    log = ChangeLog(folder, _row_schema(folder, table.version, project.dims), project.dims)
+    return OutputLog(name, log, table, ledger.first_ingested() or 0, run.last)
 
 
 def _row_schema(folder: Path, version: int, dims: tuple[str, ...]) -> Schema:

@@ -14,6 +14,7 @@ from ddcore.cli.text import aligned, count
 if TYPE_CHECKING:
     from ddcore.io.ledger import Ledger
     from ddcore.io.project import Project
+    from ddcore.io.tables import TableState
     from ddcore.io.warehouse import Warehouse
 
 __all__ = ["size", "status"]
@@ -85,14 +86,14 @@ def _inputs(project: Project, warehouse: Warehouse, ledger: Ledger) -> list[_Tab
     names = list(dict.fromkeys([*project.inputs, *(record.input for record in ledger.ingests())]))
     tables = []
     for name in names:
-        version, through = ledger.input_version(name), ledger.latest_ingested([name])
+        state, through = ledger.input_table(name), ledger.latest_ingested([name])
         tables.append(
             _Table(
                 "input",
                 name,
                 through,
                 len(_waiting(ledger, name)),
-                *_extent(warehouse.input(name), version, project.dims),
+                *_extent(warehouse.input(name), state, project.dims),
             )
         )
     return tables
@@ -104,21 +105,21 @@ def _of_run(project: Project, warehouse: Warehouse, ledger: Ledger) -> list[_Tab
         return []
     kinds = {"outputs": "output", "state": "state"}
     return [
-        _Table(kinds[folder], name, run.last, 0, *_extent(warehouse.table(table), state.version, project.dims))
+        _Table(kinds[folder], name, run.last, 0, *_extent(warehouse.table(table), state, project.dims))
         for table, state in sorted(run.tables.items())
         for folder, _, name in [table.partition("/")]
         if folder in kinds
     ]
 
 
-def _extent(folder: Path, version: int | None, dims: tuple[str, ...]) -> tuple[int, int, int, tuple[str, ...]]:
+def _extent(folder: Path, state: TableState | None, dims: tuple[str, ...]) -> tuple[int, int, int, tuple[str, ...]]:
     """Rows, files, bytes and row columns of a table; it reads the Delta log alone."""
     from ddcore.io.tables import live_files, open_table
 
-    if version is None:
+    if state is None:
         return 0, 0, 0, ()
-    files = live_files(folder, version)
-    table = open_table(folder, version)
+    files = live_files(folder, state)
+    table = open_table(folder, state.version)
     ours = {*dims, "diff", *table.metadata().partition_columns}
     names = [field.name for field in table.schema().fields]
     columns = tuple(name for name in names if name not in ours and not name.startswith("_"))

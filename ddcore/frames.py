@@ -78,7 +78,8 @@ def output_frame(batches: Sequence[Batch], schema: Schema, dims: Sequence[str]) 
     batch = concatenate(batches) if batches else Batch([nothing] * len(schema), [nothing] * len(dims), nothing)
     frame = encoding.decode_frame(batch.words, schema)
     times = [pl.Series(dim, column) for dim, column in zip(dims, batch.times, strict=True)]
-    return frame.hstack([*times, pl.Series("diff", batch.diffs)]).sort([*dims, *schema])
+    columns = [*frame.get_columns(), *times, pl.Series("diff", batch.diffs)]  # not hstack: there may be no column
+    return pl.DataFrame(columns).sort([*dims, *schema])
 
 
 def values_of(batch: Batch, schema: Schema, columns: Sequence[str]) -> pl.DataFrame:

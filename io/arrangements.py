@@ -1,8 +1,8 @@
 """Arrangements on disk: runs of updates sorted by key code, with Parquet's row groups as their index.
 
 A run is one or a few files, one per writer. Row groups are small and carry the least and the greatest code, read once
-from the footer; a look-up finds its row groups by binary search and reads those only. Tables are partitioned by
-``run``.
+from the footer; a look-up finds its row groups by binary search, reads those only, and checks their bytes. Tables are
+partitioned by ``run``.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ import polars as pl
 from ddcore.encoding import decode, encode
 from ddcore.errors import StorageError
 from ddcore.io import tables
+from ddcore.io.datafile import DataFile
 from ddcore.io.layout import CODE, Layout
-from ddcore.io.tables import AddedFile, LiveFile
+from ddcore.io.tables import AddedFile, LiveFile, TableState
 from ddcore.io.warehouse import REFRESH, reporting
 from ddcore.trace import Run, arrange
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
 __all__ = ["FileRun", "commit", "open_runs", "run_table", "write_run"]
 
@@ -60,8 +60,10 @@ def write_run(folder: Path, run: int, part: str | int, table: pa.Table) -> Added
     )
 
 
-def commit(folder: Path, files: Sequence[AddedFile], run: int, *, base: int | None, overwrite: bool = False) -> int:
-    """Make a run's files visible on top of table version ``base``; gives the new version. See :func:`tables.commit`."""
+def commit(
+    folder: Path, files: Sequence[AddedFile], run: int, *, base: TableState | None, overwrite: bool = False
+) -> TableState:
+    """Make a run's files visible on top of ``base``; gives the table's new state. See :func:`tables.commit`."""
     return tables.commit(folder, files, run, base=base, overwrite=overwrite)
 
 
@@ -91,13 +93,8 @@ def _together(folder: Path, files: Sequence[LiveFile], layout: Layout, span: Spa
     rows = tables.scan(folder, files, layout.columns)
     for bound, inside in zip(span, (pl.col(CODE).ge, pl.col(CODE).lt), strict=True):
         rows = rows if bound is None else rows.filter(inside(bound))
-    try:
-        with reporting(folder, "read", REFRESH):
-            frame = rows.collect()
-    except StorageError:
-        for file in files:
-            FileRun(folder / file.path, layout).load_all()  # which of them it is, in an error that names it
-        raise
+    with reporting(folder, "read", REFRESH):
+        frame = rows.collect()
     words = [encode(frame[name], kind) for name, kind in layout.stored.items()]
     codes, diffs, *times = (_integers(frame[name]) for name in (CODE, "diff", *layout.times))
     return arrange(codes, words, times, diffs)
@@ -110,7 +107,8 @@ class FileRun(Run):
 
     Rows of ``codes``, ``words``, ``times`` and ``diffs`` hold their values only where :meth:`locate` has found them,
     or everywhere after :meth:`load_all`. Opening reads the footer, and at most the two row groups at the ends of the
-    span. StorageError where the file is missing, truncated or not of this layout.
+    span. No descriptor stays open, so there can be any number of runs. StorageError where the file is missing, damaged
+    or not of this layout.
     """
 
     __slots__ = ("_file", "_first", "_greatest", "_groups", "_layout", "_least_codes", "_missing", "_offsets", "path")
@@ -118,7 +116,7 @@ class FileRun(Run):
     def __init__(self, path: Path, layout: Layout, span: Span = (None, None)) -> None:
         self.path, self._layout = path, layout
         with reporting(path, "read", REFRESH):
-            self._file = _open(path)
+            self._file = DataFile(path, REFRESH)
             rows, least, greatest = self._index_groups()
         self._groups, rows, least, greatest = _meeting(span, rows, least, greatest)
         self._least_codes, self._greatest = least, greatest
@@ -173,8 +171,7 @@ class FileRun(Run):
         if len(groups) == 0:
             return
         names = [*self._layout.stored, *self._layout.times, "diff", CODE]
-        with reporting(self.path, "read", REFRESH):
-            table = self._file.read_row_groups([int(self._groups[g]) for g in groups], columns=names)
+        table = self._file.read([int(self._groups[g]) for g in groups], names)
         self._fill(table, groups)
         self._missing[groups] = False
 
@@ -204,10 +201,11 @@ class FileRun(Run):
     def _index_groups(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Rows, least and greatest code of every row group: int64[groups] each."""
         footer = self._file.metadata
-        column = self._file.schema_arrow.get_field_index(CODE)
-        unknown = [n for n in self._layout.columns if self._file.schema_arrow.get_field_index(n) < 0]
+        names = footer.schema.names
+        unknown = [name for name in self._layout.columns if name not in names]
         if unknown:
             raise StorageError(f"{self.path} has no column {unknown[0]}", REFRESH)
+        column = names.index(CODE)
         groups = [group for i in range(footer.num_row_groups) if (group := footer.row_group(i)).num_rows]
         bounds = [group.column(column).statistics for group in groups]
         rows = np.array([group.num_rows for group in groups], dtype=np.int64)
@@ -229,20 +227,12 @@ class FileRun(Run):
         return before, after
 
     def _codes_of(self, group: int) -> np.ndarray:
-        with reporting(self.path, "read", REFRESH):
-            codes = self._file.read_row_group(int(self._groups[group]), columns=[CODE])[CODE]
-        return _integers(codes)
+        return _integers(self._file.read([int(self._groups[group])], [CODE])[CODE])
 
 
 def _integers(column: pa.ChunkedArray | pl.Series) -> np.ndarray:
     """An int64 column without nulls. Not by Arrow: its ``to_numpy`` of chunks imports pandas, slower than the read."""
     return np.ascontiguousarray(pl.Series(column).to_numpy())
-
-
-def _open(path: Path) -> pq.ParquetFile:
-    import pyarrow.parquet as pq
-
-    return pq.ParquetFile(path, memory_map=True, pre_buffer=False)
 
 
 def _meeting(

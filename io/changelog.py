@@ -14,7 +14,7 @@ import polars as pl
 
 from ddcore.errors import DiffOverflow, StorageError
 from ddcore.io import tables
-from ddcore.io.tables import AddedFile, LiveFile
+from ddcore.io.tables import AddedFile, LiveFile, TableState
 from ddcore.io.warehouse import reporting
 from ddcore.schema import Schema, Type
 
@@ -30,9 +30,9 @@ _LEAST, _GREATEST = -(2**63), 2**63 - 1
 class ChangeLog:
     """The change log in ``folder``: the columns of ``schema``, one int64 column per name in ``dims``, ``diff`` int64.
 
-    A ``version`` below is a version of the Delta table, as the ledger names it; None means that it names none: no
-    rows. Times are tuples with one int per name in ``dims``, or a plain int where there is one. Everything raises
-    StorageError where the table or a file of it cannot be read or written.
+    A ``state`` below is the table's as the ledger names it; None means that it names none: no rows. Times are tuples
+    with one int per name in ``dims``, or a plain int where there is one. Everything raises StorageError where the
+    table or a file of it cannot be read or written, or is not what the ledger says.
     """
 
     folder: Path
@@ -71,47 +71,64 @@ class ChangeLog:
         table = tables.arrow_table({name: updates[name].to_arrow() for name in self.columns}, self.columns)
         return tables.write_file(self.folder, stem, table, bounded=self.columns)
 
-    def commit(self, files: Sequence[AddedFile], txn: int, *, base: int | None, overwrite: bool = False) -> int:
-        """Make files visible on top of table version ``base`` and give the new version: see :func:`tables.commit`."""
+    def commit(
+        self, files: Sequence[AddedFile], txn: int, *, base: TableState | None, overwrite: bool = False
+    ) -> TableState:
+        """Make files visible on top of ``base`` and give the table's new state: see :func:`tables.commit`."""
         return tables.commit(self.folder, files, txn, base=base, overwrite=overwrite)
 
-    def remove(self, paths: Iterable[str], txn: int, *, base: int | None) -> int:
-        """Take data files of table version ``base`` out of it and give the new version; they stay on the disk."""
+    def remove(self, paths: Iterable[str], txn: int, *, base: TableState | None) -> TableState:
+        """Take data files out of the table at ``base`` and give its new state; they stay on the disk."""
         return tables.commit(self.folder, [], txn, base=base, without=paths)
 
-    def append(self, updates: pl.DataFrame, txn: int, *, base: int | None) -> int:
-        """Create the table if need be, write updates and commit them; gives the table's version."""
+    def version(self) -> int:
+        """The newest Delta version of the table, whether the ledger names it or not."""
+        with reporting(self.folder, "read", tables.mend_hint(self.folder)):
+            return tables.open_table(self.folder).version()
+
+    def append(self, updates: pl.DataFrame, txn: int, *, base: TableState | None) -> TableState:
+        """Create the table if need be, write updates and commit them; gives the table's state."""
         self.create()
         files = [self.write(f"{txn:06d}", updates)] if len(updates) else []
         return self.commit(files, txn, base=base)
 
-    def files(self, version: int | None) -> list[LiveFile]:
-        """The data files of a version of the table, with their bounds."""
-        return tables.live_files(self.folder, version)
+    def files(self, state: TableState | None) -> list[LiveFile]:
+        """The table's data files, with their bounds."""
+        return tables.live_files(self.folder, state)
 
-    def scan(self, version: int | None) -> pl.LazyFrame:
+    def scan(self, state: TableState | None) -> pl.LazyFrame:
         """All updates, unconsolidated, as a lazy frame; :meth:`collect` it for errors that name the table."""
-        return self.scan_files(self.files(version))
+        return self.scan_files(self.files(state))
+
+    def window(self, first: int, last: int, state: TableState | None) -> pl.LazyFrame:
+        """The updates whose first time coordinate is in [first, last]. Opens no file that has none."""
+        dim = self.dims[0]
+        files = [
+            file
+            for file in self.files(state)
+            if file.lower.get(dim, last) <= last and file.upper.get(dim, first) >= first
+        ]
+        return self.scan_files(files).filter(pl.col(dim).is_between(first, last))
 
     def scan_files(self, files: Sequence[LiveFile]) -> pl.LazyFrame:
-        """The updates of some of the table's files, in their order."""
+        """The updates of some of the table's files, in their order; each file is checked first, whole."""
         return tables.scan(self.folder, files, self.columns)
 
-    def accumulate(self, at: Time, version: int | None) -> pl.DataFrame:
+    def accumulate(self, at: Time, state: TableState | None) -> pl.DataFrame:
         """The collection at a time: distinct rows and their ``count``, never 0, in no particular order. O(updates)."""
         upto = self._time(at)
-        files = [file for file in self.files(version) if not self._after(file, upto)]
+        files = [file for file in self.files(state) if not self._after(file, upto)]
         updates = self.scan_files(files).filter(self._by(upto)).with_columns(count=pl.col("diff"))
         return self._summed(updates, "count")
 
-    def between(self, a: Time | None, b: Time, version: int | None) -> pl.DataFrame:
+    def between(self, a: Time | None, b: Time, state: TableState | None) -> pl.DataFrame:
         """The differences that lead from time ``a`` to time ``b``: distinct rows and their ``diff``, never 0.
 
         With one dimension: the consolidated updates in (a, b]. None for ``a`` is the time before everything. Files
         that lie wholly before ``a`` or after ``b`` are not opened.
         """
         times = [self._time(time) for time in (a, b) if time is not None]
-        files = [file for file in self.files(version) if not all(self._after(file, time) for time in times)]
+        files = [file for file in self.files(state) if not all(self._after(file, time) for time in times)]
         if a is not None:
             files = [file for file in files if not self._before(file, times)]
         weight = self._by(times[-1]).cast(pl.Int128)

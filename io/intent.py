@@ -17,7 +17,7 @@ def is_committed(warehouse: Warehouse, run: int) -> bool:
 
     Opens every such table. One that cannot be opened counts as committed: nobody can tell.
     """
-    folders = [folder for part in ("state", "outputs") for folder in sorted((warehouse.root / part).glob("*"))]
+    folders = [folder for name, folder in warehouse.tables() if not name.startswith("inputs/")]
     try:
         return any(_newest_run(folder) >= run for folder in folders if tables.exists(folder))
     except DdError:
@@ -45,4 +45,6 @@ def give_up(ledger: Ledger, reason: str) -> bool:
 def _newest_run(folder: Path) -> int:
     """The number of the run that committed to a table last, 0 for none."""
     with reporting(folder, "read"):
-        return tables.open_table(folder).transaction_version(tables.APP) or 0
+        table = tables.open_table(folder)
+        table.update_incremental()  # a commit that failed half-way may be there
+        return table.transaction_version(tables.APP) or 0

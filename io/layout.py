@@ -14,9 +14,10 @@ from ddcore.io import tables
 from ddcore.schema import Schema, Type, is_direct
 
 if TYPE_CHECKING:
+    from ddcore.io.warehouse import Warehouse
     from ddcore.plan import Arrangement, Block, Plan
 
-__all__ = ["CODE", "Layout", "create", "held_table", "layout_of", "pending_table", "tables_of"]
+__all__ = ["CODE", "Layout", "create", "held_table", "layout_of", "pending_table", "set_aside_damaged", "tables_of"]
 
 CODE = "_code"
 
@@ -54,6 +55,12 @@ class Layout:
 def create(folder: Path, layout: Layout, *, replace: bool = False) -> None:
     """Make the table if there is none; ``replace`` allows other columns than it has now."""
     tables.create(folder, {**layout.columns, "run": _INT64}, partition_by=["run"], replace=replace)
+
+
+def set_aside_damaged(warehouse: Warehouse, plan: Plan) -> None:
+    """Before a full refresh: move tables of state and outputs whose logs cannot be read out of the way."""
+    for name in (*(name for name, _, _ in tables_of(plan)), *(f"outputs/{output}" for output in plan.outputs)):
+        tables.set_aside_damaged(warehouse.table(name))
 
 
 def layout_of(arrangement: Arrangement) -> Layout:

@@ -1,9 +1,12 @@
 """The few moves on Delta tables that change logs, arrangements and the ledger share.
 
-A data file is first written under a name that no reader looks at, then put in place whole; its name ends in a digest
-of its bytes, so one name never stands for two contents. It becomes visible by a commit. A commit says what the table
-shall hold afterwards, not what to add to it: doing it again changes nothing, and files that a crashed attempt left
-behind go with it.
+A data file is first written under a name that no reader looks at, then put in place whole; its name ends in a digest,
+so one name never stands for two contents (:mod:`ddcore.io.datafile`). It becomes visible by a commit. A commit says
+what the table shall hold afterwards, not what to add to it: doing it again changes nothing, and files that a crashed
+attempt left behind go with it.
+
+A commit gives the :class:`TableState` that it leaves, which the ledger keeps. Whoever opens the table later compares:
+a log that lost a commit, or names other files, rows or bounds, is an error and never another result.
 
 Tables stay on Delta protocol (1,2): every Delta reader opens them. Nothing here starts a JVM.
 """
@@ -14,12 +17,15 @@ import hashlib
 import os
 import re
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from ddcore.errors import StorageError, UsageError
+from ddcore.io import datafile
+from ddcore.io.deltalog import LOG, commit_file, is_maintenance
 from ddcore.io.failpoint import failpoint
 from ddcore.io.warehouse import REFRESH, reporting
 
@@ -32,12 +38,13 @@ if TYPE_CHECKING:
     from ddcore.schema import Schema, Type
 
 __all__ = [
-    "APP", "AddedFile", "LiveFile", "arrow_table", "commit", "create", "exists", "live_files", "location", "mend_hint",
-    "open_table", "scan", "settle", "values", "write_file",
+    "APP", "AddedFile", "LiveFile", "TableState", "arrow_table", "change", "commit", "create", "exists",
+    "kept_open", "live_files", "location", "mend_hint", "open_table", "scan", "set_aside_damaged", "settle", "values",
+    "write_file",
 ]  # fmt: skip
 
 APP = "ddcore"  # the one application id of our transactions; its version is the number of the run or ingest
-CHECKPOINT_EVERY = 100
+CHECKPOINT_EVERY = 25  # commits: opening a table reads those after the last checkpoint, 0.3 ms each
 
 _DELTA_NAMES = {
     "int64": "long", "float64": "double", "bool": "boolean", "string": "string", "binary": "binary",
@@ -45,7 +52,6 @@ _DELTA_NAMES = {
 }  # fmt: skip
 _ROW_GROUP = 128 * 1024
 _NOT_IN_PATHS = re.compile(r"%[0-9A-Fa-f]{2}|\\|[\x00-\x1f\x7f\ud800-\udfff]")
-_MAINTENANCE = ("OPTIMIZE", "VACUUM START", "VACUUM END")  # what leaves the rows as they are
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,13 +79,32 @@ class LiveFile:
     upper: Mapping[str, Any]
 
 
+@dataclass(frozen=True, slots=True)
+class TableState:
+    """A version of a table as the ledger keeps it: its live files and rows, and a digest of all that readers rely on.
+
+    ``digest`` covers the columns, and of every live file the path, size, rows and bounds of whole numbers.
+    """
+
+    version: int
+    files: int
+    rows: int
+    digest: str
+
+
 def delta_type(kind: Type | str) -> str:
     """Delta's name for a type: ``long`` for int64."""
     return _DELTA_NAMES.get(str(kind), str(kind))
 
 
 def create(
-    folder: Path, schema: Mapping[str, Type | str], partition_by: Sequence[str] = (), *, replace: bool = False
+    folder: Path,
+    schema: Mapping[str, Type | str],
+    partition_by: Sequence[str] = (),
+    *,
+    replace: bool = False,
+    description: str | None = None,
+    configuration: Mapping[str, str] | None = None,
 ) -> None:
     """Make the table if there is none. Where there is one it must have these columns, in this order.
 
@@ -89,25 +114,49 @@ def create(
     from deltalake import DeltaTable
 
     place = location(folder)
+    wanted = [(name, delta_type(kind)) for name, kind in schema.items()]
     with reporting(folder, "create the table", mend_hint(folder)):
         mode: Literal["error", "overwrite"] = "error"
-        if exists(folder):
-            stored = columns(open_table(folder))
-            wanted = [(name, delta_type(kind)) for name, kind in schema.items()]
-            if stored == wanted:
-                return
-            if not replace:
-                raise StorageError(f"{folder} holds {_columns(stored)}, not {_columns(wanted)}", mend_hint(folder))
+        stored = columns(open_table(folder)) if exists(folder) else None
+        if stored == wanted:
+            settle(folder, 0, 0)
+            return
+        if stored is not None and not replace:
+            raise StorageError(f"{folder} holds {_columns(stored)}, not {_columns(wanted)}", mend_hint(folder))
+        if stored is not None:
             mode = "overwrite"
         folder.mkdir(parents=True, exist_ok=True)
-        made = DeltaTable.create(
+        table = DeltaTable.create(
             place,
             _delta_schema(schema),
             mode=mode,
             partition_by=list(partition_by),
-            configuration={"delta.checkpointInterval": str(CHECKPOINT_EVERY)},
+            description=description,
+            configuration={"delta.checkpointInterval": str(CHECKPOINT_EVERY), **(configuration or {})},
         )
-        settle(folder, made.version())
+        _keep(folder, table)
+        settle(folder, table.version(), table.version())
+        _sync_parents(folder)
+
+
+def set_aside_damaged(folder: Path) -> None:
+    """Move a table whose log cannot be read out of the way, as ``_damaged-NAME-1``: there is no table then.
+
+    For tables that are about to be replaced whole, before anything is written into their folders.
+    """
+    if not folder.exists():
+        return
+    try:
+        with reporting(folder, "read"):
+            if exists(folder):
+                _live(open_table(folder))
+                return
+    except StorageError:
+        pass
+    places = (folder.with_name(f"_damaged-{folder.name}-{number}") for number in range(1, 10_000))
+    with reporting(folder, "rename"):
+        folder.rename(next(place for place in places if not place.exists()))
+        _sync(folder.parent)
 
 
 def write_file(
@@ -121,8 +170,8 @@ def write_file(
 ) -> AddedFile:
     """Write one data file, ``STEM-DIGEST.parquet``, and describe it; no reader sees it before a commit.
 
-    ``bounded`` names the columns that get statistics. Integers are delta-packed, which halves the time to write and
-    to read them. The same rows give the same bytes and so the same name. Partition columns are not in ``table``.
+    ``bounded`` names the columns that get statistics. The same rows give the same bytes and so the same name.
+    Partition columns are not in ``table``.
     """
     partition = dict(partition or {})
     place = "".join(f"{name}={value}/" for name, value in partition.items())
@@ -131,13 +180,14 @@ def write_file(
     with reporting(directory, "write to"):
         directory.mkdir(parents=True, exist_ok=True)
         try:
-            _write_parquet(table, temporary, row_group)
-            size, digest = _finish(temporary)
+            size, digest = datafile.write(table, temporary, row_group)
             path = f"{place}{stem}-{digest}.parquet"
             temporary.replace(folder / path)
         finally:
             temporary.unlink(missing_ok=True)
         _sync(directory)
+        if partition:
+            _sync(folder)
     _reached(folder, "after-file")
     return AddedFile(path, size, table.num_rows, file_stats(table, bounded), partition)
 
@@ -147,66 +197,74 @@ def commit(
     files: Sequence[AddedFile],
     txn: int,
     *,
-    base: int | None,
+    base: TableState | None,
     overwrite: bool = False,
     without: Iterable[str] = (),
-) -> int:
-    """Make the table hold what version ``base`` holds, and ``files``; give the version that does.
+) -> TableState:
+    """Make the table hold what it held at ``base``, and ``files``; give the state that does.
 
-    ``base`` is the version that the ledger names, None where it names none; ``overwrite`` keeps nothing of it, and
-    of ``without``, paths in it, none is kept. One
-    commit per table and run. Doing it again (after a crash between this and the ledger) commits nothing. What an
-    attempt that was given up had committed is taken out; what maintenance by others (OPTIMIZE) did since ``base`` is
-    kept.
+    ``base`` is the state that the ledger names, None where it names none; ``overwrite`` keeps nothing of it, and of
+    ``without``, paths in it, none is kept. One commit per table and run. Doing it again (after a crash between this and
+    the ledger) commits nothing. What an attempt that was given up had committed is taken out, and what it had taken out
+    is put back; what maintenance by others (OPTIMIZE) did since ``base`` is kept. Every commit after ``base`` is on the
+    disk when this returns, also where there was nothing to do.
     """
     with reporting(folder, "commit to", mend_hint(folder)):
         head = open_table(folder)
+        since = 0 if base is None else base.version + 1
         live = _paths(head)
         kept = set()
         if base is not None and not overwrite:
-            named = _named(folder, head, base)
-            kept = _paths(named)
+            named = _named(folder, head, base.version)
+            kept = {file.path for file in _checked(folder, named, base)}.difference(without)
             if not kept <= live:
                 head.restore(named.version())
-                head = open_table(folder)
+                head.update_incremental()
                 live = _paths(head)
-        kept -= set(without)
         added = [file for file in files if file.path not in live]
         removed = sorted(live - kept - {file.path for file in files})
-        if not added and not removed:
-            return head.version()
-        _write_transaction(head, added, removed, txn)
-        settle(folder, head.version())
-    _reached(folder, "after-table")
-    return head.version()
+        if added or removed:
+            change(head, added, removed, txn)
+        settle(folder, since, head.version())
+        state = _state(head, _live(head))
+    if added or removed:
+        _reached(folder, "after-table")
+    return state
 
 
-def live_files(folder: Path, version: int | None) -> list[LiveFile]:
-    """The data files of a version, by path; none where ``version`` is None. Reads the Delta log only.
+def change(table: DeltaTable, added: Sequence[AddedFile], removed: Sequence[str], txn: int) -> None:
+    """One commit that adds files and takes others out, under the transaction number ``txn``. Not yet on the disk."""
+    from deltalake.transaction import RemoveAction
+
+    now = int(time.time() * 1000)
+    actions: list[AddAction | RemoveAction] = [_add_action(file, now) for file in added]
+    actions += [RemoveAction(path, True, now) for path in removed]
+    table.create_write_transaction(
+        actions,
+        "append",
+        table.schema(),
+        table.metadata().partition_columns,
+        commit_properties=_transaction(txn),
+    )
+    table.update_incremental()
+
+
+def live_files(folder: Path, state: TableState | None) -> list[LiveFile]:
+    """The data files of a table in the state that the ledger names, by path; none for None. Reads the Delta log only.
 
     Where nothing but maintenance (OPTIMIZE, VACUUM) has happened since, the files that it left: the others may be gone.
+    StorageError where the log does not say what the ledger says.
     """
-    if version is None:
+    if state is None:
         return []
-    with reporting(folder, f"read version {version} of", mend_hint(folder)):
-        columns = _add_actions(_named(folder, open_table(folder), version))
-    lower = {name.removeprefix("min."): values for name, values in columns.items() if name.startswith("min.")}
-    upper = {name.removeprefix("max."): values for name, values in columns.items() if name.startswith("max.")}
-    files = [
-        LiveFile(
-            path,
-            columns["size_bytes"][i],
-            columns["num_records"][i],
-            {name: values[i] for name, values in lower.items() if values[i] is not None},
-            {name: values[i] for name, values in upper.items() if values[i] is not None},
-        )
-        for i, path in enumerate(columns["path"])
-    ]
-    return sorted(files, key=lambda file: file.path)
+    with reporting(folder, f"read version {state.version} of", mend_hint(folder)):
+        return _checked(folder, _named(folder, open_table(folder), state.version), state)
 
 
 def scan(folder: Path, files: Sequence[LiveFile], schema: Schema) -> pl.LazyFrame:
-    """The rows of some of a table's files, in their order, as a lazy frame."""
+    """The rows of some of a table's files, in their order, as a lazy frame. Files of ours are checked first, whole:
+    Polars' reader checks nothing.
+    """
     import polars as pl
 
     types = {name: kind.polars for name, kind in schema.items()}
@@ -217,19 +275,42 @@ def scan(folder: Path, files: Sequence[LiveFile], schema: Schema) -> pl.LazyFram
         integer_cast="upcast", float_cast="upcast", datetime_cast=["nanosecond-downcast", "convert-timezone"]
     )
     paths = [folder / file.path for file in files]
+    for path in paths:
+        datafile.verify(path, mend_hint(folder))
     return pl.scan_parquet(paths, schema=types, cast_options=casts, glob=False, hive_partitioning=False)
 
 
 def exists(folder: Path) -> bool:
     """Whether a folder is a table: a crash while it was created may leave an empty log."""
-    return next((folder / "_delta_log").glob("*.json"), None) is not None
+    return next((folder / LOG).glob("*.json"), None) is not None
+
+
+_tables: dict[Path, DeltaTable] | None = None  # of the command that holds the warehouse's lock: see kept_open
+
+
+@contextmanager
+def kept_open() -> Iterator[None]:
+    """Open each table once while this lasts, and follow it through this process's own commits.
+
+    For a command that holds the warehouse's lock: nobody else commits meanwhile.
+    """
+    global _tables  # noqa: PLW0603  (a process works on one warehouse at a time: the lock)
+    before, _tables = _tables, {} if _tables is None else _tables
+    try:
+        yield
+    finally:
+        _tables = before
 
 
 def open_table(folder: Path, version: int | None = None) -> DeltaTable:
     """The table at a version, or at its newest."""
     from deltalake import DeltaTable
 
-    return DeltaTable(location(folder), version=version)
+    if version is not None or _tables is None:
+        return DeltaTable(location(folder), version=version)
+    if folder not in _tables:
+        _keep(folder, DeltaTable(location(folder)))
+    return _tables[folder]
 
 
 def location(folder: Path) -> str:
@@ -246,10 +327,23 @@ def location(folder: Path) -> str:
     return str(folder)
 
 
-def settle(folder: Path, version: int) -> None:
-    """Bring a commit to the disk, before anything that rests on it is written."""
-    log = folder / "_delta_log"
-    _sync(log / f"{version:020d}.json")
+def _keep(folder: Path, table: DeltaTable) -> None:
+    if _tables is not None:
+        _tables[folder] = table
+
+
+def settle(folder: Path, first: int, last: int) -> None:
+    """Bring commits ``first`` to ``last`` to the disk, before anything that rests on them is written.
+
+    Commits that are in a checkpoint may be gone; the checkpoint of the last one is brought along.
+    """
+    log = folder / LOG
+    present = (version for version in range(last, first - 1, -1) if commit_file(folder, version).exists())
+    for version in present:
+        _sync(commit_file(folder, version))
+    for path in (log / f"{last:020d}.checkpoint.parquet", log / "_last_checkpoint"):
+        if path.exists():
+            _sync(path)
     _sync(log)
 
 
@@ -291,15 +385,52 @@ def file_stats(table: pa.Table, bounded: Iterable[str]) -> str:
 def _named(folder: Path, head: DeltaTable, version: int) -> DeltaTable:
     """The table at a version the ledger names, or at the last one that maintenance has made of just that."""
     newest = head.version()
-    if newest > version:
-        done = {step["version"]: step["operation"] for step in head.history(newest - version)}
-        while version < newest and done.get(version + 1) in _MAINTENANCE:
-            version += 1
+    while version < newest and is_maintenance(folder, version + 1):
+        version += 1
     return head if newest == version else open_table(folder, version)
 
 
+def _checked(folder: Path, table: DeltaTable, state: TableState) -> list[LiveFile]:
+    """The live files of a table at ``state``, or at what maintenance made of it; StorageError if they are others."""
+    files = _live(table)
+    now = _state(table, files)
+    if now == state or (now.version > state.version and now.rows == state.rows):
+        return files
+    before, after = ((f"{each.files} files with {each.rows} rows") for each in (state, now))
+    what = f"it has {after}, the ledger says {before}" if before != after else "its files are not the ledger's"
+    raise StorageError(f"{folder} is damaged: at version {state.version} of the table {what}", mend_hint(folder))
+
+
+def _state(table: DeltaTable, files: Sequence[LiveFile]) -> TableState:
+    """What the ledger keeps of a table. Bounds are whole numbers alone: no library has two ways to read those."""
+    lines = [repr((columns(table), list(table.metadata().partition_columns)))]
+    for file in files:
+        bounds = [sorted((name, n) for name, n in side.items() if type(n) is int) for side in (file.lower, file.upper)]
+        lines.append(repr((file.path, file.size, file.rows, *bounds)))
+    digest = hashlib.blake2b("\n".join(lines).encode(), digest_size=8).hexdigest()
+    return TableState(table.version(), len(files), sum(file.rows for file in files), digest)
+
+
+def _live(table: DeltaTable) -> list[LiveFile]:
+    """A table's data files, by path."""
+    columns = _add_actions(table)
+    lower = {name.removeprefix("min."): values for name, values in columns.items() if name.startswith("min.")}
+    upper = {name.removeprefix("max."): values for name, values in columns.items() if name.startswith("max.")}
+    files = [
+        LiveFile(
+            path,
+            columns["size_bytes"][i],
+            columns["num_records"][i] or 0,
+            {name: values[i] for name, values in lower.items() if values[i] is not None},
+            {name: values[i] for name, values in upper.items() if values[i] is not None},
+        )
+        for i, path in enumerate(columns["path"])
+    ]
+    return sorted(files, key=lambda file: file.path)
+
+
 def _paths(table: DeltaTable) -> set[str]:
-    return set(_add_actions(table)["path"])
+    return set(values(table.get_add_actions().column("path")))
 
 
 def _add_actions(table: DeltaTable) -> dict[str, list[Any]]:
@@ -311,22 +442,6 @@ def _add_actions(table: DeltaTable) -> dict[str, list[Any]]:
 def values(column: Any) -> list[Any]:
     """An arro3 column as Python values: it has no ``to_pylist``; its scalars have ``as_py``."""
     return [value.as_py() for value in column]
-
-
-def _write_transaction(table: DeltaTable, added: Sequence[AddedFile], removed: Sequence[str], txn: int) -> None:
-    from deltalake.transaction import RemoveAction
-
-    now = int(time.time() * 1000)
-    actions: list[AddAction | RemoveAction] = [_add_action(file, now) for file in added]
-    actions += [RemoveAction(path, True, now) for path in removed]
-    table.create_write_transaction(
-        actions,
-        "append",
-        table.schema(),
-        table.metadata().partition_columns,
-        commit_properties=_transaction(txn),
-    )
-    table.update_incremental()
 
 
 def _transaction(txn: int) -> CommitProperties:
@@ -362,41 +477,10 @@ def _columns(columns: Sequence[tuple[str, str]]) -> str:
     return "(" + ", ".join(f"{name} {kind}" for name, kind in columns) + ")"
 
 
-def _write_parquet(table: pa.Table, path: Path, row_group: int) -> None:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    packed, repeated = [], []
-    for column in table.schema:
-        kind = column.type
-        if pa.types.is_integer(kind) or pa.types.is_date(kind) or pa.types.is_timestamp(kind):
-            packed.append(column.name)
-        elif not pa.types.is_boolean(kind):
-            repeated.append(column.name)
-    pq.write_table(
-        table,
-        path,
-        row_group_size=row_group,
-        compression="zstd",
-        compression_level=1,
-        use_dictionary=repeated,
-        column_encoding=dict.fromkeys(packed, "DELTA_BINARY_PACKED"),
-        store_schema=False,  # the types follow from Parquet's own; Arrow's notes would differ by who wrote the file
-    )
-
-
 def _reached(folder: Path, name: str) -> None:
     """A failpoint of the tables that a run or an ingest writes; the ledger has its own."""
     if folder.name != "ledger":
         failpoint(name)
-
-
-def _finish(path: Path) -> tuple[int, str]:
-    """Bring a file to the disk; its size and a digest of its bytes."""
-    with path.open("rb") as file:
-        os.fsync(file.fileno())
-        digest = hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=6)).hexdigest()
-        return file.tell(), digest
 
 
 def _sync(path: Path) -> None:
@@ -405,3 +489,10 @@ def _sync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _sync_parents(folder: Path) -> None:
+    """Bring the entries of a new table's folder to the disk: in its parent and, where those are new, further up."""
+    for parent in (folder, *list(folder.parents)[:2]):
+        with suppress(PermissionError):  # what is above the warehouse need not be readable
+            _sync(parent)

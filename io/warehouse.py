@@ -177,11 +177,23 @@ class Warehouse:
         """The name the ledger gives to a table's folder: ``inputs/edges``."""
         return folder.relative_to(self.root).as_posix()
 
+    def tables(self) -> Iterator[tuple[str, Path]]:
+        """The tables that are on the disk, known to the ledger or not: name as in :meth:`relative`, and folder."""
+        for part in ("inputs", "outputs", "state"):
+            try:
+                names = sorted(os.listdir(self.root / part))
+            except OSError:
+                continue
+            for name in names:
+                if name[0] not in "._" and (self.root / part / name / "_delta_log").is_dir():
+                    yield f"{part}/{name}", self.root / part / name
+
     def check(self) -> None:
         """Raise StorageError where there is no warehouse, naming the first folder on the way that is missing.
 
         A missing or an empty folder is mostly a misspelt path, or a file system that is not mounted. So whatever only
-        reads or folds calls this and creates nothing; only ``ingest`` begins a warehouse, by :meth:`begin`.
+        reads or folds calls this and creates nothing; only ``ingest`` begins a warehouse, by :meth:`begin`. Tables
+        without a ledger pass: loading the ledger says that it was lost.
         """
         with reporting(self.root, "read"):
             missing = [folder for folder in (*reversed(self.root.parents), self.root) if not folder.is_dir()]
@@ -189,19 +201,19 @@ class Warehouse:
             what = f"{missing[0]} is {'a link that leads nowhere' if missing[0].is_symlink() else 'not a folder'}"
         elif missing:
             what = f"the folder {missing[0]} is missing"
-        elif not self.ledger.is_dir():
+        elif not self.ledger.is_dir() and not any(self.tables()):
             what = "the folder has no ledger"
         else:
             return
         raise StorageError(f"there is no warehouse in {self.root}: {what}", _ABSENT)
 
     def begin(self, project: Path, *, new: bool = False) -> None:
-        """Make the folder for a first ingest; does nothing where there is a ledger.
+        """Make the folder for a first ingest; does nothing where there is a ledger, or tables that lost theirs.
 
         In the folder ``project`` without a question. Elsewhere only with ``new``: a folder that is missing or empty
         there may be a file system that is not mounted. StorageError else.
         """
-        if self.ledger.is_dir():
+        if self.ledger.is_dir() or any(self.tables()):
             return
         if not new and not self.root.resolve().is_relative_to(project.resolve()):
             state = "is there and has no ledger" if self.root.is_dir() else "is missing"

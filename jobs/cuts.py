@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-import polars as pl
 
 from ddcore.io.changelog import ChangeLog
 from ddcore.jobs.replay import Fold
@@ -74,8 +73,7 @@ def _sampled(fold: Fold) -> np.ndarray:
     for name, schema in fold.plan.inputs.items():
         columns = [column for column, kind in schema.items() if kind.name == "int64"]
         log = ChangeLog(fold.stored.warehouse.input(name), schema, fold.plan.dims)
-        window = pl.col(fold.plan.dims[0]).is_between(fold.first, fold.last)
         if columns:
-            frame = log.collect(log.scan(fold.inputs[name]).filter(window).select(columns).head(_SAMPLE))
+            frame = log.collect(log.window(fold.first, fold.last, fold.inputs[name]).select(columns).head(_SAMPLE))
             found += [frame[column].drop_nulls().to_numpy() for column in columns]
     return np.sort(np.concatenate(found))

@@ -27,6 +27,7 @@ from ddcore.errors import DataError, DdError, LateUpdate, UnknownRetraction, Usa
 from ddcore.io.balance import Balance
 from ddcore.io.changelog import ChangeLog
 from ddcore.io.checks import DIFF, LARGEST_TIME, Layout, Rules, listed_names
+from ddcore.io.deltalog import last_transaction, named_files
 from ddcore.io.intake import Intake, Part, fitted, frames_of, merge, shown
 from ddcore.io.intent import give_up
 from ddcore.io.known import Earlier, Known, Seen, digest_key, identity, stored
@@ -34,6 +35,7 @@ from ddcore.io.ledger import IngestRecord, Ledger
 from ddcore.io.ledger import Source as TakenSource
 from ddcore.io.project import ENGINES, Project, find_project
 from ddcore.io.sources import Source, find_sources, row_count
+from ddcore.io.tables import APP, kept_open
 from ddcore.io.updates import RowCount
 from ddcore.io.warehouse import Warehouse
 from ddcore.jobs.arguments import filled
@@ -121,7 +123,7 @@ def ingest(
     _refuse_empty(sources, found)
     warehouse = Warehouse(project.warehouse)
     warehouse.begin(project.root, new=new_warehouse)
-    with warehouse.lock("ddcore ingest"):
+    with warehouse.lock("ddcore ingest"), kept_open():
         ledger = Ledger.load(warehouse)
         give_up(ledger, "it was not finished, and an ingest came first")
         work = _Work(ledger, input_name, rules, move=late == "move", allow_gap=allow_gap, tell=tell, root=project.root)
@@ -203,9 +205,9 @@ class _Work:
         self, ledger: Ledger, name: str, rules: Rules, *, move: bool, allow_gap: bool, tell: Listener, root: Path
     ) -> None:
         self.ledger, self.name, self.rules, self.tell, self.root = ledger, name, rules, tell, root
-        self.allow_gap, self.committing = allow_gap, False
+        self.allow_gap, self.committing, self.notes = allow_gap, False, list[str]()
         self.log = ChangeLog(ledger.warehouse.input(name), rules.schema, rules.dims)
-        self.base, self.records = ledger.input_version(name), list(ledger.ingests(name))
+        self.base, self.records = ledger.input_table(name), list(ledger.ingests(name))
         self.earlier = Earlier(self.records, root)
         key = digest_key(self.records)
         self.intake = Intake(self.log, ledger.next_ingest(), rules, key, ledger.closed(name), move)
@@ -213,7 +215,7 @@ class _Work:
 
     def run(self, take: Take, places: Sequence[str], found: Fitted) -> IngestReport:
         """Take the sources in, judge them, and make them visible."""
-        notes = _left_out(found)
+        notes = self.notes + _left_out(found)
         self.tell("reading rows", 0, None, ", ".join(places))
         part = take(self.intake, found)
         if not part.rows:
@@ -379,7 +381,7 @@ class _Work:
     def _commit(self, part: Part, seen: Sequence[Seen], known: Mapping[str, Known]) -> None:
         self.tell("committing")
         self.committing = True
-        version = self.log.commit(part.files, self.intake.number, base=self.base)
+        table = self.log.commit(part.files, self.intake.number, base=self.base)
         self.ledger.append(
             IngestRecord(
                 number=self.intake.number,
@@ -390,7 +392,7 @@ class _Work:
                 rows=sum(file.rows for file in part.files),
                 counts=part.counts,
                 files=tuple(file.path for file in part.files),
-                table_version=version,
+                table=table,
                 repeats=self.repeated is not None or part.most > 1 or any(record.repeats for record in self.records),
                 rests_on=tuple(sorted({one.number for one in known.values() if one.upto is not None})),
             )
@@ -399,8 +401,11 @@ class _Work:
     @contextmanager
     def cleaning(self) -> Iterator[None]:
         """Begin with what the ledger names and nothing beside it; leave nothing beside it when this ingest fails."""
+        self.ledger.begin()
         self.log.create()
-        self._sweep()
+        begun = last_transaction(self.log.folder, APP)
+        if self._sweep():
+            self.notes.append(_said_swept(begun, self.intake.number))
         try:
             yield
         finally:
@@ -409,13 +414,21 @@ class _Work:
             if not self.committing:
                 self._sweep()
 
-    def _sweep(self) -> None:
-        """Take out of the table, then of its folder, what an unfinished ingest left there."""
-        self.log.commit([], self.intake.number, base=self.base)
-        live = {self.log.folder / file.path for file in self.log.files(self.base)}
-        for path in self.intake.strays():
-            if path not in live:
+    def _sweep(self) -> bool:
+        """Make the table what the ledger says, and take out of its folder what an unfinished ingest left there; whether
+        the table was another.
+
+        A file that a commit of the table ever named stays: if it was not an ingest but the ledger that failed, the
+        file is the only copy of its rows.
+        """
+        head = self.log.version()
+        state = self.log.commit([], self.intake.number, base=self.base)
+        strays = self.intake.strays()
+        named = named_files(self.log.folder) if strays else ()
+        for path in strays:
+            if path.name not in named:
                 path.unlink(missing_ok=True)
+        return state.version != head
 
 
 def _left_out(found: Fitted) -> list[str]:
@@ -425,6 +438,16 @@ def _left_out(found: Fitted) -> list[str]:
         if layout.ignored:
             by_columns.setdefault(layout.ignored, []).append(source.name)
     return [f"{_some(names)}: columns left out: {listed_names(columns)}" for columns, names in by_columns.items()]
+
+
+def _said_swept(begun: int | None, number: int) -> str:
+    """A sentence about an ingest or an undo whose commit the ledger does not know; ingest ``number`` takes it back."""
+    if begun is not None and begun < number:
+        return f"an undo of ingest {begun} was begun before and never finished: the ingest is there as before"
+    return (
+        f"ingest {number} was begun before and never finished, and is taken back; "
+        "if its sources were others than these, ingest them again"
+    )
 
 
 def _said_known(known: Mapping[str, Known]) -> list[str]:

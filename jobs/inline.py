@@ -6,8 +6,6 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-import polars as pl
-
 from ddcore.batch import Batch
 from ddcore.frames import batch_of
 from ddcore.io.changelog import ChangeLog
@@ -39,9 +37,7 @@ def fold(fold: Fold, listener: Any = None) -> tuple[Gained, int]:
 
 def updates(fold: Fold) -> Iterator[tuple[str, Batch]]:
     """Each input's updates in the window. Files whose versions all lie outside of it are not opened."""
-    dim = fold.plan.dims[0]
     for name, schema in fold.plan.inputs.items():
         log = ChangeLog(fold.stored.warehouse.input(name), schema, fold.plan.dims)
-        window = pl.col(dim).is_between(fold.first, fold.last)
-        frame = log.collect(log.scan(fold.inputs[name]).filter(window))
+        frame = log.collect(log.window(fold.first, fold.last, fold.inputs[name]))
         yield name, batch_of(frame, schema, fold.plan.dims, name)

@@ -175,7 +175,8 @@ def body_of_batch(batch: Batch, schema: Schema) -> bytes:
     if batch.high is not None:
         diffs.append(pl.Series("_high", batch.high))
     into = io.BytesIO()
-    frame.hstack([*times, *diffs]).write_ipc(into, compression="lz4")
+    # Not hstack: a frame without columns, as of the only key of a group of everything, has no height.
+    pl.DataFrame([*frame.get_columns(), *times, *diffs]).write_ipc(into, compression="lz4")
     return into.getvalue()
 
 

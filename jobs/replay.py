@@ -16,7 +16,7 @@ import argparse
 import shutil
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +27,7 @@ from ddcore.io.intent import give_up, is_committed
 from ddcore.io.ledger import FailureRecord, IngestRecord, IntentRecord, Ledger, RunRecord, TableState
 from ddcore.io.program import load_program
 from ddcore.io.project import ENGINES, Project, find_project
+from ddcore.io.tables import kept_open
 from ddcore.io.warehouse import Warehouse
 from ddcore.jobs.arguments import filled, natural
 from ddcore.jobs.failures import said
@@ -51,7 +52,7 @@ class Fold:
     stored: Stored
     first: int
     last: int
-    inputs: Mapping[str, int | None]  # the Delta version of each input's table
+    inputs: Mapping[str, TableState | None]  # each input's table
     settings: Project
     quantiles: Mapping[str, Sequence[int]]
     width: int | None
@@ -92,7 +93,7 @@ def run(
     asked = _Asked(project, first, last, full_refresh, engine or project.engine, width, listener)
     if dry_run:
         return _Replay(asked, Ledger.load(warehouse)).foresee()
-    with warehouse.lock("ddcore run") as lock:
+    with warehouse.lock("ddcore run") as lock, kept_open():
         return _Replay(asked, Ledger.load(warehouse)).fold_all(lock.note_run)
 
 
@@ -218,6 +219,8 @@ class _Replay:
 
     def _fold(self, window: _Window) -> None:
         """Fold a window and record it; where that fails before anything is committed, record that instead."""
+        from ddcore.io import layout
+
         started, asked = time.perf_counter(), self.asked
         self._check_inputs()
         self._check_names()
@@ -230,6 +233,8 @@ class _Replay:
         self.committing = window.known  # an earlier attempt may have committed tables
         try:
             shutil.rmtree(self.warehouse.staging, ignore_errors=True)  # of a run that was killed; the lock is ours
+            if window.refresh:
+                layout.set_aside_damaged(self.warehouse, self.plan)
             gained, width = fold(self._task(window, before), asked.listener)
             tables = self._commit(window, before, gained)
         except BaseException as error:
@@ -297,12 +302,16 @@ class _Replay:
             _stored(self.warehouse, window.run, before),
             window.first,
             window.last,
-            {name: self.ledger.input_version(name) for name in self.plan.inputs},
+            {name: self.ledger.input_table(name) for name in self.plan.inputs},
             self.asked.project,
             before.quantiles if before else {},
             self.asked.width,
-            sum(_rows(ingest, window) for ingest in self.ledger.ingests() if ingest.input in self.plan.inputs),
+            sum(_rows(ingest, window) for ingest in self._ingests(window)),
         )
+
+    def _ingests(self, window: _Window) -> Iterator[IngestRecord]:
+        """The ingests of the program's inputs that have a version in the window or after it."""
+        return (ingest for ingest in self.ledger.ingests(since=window.first) if ingest.input in self.plan.inputs)
 
     def _commit(self, window: _Window, before: RunRecord | None, gained: Gained) -> dict[str, TableState]:
         """Make every table hold the run: state first, outputs last. Doing it again changes nothing."""
@@ -314,9 +323,8 @@ class _Replay:
         def settle(name: str, *, overwrite: bool) -> None:
             self.committing = True
             files = gained.files.get(name, [])
-            base = live[name].version if name in live else None
-            version = tables.commit(self.warehouse.table(name), files, window.run, base=base, overwrite=overwrite)
-            live[name] = TableState(version, tuple(file.path for file in files), sum(file.rows for file in files))
+            folder, base = self.warehouse.table(name), live.get(name)
+            live[name] = tables.commit(folder, files, window.run, base=base, overwrite=overwrite)
 
         for name, columns, replaced in layout.tables_of(self.plan):
             changed = name in gained.files or (replaced and name in live)
@@ -342,9 +350,9 @@ class _Replay:
         """
         came: dict[int, Changes] = {window.last: {}}
         went: dict[int, Changes] = {}
-        for ingest in self.ledger.ingests():
+        for ingest in self._ingests(window):
             for version, change in ingest.counts.items():
-                if window.first <= version <= window.last and ingest.input in self.plan.inputs:
+                if window.first <= version <= window.last:
                     _add(came.setdefault(version, {}), ingest.input, change)
         for name, counts in outputs.items():
             for version, change in counts.items():
@@ -422,9 +430,7 @@ def _stored(warehouse: Warehouse, run: int, before: RunRecord | None) -> Stored:
 
     tables = before.tables if before else {}
     files = {
-        name: live_files(warehouse.table(name), state.version)
-        for name, state in tables.items()
-        if name.startswith("state/")
+        name: live_files(warehouse.table(name), state) for name, state in tables.items() if name.startswith("state/")
     }
     return Stored(warehouse.root, run, files)
 

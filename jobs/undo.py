@@ -20,7 +20,7 @@ from ddcore.io.checks import DIFF
 from ddcore.io.intake import shown
 from ddcore.io.ledger import IngestRecord, Ledger, UndoRecord
 from ddcore.io.project import Project
-from ddcore.io.tables import LiveFile
+from ddcore.io.tables import LiveFile, kept_open
 from ddcore.io.updates import RowCount
 from ddcore.io.warehouse import Warehouse
 
@@ -52,7 +52,7 @@ def undo(project: Project, number: int, input_name: str | None = None) -> UndoRe
     began = time.monotonic()
     warehouse = Warehouse(project.warehouse)
     warehouse.check()
-    with warehouse.lock("ddcore ingest --undo"):
+    with warehouse.lock("ddcore ingest --undo"), kept_open():
         ledger = Ledger.load(warehouse)
         work = _Undo(project, ledger, _ingest(ledger, number, input_name))
         work.check()
@@ -97,7 +97,7 @@ class _Undo:
     def __init__(self, project: Project, ledger: Ledger, record: IngestRecord) -> None:
         self.ledger, self.record = ledger, record
         self.log = ChangeLog(ledger.warehouse.input(record.input), project.input_schema(record.input), project.dims)
-        self.base = ledger.input_version(record.input)
+        self.base = ledger.input_table(record.input)
         self.others = [other for other in ledger.ingests(record.input) if other.number != record.number]
 
     def check(self) -> None:
@@ -163,5 +163,5 @@ class _Undo:
     def commit(self) -> None:
         """Take the files out of the table; the ledger's record makes it so."""
         record = self.record
-        version = self.log.remove(record.files, record.number, base=self.base)
-        self.ledger.append(UndoRecord(record.number, record.input, record.first, record.last, version))
+        table = self.log.remove(record.files, record.number, base=self.base)
+        self.ledger.append(UndoRecord(record.number, record.input, record.first, record.last, table))

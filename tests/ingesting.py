@@ -9,6 +9,7 @@ from typing import Any
 import polars as pl
 
 from ddcore.io.changelog import ChangeLog
+from ddcore.io.deltalog import named_files
 from ddcore.io.ledger import IngestRecord, Ledger, RunRecord
 from ddcore.io.project import Project
 from ddcore.io.warehouse import Warehouse
@@ -63,14 +64,14 @@ class Desk:
 
     def updates(self) -> list[Update]:
         """What readers see: the input's updates, each (row, version) once, sorted by version and row."""
-        frame = self.log.collect(self.log.scan(self.ledger.input_version("edges")))
+        frame = self.log.collect(self.log.scan(self.ledger.input_table("edges")))
         names = [*self.schema, "version"]
         summed = frame.group_by(names).agg(pl.col("diff").sum()).filter(pl.col("diff") != 0)
         return summed.sort("version", *self.schema, nulls_last=True).rows()
 
     def stray_files(self) -> list[str]:
-        """Data files in the table's folder that no reader sees."""
-        live = {file.path for file in self.log.files(self.ledger.input_version("edges"))}
+        """Data files in the table's folder that no reader sees and no commit ever named."""
+        live = named_files(self.log.folder)
         return [path.name for path in self.log.folder.glob("*ingest-*") if path.name not in live]
 
     def records(self) -> list[IngestRecord]:

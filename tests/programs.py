@@ -140,6 +140,7 @@ MAKERS = {
         return run
     """,
 }  # ways to make a function that uses the number k
+UNPICKLABLE = ("lock and lambda", "cached")
 
 
 @dataclass
@@ -168,15 +169,15 @@ class Named:
         return [name for name, kind in self.columns.items() if kind in kinds]
 
 
-def case(seed: int) -> Case:
-    """The case of this seed."""
+def case(seed: int, *, plain: bool = False) -> Case:
+    """The case of this seed; ``plain``: with names of columns that a table can have and functions that can be sent."""
     rng = random.Random(seed)
     names = ["edges", *rng.sample([name for name in INPUTS if name != "edges"], rng.randint(0, 2))]
     if "limits" not in names and rng.random() < 1 / 4:
         names.append("limits")
-    odd = rng.random() < 1 / 3
+    odd = rng.random() < 1 / 3 and not plain
     columns = {name: {ODD[c] if odd else c: kind for c, kind in INPUTS[name].items()} for name in names}
-    source = Writer(rng, odd).program(columns)
+    source = Writer(rng, odd, plain).program(columns)
     filename = f"<program {seed}>"
     linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)  # for inspect.getsource
     scope: dict[str, Any] = {}
@@ -243,6 +244,7 @@ class Writer:
 
     rng: random.Random
     odd: bool = False
+    plain: bool = False
     functions: list[str] = field(default_factory=list)
     count: int = 0
 
@@ -423,7 +425,10 @@ class Writer:
 
     def called(self, call: str, body: str) -> str:
         """``call`` of a function with this body; or two calls of two functions that one maker made."""
-        maker, form = f"maker_{len(self.functions)}", self.rng.choice([*MAKERS])
+        maker, form = (
+            f"maker_{len(self.functions)}",
+            self.rng.choice([form for form in MAKERS if not (self.plain and form in UNPICKLABLE)]),
+        )
         lines: list[str] = []
         for line in textwrap.dedent(MAKERS[form]).strip().splitlines():
             margin = line[: len(line) - len(line.lstrip())]

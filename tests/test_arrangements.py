@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pickle
+import subprocess
+import sys
 from collections import Counter
 from itertools import pairwise
 from pathlib import Path
@@ -19,6 +21,7 @@ from ddcore.errors import StorageError
 from ddcore.io import arrangements, tables
 from ddcore.io.arrangements import FileRun
 from ddcore.io.layout import Layout, create
+from ddcore.io.tables import TableState
 from ddcore.schema import parse_schema
 from ddcore.trace import Keys, Run, arrange, distinct_keys, gather
 
@@ -229,11 +232,11 @@ def test_an_empty_run_is_a_run(tmp_path: Path) -> None:
 
 def test_runs_are_appended_under_their_number_and_read_by_anyone(tmp_path: Path) -> None:
     create(tmp_path, DIRECT)
-    version = None
+    state: TableState | None = None
     for number in (1, 2):
         file = arrangements.write_run(tmp_path, number, 0, arrangements.run_table(make(DIRECT, 100, number), DIRECT))
-        version = arrangements.commit(tmp_path, [file], number, base=version)
-    table = DeltaTable(str(tmp_path), version=version)
+        state = arrangements.commit(tmp_path, [file], number, base=state)
+    table = DeltaTable(str(tmp_path), version=2)
     assert table.metadata().partition_columns == ["run"]
     frame = pl.read_delta(table)
     assert set(frame["run"]) == {1, 2}
@@ -261,15 +264,45 @@ def test_a_damaged_file_is_named_with_the_way_on(tmp_path: Path, damage: str) ->
     assert str(path) in caught.value.message
 
 
-def test_a_file_that_was_rewritten_unsorted_is_refused(tmp_path: Path) -> None:
+def test_any_number_of_runs_are_open_with_few_descriptors(tmp_path: Path) -> None:
+    """200 runs of which each is looked into, and 200 that are read whole, where 48 files may be open at once."""
+    create(tmp_path, DIRECT)
+    for layout_rows, place in ((1025, "large"), (3, "small")):
+        for number in range(200):
+            arrangements.write_run(
+                tmp_path / place, number, 0, arrangements.run_table(make(DIRECT, layout_rows), DIRECT)
+            )
+    opening = """
+import resource, sys
+from pathlib import Path
+import numpy as np
+from ddcore.io import arrangements
+from ddcore.io.layout import Layout
+from ddcore.io.tables import LiveFile
+from ddcore.schema import parse_schema
+layout = Layout(parse_schema({"k": "int64", "v": "int64"}), ("k",), ("version", "_round_1"))
+resource.setrlimit(resource.RLIMIT_NOFILE, (48, 48))
+for place, rows, runs in (("large", 1025, 200), ("small", 3, 1)):
+    folder = Path(sys.argv[1]) / place
+    files = [LiveFile(str(path.relative_to(folder)), 0, rows, {}, {}) for path in folder.rglob("*.parquet")]
+    opened = arrangements.open_runs(folder, files, layout)
+    assert (len(files), len(opened)) == (200, runs)
+    print(sum(int((hi - lo).sum()) for run in opened for lo, hi in [run.locate(np.arange(-1000, 1000))]))
+"""
+    done = subprocess.run([sys.executable, "-c", opening, str(tmp_path)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    large, small = map(int, done.stdout.split())
+    assert large > 190 * 1000 and small > 0
+
+
+def test_a_file_that_another_program_wrote_unsorted_is_refused(tmp_path: Path) -> None:
     run = make(DIRECT, 1000)
     file = arrangements.write_run(tmp_path, 1, 0, arrangements.run_table(run, DIRECT))
     table = pq.read_table(tmp_path / file.path, partitioning=None)
-    pq.write_table(
-        table.take(np.random.default_rng(0).permutation(len(table))), tmp_path / file.path, row_group_size=64
-    )
+    foreign = tmp_path / "part-00000-c000.zstd.parquet"
+    pq.write_table(table.take(np.random.default_rng(0).permutation(len(table))), foreign, row_group_size=64)
     with pytest.raises(StorageError, match="not sorted"):
-        FileRun(tmp_path / file.path, DIRECT)
+        FileRun(foreign, DIRECT)
 
 
 def test_a_file_of_another_layout_is_refused(tmp_path: Path) -> None:

@@ -58,7 +58,7 @@ def visible(warehouse: Path = Path("warehouse")) -> Any:
         if (folder / "_delta_log").exists():
             table = DeltaTable(str(folder)).to_pyarrow_table()
             seen[folder.name] = sorted(map(repr, table.to_pylist()))
-    return [(each.number, each.table_version) for each in ledger.ingests()], tables, seen, ledger.closed()
+    return [(each.number, each.table.version) for each in ledger.ingests()], tables, seen, ledger.closed()
 
 
 def journeys(dd: Command, *arguments: str) -> list[str]:
@@ -526,19 +526,19 @@ def test_full_disk_in_the_middle_of_an_ingest(mine: Path, dd: Command) -> None:
 @pytest.mark.parametrize("room", ["state", "outputs"])
 def test_permission_error_in_the_middle(mine: Path, dd: Command, monkeypatch: pytest.MonkeyPatch, room: str) -> None:
     """Files may not be made in one room of the warehouse; root may do all, so the system call itself refuses."""
-    from ddcore.io import tables
+    from ddcore.io import datafile
 
     many_links(Path("many.csv"), 50)
     assert dd("ingest", "links", "many.csv", "-q")[0] == 0
-    before, real = visible()[:3], tables._write_parquet
+    before, real = visible()[:3], datafile.write
 
-    def forbidden(table: Any, path: Path, row_group: int) -> None:
+    def forbidden(table: Any, path: Path, row_group: int) -> Any:
         if room in path.parts:
             raise PermissionError(13, "Permission denied", str(path))
-        real(table, path, row_group)
+        return real(table, path, row_group)
 
     with monkeypatch.context() as patched:
-        patched.setattr(tables, "_write_parquet", forbidden)
+        patched.setattr(datafile, "write", forbidden)
         code, out, err = dd("run")
     assert (code, out, len(err)) == (1, [], 2)
     assert err[0].startswith("error: cannot ") and f"{mine}/warehouse/{room}" in err[0] and err[1].strip()

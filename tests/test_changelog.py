@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import subprocess
 import sys
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import astuple
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -21,6 +23,7 @@ from deltalake import DeltaTable
 
 from ddcore.errors import DiffOverflow, StorageError
 from ddcore.io.changelog import ChangeLog
+from ddcore.io.tables import LiveFile, TableState
 from ddcore.schema import parse_schema
 
 EDGES = parse_schema({"src": "int64", "dst": "int64"})
@@ -62,8 +65,8 @@ def random_updates(seed: int, dims: int, n: int = 300) -> list[Update]:
     ]
 
 
-def append_in_pieces(log: ChangeLog, updates: list[Update], pieces: int) -> int:
-    version = None
+def append_in_pieces(log: ChangeLog, updates: list[Update], pieces: int) -> TableState:
+    version: TableState | None = None
     for number in range(pieces):
         version = log.append(frame(log, updates[number::pieces]), number + 1, base=version)
     assert version is not None
@@ -118,18 +121,20 @@ def test_rows_of_an_unfinished_run_are_invisible_and_not_repeated(tmp_path: Path
     log = ChangeLog(tmp_path / "dists", EDGES)
     named = log.append(frame(log, [((1, 1), (0,), 1)]), 1, base=None)
     step = """
-import sys
+import json, sys
 from pathlib import Path
 import polars as pl
 from ddcore.io.changelog import ChangeLog
+from ddcore.io.tables import TableState
 from ddcore.schema import parse_schema
 log = ChangeLog(Path(sys.argv[1]), parse_schema({"src": "int64", "dst": "int64"}))
-log.append(pl.DataFrame({"src": [2], "dst": [2], "version": [1], "diff": [1]}), 2, base=int(sys.argv[2]))
+base = TableState(*json.loads(sys.argv[2]))
+log.append(pl.DataFrame({"src": [2], "dst": [2], "version": [1], "diff": [1]}), 2, base=base)
 """
     environment = {**os.environ, "DDCORE_FAILPOINT": "after-table"}
-    command = [sys.executable, "-c", step, str(log.folder), str(named)]
+    command = [sys.executable, "-c", step, str(log.folder), json.dumps(astuple(named))]
     assert subprocess.run(command, env=environment, check=False).returncode == -9
-    assert DeltaTable(str(log.folder)).version() > named, "the table was committed, the ledger was not"
+    assert DeltaTable(str(log.folder)).version() > named.version, "the table was committed, the ledger was not"
     assert counted(log.accumulate(9, named)) == {(1, 1): 1}
     again = log.append(frame(log, [((2, 2), (1,), 1)]), 2, base=named)
     assert counted(log.accumulate(9, again)) == {(1, 1): 1, (2, 2): 1}
@@ -201,9 +206,10 @@ def test_files_rewritten_by_other_engines_still_read(tmp_path: Path) -> None:
     log = ChangeLog(tmp_path / "t", parse_schema({"t": "timestamp", "s": "string"}))
     moment = datetime(2024, 1, 2, 3, 4, 5, 678901, UTC)
     version = log.append(frame(log, [((moment, "a"), (0,), 1)]), 1, base=None)
-    path = log.folder / log.files(version)[0].path
-    table = pq.read_table(path)
+    (file,) = log.files(version)
+    table = pq.read_table(log.folder / file.path)
     narrow = table.set_column(table.schema.get_field_index("diff"), "diff", table["diff"].cast(pa.int32()))
-    pq.write_table(narrow, path, use_deprecated_int96_timestamps=True)
-    more = log.append(frame(log, [((moment, "a"), (1,), 1)]), 2, base=version)
-    assert counted(log.accumulate(1, more)) == {(moment, "a"): 2}
+    foreign = LiveFile("part-00000-c000.snappy.parquet", 0, 1, {}, {})
+    pq.write_table(narrow, log.folder / foreign.path, use_deprecated_int96_timestamps=True)
+    rows = log.collect(log.scan_files([file, foreign]))
+    assert rows.rows() == [(moment, "a", 0, 1)] * 2

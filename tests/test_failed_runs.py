@@ -123,8 +123,8 @@ def ledger_of(project: Project) -> Ledger:
 def check_law(project: Project) -> None:
     """Outputs equal the reference's, on all that is in the input's table."""
     ledger, log = ledger_of(project), Warehouse(project.warehouse).input("numbers")
-    version = ledger.input_version("numbers")
-    frame = tables.scan(log, tables.live_files(log, version), dict.fromkeys(["n", "version", "diff"], Type("int64")))
+    state = ledger.input_table("numbers")
+    frame = tables.scan(log, tables.live_files(log, state), dict.fromkeys(["n", "version", "diff"], Type("int64")))
     program = load_program(project)
     outputs = build(program, project.inputs, project.dims).outputs
     assert ledger.last_folded() == ledger.latest_ingested()

@@ -111,7 +111,7 @@ def test_large_sources_are_written_in_several_sorted_files(desk: Desk, monkeypat
     monkeypatch.setattr(intake, "_MOST_ROWS", 1_000)
     names = [desk.source(f"{part}.parquet", *updates[part * 500 : part * 500 + 500]) for part in range(6)]
     desk.ingest(*names)
-    files = desk.log.files(desk.ledger.input_version("edges"))
+    files = desk.log.files(desk.ledger.input_table("edges"))
     assert len(files) == 3
     for file in files:
         rows = pl.read_parquet(desk.log.folder / file.path).select("version", "src", "dst").rows()

@@ -2,24 +2,39 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
 from datetime import UTC, datetime
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
 from ddcore.errors import StorageError
-from ddcore.io.ledger import FailureRecord, IngestRecord, IntentRecord, Ledger, Record, RunRecord, Source, TableState
+from ddcore.io import ledger as ledger_module
+from ddcore.io.ledger import (
+    FailureRecord,
+    IngestRecord,
+    IntentRecord,
+    Ledger,
+    Record,
+    RunRecord,
+    Source,
+    TableState,
+    UndoRecord,
+)
 from ddcore.io.warehouse import Warehouse
 
 
 def ingest(number: int, first: int, last: int, input: str = "edges", digest: str = "00ff") -> IngestRecord:
     counts = {version: (version + 1, 1) for version in range(first, last + 1)}
     source = Source(f"{input}-{number}.parquet", digest)
-    return IngestRecord(number, input, (source,), first, last, 10, counts, ("a.parquet",), table_version=number)
+    return IngestRecord(
+        number, input, (source,), first, last, 10, counts, ("a.parquet",), TableState(number, 1, 10, "ab")
+    )
 
 
 def intent(run: int, first: int, last: int, refresh: bool = False) -> IntentRecord:
@@ -31,9 +46,15 @@ def run(number: int, first: int, last: int, **tables: int) -> RunRecord:
         number, "ab12", first, last, "inline", 2, rounds=15, took=0.25,
         inputs={"edges": {first: (3, 1)}},
         outputs={"dists": {first: (7, 7)}},
-        tables={f"outputs/{name}": TableState(version, ("f.parquet",), 14) for name, version in tables.items()},
+        tables={f"outputs/{name}": TableState(version, 1, 14, "cd") for name, version in tables.items()},
         quantiles={"00ff": (-(2**62), 0, 2**62)},
     )  # fmt: skip
+
+
+def version_of(ledger: Ledger, output: str) -> int:
+    state = ledger.table(f"outputs/{output}")
+    assert state is not None
+    return state.version
 
 
 def test_no_ledger_is_an_empty_ledger(tmp_path: Path) -> None:
@@ -44,7 +65,7 @@ def test_no_ledger_is_an_empty_ledger(tmp_path: Path) -> None:
     assert ledger.current_run() is None
     assert ledger.closed() is None
     assert ledger.input_version("edges") is None
-    assert ledger.table_version("outputs/dists") is None
+    assert ledger.table("outputs/dists") is None
     assert (ledger.next_run(), ledger.next_ingest()) == (1, 1)
     assert not (tmp_path / "none").exists(), "looking makes nothing"
 
@@ -113,9 +134,9 @@ def test_tables_are_at_the_versions_that_the_last_run_names(tmp_path: Path) -> N
     ledger.append(run(1, 0, 4, dists=1))
     ledger.append(run(2, 5, 9, dists=2, cycles=1))
     again = Ledger.load(Warehouse(tmp_path))
-    assert again.table_version("outputs/dists") == 2
-    assert again.table_version("outputs/cycles") == 1
-    assert again.table_version("outputs/other") is None
+    assert version_of(again, "dists") == 2
+    assert version_of(again, "cycles") == 1
+    assert again.table("outputs/other") is None
 
 
 def test_inputs_are_told_apart(tmp_path: Path) -> None:
@@ -197,10 +218,133 @@ def test_records_know_when_they_were_made() -> None:
     assert abs((datetime.now(UTC) - run(1, 0, 1).at).total_seconds()) < 60
 
 
-def test_many_records_are_few_files_and_none_is_lost(tmp_path: Path) -> None:
-    warehouse = Warehouse(tmp_path)
-    for number in range(1, 60):
+def long_ledger(warehouse: Warehouse, records: int) -> None:
+    for number in range(1, records + 1):
         Ledger.load(warehouse).append(ingest(number, number, number))
-        assert len(DeltaTable(str(warehouse.ledger)).file_uris()) <= 24
-    found = list(Ledger.load(warehouse).ingests())
-    assert [record.number for record in found] == list(range(1, 60))
+
+
+def test_many_records_are_few_files_and_none_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ledger_module, "_GATHERED", 4)
+    warehouse = Warehouse(tmp_path)
+    for number in range(1, 70):
+        Ledger.load(warehouse).append(ingest(number, number, number))
+        digits, rest = 0, number
+        while rest:
+            digits, rest = digits + rest % 4, rest // 4
+        assert len(DeltaTable(str(warehouse.ledger)).file_uris()) == digits, (
+            "as many as the digits of the number sum to"
+        )
+    again = Ledger.load(warehouse)
+    assert [record.number for record in again.ingests()] == list(range(1, 70))
+    assert (again.latest_ingested(), again.first_ingested(), again.next_ingest()) == (69, 1, 70)
+
+
+def test_a_row_is_written_again_only_when_the_ledger_is_sixteen_times_longer(tmp_path: Path) -> None:
+    warehouse, rows = Warehouse(tmp_path), 0
+    long_ledger(warehouse, 70)
+    for path in warehouse.ledger.glob("*.parquet"):
+        rows += pq.read_metadata(path).num_rows
+    assert rows == (70 - 4) + 4 * 16, "each once, and the first 64 once more: four files of 16"
+
+
+@pytest.mark.parametrize("records", [20, 90])
+def test_the_newest_rows_are_all_that_a_command_reads(records: int, tmp_path: Path) -> None:
+    warehouse = Warehouse(tmp_path)
+    long_ledger(warehouse, records)
+    again = Ledger.load(warehouse)
+    again.append(intent(1, 0, records))
+    again.append(run(1, 0, records, dists=1))
+    again = Ledger.load(warehouse)
+    assert (again.last_folded(), again.closed(), again.latest_ingested()) == (records, records, records)
+    assert again.current_run() is not None
+    assert again.open_intent() is None
+    assert again.waiting() == []
+    assert list(again.ingests(since=records + 1)) == []
+    assert again.input_version("edges") == records
+    assert len(again._rows) <= 4
+
+
+def test_ingests_that_wait_are_found_from_the_first_of_them_on(tmp_path: Path) -> None:
+    ledger = Ledger.load(Warehouse(tmp_path))
+    for number, (first, last) in enumerate([(0, 1), (2, 9), (3, 3), (4, 5), (6, 7)], 1):
+        ledger.append(ingest(number, first, last))
+    ledger.append(run(1, 0, 4))
+    again = Ledger.load(Warehouse(tmp_path))
+    assert [record.number for record in again.waiting()] == [2, 4, 5]
+    assert [record.number for record in again.ingests(since=6)] == [2, 5]
+    again.append(run(2, 5, 9))
+    again.append(ingest(6, 10, 10))
+    again = Ledger.load(Warehouse(tmp_path))
+    assert [record.number for record in again.waiting()] == [6]
+    again.append(intent(3, 0, 2, refresh=True))
+    again.append(run(3, 0, 2))
+    again = Ledger.load(Warehouse(tmp_path))
+    assert [record.number for record in again.waiting()] == [2, 3, 4, 5, 6], "a refresh may end before the last run did"
+
+
+def test_gathered_files_go_when_nobody_can_still_read_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    warehouse = Warehouse(tmp_path)
+    long_ledger(warehouse, 20)
+    assert len(list(warehouse.ledger.glob("*.parquet"))) == 20, "somebody may just have opened the table"
+    monkeypatch.setattr(ledger_module, "_KEPT", -1)
+    for number in range(21, 33):
+        Ledger.load(warehouse).append(ingest(number, number, number))
+    assert len(list(warehouse.ledger.glob("*.parquet"))) == 2
+    assert [record.number for record in Ledger.load(warehouse).ingests()] == list(range(1, 33))
+
+
+def test_old_commits_of_the_ledger_go_with_a_checkpoint(tmp_path: Path) -> None:
+    warehouse = Warehouse(tmp_path)
+    long_ledger(warehouse, 34)
+    log = warehouse.ledger / "_delta_log"
+    two_hours_ago = time.time() - 7200
+    for path in log.iterdir():
+        os.utime(path, (two_hours_ago, two_hours_ago))
+    for number in range(35, 65):
+        Ledger.load(warehouse).append(ingest(number, number, number))
+    assert len(list(log.glob("*.json"))) < 40
+    assert [record.number for record in Ledger.load(warehouse).ingests()] == list(range(1, 65))
+
+
+def test_a_row_that_another_program_changed_is_refused(tmp_path: Path) -> None:
+    warehouse = Warehouse(tmp_path)
+    long_ledger(warehouse, 3)
+    DeltaTable(str(warehouse.ledger)).update(predicate="entry = 1", updates={"first": "99"})
+    with pytest.raises(StorageError, match="damaged") as caught:
+        list(Ledger.load(warehouse).ingests())
+    assert str(warehouse.ledger) in caught.value.message
+
+
+def test_a_killed_beginning_is_no_lost_ledger(tmp_path: Path) -> None:
+    """The ledger is made before the first table: a crash between them leaves an empty one."""
+    beginning = """
+import sys
+from ddcore.io.ledger import Ledger
+from ddcore.io.warehouse import Warehouse
+Ledger.load(Warehouse(sys.argv[1])).begin()
+"""
+    environment = {**os.environ, "DDCORE_FAILPOINT": "after-begin"}
+    command = [sys.executable, "-c", beginning, str(tmp_path)]
+    assert subprocess.run(command, env=environment, check=False).returncode == -9
+    again = Ledger.load(Warehouse(tmp_path))
+    again.append(ingest(1, 0, 0))
+    assert Ledger.load(Warehouse(tmp_path)).next_ingest() == 2
+
+
+def test_an_ingest_that_was_taken_back_counts_for_nothing(tmp_path: Path) -> None:
+    ledger = Ledger.load(Warehouse(tmp_path))
+    ledger.append(ingest(1, 0, 1))
+    ledger.append(run(1, 0, 1))
+    ledger.append(ingest(2, 2, 9))
+    undo = UndoRecord(2, "edges", 2, 9, TableState(3, 1, 10, "ab"))
+    ledger.append(undo)
+    for again in (ledger, Ledger.load(Warehouse(tmp_path))):
+        assert list(again.undos()) == [undo]
+        assert [record.number for record in again.ingests()] == [1]
+        assert (again.waiting(), again.latest_ingested(), again.next_ingest()) == ([], 1, 3)
+        assert again.input_table("edges") == undo.table
+    ledger.append(UndoRecord(1, "edges", 0, 1, TableState(4, 0, 0, "cd")))
+    assert (ledger.latest_ingested(), ledger.first_ingested()) == (None, None)
+    ledger.append(ingest(3, 4, 5))
+    assert (ledger.latest_ingested(), ledger.first_ingested()) == (5, 4)
+    assert [record.number for record in ledger.waiting()] == [3]

@@ -302,7 +302,11 @@ def two_left_columns_meet_one(edges: Any, nodes: Any) -> Any:
     return {"x": edges.join(nodes, on={"a": "a", "b": "a"}), "y": edges.join(edges, on={"a": "b", "b": "b"})}
 
 
-@pytest.mark.parametrize("program", [every_column_a_key, two_left_columns_meet_one])
+def no_column_at_all(edges: Any, nodes: Any) -> Any:
+    return {"n": nodes.concat(edges.select("a")).group_by().reduce(lambda groups: groups.select("group"), {})}
+
+
+@pytest.mark.parametrize("program", [every_column_a_key, two_left_columns_meet_one, no_column_at_all])
 def test_keys_of_odd_shape(program: Any) -> None:
     for fold in (folding.whole, folding.one_time_each):
         found = fold(program, edges=EDGES, nodes=NODES)

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import astuple, replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -19,7 +20,7 @@ from deltalake import DeltaTable, QueryBuilder, write_deltalake
 from ddcore.errors import StorageError, UsageError
 from ddcore.io import tables
 from ddcore.io.stats import bounds
-from ddcore.io.tables import AddedFile
+from ddcore.io.tables import AddedFile, TableState
 from ddcore.schema import Schema, parse_schema
 
 NUMBERS: Schema = parse_schema({"n": "int64"})
@@ -53,8 +54,8 @@ def write(folder: Path, *numbers: int, stem: str = "f") -> AddedFile:
     return tables.write_file(folder, stem, table, bounded=["n"])
 
 
-def numbers(folder: Path, version: int | None = None) -> list[int]:
-    table = DeltaTable(str(folder), version=version).to_pyarrow_table()
+def numbers(folder: Path, state: TableState | None = None) -> list[int]:
+    table = DeltaTable(str(folder), version=state.version if state else None).to_pyarrow_table()
     return sorted(table["n"].to_pylist())
 
 
@@ -85,7 +86,7 @@ def test_committing_again_commits_nothing(folder: Path) -> None:
     two = tables.commit(folder, [write(folder, 2)], 2, base=one)
     again = tables.commit(folder, [write(folder, 2)], 2, base=one)
     assert again == two
-    assert DeltaTable(str(folder)).version() == two
+    assert DeltaTable(str(folder)).version() == two.version
     assert numbers(folder) == [1, 2]
 
 
@@ -163,7 +164,7 @@ def test_rows_that_others_wrote_are_not_ours(folder: Path) -> None:
 
 
 def test_many_commits_leave_a_checkpoint(folder: Path) -> None:
-    base = None
+    base: TableState | None = None
     for number in range(101):
         base = tables.commit(folder, [write(folder, number)], number + 1, base=base)
     assert (folder / "_delta_log" / "_last_checkpoint").exists()
@@ -186,7 +187,7 @@ def test_other_columns_are_refused_unless_the_table_is_replaced(folder: Path) ->
     tables.create(folder, other, replace=True)
     text = tables.write_file(folder, "f", tables.arrow_table({"n": pa.array(["x"])}, other))
     version = tables.commit(folder, [text], 2, base=one, overwrite=True)
-    assert DeltaTable(str(folder), version=version).to_pyarrow_table()["n"].to_pylist() == ["x"]
+    assert DeltaTable(str(folder), version=version.version).to_pyarrow_table()["n"].to_pylist() == ["x"]
     assert numbers(folder, one) == [1]
 
 
@@ -197,7 +198,7 @@ def test_every_type_reads_back_in_every_reader(tmp_path: Path) -> None:
     table = tables.arrow_table({name: frame[name].to_arrow() for name in EVERY_TYPE}, EVERY_TYPE)
     file = tables.write_file(folder, "f", table, bounded=EVERY_TYPE)
     version = tables.commit(folder, [file], 1, base=None)
-    stored = DeltaTable(str(folder), version=version)
+    stored = DeltaTable(str(folder), version=version.version)
     assert stored.to_pyarrow_table().to_pylist() == frame.to_dicts()
     assert pl.read_delta(stored).to_dicts() == frame.to_dicts()
     assert pl.read_parquet(folder / file.path).schema == frame.schema
@@ -245,13 +246,13 @@ except StorageError as error:
     assert f"cannot write to {folder}" in done.stdout
     assert sorted(path.name for path in folder.iterdir()) == ["_delta_log", write(folder, 1).path]
     assert numbers(folder) == [1]
-    assert tables.commit(folder, [write(folder, 2)], 2, base=one) == one + 1
+    assert tables.commit(folder, [write(folder, 2)], 2, base=one).version == one.version + 1
 
 
 def test_a_commit_that_cannot_be_written_leaves_the_table_as_it_was(folder: Path) -> None:
     one = tables.commit(folder, [write(folder, 1)], 1, base=None)
     failing = """
-import resource, sys
+import json, resource, sys
 from pathlib import Path
 from ddcore.errors import StorageError, UsageError
 from ddcore.io import tables
@@ -260,11 +261,12 @@ table = tables.arrow_table({"n": [2]}, {"n": __import__("ddcore.schema").schema.
 file = tables.write_file(folder, "f", table, bounded=["n"])
 resource.setrlimit(resource.RLIMIT_FSIZE, (64, 64))
 try:
-    tables.commit(folder, [file], 2, base=1)
+    tables.commit(folder, [file], 2, base=tables.TableState(*json.loads(sys.argv[2])))
 except StorageError as error:
     print(error.message)
 """
-    done = subprocess.run([sys.executable, "-c", failing, str(folder)], capture_output=True, text=True, check=True)
+    command = [sys.executable, "-c", failing, str(folder), json.dumps(astuple(one))]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert f"cannot commit to {folder}" in done.stdout, done
     assert numbers(folder) == [1]
     assert numbers(folder, tables.commit(folder, [write(folder, 2)], 2, base=one)) == [1, 2]
@@ -272,10 +274,10 @@ except StorageError as error:
 
 def test_a_missing_table_is_a_storage_error(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match="--full-refresh") as caught:
-        tables.live_files(tmp_path / "state" / "00ff", 3)
+        tables.live_files(tmp_path / "state" / "00ff", TableState(3, 1, 1, "ab"))
     assert str(tmp_path / "state" / "00ff") in caught.value.message
     with pytest.raises(StorageError) as caught:
-        tables.live_files(tmp_path / "inputs" / "edges", 3)
+        tables.live_files(tmp_path / "inputs" / "edges", TableState(3, 1, 1, "ab"))
     assert "full-refresh" not in caught.value.hint, "inputs cannot be made again"
 
 
@@ -283,20 +285,90 @@ def test_a_missing_table_is_a_storage_error(tmp_path: Path) -> None:
 def test_a_kill_between_any_two_steps_is_mended_by_doing_it_again(folder: Path, place: str) -> None:
     one = tables.commit(folder, [write(folder, 1)], 1, base=None)
     step = """
-import sys
+import json, sys
 from pathlib import Path
 import pyarrow as pa
 from ddcore.io import tables
 folder = Path(sys.argv[1])
 file = tables.write_file(folder, "f", pa.table({"n": pa.array([2])}), bounded=["n"])
-tables.commit(folder, [file], 2, base=1)
+tables.commit(folder, [file], 2, base=tables.TableState(*json.loads(sys.argv[2])))
 """
     environment = {**os.environ, "DDCORE_FAILPOINT": place}
-    done = subprocess.run([sys.executable, "-c", step, str(folder)], env=environment, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", step, str(folder), json.dumps(astuple(one))], env=environment, check=False
+    )
     assert done.returncode == -9
     assert numbers(folder, one) == [1]
     assert numbers(folder, tables.commit(folder, [write(folder, 2)], 2, base=one)) == [1, 2]
     assert numbers(folder) == [1, 2]
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_every_commit_is_on_the_disk_before_a_state_is_given(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, overwrite: bool
+) -> None:
+    """Also those of an attempt that was killed before it brought them there, and where nothing is left to do."""
+    one = tables.commit(folder, [write(folder, 1)], 1, base=None)
+    synced: set[str] = set()
+    with monkeypatch.context() as lost:
+        lost.setattr(tables, "_sync", lambda path: None)
+        tables.commit(folder, [write(folder, 99)], 2, base=one, overwrite=True)
+        tables.commit(folder, [write(folder, 2)], 3, base=one, overwrite=overwrite)  # with a restore, or without
+    monkeypatch.setattr(tables, "_sync", lambda path: synced.add(path.name))
+    file = write(folder, 2)
+    synced.clear()
+    state = tables.commit(folder, [file], 3, base=one, overwrite=overwrite)
+    newer = {f"{version:020d}.json" for version in range(one.version + 1, state.version + 1)}
+    assert len(newer) == (2 if overwrite else 3)
+    assert newer <= synced and "_delta_log" in synced
+
+
+def test_a_new_table_is_on_the_disk_with_its_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: set[Path] = set()
+    monkeypatch.setattr(tables, "_sync", synced.add)
+    folder = tmp_path / "state" / "00ff"
+    tables.create(folder, NUMBERS)
+    log = folder / "_delta_log"
+    assert {log / f"{0:020d}.json", log, folder, folder.parent, tmp_path} <= synced
+
+
+def test_a_table_is_opened_once_while_it_is_kept_open(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = []
+    real = DeltaTable.__init__
+
+    def counted(self: DeltaTable, *given: object, **named: object) -> None:
+        opened.append(given)
+        real(self, *given, **named)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(DeltaTable, "__init__", counted)
+    with tables.kept_open():
+        state = None
+        for number in range(1, 4):
+            state = tables.commit(folder, [write(folder, number)], number, base=state)
+            assert [file.rows for file in tables.live_files(folder, state)] == [1] * number
+    assert len(opened) == 1
+    assert numbers(folder, state) == [1, 2, 3]
+
+
+def test_a_table_that_is_not_what_the_ledger_says_is_refused(folder: Path) -> None:
+    one = tables.commit(folder, [write(folder, 1), write(folder, 2)], 1, base=None)
+    for other in (replace(one, rows=3), replace(one, files=3), replace(one, digest="00")):
+        with pytest.raises(StorageError, match="is damaged") as caught:
+            tables.live_files(folder, other)
+        assert str(folder) in caught.value.message
+        with pytest.raises(StorageError, match="is damaged"):
+            tables.commit(folder, [], 2, base=other)
+
+
+def test_bounds_in_the_log_cannot_be_changed(folder: Path) -> None:
+    """Readers leave out files by their bounds: a bound that says too little would lose rows."""
+    one = tables.commit(folder, [write(folder, 7)], 1, base=None)
+    log = folder / "_delta_log" / f"{one.version:020d}.json"
+    text = log.read_text()
+    assert 'maxValues\\":{\\"n\\":7' in text
+    log.write_text(text.replace('maxValues\\":{\\"n\\":7', 'maxValues\\":{\\"n\\":5'))
+    with pytest.raises(StorageError, match="is damaged"):
+        tables.live_files(folder, one)
 
 
 def test_files_are_packed_for_quick_reading(folder: Path) -> None:
@@ -314,7 +386,7 @@ def test_a_table_in_a_folder_of_any_name(name: str, tmp_path: Path) -> None:
     folder = tmp_path / name / "t"
     tables.create(folder, NUMBERS)
     one = tables.commit(folder, [write(folder, 1, 2)], 1, base=None)
-    assert tables.commit(folder, [write(folder, 3)], 2, base=one) == one + 1
+    assert tables.commit(folder, [write(folder, 3)], 2, base=one).version == one.version + 1
     assert sorted(tables.scan(folder, tables.live_files(folder, one), NUMBERS).collect()["n"]) == [1, 2]
     assert numbers(folder) == [1, 2, 3]
 

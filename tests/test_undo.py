@@ -113,6 +113,7 @@ def test_an_ingest_that_is_not_there_is_refused(desk: Desk, tmp_path_factory: py
     assert "ingest 1 is one of edges, not of roots" in refused(desk, UsageError, 1, "roots").message
     take_back(desk, 1)
     assert "ingest 1 was taken back already" in refused(desk, UsageError, 1).message
+    assert "there is no ingest 7; nothing is ingested" in refused(desk, UsageError, 7).message
     empty = Desk(tmp_path_factory.mktemp("empty"))
     with pytest.raises(StorageError, match="there is no warehouse"):
         undo(empty.project, 1)

@@ -40,10 +40,10 @@ def take_in(project: Project, name: str, frame: pl.DataFrame) -> None:
     ledger = Ledger.load(warehouse)
     log = ChangeLog(warehouse.input(name), project.input_schema(name), project.dims)
     number, dim = ledger.next_ingest(), project.dim
-    version = log.append(frame, number, base=ledger.input_version(name))
+    table = log.append(frame, number, base=ledger.input_table(name))
     counts = accumulate_counts(frame, dim)
     record = IngestRecord(
-        number, name, (Source("test", str(number)),), min(counts), max(counts), len(frame), counts, (), version
+        number, name, (Source("test", str(number)),), min(counts), max(counts), len(frame), counts, (), table
     )
     ledger.append(record)
 
@@ -57,4 +57,4 @@ def log_of(project: Project, name: str, schema: Any) -> pl.DataFrame:
     """One output log that readers see."""
     warehouse = Warehouse(project.warehouse)
     log = ChangeLog(warehouse.output(name), schema, project.dims)
-    return log.collect(log.scan(Ledger.load(warehouse).table_version(f"outputs/{name}")))
+    return log.collect(log.scan(Ledger.load(warehouse).table(f"outputs/{name}")))

@@ -1,0 +1,72 @@
+"""A table's Delta log, looked at without a library: what a command must know of tables that it does not open.
+
+Commits are JSON files, one action a line. Lines that cannot be read are passed over: opening the table tells of them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+__all__ = ["LOG", "commit_file", "is_maintenance", "last_transaction", "named_files"]
+
+LOG = "_delta_log"
+_MAINTENANCE = ("OPTIMIZE", "VACUUM START", "VACUUM END")  # what leaves the rows as they are
+
+
+def commit_file(folder: Path, version: int) -> Path:
+    """Where commit ``version`` of a table is."""
+    return folder / LOG / f"{version:020d}.json"
+
+
+def is_maintenance(folder: Path, version: int) -> bool:
+    """Whether a commit says that it left the rows as they were. One that is missing or emptied does not."""
+    return any(
+        action.get("operation") in _MAINTENANCE for action in _actions(commit_file(folder, version), "commitInfo")
+    )
+
+
+def last_transaction(folder: Path, app: str) -> int | None:
+    """The number of the newest transaction of an application; None without one. Mostly reads one commit."""
+    for commit in reversed(_commits(folder)):
+        for action in _actions(commit, "txn"):
+            if action.get("appId") == app and isinstance(action.get("version"), int):
+                return int(action["version"])
+    return None
+
+
+def named_files(folder: Path) -> set[str]:
+    """The paths of all data files that a commit ever added, or took out. Reads the whole log."""
+    return {
+        str(action["path"])
+        for commit in _commits(folder)
+        for kind in ("add", "remove")
+        for action in _actions(commit, kind)
+        if "path" in action
+    }
+
+
+def _commits(folder: Path) -> list[Path]:
+    try:
+        names = os.listdir(folder / LOG)
+    except OSError:
+        return []
+    return [folder / LOG / name for name in sorted(names) if name.endswith(".json") and name[0].isdigit()]
+
+
+def _actions(commit: Path, kind: str) -> Iterator[dict[str, Any]]:
+    try:
+        text = commit.read_text("utf-8", "replace")
+    except OSError:
+        return
+    for line in text.splitlines():
+        if f'"{kind}"' in line:
+            try:
+                action = json.loads(line)[kind]
+            except (ValueError, KeyError, TypeError, RecursionError):
+                continue
+            if isinstance(action, dict):
+                yield action

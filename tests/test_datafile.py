@@ -1,0 +1,96 @@
+"""Data files: every byte is covered by a digest, and a part of a file is checked by itself."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from ddcore.errors import StorageError
+from ddcore.io import datafile
+from ddcore.io.datafile import DataFile
+
+
+def store(folder: Path, rows: int = 500, row_group: int = 100) -> Path:
+    table = pa.table({"n": pa.array(range(rows), pa.int64()), "s": [f"ddcore.digests[{n % 7}" for n in range(rows)]})
+    size, digest = datafile.write(table, folder / "new", row_group)
+    path = (folder / "new").rename(folder / f"f-{digest}.parquet")
+    assert path.stat().st_size == size
+    return path
+
+
+def flip(path: Path, place: int, bit: int) -> None:
+    content = bytearray(path.read_bytes())
+    content[place] ^= 1 << bit
+    path.write_bytes(content)
+
+
+def test_a_file_is_read_by_row_groups(tmp_path: Path) -> None:
+    path = store(tmp_path)
+    datafile.verify(path, "")
+    file = DataFile(path, "")
+    assert file.metadata.num_rows == 500
+    assert file.read([1, 4], ["n"])["n"].to_pylist() == [*range(100, 200), *range(400, 500)]
+    assert pl.read_parquet(path)["n"].to_list() == list(range(500)), "as others read it"
+    assert pq.read_table(path, page_checksum_verification=True).num_rows == 500
+
+
+@pytest.mark.parametrize("rows", [0, 1, 40])
+def test_small_files_are_covered_too(rows: int, tmp_path: Path) -> None:
+    path = store(tmp_path, rows)
+    datafile.verify(path, "")
+    assert DataFile(path, "").read(range(DataFile(path, "").metadata.num_row_groups), ["n"]).num_rows == rows
+
+
+def test_any_flipped_bit_is_noticed(tmp_path: Path) -> None:
+    """By whoever reads the whole file; and by whoever reads a part, where the bit is in it or in the footer."""
+    whole = store(tmp_path)
+    content = whole.read_bytes()
+    ends = [int(end) for end in (block.partition(":")[0] for block in _list(content))]
+    seed = random.randrange(10**6)
+    print(f"seed {seed}")
+    rng = random.Random(seed)
+    for place in [0, 3, *(end - 1 for end in ends), *ends, len(content) - 1, *rng.sample(range(len(content)), 200)]:
+        flip(whole, place, rng.randrange(8))
+        with pytest.raises(StorageError, match=r"is damaged|cannot read") as caught:
+            datafile.verify(whole, "a hint")
+        assert str(whole) in caught.value.message and caught.value.hint == "a hint"
+        if ends[0] <= place < ends[1] or place >= ends[-1]:
+            with pytest.raises(StorageError):
+                DataFile(whole, "").read([1], ["n"])
+        else:
+            assert DataFile(whole, "").read([1], ["n"])["n"].to_pylist() == list(range(100, 200))
+        whole.write_bytes(content)
+
+
+def _list(content: bytes) -> list[str]:
+    start = content.rindex(b"ddcore.digests")
+    text = content[content.index(b"[", start) + 1 : content.index(b"]", start)]
+    return text.decode().split(",")
+
+
+@pytest.mark.parametrize("cut", [0, 4, 12, 300])
+def test_a_file_that_was_cut_short_is_noticed(cut: int, tmp_path: Path) -> None:
+    path = store(tmp_path)
+    path.write_bytes(path.read_bytes()[:cut])
+    for read in (lambda: datafile.verify(path, ""), lambda: DataFile(path, "")):
+        with pytest.raises(StorageError, match="is damaged"):
+            read()
+
+
+def test_another_file_under_the_name_is_noticed(tmp_path: Path) -> None:
+    one, two = store(tmp_path), store(tmp_path, 501)
+    one.write_bytes(two.read_bytes())
+    with pytest.raises(StorageError, match="is damaged"):
+        datafile.verify(one, "")
+
+
+def test_files_of_other_programs_are_read_as_they_are(tmp_path: Path) -> None:
+    path = tmp_path / "part-00000-0a1b2c3d4e5f-c000.snappy.parquet"
+    pq.write_table(pa.table({"n": [1, 2]}), path)
+    datafile.verify(path, "")
+    assert DataFile(path, "").read([0], ["n"])["n"].to_pylist() == [1, 2]
