@@ -50,16 +50,13 @@ class DeltaJoin(Keyed):
     """The rows of all inputs that agree on the attributes they share; null agrees with nothing.
 
     ``relations`` gives for each input its attribute by column; columns of one attribute have the same type.
+    ``rules`` are for each input the stages in which the other inputs are matched.
     """
 
     name = "delta_join"
     one_worker = True
     relations: tuple[Mapping[str, str], ...]
-
-    @cached_property
-    def rules(self) -> tuple[tuple[_Stage, ...], ...]:
-        """For each input the stages in which the other inputs are matched."""
-        return tuple(self._rule(number) for number in range(len(self.relations)))
+    rules: tuple[tuple[_Stage, ...], ...]
 
     @cached_property
     def ports(self) -> Sequence[Port]:
@@ -95,41 +92,43 @@ class DeltaJoin(Keyed):
                         "cast one side with select()",
                     )
         relations = tuple(dict(zip(schema, each, strict=True)) for schema, each in zip(schemas, names, strict=True))
-        join = cls(attributes, digest(names), relations)
-        _ = join.rules  # raises for relations that share nothing
-        return join
+        rules = tuple(_rule(relations, number) for number in range(len(relations)))
+        return cls(attributes, digest(names), relations, rules)
 
     def step(self, plan: Plan, block: Block) -> Step:
         """The work of a delta join's block."""
         return _DeltaJoinStep(self, plan, block)
 
-    def _rule(self, first: int) -> tuple[_Stage, ...]:
-        bound = set(self.relations[first].values())
-        waiting = [number for number in range(len(self.relations)) if number != first]
-        stages = []
-        while waiting:
-            choices = self._next(bound, waiting)
-            keys = tuple((each, tuple(a for a in self.relations[each].values() if a in bound)) for each in choices)
-            stages.append(_Stage(keys))
-            waiting = [number for number in waiting if number not in choices]
-            bound.update(*(self.relations[number].values() for number in choices))
-        return tuple(stages)
 
-    def _next(self, bound: set[str], waiting: Sequence[int]) -> list[int]:
-        """The relations that bind next: one that binds nothing new, else as many as bind the same few attributes."""
-        missing = {number: frozenset(self.relations[number].values()) - bound for number in waiting}
-        touching = [number for number in waiting if missing[number] != frozenset(self.relations[number].values())]
-        if not touching:
-            raise ProgramError(
-                f"{caller()}: delta_join: no relation shares an attribute with {', '.join(sorted(bound))}",
-                "give columns that must be equal the same name",
-            )
-        groups: dict[frozenset[str], list[int]] = {}
-        for number in touching:
-            groups.setdefault(missing[number], []).append(number)
-        if frozenset() in groups:
-            return groups[frozenset()][:1]
-        return max(groups.values(), key=lambda group: (-len(missing[group[0]]), len(group)))
+def _rule(relations: Sequence[Mapping[str, str]], first: int) -> tuple[_Stage, ...]:
+    """The stages in which updates of one relation are matched with the others. Raises ProgramError."""
+    bound = set(relations[first].values())
+    waiting = [number for number in range(len(relations)) if number != first]
+    stages = []
+    while waiting:
+        choices = _next(relations, bound, waiting)
+        keys = tuple((each, tuple(a for a in relations[each].values() if a in bound)) for each in choices)
+        stages.append(_Stage(keys))
+        waiting = [number for number in waiting if number not in choices]
+        bound.update(*(relations[number].values() for number in choices))
+    return tuple(stages)
+
+
+def _next(relations: Sequence[Mapping[str, str]], bound: set[str], waiting: Sequence[int]) -> list[int]:
+    """The relations that bind next: one that binds nothing new, else as many as bind the same few attributes."""
+    missing = {number: frozenset(relations[number].values()) - bound for number in waiting}
+    touching = [number for number in waiting if missing[number] != frozenset(relations[number].values())]
+    if not touching:
+        raise ProgramError(
+            f"{caller()}: delta_join: no relation shares an attribute with {', '.join(sorted(bound))}",
+            "give columns that must be equal the same name",
+        )
+    groups: dict[frozenset[str], list[int]] = {}
+    for number in touching:
+        groups.setdefault(missing[number], []).append(number)
+    if frozenset() in groups:
+        return groups[frozenset()][:1]
+    return max(groups.values(), key=lambda group: (-len(missing[group[0]]), len(group)))
 
 
 @dataclass
