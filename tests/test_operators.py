@@ -44,7 +44,8 @@ LEFT, RIGHT = "(a,1):+1,(b,2):+2,(null,3):+1@0 (b,2):-1@2", "(a,x):+1,(c,y):+1,(
         ("anti", "(b,2):+2,(null,3):+1@0 (b,2):-2@1 (a,1):+1@3"),
         (
             "left",
-            "(a,1,x):+1,(b,2,null):+2,(null,3,null):+1@0 (b,2,null):-2,(b,2,x):+4@1 (b,2,x):-2@2 (a,1,x):-1,(a,1,null):+1@3",
+            "(a,1,x):+1,(b,2,null):+2,(null,3,null):+1@0 (b,2,null):-2,(b,2,x):+4@1 (b,2,x):-2@2 "
+            "(a,1,x):-1,(a,1,null):+1@3",
         ),
         ("right", "(a,1,x):+1,(c,null,y):+1,(null,null,z):+1@0 (b,2,x):+4@1 (b,2,x):-2@2 (a,1,x):-1@3"),
         (
@@ -181,8 +182,8 @@ def test_triangles_of_a_real_network() -> None:
 def test_T36_mutual_recursion_as_a_bag(fold: Fold) -> None:
     def program(one: Any, zero: Any) -> Any:
         def body(evens: Any, odds: Any) -> Any:
-            after = lambda rows: rows.where("n < 100").select(n=col("n") + 1)  # noqa: E731
-            return {"evens": one.concat(after(odds)), "odds": zero.concat(after(evens))}
+            after = {name: rows.where("n < 100").select(n=col("n") + 1) for name, rows in (("e", evens), ("o", odds))}
+            return {"evens": one.concat(after["o"]), "odds": zero.concat(after["e"])}
 
         both = dd.iterate({"evens": one, "odds": zero}, body)
         return {"out": both["evens"].concat(both["odds"]).group_by().agg(total=dd.sum("n"))}
@@ -213,7 +214,9 @@ def test_T37_a_loop_that_returns_at_its_limit(fold: Fold, rounds: int, expected:
 
 def test_a_limit_at_which_to_return_is_part_of_the_program() -> None:
     def program(rounds: int) -> Any:
-        step = lambda w: w.select(n=col("n") + 1)  # noqa: E731
+        def step(w: Any) -> Any:
+            return w.select(n=col("n") + 1)
+
         return lambda t: {"out": t.iterate(step, max_rounds=rounds, at_limit="return")}
 
     schemas = {"t": {"n": "int64"}}
