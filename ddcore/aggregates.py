@@ -32,8 +32,8 @@ def count() -> Aggregate:
 def sum(expr: Any) -> Aggregate:
     """The exact sum of ``expr``, 0 where all are null.
 
-    int64 stays int64 and overflow is an error; float64 is the exact sum rounded once, whatever the order of the rows;
-    decimal(p, s) becomes decimal(18, s). A bare string is a column.
+    int64 stays int64, decimal(p, s) becomes decimal(18, s), and a sum that those cannot hold is an error; float64 is
+    the exact sum rounded once, whatever the order of the rows. A bare string is a column.
     """
     return Aggregate("sum", parse(expr, bare_string="column"))
 

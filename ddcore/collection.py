@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
+from numbers import Integral
 from typing import Any, TypeVar
 
 import polars as pl
@@ -113,9 +114,13 @@ class Collection:
 
     def rename(self, names: Mapping[str, str] | Callable[[str], str]) -> Collection:
         """Other names for columns, as ``{"old": "new"}`` or a function from old to new; the order stays."""
+        if not isinstance(names, Mapping):
+            _require_function(names, "rename", "a dict or a function")
         new = names if isinstance(names, Mapping) else {name: names(name) for name in self._node.schema}
-        for name in new:
-            self._require(name, "rename")
+        for old, name in new.items():
+            self._require(old, "rename")
+            if not isinstance(name, str):
+                raise ProgramError(f"{caller()}: rename: {old} cannot be called {name!r}", "a name is text")
         exprs: dict[str, pl.Expr] = {}
         for name, expr in self._kept().items():
             _set_once(exprs, new.get(name, name), expr, "rename")
@@ -229,13 +234,13 @@ class Collection:
         All rows of a round advance together. Bodies may hold further loops. A loop that still changes after
         ``max_rounds`` rounds stops the run with a Diverged error. The body must return the columns it is given.
         """
-        if isinstance(max_rounds, bool) or not isinstance(max_rounds, int) or max_rounds < 1:
+        if isinstance(max_rounds, bool) or not isinstance(max_rounds, Integral) or max_rounds < 1:
             raise ProgramError(f"{caller()}: max_rounds is {max_rounds!r}", "give a whole number of at least 1")
         _require_function(body, "iterate")
         graph, place = self._graph, caller()
         scope = Scope(parent=graph.innermost)
         variable = Node("variable", (self._node,), self._node.schema, scope, "", place=place)
-        scope.loop = Loop(f"{name_of(body)} ({place})", variable, max_rounds, scope)
+        scope.loop = Loop(f"{name_of(body)} ({place})", variable, int(max_rounds), scope)
         graph.open.append(scope)
         try:
             result = body(Collection(graph, variable))
@@ -470,9 +475,9 @@ def _texts(exprs: Mapping[str, pl.Expr]) -> list[Part]:
     return [[name, expressions.identity(expr)] for name, expr in exprs.items()]
 
 
-def _require_function(function: Any, where: str) -> None:
+def _require_function(function: Any, where: str, wanted: str = "a function") -> None:
     if not callable(function):
-        raise ProgramError(f"{caller()}: {where} takes a function, not {type(function).__name__}", "give it a function")
+        raise ProgramError(f"{caller()}: {where} takes {wanted}, not {type(function).__name__}", f"give it {wanted}")
 
 
 def _unknown(name: str, where: str, schema: Schema) -> ProgramError:

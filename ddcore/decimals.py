@@ -22,12 +22,15 @@ Types = Callable[[list[Tree]], list[pl.DataType]]
 
 _MOST_DIGITS = 38
 _PRODUCTS = {"Multiply", "Sql.Mul"}
-_SQL = {"Sql.Mul": "Multiply", "Sql.Plus": "Plus"}  # the product of SQL has a scale of its own
 _QUOTIENTS = {
     "TrueDivide", "FloorDivide", "TruncDivide", "Modulus", "Sql.Div", "Sql.IntDiv", "Sql.Rem", "Pow.Generic",
 }  # fmt: skip
+_SQL = {  # the product of SQL has a scale of its own
+    "Sql.Mul": "Multiply", "Sql.Plus": "Plus", "Sql.Minus": "Minus", "Sql.Eq": "Eq", "Sql.EqMissing": "EqValidity",
+    "Sql.Lt": "Lt", "Sql.LtEq": "LtEq", "Sql.Gt": "Gt", "Sql.GtEq": "GtEq",
+}  # fmt: skip
 _ALIKE = {
-    "Plus", "Minus", "Sql.Plus", "Eq", "NotEq", "Lt", "LtEq", "Gt", "GtEq", "EqValidity", "NotEqValidity",
+    *_SQL, "Plus", "Minus", "Eq", "NotEq", "Lt", "LtEq", "Gt", "GtEq", "EqValidity", "NotEqValidity",
     "Boolean.IsBetween", "Boolean.IsIn", "SumHorizontal", "MaxHorizontal", "MinHorizontal", "Clip", "FillNull",
     "Coalesce", "Ternary", "ListExpr.Sum", "ListExpr.Contains", "ListExpr.Concat", "Replace", "ReplaceStrict",
 }  # fmt: skip
@@ -59,6 +62,10 @@ def _exact(tree: Tree, types: Types) -> Tree:
         return tree
     known = types(parts)
     if any(_scale(dtype) is not None for dtype in known) and not any(map(_is_float, known, parts)):
+        if operation in _QUOTIENTS and all(map(_is_literal_or_whole, known, parts)):
+            return syntax.with_children(
+                tree, [_in_float(part, dtype) for part, dtype in zip(parts, known, strict=True)]
+            )
         parts = [_as_written(part) for part in parts]
         known = types(parts)
         if operation in _QUOTIENTS:
@@ -107,6 +114,15 @@ def _scale(dtype: pl.DataType) -> int | None:
 def _is_float(dtype: pl.DataType, part: Tree) -> bool:
     """Whether a part is a float whose digits are not written in the expression."""
     return dtype.is_float() and _as_written(part) is part
+
+
+def _is_literal_or_whole(dtype: pl.DataType, part: Tree) -> bool:
+    return dtype.is_integer() or syntax.is_literal(part)
+
+
+def _in_float(part: Tree, dtype: pl.DataType) -> Tree:
+    """A decimal as a float: SQL text reads 2.5 as a decimal, but ``a / 2.5`` has no digits to keep."""
+    return syntax.cast(part, "Float64") if isinstance(dtype, pl.Decimal) else part
 
 
 def _as_written(part: Tree) -> Tree:

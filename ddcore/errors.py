@@ -12,7 +12,7 @@
     ├── FoldError                the fold itself cannot go on
     │   ├── NegativeMultiplicity a row with a negative count reached a reducer
     │   ├── Diverged             a loop did not reach its fixed point
-    │   ├── DiffOverflow         a count left the range of int64
+    │   ├── DiffOverflow         a count or a sum that int64 cannot hold
     │   └── ExpressionError      a user's expression or function failed on its rows
     └── StorageError             the warehouse cannot be read or written
 
@@ -126,7 +126,7 @@ class Diverged(FoldError):
 
 
 class DiffOverflow(FoldError):
-    """A diff, a count or a sum left the range of int64."""
+    """A diff, a count or a sum that has to be given is more than int64 holds."""
 
     def __init__(
         self, message: str, hint: str = "look for values or diffs that are far too large among the inputs"

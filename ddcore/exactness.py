@@ -33,9 +33,10 @@ _GUARDED = 2**126
 _MOST_POWER = 128
 _COMPARISONS = {
     "Eq", "NotEq", "Lt", "LtEq", "Gt", "GtEq", "EqValidity", "NotEqValidity", "TrueDivide", "Sql.Div",
-    "Boolean.IsBetween", "Boolean.IsNull", "Boolean.IsNotNull",
+    "Sql.Eq", "Sql.EqMissing", "Sql.Lt", "Sql.LtEq", "Sql.Gt", "Sql.GtEq", "Boolean.IsBetween", "Boolean.IsNull",
+    "Boolean.IsNotNull",
 }  # fmt: skip
-_SQL = {"Sql.Plus": "Plus", "Sql.Mul": "Multiply", "Sql.IntDiv": "TruncDivide"}
+_SQL = {"Sql.Plus": "Plus", "Sql.Minus": "Minus", "Sql.Mul": "Multiply", "Sql.IntDiv": "TruncDivide"}
 _ON_LISTS = {"Plus", "Minus", "Multiply", "FloorDivide", "TruncDivide", "Modulus", "TrueDivide"}
 _ASCENDING = {
     "descending": False, "nulls_last": False, "multithreaded": False, "maintain_order": False, "limit": None,
@@ -307,14 +308,7 @@ def _special(tree: Tree, dtype: pl.DataType, op: str, parts: list[Tree], inner: 
     if op == "MeanHorizontal":
         return _mean(tree, parts, inner)
     if op == "ListExpr.SetOperation":
-        order = {
-            "descending": False,
-            "nulls_last": False,
-            "multithreaded": False,
-            "maintain_order": False,
-            "limit": None,
-        }
-        return {"Function": {"input": [tree], "function": {"ListExpr": {"Sort": order}}}}
+        return {"Function": {"input": [tree], "function": {"ListExpr": {"Sort": _ASCENDING}}}}
     if op == "TrueDivide" and all(isinstance(each, pl.Duration) for each in inner) and inner[0] == inner[1]:
         return syntax.with_children(tree, [syntax.function("ToPhysical", part) for part in parts])
     return None
@@ -330,11 +324,12 @@ def _mean(tree: Tree, parts: list[Tree], inner: list[pl.DataType]) -> Tree:
 
     count = added([syntax.cast(syntax.boolean("IsNotNull", part), "Int64") for part in parts])
     none: Tree = {"Literal": {"Scalar": {"Int64": 0}}}
-    total = added([syntax.cast(part, "Int64") for part in parts])
-    divisor = syntax.binary("EqValidity", count, none)
+    total = added(
+        [part if each.is_integer() else syntax.cast(part, "Int64") for part, each in zip(parts, inner, strict=True)]
+    )
+    empty = syntax.binary("EqValidity", count, none)
     null: Tree = {"Literal": {"Scalar": {"Null": "Int64"}}}
-    chosen = {"Ternary": {"predicate": divisor, "truthy": null, "falsy": count}}
-    return syntax.binary("TrueDivide", total, chosen)
+    return syntax.binary("TrueDivide", total, syntax.ternary(empty, null, count))
 
 
 def _is_unwatched(dtype: pl.DataType, op: str, element: pl.DataType | None) -> bool:

@@ -33,6 +33,7 @@ _MOST_DIGITS = 18
 _QUOTED = re.compile(r"'(?:[^']|'')*'|\"[^\"]*\"")
 _LITERALS = re.compile(r'\{"Literal": \{"(\w+)"')
 _CLOCK = re.compile(r"\b(?:now\s*\(|current_(?:timestamp|date|time)\b|localtime(?:stamp)?\b)", re.IGNORECASE)
+_COUNTED = re.compile(r" in column '.*' for \d+ out of \d+ values")
 _FAILURES = (pl.exceptions.PolarsError, pl.exceptions.PanicException, ValueError, TypeError, ArithmeticError)
 
 
@@ -40,8 +41,7 @@ def parse(value: Any, *, bare_string: Literal["column", "sql"]) -> pl.Expr:
     """The expression that a user's argument stands for.
 
     Text is a column's name or SQL, by ``bare_string``; integers are int64, decimals decimal(18, scale). Raises
-    ProgramError for text that is no SQL, for text that asks the clock, and for values that no column can hold; the
-    message begins with the line of the program.
+    ProgramError for text that is no SQL, for text that asks the clock, and for values that no column can hold.
     """
     if isinstance(value, pl.Expr):
         return value
@@ -412,8 +412,8 @@ def _is_pythons(value: pl.Series) -> bool:
 
 
 def _reason(failure: BaseException) -> str:
-    """The first line of what Polars says."""
-    return str(failure).strip().partition("\n")[0]
+    """The first line of what Polars says, without what it says about the other rows of the batch."""
+    return _COUNTED.sub("", str(failure).strip().partition("\n")[0])
 
 
 def _integers(term: Term) -> set[str]:
@@ -493,14 +493,14 @@ def _result_type(dtype: pl.DataType, tree: Tree) -> Type:
 def _sql(text: str) -> pl.Expr:
     if _CLOCK.search(_QUOTED.sub("", text)):
         raise ProgramError(
-            f"{caller()}: the SQL text {text!r} asks the clock",
+            f"the SQL text {text!r} asks the clock",
             "a program must mean the same in every run: give times in columns",
         )
     try:
         return pl.sql_expr(text)
     except _FAILURES as failure:
         raise ProgramError(
-            f"{caller()}: cannot read the SQL text {text!r}: {_reason(failure)}",
+            f"cannot read the SQL text {text!r}: {_reason(failure)}",
             "text is SQL here; for a string value write pl.lit(...)",
         ) from None
 
@@ -510,12 +510,12 @@ def _literal(value: Any) -> pl.Expr:
         return _decimal(value)
     if isinstance(value, int) and not isinstance(value, bool):
         if not LEAST < value <= GREATEST:
-            raise ProgramError(f"{caller()}: the literal {value} is beyond int64", "use a float or a decimal")
+            raise ProgramError(f"the literal {value} is beyond int64", "use a float or a decimal")
         return pl.lit(value, dtype=pl.Int64)
     if value is None or isinstance(value, bool | float | bytes | date | datetime | timedelta):
         return pl.lit(value)
     raise ProgramError(
-        f"{caller()}: {type(value).__name__} is no expression: {value!r:.60}",
+        f"{type(value).__name__} is no expression: {value!r:.60}",
         'give a Polars expression such as col("a") + 1, SQL text or a value',
     )
 
@@ -524,7 +524,5 @@ def _decimal(value: Decimal) -> pl.Expr:
     exponent = value.as_tuple().exponent
     scale = max(-exponent, 0) if isinstance(exponent, int) else 0
     if not value.is_finite() or scale > _MOST_DIGITS or abs(value) >= Decimal(10) ** (_MOST_DIGITS - scale):
-        raise ProgramError(
-            f"{caller()}: the literal {value} is no decimal of {_MOST_DIGITS} digits", "use fewer digits or a float"
-        )
+        raise ProgramError(f"the literal {value} is no decimal of {_MOST_DIGITS} digits", "use fewer digits or a float")
     return pl.lit(value, dtype=pl.Decimal(_MOST_DIGITS, scale))

@@ -34,11 +34,12 @@ from ddcore.wording import described
 
 __all__ = ["name_of", "text_of"]
 
-_PLAIN = (int, float, complex, bool, type(None), type(...), type(NotImplemented), range, slice, Decimal, timedelta)
+_PLAIN = (int, float, complex, bool, type(None), type(...), type(NotImplemented), range, Decimal, timedelta)
 _PLAIN_VALUES = "give it plain values (numbers, texts, lists, frames), and make the rest inside of the function"
 _STATELESS = ("_thread.lock", "_thread.RLock")  # they change no result
 # What ddcore itself stands on is known by name; of other installed libraries the source counts, but not what that uses.
-_KNOWN = {*sys.stdlib_module_names, "ddcore", "numba", "numpy", "pandas", "polars", "pyarrow"} - {"__main__"}
+_KNOWN = {"ddcore", "numba", "numpy", "pandas", "polars", "pyarrow"}
+_STANDARD = str(PurePath(inspect.__file__).parent)
 _READS = {"LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"}
 _INSTALLED = {"site-packages", "dist-packages"}
 _OF_EVERY_CLASS = {
@@ -131,7 +132,8 @@ class _Reader:
         elif isinstance(value, enum.Enum):
             yield from ("member", self.text(type(value)), value.name)
         elif type(value) in (date, datetime, time):
-            yield from (type(value).__name__, value.isoformat(), self.text(getattr(value, "tzinfo", None)))
+            yield from (type(value).__name__, value.isoformat(), str(getattr(value, "fold", "")))
+            yield self.text(getattr(value, "tzinfo", None))
         elif isinstance(value, PurePath):
             yield from (type(value).__name__, str(value))
         else:
@@ -171,6 +173,7 @@ class _Reader:
         elif library == "pandas" and hasattr(value, "to_numpy"):
             yield from self._pandas(value)
         elif type(value) is np.ndarray or isinstance(value, np.generic):
+            yield type(value).__name__
             yield from self._array(np.asarray(value))
         elif isinstance(value, np.dtype):
             yield from ("dtype", str(value.descr if value.names else value.str))
@@ -191,7 +194,7 @@ class _Reader:
             return
         yield self.text((function.__defaults__, function.__kwdefaults__))
         for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
-            yield name
+            yield f"captured {name}"
             try:
                 captured = cell.cell_contents
             except ValueError:  # not filled yet: a function that names itself
@@ -200,10 +203,10 @@ class _Reader:
                 yield from self._named(name, captured, code)
         for name in sorted(_globals(code)):
             if name in function.__globals__ and not name.startswith("__"):
-                yield name
+                yield f"global {name}"
                 yield from self._named(name, function.__globals__[name], code)
         for name, held in sorted(vars(function).items()):
-            yield name
+            yield f"attribute {name}"
             yield self._at(f".{name}", held)
 
     def _named(self, name: str, value: Any, code: CodeType) -> Iterator[Part]:
@@ -391,10 +394,13 @@ def _module_of(thing: Any) -> str:
 def _reach(module: str, home: str) -> str:
     """What of a module's functions counts: the ``name``, the ``source``, or ``all`` that they use."""
     top = module.partition(".")[0]
+    file = getattr(sys.modules.get(module), "__file__", None) or ""
+    installed = bool(_INSTALLED & {*PurePath(file).parts})
     if top in _KNOWN:
         return "name"
-    file = getattr(sys.modules.get(module), "__file__", None)
-    return "source" if top != home and file and _INSTALLED & {*PurePath(file).parts} else "all"
+    if top in sys.stdlib_module_names and not installed and (not file or file.startswith(_STANDARD)):
+        return "name"  # a file of the user's own may have a name of the standard library
+    return "source" if installed and top not in (home, "__main__") else "all"
 
 
 def _globals(code: CodeType) -> set[str]:

@@ -128,8 +128,13 @@ class Graph:
     def add(self, kind: str, inputs: Iterable[Node], schema: Schema, text: str, settings: Any = None) -> Node:
         """The node for this operator, new or known. It lives in the innermost scope of its inputs.
 
-        Raises ProgramError where an input belongs to a loop that is already left.
+        Raises ProgramError where an input belongs to a loop that is already left, and for a column without a name:
+        Polars gives it one when it makes a frame.
         """
+        if "" in schema:
+            raise ProgramError(
+                f"{caller()}: {kind}: a column has no name", 'name it, for example with rename({"": "x"})'
+            )
         inputs = tuple(inputs)
         scope = self.root
         for node in inputs:

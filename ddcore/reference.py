@@ -238,14 +238,32 @@ class NaiveCollection:
 
     def select(self, *names: Any, **exprs: Any) -> NaiveCollection:
         """Each row replaced by the values of the expressions; counts of rows that become equal add up."""
-        columns, mapped = self._map(_named(names, exprs))
+        columns, mapped = self._map(_named(self._spread(names), exprs))
         return NaiveCollection(columns, zip(mapped, self.rows.values(), strict=True))
+
+    def with_columns(self, *names: Any, **exprs: Any) -> NaiveCollection:
+        """Each row with more columns, or with other values in those that it has."""
+        return self.select(**({name: pl.col(name) for name in self.columns} | _named(self._spread(names), exprs)))
+
+    def drop(self, *names: Any) -> NaiveCollection:
+        """Each row without some columns."""
+        gone = [each.meta.output_name() for each in self._spread(names)]
+        return self.select(*(name for name in self.columns if name not in gone))
+
+    def rename(self, names: Any) -> NaiveCollection:
+        """Each row with columns of other names."""
+        new = names if isinstance(names, Mapping) else {name: names(name) for name in self.columns}
+        return self.select(**{new.get(name, name): pl.col(name) for name in self.columns})
 
     def where(self, *predicates: Any) -> NaiveCollection:
         """The rows for which every predicate is true: null is not."""
         _, truths = self._map({f"p{i}": _expression(predicate) for i, predicate in enumerate(predicates)})
         kept = [item for item, truth in zip(self.rows.items(), truths, strict=True) if all(truth)]
         return NaiveCollection(self.columns, kept)
+
+    def filter(self, *predicates: Any) -> NaiveCollection:
+        """What ``where`` is called in Polars."""
+        return self.where(*predicates)
 
     def flat_map(
         self, fn: Callable[[pl.DataFrame], pl.DataFrame] | None = None, *, schema: Any = None, **lists: Any
@@ -319,7 +337,7 @@ class NaiveCollection:
 
     def group_by(self, *keys: Any) -> NaiveGroups:
         """The rows by their values in ``keys``; by no keys, all in one group. A null is a value like any other here."""
-        return NaiveGroups(self, [name for key in keys for name in _names(key)])
+        return NaiveGroups(self, [each.meta.output_name() for each in self._spread(keys)])
 
     # Loops
 
@@ -352,14 +370,27 @@ class NaiveCollection:
         types = {name: _widened(dtype) for name, dtype in frame.clear().select(**exprs).schema.items()}
         try:
             try:
-                values = frame.cast({pl.Int64: pl.Int128}).select("_row", **exprs)
+                values = _values(frame.cast({pl.Int64: pl.Int128}), exprs)
             except pl.exceptions.InvalidOperationError as error:
                 if "not supported" not in str(error):
                     raise
-                values = frame.select("_row", **exprs)
+                values = _values(frame, exprs)
             return types, [tuple(row) for _, *row in _cast(values, types).rows()]
         except pl.exceptions.PolarsError as error:
             raise ExpressionError(f"{', '.join(map(str, exprs.values()))}: {error}") from None
+
+    def _spread(self, names: Iterable[Any]) -> list[pl.Expr]:
+        """The expressions that these stand for, one by one: Polars computes them all, and each takes its own field."""
+        spread: list[pl.Expr] = []
+        for each in names:
+            if isinstance(each, list | tuple):
+                spread += self._spread(each)
+                continue
+            expr = pl.col(each) if isinstance(each, str) else each
+            found = pl.DataFrame(schema=self.columns).select(expr).columns
+            named = expr.meta.output_name(raise_if_undetermined=False) is not None
+            spread += [expr] if named else [pl.struct(expr).struct.field(name) for name in found]
+        return spread
 
     def _like(self, model: NaiveCollection) -> Iterable[tuple[Row, int]]:
         """Rows and counts with the columns in the order of ``model``."""
@@ -535,9 +566,21 @@ def _names(keys: Any) -> list[str]:
     return [keys] if isinstance(keys, str) else list(keys)
 
 
-def _named(names: Iterable[Any], exprs: Mapping[str, Any]) -> dict[str, pl.Expr]:
-    """The expressions of a ``select`` by the names of their results. A bare string in ``names`` is a column."""
-    plain = [pl.col(each) if isinstance(each, str) else each for each in names]
+def _values(frame: pl.DataFrame, exprs: Mapping[str, pl.Expr]) -> pl.DataFrame:
+    """The values of ``exprs`` beside ``_row``. Where floats are divided, each row is a frame of its own.
+
+    In a frame of several rows Polars divides floats by a literal through its reciprocal, which rounds twice.
+    """
+    text = " ".join(expr.meta.serialize(format="json") for expr in exprs.values())
+    floats = any(dtype.is_float() for dtype in frame.dtypes) or "Float" in text
+    divides = '"TrueDivide"' in text or '"Div"' in text or (floats and ("Divide" in text or "Modulus" in text))
+    if not divides or not len(frame):
+        return frame.select("_row", **exprs)
+    return pl.concat([frame[row : row + 1].select("_row", **exprs) for row in range(len(frame))])
+
+
+def _named(plain: Iterable[pl.Expr], exprs: Mapping[str, Any]) -> dict[str, pl.Expr]:
+    """The expressions of a ``select`` by the names of their results."""
     return {each.meta.output_name(): each for each in plain} | {name: _expression(e) for name, e in exprs.items()}
 
 

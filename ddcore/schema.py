@@ -137,6 +137,8 @@ def is_direct(kinds: Sequence[Type]) -> bool:
 def check_names(schema: Schema, dims: Sequence[str]) -> None:
     """Raises ProgramError for column names that change logs need for themselves."""
     for name in schema:
+        if not name:
+            raise ProgramError("a column has no name", "name each column of the input")
         if name in (*dims, "diff") or name.startswith("_"):
             raise ProgramError(
                 f"a column may not be called {name}: change logs use that name themselves",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from ddcore import syntax
+from ddcore import syntax, vocabulary
 from ddcore.errors import ProgramError
 from ddcore.schema import Schema
 from ddcore.syntax import Tree
@@ -23,13 +23,12 @@ def expand(expr: pl.Expr, schema: Schema) -> dict[str, pl.Expr]:
 
     None where a selector matches nothing. Raises ProgramError where Polars refuses, and where two have one name.
     """
-    if not selects(expr):
-        return {_output_name(expr): expr}
     tree = syntax.read(expr)
+    if not selects(expr):
+        return {_output_name(expr, tree): expr}
     frame = _frame(schema)
-    trees = _expanded(tree, frame)
     names = _names(expr, frame)
-    parts = [syntax.build(each) for each in trees]
+    parts = [syntax.build(each) for each in _expanded(tree, frame)]
     if names != [name for part in parts for name in _names(part, frame)]:
         raise ProgramError(
             f"{syntax.text(tree)} may name any number of columns, and in this place it is not known which",
@@ -76,8 +75,9 @@ def _names(expr: pl.Expr, frame: pl.LazyFrame) -> list[str]:
         raise ProgramError(one_line(error).partition(" Resolved plan")[0], "name each column by itself") from None
 
 
-def _output_name(expr: pl.Expr) -> str:
+def _output_name(expr: pl.Expr, tree: Tree) -> str:
     try:
         return expr.meta.output_name()
     except pl.exceptions.PolarsError as error:
+        vocabulary.check(tree)  # a selector under a sum, say: that it is a sum matters more
         raise ProgramError(one_line(error), "give the result a name: name=expression") from None

@@ -32,6 +32,11 @@ class Session:
     def __init__(
         self, program: Program, schemas: Mapping[str, Mapping[str, Any]], dims: Sequence[str] = ("version",)
     ) -> None:
+        if not isinstance(schemas, Mapping):
+            raise ProgramError(
+                f"Session takes a dict of schemas by input, not {type(schemas).__name__}",
+                'for example {"edges": {"src": "int64", "dst": "int64"}}',
+            )
         self.plan: Plan = build(program, schemas, _dims(dims))
         self._worker = Worker(self.plan)
         self._broken = False  # whether a fold failed: its worker holds half of what it was given
@@ -100,10 +105,15 @@ def as_frame(frame: Any, name: str) -> pl.DataFrame:
         return frame.collect()
     if isinstance(frame, pl.DataFrame):
         return frame
-    hint = _WANTED
-    if isinstance(frame, str | PathLike):
-        hint = f"read it first, for example with pl.read_parquet({str(frame)!r:.60})"
-    elif isinstance(frame, pl.Series):
+    kind, hint = type(frame).__name__, _WANTED
+    if isinstance(frame, type):
+        kind = f"the type {frame.__name__}"
+    elif isinstance(frame, str | PathLike):
+        kind, hint = (
+            f"{kind} {str(frame)!r:.60}",
+            f"read it first, for example with pl.read_parquet({str(frame)!r:.60})",
+        )
+    elif kind == "Series":
         hint = "give a frame: Series.to_frame() makes one"
     elif isinstance(frame, Mapping) or hasattr(frame, "__arrow_c_stream__") or _is_pandas(frame):
         try:
@@ -111,10 +121,8 @@ def as_frame(frame: Any, name: str) -> pl.DataFrame:
                 frame.validate(full=True)  # Polars would take bytes that are not UTF-8 as they are
             return pl.from_pandas(frame) if _is_pandas(frame) else pl.DataFrame(frame)
         except (Exception, pl.exceptions.PanicException) as error:
-            raise DataError(f"input {name}: this {type(frame).__name__} is no frame: {one_line(error)}", hint) from None
-    kind = frame.__name__ if isinstance(frame, type) else type(frame).__name__
-    what = f"the type {kind}" if isinstance(frame, type) else "None" if frame is None else f"{kind} {frame!r:.60}"
-    raise DataError(f"input {name}: {what} is no frame", hint)
+            raise DataError(f"input {name}: this {kind} is no frame: {one_line(error)}", hint) from None
+    raise DataError(f"input {name}: {'None' if frame is None else kind} is no frame", hint)
 
 
 def _is_pandas(frame: Any) -> bool:
@@ -126,7 +134,8 @@ def _dims(dims: Any) -> tuple[str, ...]:
     names = (dims,) if isinstance(dims, str) else tuple(dims) if isinstance(dims, Sequence) else ()
     if not names or not all(isinstance(name, str) for name in names) or len(set(names)) != len(names):
         raise ProgramError(
-            f"dims names the time columns, each once, and is {type(dims).__name__} {dims!r:.60}",
+            "dims names the time columns, each once, and is "
+            + (f"{dims!r:.60}" if isinstance(dims, list | tuple) else f"of type {type(dims).__name__}"),
             'for example dims=("version",); inputs are given by name: dd.replay(program, edges=frame)',
         )
     return names

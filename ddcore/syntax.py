@@ -87,6 +87,11 @@ def boolean(name: str, *inputs: Tree) -> Tree:
     return {"Function": {"input": list(inputs), "function": {"Boolean": name}}}
 
 
+def ternary(predicate: Tree, truthy: Tree, falsy: Tree) -> Tree:
+    """A choice; Polars evaluates each branch for the rows that take it."""
+    return {"Ternary": {"predicate": predicate, "truthy": truthy, "falsy": falsy}}
+
+
 def kind(tree: Tree) -> str:
     """The kind of a node: ``Column``, ``Literal``, ``BinaryExpr``, ``Function``, ..."""
     return tree if isinstance(tree, str) else next(iter(tree))

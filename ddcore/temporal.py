@@ -56,13 +56,19 @@ def guards(term: Term, form: Callable[[Term], Tree]) -> list[Guard]:
     Raises ProgramError for operations on times that nothing can guard.
     """
     result: dict[str, Guard] = {}
-    _collect(term, form, result)
+    _collect(term, form, lambda tree: tree, result)
     return sorted(result.values(), key=lambda guard: guard.level)
 
 
-def _collect(term: Term, form: Callable[[Term], Tree], result: dict[str, Guard]) -> int:
-    """Adds the guards of a term; returns its level."""
-    level = max((_collect(part, form, result) for part in term.parts), default=-1)
+def _collect(term: Term, form: Callable[[Term], Tree], within: Callable[[Tree], Tree], result: dict[str, Guard]) -> int:
+    """Adds the guards of a term; returns its level. ``within`` limits a guard to the rows where the term counts."""
+    scopes = [within] * len(term.parts)
+    if syntax.kind(term.tree) == "Ternary":
+        predicate, no = form(term.parts[0]), {"Literal": {"Scalar": {"Boolean": False}}}
+        scopes[1] = lambda tree: within(syntax.ternary(predicate, tree, no))
+        scopes[2] = lambda tree: within(syntax.ternary(predicate, no, tree))
+    inner = zip(term.parts, scopes, strict=True)
+    level = max((_collect(part, form, scope, result) for part, scope in inner), default=-1)
     timed = [part for part in term.parts if is_temporal(part.dtype)]
     operation = syntax.operation(term.tree)
     if (not timed and not is_temporal(term.dtype)) or syntax.kind(term.tree) in ("Column", "Literal"):
@@ -74,7 +80,7 @@ def _collect(term: Term, form: Callable[[Term], Tree], result: dict[str, Guard])
 
     def add(tree: Tree | None, at: int, reason: str) -> None:
         if tree is not None:
-            result.setdefault(syntax.text(tree), Guard(at, tree, reason))
+            result.setdefault(syntax.text(within(tree)), Guard(at, within(tree), reason))
 
     for part in timed:
         add(_outside(form(part), part.dtype), level + 1, _OUTSIDE)
@@ -164,9 +170,12 @@ def _bad_step(term: Term, operation: str, form: Callable[[Term], Tree]) -> Tree 
                 )
             return None
         case step:
-            pattern: Tree = {"Literal": {"Scalar": {"String": _STEP}}}
-            contains = {"StringExpr": {"Contains": {"literal": False, "strict": True}}}
-            return _not({"Function": {"input": [step, pattern], "function": contains}})
+            return _not(syntax.binary("And", _contains(step, _STEP), _contains(step, r"\d")))
+
+
+def _contains(text: Tree, pattern: str) -> Tree:
+    contains = {"StringExpr": {"Contains": {"literal": False, "strict": True}}}
+    return {"Function": {"input": [text, {"Literal": {"Scalar": {"String": pattern}}}], "function": contains}}
 
 
 def _lost(term: Term, form: Callable[[Term], Tree]) -> Tree:

@@ -247,10 +247,9 @@ def _arrange_wide(
     order = sorting.radix_argsort(codes)
     columns = _stacked([*words, *times], len(diffs))
     sorting.sort_within(order, codes, columns)
-    rows, sums = (None, None) if high is not None else sorting.sum_runs(order, codes, columns, diffs)
-    if sums is not None and not sums[-1]:
-        sums, high = sums[:-1].copy(), None
-    else:
+    rows, sums = sorting.sum_runs(order, codes, columns, diffs)
+    overflow, sums = sums[-1], sums[:-1].copy()
+    if overflow or high is not None:
         upper = diffs >> 63 if high is None else high
         rows, sums, high, size = sorting.sum_runs_exactly(order, codes, columns, diffs, upper)
         if size > 1:

@@ -189,7 +189,7 @@ class _Section:
         if not isinstance(value, str) or not value:
             raise self.wrong(key, f"must be text, not {_said(value)}")
         if "\0" in value:
-            raise self.wrong(key, f"holds a NUL character: {_said(value)}")
+            raise self.wrong(key, f"{_said(value)} has a NUL character", "look at what wrote the file")
         return value
 
     def names(self, key: str) -> tuple[str, ...] | None:
@@ -232,7 +232,9 @@ def _parsed(file: Path) -> dict[str, Any]:
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{shown(file)}: cannot be read: {one_line(error)}") from None
     except RecursionError:
-        raise UsageError(f"{shown(file)}: values are nested too deep", "a project nests two levels deep") from None
+        raise UsageError(
+            f"{shown(file)}: nested too deeply", "tables nest at most three levels: [spark] conf.NAME"
+        ) from None
     except ValueError as error:  # a number of more digits than Python reads
         raise UsageError(f"{shown(file)}: cannot be read: {one_line(error)}", "look for a very long number") from None
 
@@ -388,7 +390,7 @@ def _checked(name: str, value: Any, said_by: str, folder: Path) -> Any:
 def _path(text: str, said_by: str) -> Path:
     """A path that a person wrote; UsageError for one that no file system can have."""
     if "\0" in text:
-        raise UsageError(f"{said_by}: {_said(text)}: a path holds no NUL character")
+        raise UsageError(f"{said_by}: {_said(text)} has a NUL character", "look at what put the path together")
     try:
         return Path(text).expanduser()
     except RuntimeError:
@@ -398,5 +400,5 @@ def _path(text: str, said_by: str) -> Path:
 def _width(value: Any, said_by: str) -> int:
     number = int(value) if isinstance(value, str) and _DIGITS.fullmatch(value) else value
     if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number <= _MOST_WORKERS:
-        raise UsageError(f"{said_by}: the width is a number of workers from 1 up, not {_said(value)}")
+        raise UsageError(f"{said_by}: the width is a number of workers from 1 up, not {_said(value)}", "for example: 4")
     return number

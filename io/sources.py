@@ -76,6 +76,7 @@ def find_sources(places: Sequence[str]) -> list[Source]:
     for place in places:
         for source in _sources_at(place):
             found.setdefault(source.real, source)
+    _refuse_unwritable_names(found.values())
     _refuse_parts_of_tables(found.values())
     return list(found.values())
 
@@ -166,6 +167,13 @@ def _sources_under(folder: Path, place: str) -> list[Source]:
 
 def _raise(error: OSError) -> None:
     raise error
+
+
+def _refuse_unwritable_names(sources: Iterable[Source]) -> None:
+    """Raise DataError for a path that is no text: no table or ledger could hold it."""
+    for source in sources:
+        if not source.path.isprintable() and any("\ud800" <= character <= "\udfff" for character in source.path):
+            raise DataError(f"{source.path!a}: the name is not UTF-8", "rename the file")
 
 
 def _refuse_parts_of_tables(sources: Iterable[Source]) -> None:

@@ -167,7 +167,7 @@ def _death(error: BaseException) -> DdError | None:
         return None
     return DdError(
         f"Spark's Java process died: {how}",
-        "run it again; if it dies again, fold less at a time with --to-version"
+        "run it again; if it dies again, give it more memory, or less to do at a time (run: --to-version)"
         + (f"; all of what it said is in {_own.log}" if _own.log else ""),
     )
 

@@ -86,7 +86,7 @@ def pickled(work: Any) -> bytes:
             return dumped
     except Exception as error:
         raise ProgramError(
-            f"the program cannot be sent to Spark's workers: {said(error)}",
+            f"the program cannot be sent to Spark's workers: a function holds what cannot be pickled: {said(error)}",
             "let its functions capture plain values only, not open files, locks or generators; or use --engine inline",
         ) from error
     finally:

@@ -3,14 +3,17 @@
 Values come from small domains (integers mod 4, three words, nulls among them), so that rows meet, loops converge and
 differences cancel. Loops are nested up to three deep; what may stand in a body is not restricted, but most bodies only
 grow or only shrink what they are given, which makes them end. The few that swing must be reported by engine and
-reference alike.
+reference alike. A third of the programs have commas, quotes, spaces and letters beyond ASCII in the names of columns.
+Functions are made by makers, in several ways that no pickle can tell apart, and some programs use two of one maker.
 """
 
 from __future__ import annotations
 
 import datetime
+import json
 import linecache
 import random
+import textwrap
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -26,7 +29,7 @@ from ddcore import reference
 MODULUS = 4
 MAX_ROUNDS = 20
 ORIGINS = [0, 0, 0, 0, 0, 70_000, 2**31, 2**50]
-HEADER = "import polars as pl\nfrom polars import col\n\nimport ddcore as dd\n"
+HEADER = "import functools\nimport threading\n\nimport polars as pl\nfrom polars import col\n\nimport ddcore as dd\n"
 INPUTS = {
     "edges": {"a": "int", "b": "int"},
     "words": {"a": "int", "w": "str"},
@@ -35,6 +38,7 @@ INPUTS = {
     "days": {"a": "int", "d": "date", "b": "int"},
     "bills": {"m": "money", "n": "num", "t": "time"},
     "flags": {"o": "bool", "a": "int"},
+    "limits": {"h": "huge", "b": "int"},
 }
 VALUES: dict[str, list[Any]] = {
     "int": [0, 0, 1, 1, 2, 2, 3, 3, None],
@@ -45,10 +49,20 @@ VALUES: dict[str, list[Any]] = {
     "money": [Decimal("0.05"), Decimal("-3.00"), Decimal("12345678.90"), None],
     "bool": [True, False, None],
     "num": [2**33, -(2**35), 0, 7, None],
+    "huge": [
+        2**63 - 1,
+        -(2**63) + 1,
+        2**63 - 2,
+        2**62,
+        -(2**62),
+        0,
+        None,
+    ],  # passed on, compared, joined, least, greatest
 }
 TYPES = {
     "int": pl.Int64(),
     "num": pl.Int64(),
+    "huge": pl.Int64(),
     "str": pl.String(),
     "float": pl.Float64(),
     "date": pl.Date(),
@@ -63,6 +77,7 @@ OTHERWISE = {
     "date": "pl.date(2024, 2, 29)",
     "time": 'pl.datetime(2024, 2, 29, time_unit="us", time_zone="UTC")',
     "bool": "pl.lit(True)",
+    "huge": "2**63 - 1",
 }
 NAMES = {
     "int": "abc",
@@ -74,7 +89,57 @@ NAMES = {
     "money": "mp",
     "sum of money": "xy",
     "bool": "oq",
+    "huge": "hj",
 }
+ODD = {  # what columns are called in a third of the programs: texts that join names may mix these up
+    "a": "a", "b": "a,b", "c": "b,c", "n": "n k", "k": "größe", "w": "w'", "v": "a;w=1", "f": "f|g", "g": "f`",
+    "d": "d:e", "e": "{e}", "m": "m,p|", "p": "日", "t": "t\t", "u": "-", "o": "o=q", "q": "(q)", "h": "h,j", "j": "h",
+    "x": "x y", "y": "y\\",
+}  # fmt: skip
+MAKERS = {
+    "closure": """
+        def run(frame):
+            {body}
+        return run
+    """,
+    "partial": """
+        def run(k, frame):
+            {body}
+        return functools.partial(run, k)
+    """,
+    "local class": """
+        class Run:
+            def __call__(self, frame):
+                {body}
+        return Run()
+    """,
+    "attribute": """
+        class Run:
+            def __init__(self):
+                self.k = k
+            def __call__(self, frame):
+                k = self.k
+                {body}
+        return Run()
+    """,
+    "lock and lambda": """
+        lock, number = threading.Lock(), lambda: k
+        def run(frame):
+            with lock:
+                k = number()
+            {body}
+        return run
+    """,
+    "cached": """
+        @functools.lru_cache
+        def number():
+            return k
+        def run(frame):
+            k = number()
+            {body}
+        return run
+    """,
+}  # ways to make a function that uses the number k
 
 
 @dataclass
@@ -107,25 +172,28 @@ def case(seed: int) -> Case:
     """The case of this seed."""
     rng = random.Random(seed)
     names = ["edges", *rng.sample([name for name in INPUTS if name != "edges"], rng.randint(0, 2))]
-    source = Writer(rng).program(names)
+    if "limits" not in names and rng.random() < 1 / 4:
+        names.append("limits")
+    odd = rng.random() < 1 / 3
+    columns = {name: {ODD[c] if odd else c: kind for c, kind in INPUTS[name].items()} for name in names}
+    source = Writer(rng, odd).program(columns)
     filename = f"<program {seed}>"
     linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)  # for inspect.getsource
     scope: dict[str, Any] = {}
     exec(compile(source, filename, "exec"), scope)
-    return Case(seed, source, scope["program"], history(rng, names))
+    return Case(seed, source, scope["program"], history(rng, columns))
 
 
 # Histories
 
 
-def history(rng: random.Random, names: list[str]) -> dict[str, pl.DataFrame]:
+def history(rng: random.Random, inputs: dict[str, dict[str, str]]) -> dict[str, pl.DataFrame]:
     """Insertions and retractions at one, two or three coordinates; no count is negative at any time of the grid."""
     dims = DIMS[rng.choice([1, 1, 2, 2, 3, 3])]
     extent = {1: rng.randint(2, 6), 2: rng.randint(2, 4), 3: rng.randint(2, 3)}[len(dims)]
     axes = [sorted(rng.choice(ORIGINS) + step for step in rng.sample(range(9), extent)) for _ in dims]
     frames = {}
-    for name in names:
-        columns = INPUTS[name]
+    for name, columns in inputs.items():
         updates: list[tuple[Any, ...]] = []
         rows = [tuple(rng.choice(VALUES[kind]) for kind in columns.values()) for _ in range(rng.randint(2, 9))]
         for _ in range(rng.choice([4, 8, 16, 32])):
@@ -174,11 +242,13 @@ class Writer:
     """Writes one program, statement by statement. ``functions`` are those it calls, ``count`` the names it gave."""
 
     rng: random.Random
+    odd: bool = False
     functions: list[str] = field(default_factory=list)
     count: int = 0
 
-    def program(self, names: list[str]) -> str:
-        block = Block("    ", [Named(name, dict(INPUTS[name])) for name in names])
+    def program(self, inputs: dict[str, dict[str, str]]) -> str:
+        names = list(inputs)
+        block = Block("    ", [Named(name, dict(columns)) for name, columns in inputs.items()])
         for _ in range(self.rng.randint(0, 2)):
             self.chain(block, 0, block.env)
         self.chain(block, self.rng.choice([0, 1, 1, 2, 2, 3, 3]), block.env)
@@ -207,6 +277,7 @@ class Writer:
     def operator(self, block: Block, of: Named) -> Named:
         ops = [self.select, self.where, self.join, self.join, self.concat, self.less, self.rest]
         ops += [self.distinct, self.agg, self.agg, self.reduce, self.lists, self.flat_map]
+        ops += [self.spread, self.with_columns, self.without, self.rename]
         while True:
             made = self.rng.choice(ops)(of, block.env)
             if made:
@@ -218,9 +289,44 @@ class Writer:
         columns = self.fresh(self.rng.choice([["int"], ["int", "int"], ["int", "str"], [*of.columns.values()][:3]]), of)
         return f"{of.name}.select({self.fit(of, columns)})", columns, of.positive
 
+    def spread(self, of: Named, env: list[Named]) -> Any:
+        """Several columns by one expression."""
+        one = self.rng.choice([*of.columns])
+        others = {name: kind for name, kind in of.columns.items() if name != one}
+        choices = ['"*"', "pl.all()", f"{q(one)}, pl.exclude({q(one)})", f"pl.col({_quoted([*of.columns])})"]
+        text = self.rng.choice(choices)
+        columns = {one: of.columns[one], **others} if "exclude" in text else of.columns
+        return f"{of.name}.select({text})", columns, of.positive
+
+    def with_columns(self, of: Named, env: list[Named]) -> Any:
+        """A column replaced, or one more."""
+        kind = self.rng.choice(["int", "num", "str"])
+        free = [name for name in self.names(kind) if name not in of.columns or of.columns[name] == kind]
+        if not free or len(of.columns) > 4:
+            return None
+        name = self.rng.choice(free)
+        return (
+            f"{of.name}.with_columns({kw({name: self.expression(of, kind)})})",
+            of.columns | {name: kind},
+            of.positive,
+        )
+
+    def without(self, of: Named, env: list[Named]) -> Any:
+        gone = self.rng.choice([*of.columns])
+        columns = {name: kind for name, kind in of.columns.items() if name != gone}
+        return columns and (f"{of.name}.drop({q(gone)})", columns, of.positive)
+
+    def rename(self, of: Named, env: list[Named]) -> Any:
+        old = self.rng.choice([*of.columns])
+        free = [name for name in self.names(of.columns[old]) if name not in of.columns]
+        if not free:
+            return None
+        columns = {free[0] if name == old else name: kind for name, kind in of.columns.items()}
+        return f"{of.name}.rename({{{q(old)}: {q(free[0])}}})", columns, of.positive
+
     def where(self, of: Named, env: list[Named]) -> Any:
-        predicate = self.predicate(of)
-        return predicate and (f"{of.name}.where({predicate})", of.columns, of.positive)
+        predicate, method = self.predicate(of), self.rng.choice(["where", "where", "filter"])
+        return predicate and (f"{of.name}.{method}({predicate})", of.columns, of.positive)
 
     def join(self, of: Named, env: list[Named]) -> Any:
         other = self.rng.choice(env)
@@ -265,71 +371,92 @@ class Writer:
         adding = {"n=dd.count()": "num"}
         for name in of.having("int", "num", "float"):
             kind = "float" if of.columns[name] == "float" else "num"
-            adding |= {f's=dd.sum("{name}")': kind, f's=dd.sum(col("{name}") * 3)': kind}
-        adding |= {f's=dd.sum("{name}")': "sum of money" for name in of.having("money", "sum of money")}
+            adding |= {f"s=dd.sum({q(name)})": kind, f"s=dd.sum(col({q(name)}) * 3)": kind}
+        adding |= {f"s=dd.sum({q(name)})": "sum of money" for name in of.having("money", "sum of money")}
+        for name in of.having("huge"):
+            adding |= {f"s=dd.sum(col({q(name)}) // 2**40)": "huge"}
+            adding |= {f"s=dd.sum({q(name)})": "huge"}
         picking: dict[str, str] = {}
         for name, kind in of.columns.items():
-            picking |= {f'lo=dd.min("{name}")': kind, f'hi=dd.max("{name}")': kind}
+            picking |= {f"lo=dd.min({q(name)})": kind, f"hi=dd.max({q(name)})": kind}
         pool = adding | picking if of.positive else self.rng.choice([adding, picking])
         chosen = self.rng.sample([*pool], min(len(pool), self.rng.randint(1, 3)))
         made = {text.split("=")[0]: (text, pool[text]) for text in chosen}
         columns = {key: of.columns[key] for key in keys} | {f"{name}_": kind for name, (_, kind) in made.items()}
         renamed = ", ".join(f"{name}_={text.split('=', 1)[1]}" for name, (text, _) in made.items())
         columns_now = self.fresh([*columns.values()], of)
-        names = ", ".join(f'{new}="{old}"' for new, old in zip(columns_now, columns, strict=True))
+        names = kw({new: f"col({q(old)})" for new, old in zip(columns_now, columns, strict=True)})
         allow = "" if of.positive else ", allow_negative=True"
         return f"{of.name}.group_by({_quoted(keys)}).agg({renamed}{allow}).select({names})", columns_now, True
 
     def reduce(self, of: Named, env: list[Named]) -> Any:
         value = self.rng.choice([*of.columns])
         keys = [name for name in of.columns if name != value and self.rng.random() < 0.5]
-        kind = of.columns[value]
-        first = f'groups.sort("group", "{value}").group_by("group", maintain_order=True).first()'
-        bodies = [  # the first and the fourth give counts, which may be negative where those they see are
-            (f'groups.group_by("group").agg(r_=col("{value}").min(), count=col("count").sum())', kind),
-            (f'{first}.select("group", r_="{value}")', kind),
-            (f'groups.select("group", r_="{value}").unique()', kind),
-            (f'groups.select("group", "count", r_="{value}")', kind),
-            ('groups.group_by("group").agg(r_=pl.len().cast(pl.Int64))', "num"),
-            ('groups.group_by("group").agg(r_=col("count").sum()).filter(col("r_") > 1)', "num"),
+        if self.rng.random() < 0.1:
+            keys = [*of.columns]
+        kind, v, by = of.columns[value], q(value), 'group_by("group", maintain_order=True)'
+        counted = [
+            ('frame.group_by("group").agg(r_=pl.len().cast(pl.Int64) + k)', "num"),
+            ('frame.group_by("group").agg(r_=col("count").sum() * k).filter(col("r_") > 1)', "num"),
+            ('frame.group_by("group").agg(r_=col("count").sum() * 0.5 + k)', "float"),
+            ('frame.group_by("group").agg(r_=col("count").sum().cast(pl.Float64) * k)', "num"),
+            ('frame.select("group", "count", r_=col("count") * k)', "num"),
         ]
-        counting = (bodies[0], bodies[3])
-        if kind == "float":
-            bodies = bodies[1:]  # Polars' own min skips NaN, which is not at issue here
-        body, result = self.rng.choice(bodies)
-        self.functions.append(f"def per_group_{len(self.functions)}(groups):\n    return {body}")
+        bodies = [
+            *counted,
+            (f'frame.group_by("group").agg(r_=col({v}).min(), count=col("count").sum() * k)', kind),
+            (f'frame.sort("group", {v}).{by}.first().select("group", r_={v})', kind),
+            (f'frame.select("group", r_={v}).unique()', kind),
+            (f'frame.select("group", col("count") * k, r_={v})', kind),
+        ]
+        if kind == "float":  # Polars' own min skips NaN, which is not at issue here
+            bodies = [body for body in bodies if ".min()" not in body[0]]
+        body, result = self.rng.choice(counted if value in keys else bodies)
+        # Such counts are negative where those that the function is given are.
+        returns_counts = "count=" in body or ('"count"' in body and ".agg(" not in body)
         columns = self.fresh([*(of.columns[key] for key in keys), result], of)
-        names = ", ".join(f'{new}="{old}"' for new, old in zip(columns, [*keys, "r_"], strict=True))
+        names = kw({new: f"col({q(old)})" for new, old in zip(columns, [*keys, "r_"], strict=True)})
         schema = f'{{"r_": "{_type(result)}"}}'
         allow = "" if of.positive else ", allow_negative=True"
-        text = f"{of.name}.group_by({_quoted(keys)}).reduce(per_group_{len(self.functions) - 1}, {schema}{allow})"
-        return f"{text}.select({names})", columns, of.positive or (body, result) not in counting
+        call = f"{of.name}.group_by({_quoted(keys)}).reduce(FUNCTION, {schema}{allow})"
+        return f"{self.called(call, f'return {body}')}.select({names})", columns, of.positive or not returns_counts
+
+    def called(self, call: str, body: str) -> str:
+        """``call`` of a function with this body; or two calls of two functions that one maker made."""
+        maker, form = f"maker_{len(self.functions)}", self.rng.choice([*MAKERS])
+        lines: list[str] = []
+        for line in textwrap.dedent(MAKERS[form]).strip().splitlines():
+            margin = line[: len(line) - len(line.lstrip())]
+            lines += [margin + each for each in body.splitlines()] if "{body}" in line else [line]
+        self.functions.append(f"def {maker}(k):\n" + textwrap.indent("\n".join(lines), "    "))
+        first = call.replace("FUNCTION", f"{maker}(1)")
+        return f"{first}.concat({call.replace('FUNCTION', f'{maker}(2)')})" if self.rng.random() < 0.4 else first
 
     def lists(self, of: Named, env: list[Named]) -> Any:
         ints = of.having("int")
         if not ints:
             return None
         a, b = self.rng.choice(ints), self.rng.choice(ints)
-        expr = self.rng.choice([f'pl.concat_list("{a}", "{b}")', f'pl.int_ranges(0, "{a}")'])
+        expr = self.rng.choice([f"pl.concat_list({q(a)}, {q(b)})", f"pl.int_ranges(0, {q(a)})"])
         columns = self.fresh([*[*of.columns.values()][:1], "int"], of)
-        names = ", ".join(f'{new}="{old}"' for new, old in zip(columns, [next(iter(of.columns)), "l_"], strict=True))
+        names = kw({new: f"col({q(old)})" for new, old in zip(columns, [next(iter(of.columns)), "l_"], strict=True)})
         return f"{of.name}.flat_map(l_={expr}).select({names})", columns, of.positive
 
     def flat_map(self, of: Named, env: list[Named]) -> Any:
         ints = of.having("int")
         if not ints:
             return None
-        a = self.rng.choice(ints)
-        again = self.rng.choice([f'col("{a}") > 1', f'col("{a}") != 2', "pl.lit(True)"])
+        a = q(self.rng.choice(ints))
+        again = self.rng.choice([f"col({a}) > 1", f"col({a}) != k", "pl.lit(True)"])
         body = (
-            f'    once = batch.select("row", r_="{a}")\n'
-            f'    again = batch.filter({again}).select("row", r_=(col("{a}") * 3 + 1) % {MODULUS})\n'
-            f"    return pl.concat([once, again])"
+            f'once = frame.select("row", r_={a})\n'
+            f'again = frame.filter({again}).select("row", r_=(col({a}) * 3 + k) % {MODULUS})\n'
+            f"return pl.concat([once, again])"
         )
-        self.functions.append(f"def per_row_{len(self.functions)}(batch):\n{body}")
         columns = self.fresh(["int"], of)
-        text = f'{of.name}.flat_map(per_row_{len(self.functions) - 1}, schema={{"r_": "int64"}})'
-        return f'{text}.select({next(iter(columns))}="r_")', columns, of.positive
+        call = self.called(f'{of.name}.flat_map(FUNCTION, schema={{"r_": "int64"}})', body)
+        result = dict.fromkeys(columns, 'col("r_")')
+        return f"{call}.select({kw(result)})", columns, of.positive
 
     # Loops
 
@@ -354,21 +481,24 @@ class Writer:
         if shape == "least" and list(columns.values()) == ["int", "int"]:
             steps = self.rng.choice([each for each in block.env if len(each.having("int")) > 1])
             x, y = self.rng.sample(steps.having("int"), 2)
-            text = f'{given.name}.join({steps.name}, on={{"{names[0]}": "{x}"}})'
+            text = f"{given.name}.join({steps.name}, on={{{q(names[0])}: {q(x)}}})"
             y = f"{y}_right" if y in columns else y
             allow = "" if steps.positive else ", allow_negative=True"
-            passed = f'{text}.select({names[0]}="{y}", {names[1]}="{names[1]}").concat({start.name})'
-            return f'{passed}.group_by("{names[0]}").agg({names[1]}=dd.min("{names[1]}"){allow})'
+            passed = (
+                f"{text}.select({kw({names[0]: f'col({q(y)})', names[1]: f'col({q(names[1])})'})}).concat({start.name})"
+            )
+            least = kw({names[1]: f"dd.min({q(names[1])})"})
+            return f"{passed}.group_by({q(names[0])}).agg({least}{allow})"
         if shape == "bag":
-            fewer = ", ".join([f'{names[0]}=col("{names[0]}") - 1', *(f'{name}="{name}"' for name in names[1:])])
-            return f'{given.name}.where("{names[0]} > 0").select({fewer}).concat({start.name})'
+            fewer = {name: f"col({q(name)})" for name in names} | {names[0]: f"col({q(names[0])}) - 1"}
+            return f"{given.name}.where(col({q(names[0])}) > 0).select({kw(fewer)}).concat({start.name})"
         derived = self.chain(block, depth - 1, self.rng.choice([[given], [given], block.env]))
         fitted = f"{derived.name}.select({self.fit(derived, columns)})"
         once = f".distinct({_allow(derived)})"
         if shape == "shrink":
             key = self.rng.choice(names)
             keep = self.fit(derived, {key: columns[key]})
-            return f'{given.name}.join({derived.name}.select({keep}){once}, on="{key}")'
+            return f"{given.name}.join({derived.name}.select({keep}){once}, on={q(key)})"
         if shape == "seeded":
             return f"{fitted}.concat({start.name}){once}"
         if shape == "free":
@@ -381,13 +511,17 @@ class Writer:
         """Names for columns of these kinds."""
         columns: dict[str, str] = {}
         for kind in kinds:
-            name = next((name for name in NAMES[kind] if name not in columns), f"{kind}{len(columns)}")
+            name = next((name for name in self.names(kind) if name not in columns), f"{kind}{len(columns)}")
             columns[name] = kind
         return columns
 
     def fit(self, of: Named, columns: dict[str, str]) -> str:
         """The arguments of a ``select`` that makes ``columns`` of what ``of`` has."""
-        return ", ".join(f"{name}={self.expression(of, kind)}" for name, kind in columns.items())
+        return kw({name: self.expression(of, kind) for name, kind in columns.items()})
+
+    def names(self, kind: str) -> list[str]:
+        """What columns of this kind are called."""
+        return [ODD[letter] if self.odd else letter for letter in NAMES[kind]]
 
     def expression(self, of: Named, kind: str) -> str:
         same = of.having(kind)
@@ -395,9 +529,9 @@ class Writer:
             return self.integer(of)
         if kind == "num":
             numbers = of.having("num", "int")
-            return f'col("{self.rng.choice(numbers)}") - 1' if numbers else "5"
+            return f"col({q(self.rng.choice(numbers))}) - 1" if numbers else "5"
         if same:
-            return f'"{self.rng.choice(same)}"'
+            return f"col({q(self.rng.choice(same))})"
         return OTHERWISE[kind]
 
     def integer(self, of: Named) -> str:
@@ -405,21 +539,21 @@ class Writer:
         ints, numbers = of.having("int"), of.having("int", "num")
         if not numbers:
             words = of.having("str")
-            return f"pl.when(col('{words[0]}') == 'y').then(2).otherwise(1)" if words else "3"
+            return f"pl.when(col({q(words[0])}) == 'y').then(2).otherwise(1)" if words else "3"
         b = self.rng.choice(numbers)
         if not ints:
-            return f'col("{b}") % {MODULUS}'
+            return f"col({q(b)}) % {MODULUS}"
         a = self.rng.choice(ints)
         if self.rng.random() < 0.5:
-            return f'"{a}"'
+            return f"col({q(a)})"
         return self.rng.choice(
             [
-                f'(col("{a}") + col("{b}")) % {MODULUS}',
-                f'"({a} * 3 + {b}) % {MODULUS}"',
-                f'(col("{a}") + 1) % {MODULUS}',
-                f'"CASE WHEN {a} = 1 THEN 2 ELSE {a} END"',
-                f'pl.when(col("{b}") > 1).then(col("{a}")).otherwise(0)',
-                f'col("{a}").fill_null(2)',
+                f"(col({q(a)}) + col({q(b)})) % {MODULUS}",
+                q(f"({sql(a)} * 3 + {sql(b)}) % {MODULUS}"),
+                f"(col({q(a)}) + 1) % {MODULUS}",
+                q(f"CASE WHEN {sql(a)} = 1 THEN 2 ELSE {sql(a)} END"),
+                f"pl.when(col({q(b)}) > 1).then(col({q(a)})).otherwise(0)",
+                f"col({q(a)}).fill_null(2)",
                 "1",
             ]
         )
@@ -428,22 +562,43 @@ class Writer:
         choices = []
         for a in of.having("int", "num"):
             choices += [
-                f'col("{a}") > 1',
-                f'"{a} < 3"',
-                f'col("{a}").is_null()',
-                f'"{a} IN (0, 2, 5)"',
-                f'col("{a}") != 1',
+                f"col({q(a)}) > 1",
+                q(f"{sql(a)} < 3"),
+                f"col({q(a)}).is_null()",
+                q(f"{sql(a)} IN (0, 2, 5)"),
+                f"col({q(a)}) != 1",
             ]
-            choices += [f'col("{a}") != col("{b}")' for b in of.having("int", "num") if b != a]
+            choices += [f"col({q(a)}) != col({q(b)})" for b in of.having("int", "num") if b != a]
+        for h in of.having("huge"):
+            choices += [f"col({q(h)}) > 0", q(f"{sql(h)} < 9223372036854775807"), f"col({q(h)}) != 2**62"]
+            choices += [f"col({q(h)}) >= col({q(b)})" for b in of.having("huge", "int") if b != h]
         for w in of.having("str"):
-            choices += [f'col("{w}") == "y"', f"\"{w} <> 'x'\""]
+            choices += [f'col({q(w)}) == "y"', q(f"{sql(w)} <> 'x'")]
         for f in of.having("float"):
-            choices += [f'col("{f}") > 0', f'col("{f}").is_nan()']
+            choices += [f"col({q(f)}) > 0", f"col({q(f)}).is_nan()"]
         for o in of.having("bool"):
-            choices += [f'"{o}"', f'~col("{o}")']
+            choices += [q(sql(o)), f"~col({q(o)})"]
         for m in of.having("money", "sum of money"):
-            choices += [f'col("{m}") > 0']
+            choices += [f"col({q(m)}) > 0"]
         return self.rng.choice(choices) if choices else ""
+
+
+def q(name: str) -> str:
+    """A text as a program writes it."""
+    return json.dumps(name, ensure_ascii=False)
+
+
+def sql(name: str) -> str:
+    """A column as SQL writes it."""
+    return name if name.isidentifier() and name.isascii() else '"' + name.replace('"', '""') + '"'
+
+
+def kw(named: dict[str, str]) -> str:
+    """Keyword arguments, also of names that Python does not take for keywords."""
+    return ", ".join(
+        f"{name}={text}" if name.isidentifier() and name.isascii() else f"**{{{q(name)}: {text}}}"
+        for name, text in named.items()
+    )
 
 
 def _joins(left: str, right: str) -> bool:
@@ -451,13 +606,13 @@ def _joins(left: str, right: str) -> bool:
 
 
 def _on(pairs: dict[str, str]) -> str:
-    return (
-        f'"{next(iter(pairs))}"' if len(pairs) == 1 and [*pairs] == [*pairs.values()] else repr(pairs).replace("'", '"')
-    )
+    if [*pairs] == [*pairs.values()] and len(pairs) == 1:
+        return q(next(iter(pairs)))
+    return f"{{{', '.join(f'{q(x)}: {q(y)}' for x, y in pairs.items())}}}"
 
 
 def _quoted(names: list[str]) -> str:
-    return ", ".join(f'"{name}"' for name in names)
+    return ", ".join(map(q, names))
 
 
 def _allow(of: Named) -> str:
@@ -470,5 +625,5 @@ def _type(kind: str) -> str:
 
 def _literal(frame: pl.DataFrame) -> str:
     rows = ",\n    ".join(str(row) for row in frame.rows())
-    schema = ", ".join(f'"{name}": pl.{dtype}' for name, dtype in frame.schema.items())
+    schema = ", ".join(f"{q(name)}: pl.{dtype}" for name, dtype in frame.schema.items())
     return f'pl.DataFrame([\n    {rows},\n], schema={{{schema}}}, orient="row")'

@@ -14,6 +14,7 @@ import polars as pl
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
+from trams import Command
 
 from ddcore.encoding import encode, key_codes
 from ddcore.errors import StorageError
@@ -308,3 +309,27 @@ def test_a_file_of_another_layout_is_refused(tmp_path: Path) -> None:
     file = arrangements.write_run(tmp_path, 1, 0, arrangements.run_table(make(BARE, 10), BARE))
     with pytest.raises(StorageError, match="no column v"):
         FileRun(tmp_path / file.path, DIRECT)
+
+
+NAMES = ["diff", "version", "run", "_code", "a,b", "A", "é", "_column_0"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_column_on_the_way_may_be_called_anything(fresh: Path, dd: Command, name: str) -> None:
+    """State that is written and read again: its tables have columns of their own names beside the program's."""
+    (fresh / "program.py").write_text(
+        "import ddcore as dd\n"
+        "from ddcore import col\n"
+        "def program(links, starts):\n"
+        f"    odd = links.select(a='src', **{{{name!r}: 'dst'}})\n"
+        f"    once = odd.distinct().join(odd.rename({{'a': 'b'}}), on={name!r})\n"
+        f"    return {{'journeys': once.group_by({name!r}, 'a').agg(n=dd.count()).select(x=col({name!r}), n='n')}}\n"
+    )
+    for input_name in ("links", "starts"):
+        assert dd("ingest", input_name, f"data/{input_name}.csv", "-q")[0] == 0
+    for version in range(6):
+        assert dd("run", "-q", "--to-version", str(version)) == (0, [], [])
+    in_runs = sorted(dd("diff", "journeys", "0..5", "--json")[1] + dd("show", "journeys", "--json")[1])
+    assert dd("run", "-q", "--full-refresh") == (0, [], [])
+    assert sorted(dd("diff", "journeys", "0..5", "--json")[1] + dd("show", "journeys", "--json")[1]) == in_runs
+    assert len(in_runs) > 5

@@ -15,6 +15,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from datetime import date
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -269,6 +270,57 @@ def test_program_that_returns_no_collection(mine: Path, refused: Refused, body: 
     assert says in refused(1, "run")[0]
 
 
+IN_A_FUNCTION = [
+    ("assert not len(frame)", "AssertionError"),
+    ("raise KeyError('k')", "KeyError: 'k'"),
+    ("raise BaseException", "BaseException"),
+    ("import sys; sys.exit(0)", "SystemExit: 0"),
+    ("raise KeyboardInterrupt", "KeyboardInterrupt"),
+    ("raise type('Mute', (Exception,), {'__str__': lambda self: 1 / 0})", "Mute"),
+]
+
+
+@pytest.mark.parametrize(("body", "says"), IN_A_FUNCTION)
+def test_program_that_leaves(mine: Path, dd: Command, refused: Refused, body: str, says: str) -> None:
+    """Where the program is imported, where it is built, and in a function: an error with the line, never a success."""
+    program = "def program(links, starts):\n"
+    Path("program.py").write_text(f"frame = [1]\n{body}\n{program}    return {{'journeys': starts}}\n")
+    assert refused(1, "run")[0] == f"program.py:2: the program does not import: {says}"
+    Path("program.py").write_text(f"{program}    frame = [1]\n    {body}\n")
+    assert refused(1, "run")[0] == f"program.py:3: the program fails: {says}"
+    function = f"def split(frame):\n    {body}\n"
+    call = "    return {'journeys': starts.flat_map(split, schema={'stop': 'string'})}\n"
+    Path("program.py").write_text(function + program + call)
+    error, _ = refused(1, "run", "--full-refresh")
+    assert error == f"program.py:4: the function failed at program.py:2: {says}"
+
+
+@pytest.mark.parametrize("name", ["a/b", "", ".x", "a\nb", "\x1b[1m", "n" * 300])
+def test_output_that_no_folder_can_be_called(mine: Path, refused: Refused, name: str) -> None:
+    Path("program.py").write_text(f"def program(links, starts):\n    return {{{name!r}: starts}}\n")
+    for arguments in (["run"], ["run", "--full-refresh"]):
+        error, _ = refused(1, *arguments)
+        assert error.startswith("an output's name is also its folder's name: ") and error.isprintable()
+
+
+@pytest.mark.parametrize(("columns", "says"), [("**{'a b': 'stop'}", "'a b'"), ("a='stop', A='stop'", "a and A")])
+def test_output_with_a_column_that_no_table_has(mine: Path, refused: Refused, columns: str, says: str) -> None:
+    Path("program.py").write_text(f"def program(links, starts):\n    return {{'journeys': starts.select({columns})}}\n")
+    error, _ = refused(1, "run", "--full-refresh")
+    assert error.startswith("output journeys: Delta tables") and says in error
+
+
+def test_function_that_holds_an_open_file(mine: Path, refused: Refused) -> None:
+    Path("program.py").write_text(
+        "log = open('log', 'w')\n"
+        "def split(frame):\n    print(frame, file=log)\n    return frame\n"
+        "def program(links, starts):\n"
+        "    return {'journeys': starts.flat_map(split, schema={'stop': 'string'})}\n"
+    )
+    error, hint = refused(1, "run")
+    assert error.startswith("program.py:6: the function split: log is of type TextIOWrapper") and hint
+
+
 def test_changed_program(mine: Path, dd: Command, refused: Refused) -> None:
     text = Path("program.py").read_text()
     Path("program.py").write_text(text.replace('col("minutes")', 'col("minutes") * 2'))
@@ -354,6 +406,22 @@ def test_a_loop_that_diverges(fresh: Path, dd: Command, refused: Refused) -> Non
     assert dd("ingest", "links", csv("7,-1,Harbour,Market,6\n"), "-q") == (0, [], [])
     assert dd("run", "-q")[0] == 0
     assert "Farm           16" in journeys(dd)
+
+
+def test_a_loop_that_gets_more_rounds(mine: Path, dd: Command, refused: Refused) -> None:
+    """The hint of the error leads on: with another limit the program is the same, and goes on from its state."""
+    Path("program.py").write_text(LOOP.replace("max_rounds=40", "max_rounds=9"))
+    assert dd("run", "--full-refresh", "-q")[0] == 0
+    chain = ["Zoo", *(f"stop {number}" for number in range(9))]
+    assert dd("ingest", "links", csv("".join(f"6,1,{a},{b},1\n" for a, b in pairwise(chain))), "-q")[0] == 0
+    error, hint = refused(1, "run")
+    assert "round 9" in error and "raise max_rounds=" in hint
+    Path("program.py").write_text(LOOP)
+    assert dd("run", "-q") == (0, [], [])
+    found = journeys(dd)
+    assert found[1] == "at 6  18 rows"
+    assert dd("run", "--full-refresh", "-q")[0] == 0
+    assert journeys(dd) == found
 
 
 def test_a_failed_full_refresh_leaves_what_was_there(mine: Path, dd: Command, refused: Refused) -> None:

@@ -161,15 +161,15 @@ HUGE = "9" * 5000
 @pytest.mark.parametrize(
     ("old", "new", "says"),
     [
-        ("[project]", "[project]\ndeep = " + "[" * 2000 + "]" * 2000, "values are nested too deep"),
-        ("[project]", "[project]\ndeep = " + "{a = " * 2000 + "1" + "}" * 2000, "values are nested too deep"),
+        ("[project]", "[project]\ndeep = " + "[" * 2000 + "]" * 2000, "nested too deeply"),
+        ("[project]", "[project]\ndeep = " + "{a = " * 2000 + "1" + "}" * 2000, "nested too deeply"),
         ("[project]", f"[project]\nlong = {HUGE}", "cannot be read: Exceeds the limit"),
         ("[outputs.dists]", f"[run]\nwidth = 0x{HUGE}\n[outputs.dists]", "not a very large int"),
         ("[outputs.dists]", "[run]\nwidth = 99999999999\n[outputs.dists]", "the width is a number of workers"),
         ("[outputs.dists]", f"[spark]\nconf = {{ a = 0x{HUGE} }}\n[outputs.dists]", "conf.a: is a number of more than"),
         ('"program.py:program"', f"0x{HUGE}", "must be text, not a very large int"),
         ('"program.py:program"', f'"{"x" * 100_000}"', "must be FILE.py:FUNCTION, not 'xxx"),
-        ('"program.py:program"', '"a\\u0000.py:program"', "holds a NUL character"),
+        ('"program.py:program"', '"a\\u0000.py:program"', "has a NUL character"),
         ("[inputs.edges]", 'warehouse = "~nosuchuser/w"\n[inputs.edges]', "there is no such user"),
         ("[inputs.edges]", 'warehouse = " "\n[inputs.edges]', "names no folder"),
     ],
@@ -183,8 +183,8 @@ def test_values_beyond_all_bounds_are_one_line(folder: Path, old: str, new: str,
 @pytest.mark.parametrize(
     ("flags", "says"),
     [
-        ({"warehouse": ""}, "--warehouse: names no folder"),
-        ({"warehouse": "a\0b"}, "--warehouse: 'a\\x00b': a path holds no NUL character"),
+        ({"warehouse": ""}, "--warehouse: the value is empty"),
+        ({"warehouse": "a\0b"}, "--warehouse: 'a\\x00b' has a NUL character"),
         ({"warehouse": "~nosuchuser"}, "--warehouse: '~nosuchuser': there is no such user"),
         ({"width": "9" * 5000}, "the width is a number of workers"),
     ],
@@ -322,10 +322,10 @@ def cut_short(text: str) -> str:
     [
         ("x = " + "[" * 2000 + "]" * 2000, "dd.toml: nested too deeply"),
         ("x = " + "{a = " * 2000 + "1" + "}" * 2000, "dd.toml: nested too deeply"),
-        (TOML + "[run]\nwidth = " + "9" * 5000, "dd.toml or an environment variable: "),
+        (TOML + "[run]\nwidth = " + "9" * 5000, "dd.toml: cannot be read: Exceeds the limit"),
         (TOML.replace("[inputs.edges]", 'warehouse = "a\\u0000b"\n[inputs.edges]', 1), "has a NUL character"),
         (TOML.replace("program.py", "pro\\u0000gram.py"), "has a NUL character"),
-        (TOML.replace("[inputs.edges]", f'warehouse = "{NO_USER}/w"\n[inputs.edges]', 1), "home directory"),
+        (TOML.replace("[inputs.edges]", f'warehouse = "{NO_USER}/w"\n[inputs.edges]', 1), "there is no such user"),
         (TOML.replace("[inputs.edges]", 'warehouse = "a\\\\b"\n[inputs.edges]', 1), "cannot open tables below"),
         (TOML.replace("[inputs.edges]", 'warehouse = "a%20b"\n[inputs.edges]', 1), "cannot open tables below"),
     ],
@@ -371,4 +371,7 @@ def test_a_width_of_thousands_of_digits_in_the_environment(
 ) -> None:
     monkeypatch.setenv("DDCORE_WIDTH", "9" * 5000)
     assert run_command(["status"]) == 2
-    assert capsys.readouterr().err.startswith("error: dd.toml or an environment variable: ")
+    err = capsys.readouterr().err
+    assert (
+        err.startswith("error: DDCORE_WIDTH: the width is a number of workers from 1 up, not '999") and len(err) < 300
+    )

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -18,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from polars import col
 
+import ddcore
 from ddcore.errors import ExpressionError, ProgramError
 from ddcore.expressions import ListProjection, Predicate, Projection, canonical, parse
 from ddcore.schema import parse_schema
@@ -289,7 +290,7 @@ def test_a_failing_cast_names_the_expression_and_the_value() -> None:
     with pytest.raises(ExpressionError) as caught:
         compute(col("name").cast(pl.Int64), name=["1", "x"])
     assert re.fullmatch(
-        r"test_expressions\.py:\d+: \(cast name int64\): conversion from `str` to `i64` failed .*, in the row name='x'",
+        r"test_expressions\.py:\d+: \(cast name int64\): conversion .* to `i64` failed: .*, in the row name=.x.",
         caught.value.message,
     )
 
@@ -379,10 +380,314 @@ def test_lists_are_summed_exactly() -> None:
     assert compute(pl.concat_list("a", "a").list.sum(), a=[4]) == [8]
 
 
+@pytest.mark.parametrize(
+    ("expr", "a", "b", "expected"),
+    [
+        (pl.mean_horizontal("a", "b"), 2**62, 2**62, 2.0**62),
+        (pl.mean_horizontal("a", "b"), MOST, MOST, float(MOST)),
+        (pl.mean_horizontal("a", "b"), -MOST, -MOST, -float(MOST)),
+        (pl.mean_horizontal("a", "b"), MOST, None, float(MOST)),
+        (pl.mean_horizontal("a", "b"), None, None, None),
+        (pl.mean_horizontal("a", "b", ignore_nulls=False), MOST, None, None),
+        (pl.mean_horizontal(col("a") * 4, "b"), 2**62, 0, 2.0**63),
+        (pl.mean_horizontal("a", "ok"), 4, 0, 4.0),
+        (pl.mean_horizontal("a", 0.5), 2**62, 0, 2.0**61),
+        (pl.concat_list("a", "b").list.mean(), MOST, MOST, float(MOST)),
+        (pl.concat_list("a", "b").list.median(), MOST, MOST, float(MOST)),
+        (pl.concat_list("a", "b").list.std(), MOST, MOST, 0.0),
+        (pl.concat_list("a", "b").list.var(), MOST, MOST, 0.0),
+        (pl.concat_list("a", "b").list.max(), MOST, 1, MOST),
+        (pl.concat_list("a", "b").list.sum(), MOST, -MOST, 0),
+        (pl.concat_list("a", "b").list.eval(pl.element() % 10).list.sum(), MOST, 1, MOST % 10 + 1),
+        (pl.concat_list("a", "b").list.filter(pl.element() > 1).list.sum(), MOST, 1, MOST),
+    ],
+)
+def test_means_and_lists_of_integers_do_not_wrap(expr: pl.Expr, a: Any, b: Any, expected: Any) -> None:
+    assert compute(expr, a=[a, 1], b=[b, 1], ok=[None, True])[0] == expected
+    assert compute(expr, a=[a], b=[b], ok=[None]) == [expected]
+
+
+@pytest.mark.parametrize(
+    "expr",
+    [
+        pl.concat_list("a", "b").list.sum(),
+        pl.sum_horizontal("a", "b"),
+        pl.sum_horizontal("a", "b", ignore_nulls=False),
+        pl.concat_list(col("a") + col("b"), "b").list.get(0),
+        pl.concat_list("a", "b").list.sum() * 2,
+        sql("a + b"),
+    ],
+)
+def test_sums_that_leave_int64_are_errors_with_a_place_and_a_row(expr: pl.Expr) -> None:
+    with pytest.raises(ExpressionError, match=r"^test_expressions\.py:\d+: .*, in the row a=9223372036854775807, b=7$"):
+        raise_first_line(expr, a=[1, MOST, 2], b=[3, 7, 4])
+
+
+def raise_first_line(expr: pl.Expr, **columns: list[Any]) -> None:
+    try:
+        compute(expr, **columns)
+    except ExpressionError as error:
+        raise ExpressionError(error.message) from None
+
+
+@pytest.mark.parametrize("divisor", [3, 7, 10, 0.1, 49, -3])
+def test_a_quotient_is_the_same_in_a_batch_of_one_row(divisor: float) -> None:
+    values = [float(value) for value in range(-200, 200)]
+    assert compute(col("ratio") / divisor, ratio=values) == [value / divisor for value in values]
+    integers = [int(value) for value in values]
+    assert compute(col("a") / divisor, a=integers) == [value / divisor for value in integers]
+    assert compute(col("a") / divisor, a=integers[:1]) == [integers[0] / divisor]
+    chosen = pl.when(col("ok")).then(divisor).otherwise(1.5)
+    assert compute(col("ratio") / chosen, ratio=values, ok=[True] * 400) == [value / divisor for value in values]
+    for expr in (col("ratio") % divisor, col("ratio") // divisor, col("ratio").truncdiv(divisor)):
+        whole = compute(expr, ratio=values)
+        assert [compute(expr, ratio=[value])[0] for value in values] == whole
+
+
 def test_division_is_that_of_polars() -> None:
     assert compute(col("a") / col("b"), a=[1, 1, 0], b=[2, 0, 5]) == [0.5, float("inf"), 0.0]
     assert compute(col("a") // col("b"), a=[-7, 7], b=[2, 0]) == [-4, None]
     assert compute(sql("a // b"), a=[-7, 7], b=[2, 0]) == [-3, None]
+    for expr in (col("a") // 0, col("a") % 0, col("a").truncdiv(0), sql("a // 0"), sql("a % 0"), sql("a % b")):
+        assert compute(expr, a=[-7, MOST], b=[0, 0]) == [None, None]
+
+
+# -- decimals ---------------------------------------------------------------------------------------------------------
+
+
+def decimal_frame(pairs: list[tuple[str | None, str | None]]) -> pl.DataFrame:
+    kinds = {"p": pl.Decimal(15, 2), "q": pl.Decimal(12, 4)}
+    columns = zip(*pairs, strict=True)
+    return pl.DataFrame(
+        {
+            name: [None if value is None else Decimal(value) for value in values]
+            for name, values in zip(kinds, columns, strict=True)
+        },
+        schema=kinds,
+    )
+
+
+PRICES = decimal_frame(
+    [
+        ("901.15", "0.07"),
+        ("-0.01", "0.0001"),
+        ("1234567.89", "12345.6789"),
+        (None, "1.5"),
+        ("2.50", None),
+        ("0", "0"),
+    ]
+)
+WITH_DECIMALS = SCHEMA | parse_schema({"p": "decimal(15,2)", "q": "decimal(12,4)"})
+
+
+@pytest.mark.parametrize(
+    ("spellings", "value"),
+    [
+        (["p * q", col("p") * col("q")], lambda p, q: p * q),
+        (["p + q", col("p") + col("q")], lambda p, q: p + q),
+        (["p - q", col("p") - col("q")], lambda p, q: p - q),
+        (["p * 1.055", col("p") * 1.055, col("p") * Decimal("1.055")], lambda p, _: p * Decimal("1.055")),
+        (["p * 3", col("p") * 3, 3 * col("p")], lambda p, _: p * 3),
+        (["p * (1 - q)", col("p") * (1 - col("q"))], lambda p, q: p * (1 - q)),
+        (["p * p * 2", col("p") * col("p") * 2], lambda p, _: p * p * 2),
+        (["q > 0.07", col("q") > 0.07, col("q") > Decimal("0.0700")], lambda _, q: q > Decimal("0.07")),
+        (["p = 2.5", col("p") == 2.5, col("p").is_in([Decimal("2.500")])], lambda p, _: p == Decimal("2.5")),
+        ([col("p").is_in([Decimal("901.145"), Decimal("901.154")])], lambda p, _: False if p is not None else None),
+        ([col("p").clip(Decimal("0.005"), 10**9)], lambda p, _: min(max(p, Decimal("0.005")), Decimal(10**9))),
+        ([col("p").replace(Decimal("901.145"), Decimal("1.00"))], lambda p, _: p),
+        ([pl.sum_horizontal("p", "q", ignore_nulls=False)], lambda p, q: p + q),
+        ([pl.concat_list("p", "q").list.sum() + col("p") * 0 + col("q") * 0], lambda p, q: p + q),
+        ([(col("p") * col("q")).round(2)], lambda p, q: round(p * q, 2)),
+    ],
+)
+def test_decimals_are_pythons_in_both_spellings(spellings: list[Any], value: Callable[[Any, Any], Any]) -> None:
+    for spelling in spellings:
+        expr = sql(spelling) if isinstance(spelling, str) else spelling
+        read = set(expr.meta.root_names())
+        nulls = [{name for name, part in zip("pq", pair, strict=True) if part is None} for pair in PRICES.rows()]
+        expected = [None if read & none else value(*pair) for pair, none in zip(PRICES.rows(), nulls, strict=True)]
+        found = Projection({"x": expr}, WITH_DECIMALS).computed(PRICES)["x"].to_list()
+        assert found == expected, spelling
+
+
+def test_a_product_of_a_pair_that_was_rounded() -> None:
+    for spelling in ("p * q", col("p") * col("q")):
+        expr = parse(spelling, bare_string="sql")
+        assert Projection({"x": expr}, WITH_DECIMALS).computed(PRICES[:1])["x"].to_list() == [Decimal("63.080500")]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["p / q", "p / 2", "p % 2", "p // 2", "2 / p", "p % q"],
+)
+def test_quotients_of_decimals_are_refused(text: str) -> None:
+    exprs = {"/": lambda x, y: x / y, "%": lambda x, y: x % y, "//": lambda x, y: x // y}
+    left, sign, right = text.split()
+    parts = [col(part) if part.isalpha() else pl.lit(int(part)) for part in (left, right)]
+    for expr in (sql(text), exprs[sign](*parts)):
+        with pytest.raises(ProgramError, match="would lose digits"):
+            Projection({"x": expr}, WITH_DECIMALS)
+
+
+@pytest.mark.parametrize(
+    "expr",
+    [
+        pl.sum_horizontal("p", "p"), col("p") + col("p"), col("p") * 11, pl.concat_list("p", "p").list.sum(),
+        col("p") * col("p") * col("p") * col("p"), sql("p * p * p"),
+    ],
+)  # fmt: skip
+def test_decimals_that_outgrow_18_digits_are_errors_of_their_row(expr: pl.Expr) -> None:
+    rows = pl.DataFrame({"p": [Decimal("1.00"), Decimal(10**15 - 1) * 10]}, schema={"p": pl.Decimal(18, 2)})
+    schema = parse_schema({"p": "decimal(18,2)"})
+    with pytest.raises(ExpressionError, match=r"^test_expressions\.py:\d+: .*, in the row p=Decimal\('9999"):
+        Projection({"x": expr}, schema).computed(rows)
+
+
+def test_a_product_with_too_many_digits_after_the_point_is_refused() -> None:
+    schema = parse_schema({"p": "decimal(18,10)"})
+    with pytest.raises(ProgramError, match="decimals have 1 to 18 digits"):
+        Projection({"x": col("p") * col("p")}, schema)
+    with pytest.raises(ProgramError, match="40 digits after the point"):
+        Projection({"x": col("p") * col("p") * col("p") * col("p")}, schema)
+    rounded = Projection({"x": (col("p") * col("p")).cast(pl.Decimal(18, 2))}, schema)
+    assert str(rounded.schema["x"]) == "decimal(18,2)"
+
+
+# -- dates and times --------------------------------------------------------------------------------------------------
+
+FIRST, LAST = -(2**63) + 1, 2**63 - 1
+DAY = timedelta(days=1)
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def times(ticks: list[int], days: list[int]) -> pl.DataFrame:
+    """Timestamps and dates from their numbers, far beyond the years that Python has."""
+    return pl.DataFrame({"at": ticks, "day": days, "a": ticks}).with_columns(
+        col("at").cast(pl.Datetime("us", "UTC")), col("day").cast(pl.Int32).cast(pl.Date)
+    )
+
+
+COMPUTING = [
+    col("at") + DAY, col("at") - DAY, col("at").dt.offset_by("1d"), col("at").dt.truncate("1d"),
+    col("at").dt.round("1h"), col("at").dt.truncate("1mo"), col("at").dt.month_start(), col("at").dt.month_end(),
+    col("at").dt.year(),
+    col("at").dt.date(), col("at").cast(pl.Date), col("at").dt.timestamp("ns"), col("at").dt.epoch("s"),
+    col("at").cast(pl.Datetime("ns")), col("at").dt.cast_time_unit("ns"), col("at").dt.strftime("%Y"),
+    col("at").cast(pl.String), col("at").dt.replace(day=1), (col("at") - EPOCH).dt.total_days(),
+    col("at").dt.replace_time_zone("Asia/Tokyo"), col("at").dt.convert_time_zone("Asia/Tokyo").dt.hour(),
+    col("day") + DAY, col("day") - DAY, col("day").dt.offset_by("1d"), col("day").cast(pl.Datetime("us", "UTC")),
+    col("day").dt.year(), col("day").dt.month_end(), col("day").dt.round("1w"), col("day").dt.epoch("us"),
+    col("day").dt.to_string(), col("day") > col("at"), pl.coalesce("day", "at"), pl.max_horizontal("day", "at"),
+    (col("day") - date(1, 1, 1)).dt.total_days(), pl.format("{}", "day"), pl.concat_str("at", "day"),
+    col("a").cast(pl.Datetime("us", "UTC")), col("a").cast(pl.Date), pl.from_epoch("a"),
+    EPOCH + pl.duration(days="a"), pl.lit(EPOCH) + pl.duration(days=1) * col("a"), pl.datetime("a", 1, 1),
+    pl.date("a", 1, 1), pl.date(2026, col("a"), 1),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("expr", COMPUTING)
+@pytest.mark.parametrize(("tick", "day"), [(LAST, 2**31 - 1), (FIRST, -(2**31)), (2**62, 2**30), (-(2**62), -(2**30))])
+def test_computing_with_a_time_beyond_the_limits_is_an_error_of_its_row(expr: pl.Expr, tick: int, day: int) -> None:
+    fine = times([2**30], [20_000])
+    try:
+        Projection({"x": expr}, SCHEMA).computed(fine)
+    except ExpressionError:
+        assert "a" in Projection({"x": expr}, SCHEMA).columns  # type: ignore[operator]
+    with pytest.raises(ExpressionError, match=r"^test_expressions\.py:\d+: .*, in the row "):
+        Projection({"x": expr}, SCHEMA).computed(pl.concat([fine, times([tick], [day])]))
+
+
+@pytest.mark.parametrize(
+    ("expr", "numbers"),
+    [
+        (col("at"), [FIRST, LAST]),
+        (pl.max_horizontal("at", "at"), [FIRST, LAST]),
+        (pl.when(col("at") > EPOCH).then("at").otherwise(None), [None, LAST]),
+        (col("at").to_physical(), [FIRST, LAST]),
+        (col("at").cast(pl.Int64), [FIRST, LAST]),
+        (col("day"), [-(2**31), 2**31 - 1]),
+        (col("day") < date(2000, 1, 1), [True, False]),
+        (col("at").is_between(EPOCH, EPOCH + DAY), [False, False]),
+        (pl.when(col("at") > EPOCH).then(1).otherwise(2), [2, 1]),
+        (pl.when(col("a") == 7).then(col("at").dt.year()).otherwise(0), [0, 0]),
+    ],
+)
+def test_any_time_may_be_compared_and_passed_on(expr: pl.Expr, numbers: list[Any]) -> None:
+    rows = times([FIRST, LAST], [-(2**31), 2**31 - 1])
+    found = Projection({"x": expr}, SCHEMA).evaluate(rows)["x"]
+    assert found.to_physical().to_list() == numbers
+
+
+@pytest.mark.parametrize("number", [-98_000, -10_000, -1, 0, 9_999, 99_999])
+def test_times_within_the_limits_are_exact(number: int) -> None:
+    """Years are counted by Python's own rule: 400 years have 146,097 days."""
+    days = (number - 1970) // 400 * 146_097 + (date((number - 1970) % 400 + 1970, 1, 1) - date(1970, 1, 1)).days
+    rows = times([days * 86_400_000_000], [days])
+    exprs = [
+        (col("day").dt.year(), number), (col("at").dt.year(), number), (col("day") + DAY, days + 1),
+        (col("at") + DAY, (days + 1) * 86_400_000_000), (col("at").cast(pl.Date), days),
+        (col("day").cast(pl.Datetime("us", "UTC")), days * 86_400_000_000),
+        (col("at").dt.truncate("1d"), days * 86_400_000_000),
+    ]  # fmt: skip
+    for expr, expected in exprs:
+        assert Projection({"x": expr}, SCHEMA).evaluate(rows)["x"].to_physical().to_list() == [expected]
+
+
+@pytest.mark.parametrize(
+    "step", ["3000000h", "200000000000d", "9999999999999999999d", "20000000000000000ms", "1h1d", "", "x"]
+)
+def test_a_step_that_polars_would_wrap_is_refused(step: str) -> None:
+    with pytest.raises(ProgramError, match="has the step"):
+        Projection({"x": col("at").dt.offset_by(step)}, SCHEMA)
+    by_column = Projection({"x": col("at").dt.offset_by(col("name"))}, SCHEMA)
+    rows = frame(at=[EPOCH, EPOCH], name=["1d", step])
+    with pytest.raises(ExpressionError, match=r"in the row at=.*, name="):
+        by_column.computed(rows)
+
+
+@pytest.mark.parametrize("month", [0, 13, 257, 2**32 + 1, -1])
+def test_a_date_that_does_not_exist_is_an_error_and_not_null(month: int) -> None:
+    with pytest.raises(
+        ExpressionError, match=r"(there is no such date or time|Invalid date components .*), in the row a="
+    ):
+        compute(pl.date(2026, col("a"), 1), a=[1, month])
+
+
+@pytest.mark.parametrize(
+    "expr",
+    [(col("at") - EPOCH) / 3, (col("at") - EPOCH) * 0.5, (col("at") - EPOCH) // 2],
+)
+def test_parts_of_durations_are_refused(expr: pl.Expr) -> None:
+    with pytest.raises(ProgramError):
+        Projection({"x": EPOCH + expr}, SCHEMA)
+
+
+# -- places and rows --------------------------------------------------------------------------------------------------
+
+
+def test_the_failing_row_is_found_among_many() -> None:
+    names = ["1"] * 1000 + ["x"] + ["2"] * 500
+    with pytest.raises(ExpressionError, match="in the row name='x'"):
+        compute(col("name").cast(pl.Int64), name=names)
+    with pytest.raises(ExpressionError, match="in the row name='x'"):
+        Predicate([sql("cast(name as bigint) > 0")], SCHEMA).evaluate(frame(name=names))
+    with pytest.raises(ExpressionError, match="in the row name='x'"):
+        ListProjection({"n": pl.int_ranges(0, col("name").cast(pl.Int64))}, SCHEMA).explode(frame(name=names))
+
+
+def test_errors_of_a_program_have_its_line() -> None:
+    rows = pl.DataFrame({"n": [1, 2**62], "s": ["1", "x"], "version": [0, 1], "diff": [1, 1]})
+    failing: list[Callable[[Any], Any]] = [
+        lambda rows: rows.select(x="n * 4"),
+        lambda rows: rows.where(col("s").cast(pl.Int64) > 0),
+        lambda rows: rows.flat_map(x=pl.concat_list("n", "n").list.sum().repeat_by(1)),
+        lambda rows: rows.group_by().agg(x=ddcore.sum(col("n") * 4)),
+        lambda rows: rows.select(x=pl.date(2026, "n", 1)),
+    ]
+    line = failing[0].__code__.co_firstlineno
+    for number, operator in enumerate(failing):
+        with pytest.raises(ExpressionError, match=rf"^test_expressions\.py:{line + number}: .*, in the row "):
+            ddcore.replay(lambda rows: {"out": operator(rows)}, rows=rows)  # noqa: B023  (called at once)
 
 
 def test_more_than_126_bits_on_the_way_is_an_error_of_its_row() -> None:

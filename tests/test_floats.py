@@ -40,7 +40,7 @@ def exact(parts: Iterable[Part]) -> float:
 def draw(rng: random.Random) -> float:
     """A float of any size: small integers, powers of two and their neighbours, subnormals, and any bits at all."""
     sign, any_bits = rng.choice([-1, 1]), struct.unpack("d", rng.randbytes(8))[0]
-    return rng.choice(
+    drawn: float = rng.choice(
         [
             sign * rng.choice([0.0, LEAST, GREATEST, 2.2250738585072014e-308, 2.0**1023]),
             sign * math.nextafter(2.0 ** rng.randint(-1070, 1022), rng.choice([0.0, math.inf])),
@@ -52,6 +52,7 @@ def draw(rng: random.Random) -> float:
             any_bits if math.isfinite(any_bits) else 1.0,
         ]
     )
+    return drawn
 
 
 def parts_of(rng: random.Random) -> list[Part]:

@@ -39,5 +39,5 @@ def test_arrow_tables_that_polars_cannot_hold_are_one_line() -> None:
     offsets = pa.array([0, 1], pa.int32()).buffers()[1]
     text = pa.Array.from_buffers(pa.string(), 1, [None, offsets, pa.py_buffer(b"\xff")])
     for values in (pa.nulls(1, pa.decimal256(40, 2)), text):
-        with pytest.raises(DataError, match="input w: Table is not a frame: "):
+        with pytest.raises(DataError, match="input w: this Table is no frame: "):
             dd.replay(lambda w: {"o": w}, w=pa.table({"x": values, "version": [0], "diff": [1]}))

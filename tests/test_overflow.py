@@ -237,6 +237,51 @@ def test_every_way_gives_what_fits_and_an_error_for_what_does_not(name: str) -> 
     assert len(seeds()) < 60 or min(outcomes[False], outcomes[True]) > 0, outcomes
 
 
+def halved(rows: Any) -> Any:
+    step = 2**20
+    return rows.iterate(lambda w: w.select("k", v=pl.col("v") // step).concat(rows).distinct(allow_negative=True))
+
+
+def paired(rows: Any) -> Any:
+    """In the loop a join with products, and what a function counts."""
+    return rows.distinct(allow_negative=True).iterate(
+        lambda w: w.join(rows, on="k").select("k", "v").distinct(allow_negative=True)
+    )
+
+
+def counted(rows: Any) -> Any:
+    """A loop in a loop, and in both of them a function that is given counts."""
+
+    def inner(w: Any) -> Any:
+        fewer = w.select("k", v=pl.col("v") // 2**32).distinct(allow_negative=True)
+        return (
+            fewer.concat(rows).group_by("k", "v").reduce(ones, {"one": "int64"}, allow_negative=True).select("k", "v")
+        )
+
+    return rows.iterate(lambda w: w.iterate(inner, max_rounds=50).distinct(allow_negative=True), max_rounds=50)
+
+
+def ones(groups: pl.DataFrame) -> pl.DataFrame:
+    return groups.select("group", one=pl.lit(1, pl.Int64), count="count")
+
+
+@pytest.mark.parametrize("loop", [halved, paired, counted])
+def test_loops_end_alike(loop: Any) -> None:
+    """The engine overflows at some round where the reference says so, at any cut."""
+    outcomes: Counter[bool] = Counter()
+    for seed in range(25):
+        rng = random.Random(f"{loop.__name__} {seed}")
+        dims = DIMS[rng.choice([1, 1, 2])]
+        rows = history(rng, dims, rng.choice([1, 2, 4]))
+        log = found_by("reference", lambda rows: {"out": loop(rows)}, seed, rows)
+        outcomes[log is None] += 1
+        for way in ("whole", "cut", "one time each"):
+            found = found_by(way, lambda rows: {"out": loop(rows)}, seed, rows)
+            assert found == log, f"{loop.__name__}, seed {seed}, {way}\n{rows.rows()}"
+    print(f"{loop.__name__}: {outcomes[False]} logs, {outcomes[True]} overflows")
+    assert min(outcomes[False], outcomes[True]) > 0, outcomes
+
+
 @pytest.mark.parametrize("name", ["count", "sum", "min", "max", "distinct"])
 @pytest.mark.parametrize("dims", [DIMS[1], DIMS[2]], ids=["chain", "grid"])
 def test_large_groups_are_as_exact_as_small_ones(name: str, dims: tuple[str, ...]) -> None:

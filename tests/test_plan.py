@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 from notation import frame
 
 import ddcore as dd
-from ddcore.errors import Diverged
+from ddcore.errors import Diverged, ProgramError
 from ddcore.jobs.shipping import pickled
 from ddcore.plan import build
 
@@ -140,3 +141,199 @@ def test_a_plan_of_hundreds_of_operators_travels() -> None:
 
     plan = build(program, {"t": {"a": "int64"}})
     assert len(pickle.loads(pickled(plan)).blocks) == len(plan.blocks)
+
+
+# -- names for contents -----------------------------------------------------------------------------------------------
+
+
+def fingerprints(*programs: Any, **schemas: Any) -> list[str]:
+    return [build(program, schemas or {"t": {"a": "int64", "b": "int64"}}).fingerprint for program in programs]
+
+
+PAIRS: dict[str, tuple[Any, Any]] = {
+    "select": (
+        lambda t: {"x": t.select(**{"p": col("a"), "q=b;r": col("b")})},
+        lambda t: {"x": t.select(**{"p=a;q": col("b"), "r": col("b")})},
+    ),
+    "group_by": (
+        lambda t: {"x": odd(t).group_by("k", "k,k").agg(n=dd.count()).select("n")},
+        lambda t: {"x": odd(t).group_by("k,k", "k").agg(n=dd.count()).select("n")},
+    ),
+    "keys": (
+        lambda t: {"x": odd(t).group_by("k,k", "v").agg(n=dd.count()).select("n")},
+        lambda t: {"x": odd(t).group_by("k", "k,v").agg(n=dd.count()).select("n")},
+    ),
+    "aggregates": (
+        lambda t: {"x": t.group_by().agg(**{"n": dd.count(), "m": dd.sum("a")}).select("n")},
+        lambda t: {"x": t.group_by().agg(**{"m": dd.count(), "n": dd.sum("a")}).select("m")},
+    ),
+    "where": (
+        lambda t: {"x": t.where("a = 1", "b = 2")},
+        lambda t: {"x": t.where(col("a") == 1).where(col("b") == 2)},
+    ),
+    "float literals": (
+        lambda t: {"x": t.select(y=col("a").cast(pl.Float32) * 0.1)},
+        lambda t: {"x": t.select(y=col("a").cast(pl.Float32) * pl.lit(0.1, dtype=pl.Float64))},
+    ),
+    "outputs": (lambda t: {"x": t, "y": t.distinct()}, lambda t: {"y": t, "x": t.distinct()}),
+}
+
+
+def odd(t: Any) -> Any:
+    return t.select(**{"k": col("a"), "k,k": col("b"), "v": col("a"), "k,v": col("b")})
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_programs_that_differ_have_other_fingerprints(name: str) -> None:
+    one, other = fingerprints(*PAIRS[name])
+    assert one != other
+
+
+def test_keys_with_commas_are_not_mixed_up() -> None:
+    left = frame("a b", "(1,2),(2,1),(3,3):+1@0")
+    right = frame("k kk z", "(1,2,5),(3,3,6):+1@0").rename({"kk": "k,k"})
+
+    def program(left: Any, right: Any) -> Any:
+        return {
+            "x": left.join(right, on={"a": "k", "b": "k,k"}), "y": left.join(right, on={"a": "k,k", "b": "k"}),
+            "z": right.group_by("k", "k,k").agg(n=dd.count()),
+        }  # fmt: skip
+
+    logs = folding.whole(program, left=left, right=right)
+    assert logs == folding.by_reference(program, left=left, right=right)
+    assert logs["x"] != logs["y"]
+
+
+def test_literals_of_another_type_are_another_expression() -> None:
+    def program(t: Any) -> Any:
+        narrow = pl.lit(1.0, dtype=pl.Float32)
+        return {"x": t.select(y=narrow * 0.1), "y": t.select(y=narrow * pl.lit(0.1, dtype=pl.Float64))}
+
+    logs = dd.replay(program, t=frame("a", "1:+1@0"))
+    assert logs["x"]["y"][0] != logs["y"]["y"][0] == 0.1
+
+
+def test_an_output_called_output() -> None:
+    """A reduce's own arrangement and the output's log: both were named by the word ``output``."""
+    plan = build(lambda t: {"output": t.group_by().agg(n=dd.count()), "kept": t.distinct()}, {"t": {"a": "int64"}})
+    assert len({each.fingerprint for each in plan.arrangements}) == len(plan.arrangements)
+
+
+def test_an_argument_called_like_a_private_one() -> None:
+    def program(t: Any) -> Any:
+        keyed = t.select(_argument_0="a", b="b").group_by("_argument_0").agg(s=dd.sum(col("b") + 1))
+        return {"x": keyed.select(a="_argument_0", s="s")}
+
+    log = frame("a b", "(7,1),(8,2):+1@0")
+    assert folding.whole(program, t=log) == folding.by_reference(program, t=log)
+
+
+# -- limits of loops --------------------------------------------------------------------------------------------------
+
+
+def countdown(t: Any, rounds: int) -> Any:
+    return t.iterate(lambda w: w.select(a=pl.max_horizontal(col("a") - 1, 0)).distinct(), max_rounds=rounds)
+
+
+def test_max_rounds_is_no_part_of_the_program() -> None:
+    """So that following the hint of Diverged does not make another program of it."""
+    few, many = fingerprints(lambda t: {"x": countdown(t, 3)}, lambda t: {"x": countdown(t, 9)}, t={"a": "int64"})
+    assert few == many
+
+
+@pytest.mark.parametrize("limits", [(3, 20), (20, 3)])
+def test_of_equal_loops_the_greatest_limit_holds(limits: tuple[int, int]) -> None:
+    """The loops are one, also where they are inside of loops that are one."""
+
+    def apart(t: Any) -> Any:
+        return {"x": countdown(t, limits[0]), "y": countdown(t, limits[1])}
+
+    def inside(t: Any) -> Any:
+        x, y = (t.iterate(lambda w, rounds=rounds: countdown(w, rounds).concat(t).distinct()) for rounds in limits)
+        return {"x": x, "y": y}
+
+    log = frame("a", "7:+1@0 8:+1@1 7:-1@2")
+    for program in (apart, inside):
+        logs = folding.whole(program, t=log)
+        assert logs["x"] == logs["y"] and logs["x"]
+
+    with pytest.raises(Diverged):
+        folding.whole(lambda t: {"x": countdown(t, 3)}, t=log)
+
+
+# -- long and odd programs --------------------------------------------------------------------------------------------
+
+
+def test_programs_of_thousands_of_operators() -> None:
+    def linear(t: Any) -> Any:
+        for number in range(5_000):
+            t = t.select(a=pl.lit(number, dtype=pl.Int64)) if number % 2 else t.negate()
+        return {"x": t}
+
+    def with_state(t: Any) -> Any:
+        for number in range(1_500):
+            t = t.select(a=pl.lit(number, dtype=pl.Int64)).distinct()
+        return {"x": t}
+
+    log = frame("a", "1:+1@0")
+    assert dd.replay(linear, t=log)["x"].rows() == [(4999, 0, 1)]
+    assert dd.replay(with_state, t=log)["x"].rows() == [(1499, 0, 1)]
+
+
+@pytest.mark.parametrize("terms", [400, 3_000])
+def test_an_expression_that_is_too_deep_is_one_line(terms: int) -> None:
+    def program(t: Any) -> Any:
+        total = col("a")
+        for _ in range(terms):
+            total = total + 1
+        return {"x": t.select(a=total)}
+
+    with pytest.raises(ProgramError, match=r"test_plan\.py:\d+: the expression is nested too deeply") as caught:
+        build(program, {"t": {"a": "int64"}})
+    assert caught.value.hint
+
+
+def every_column_a_key(edges: Any, nodes: Any) -> Any:
+    counted = edges.group_by("a", "b").reduce(lambda groups: groups.select("group", n="count"), {"n": "int64"})
+    return {"n": counted, "none": nodes.group_by("a").reduce(lambda groups: groups.select("group"), {})}
+
+
+def two_left_columns_meet_one(edges: Any, nodes: Any) -> Any:
+    return {"x": edges.join(nodes, on={"a": "a", "b": "a"}), "y": edges.join(edges, on={"a": "b", "b": "b"})}
+
+
+@pytest.mark.parametrize("program", [every_column_a_key, two_left_columns_meet_one])
+def test_keys_of_odd_shape(program: Any) -> None:
+    for fold in (folding.whole, folding.one_time_each):
+        found = fold(program, edges=EDGES, nodes=NODES)
+        assert found == folding.by_reference(program, edges=EDGES, nodes=NODES)
+    plan = build(program, {"edges": {"a": "int64", "b": "int64"}, "nodes": {"a": "int64"}})
+    assert all(len(each.schema) == len(each.node.schema) for each in plan.arrangements)
+
+
+def test_a_plan_that_cannot_travel_says_so() -> None:
+    lock = threading.Lock()
+
+    def locked(frame: Any) -> Any:
+        with lock:
+            return frame
+
+    def program(t: Any) -> Any:
+        return {"x": t.flat_map(locked, schema={"a": "int64"})}
+
+    with pytest.raises(ProgramError, match=r"cannot be sent to Spark's workers: .*lock") as caught:
+        pickled(build(program, {"t": {"a": "int64"}}))
+    assert "--engine inline" in caught.value.hint
+
+
+def test_functions_of_local_classes_travel() -> None:
+    class Adding:
+        def __init__(self, n: int) -> None:
+            self.n = n
+
+        def __call__(self, frame: Any) -> Any:
+            return frame.with_columns(col("a") + self.n)
+
+    plan = build(lambda t: {"x": t.flat_map(Adding(2), schema={"a": "int64"})}, {"t": {"a": "int64"}})
+    there = pickle.loads(pickled(plan))
+    assert there.fingerprint == plan.fingerprint

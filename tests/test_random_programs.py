@@ -17,7 +17,7 @@ from notation import DIMS, spell
 from programs import Case, case
 
 import ddcore as dd
-from ddcore.errors import DdError, Diverged
+from ddcore.errors import DdError, DiffOverflow, Diverged
 
 
 def seeds() -> range:
@@ -65,7 +65,7 @@ def outcome(fold: folding.Fold, drawn: Case, **how: Any) -> Any:
     """The logs, or the error the fold ended with. What the program must not raise comes with the program."""
     try:
         return fold(drawn.program, **drawn.frames, **how)
-    except Diverged as error:
+    except (Diverged, DiffOverflow) as error:
         return error
     except Exception as error:
         error.add_note(str(drawn))

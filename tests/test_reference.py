@@ -171,6 +171,14 @@ def test_integers_do_not_wrap_around() -> None:
     assert ints(3).select(x=-col("x")).rows == {(-3,): 1}
 
 
+def test_floats_are_divided_truly_in_every_row() -> None:
+    values = [float(value) for value in range(-50, 50)]
+    floats = NaiveCollection({"f": pl.Float64()}, [((value,), 1) for value in values])
+    assert floats.select(x=col("f") / 7).rows == {(value / 7,): 1 for value in values}
+    assert ints(*range(1, 50)).select(x=col("x") / 10).rows == {(value / 10,): 1 for value in range(1, 50)}
+    assert floats.where(col("f") / 49 == 1).rows == {(49.0,): 1}
+
+
 def test_counts_do_not_wrap_around() -> None:
     many = NaiveCollection(INT, [((1,), 2**62)])
     assert many.concat(many).rows == {(1,): 2**63}

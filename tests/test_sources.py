@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import os
 import random
 import time
 from collections.abc import Mapping
@@ -735,3 +736,11 @@ def test_a_place_that_cannot_be_is_one_line(place: str, says: str) -> None:
     with pytest.raises(DdError, match=says) as caught:
         find_sources([place])
     assert caught.value.hint and "\n" not in caught.value.message
+
+
+def test_a_name_that_is_no_text_is_one_line(tmp_path: Path) -> None:
+    file = parquet(tmp_path / "a.parquet", **ROWS)
+    os.rename(file, os.fsencode(tmp_path) + b"/\xff.parquet")
+    for place in (tmp_path, tmp_path / "*.parquet"):
+        with pytest.raises(DataError, match="the name is not UTF-8"):
+            find_sources([str(place)])

@@ -37,33 +37,34 @@ def _order_rows(k, offsets, words, times, loops, inputs, order):  # type: ignore
 
 
 @inline
-def _are_small(diffs, start, stop):  # type: ignore[no-untyped-def]
-    """Whether no sum of these diffs can leave int64."""
-    if stop - start > _FEW_ROWS:
-        return False
-    for row in range(start, stop):
-        if diffs[row] > _SMALL_DIFF or diffs[row] < -_SMALL_DIFF:
-            return False
-    return True
+def _are_small(diffs):  # type: ignore[no-untyped-def]
+    """Whether no sum of so many of these diffs as ``_FEW_ROWS`` can leave int64."""
+    least, most = np.int64(0), np.int64(0)
+    for i in range(len(diffs)):
+        least, most = min(least, diffs[i]), max(most, diffs[i])
+    return most <= _SMALL_DIFF and least >= -_SMALL_DIFF
 
 
 @inline
-def _add_up(small, order, n, member, m, times, diffs, e_times, e, counts, highs):  # type: ignore[no-untyped-def]
-    """The counts of a key's distinct rows at one evaluation, and their total as a pair.
-
-    ``highs`` has the upper words of the counts; where all diffs are ``small`` nobody reads it, and it is left alone.
-    """
+def _add_up(order, n, member, m, times, diffs, e_times, e, counts):  # type: ignore[no-untyped-def]
+    """The counts of a key's distinct rows at one evaluation, their total and the least; diffs are small."""
     for i in range(m):
         counts[i] = 0
-    if small:
-        sum_of_all = np.int64(0)
-        for i in range(n):
-            if holds(times, order[i], e_times, e):
-                counts[member[i]] += diffs[order[i]]
-                sum_of_all += diffs[order[i]]
-        return sum_of_all >> np.int64(63), np.uint64(sum_of_all)
+    total, least = np.int64(0), np.int64(0)
+    for i in range(n):
+        if holds(times, order[i], e_times, e):
+            counts[member[i]] += diffs[order[i]]
+            total += diffs[order[i]]
     for i in range(m):
-        highs[i] = 0
+        least = min(least, counts[i])
+    return total, least
+
+
+@inline
+def _add_up_exactly(order, n, member, m, times, diffs, e_times, e, counts, highs):  # type: ignore[no-untyped-def]
+    """The same in two words: counts and ``highs``, the total as a pair, and whether a count is below zero."""
+    for i in range(m):
+        counts[i], highs[i] = 0, 0
     high, low = np.int64(0), np.uint64(0)
     for i in range(n):
         if holds(times, order[i], e_times, e):
@@ -71,7 +72,10 @@ def _add_up(small, order, n, member, m, times, diffs, e_times, e, counts, highs)
             highs[at], count = add_pair(highs[at], np.uint64(counts[at]), diffs[order[i]])
             counts[at] = np.int64(count)
             high, low = add_pair(high, low, diffs[order[i]])
-    return high, low
+    negative = False
+    for i in range(m):
+        negative |= highs[i] < 0
+    return high, low, negative
 
 
 @inline
@@ -95,19 +99,16 @@ def _exact_sum(order, n, words, c, times, diffs, e_times, e):  # type: ignore[no
 
 
 @inline
-def _sum(order, n, words, c, times, diffs, e_times, e, heads, m, counts, small):  # type: ignore[no-untyped-def]
-    """The sum of value times count and whether it fits into int64; in one word as long as that is enough."""
-    if small:
-        total, overflow = np.int64(0), False
-        for i in range(m):
-            word = words[c, heads[i]]
-            if word != _NULL:
-                part, bad = multiply(word, counts[i])
-                total, worse = add(total, part)
-                overflow |= bad or worse
-        if not overflow:
-            return total, True
-    return _exact_sum(order, n, words, c, times, diffs, e_times, e)
+def _sum(heads, m, words, c, counts):  # type: ignore[no-untyped-def]
+    """The sum of value times count, and whether one word was enough for it all the way."""
+    total, enough = np.int64(0), True
+    for i in range(m):
+        word = words[c, heads[i]]
+        if word != _NULL:
+            part, bad = multiply(word, counts[i])
+            total, worse = add(total, part)
+            enough &= not (bad or worse)
+    return total, enough
 
 
 @inline
@@ -197,17 +198,18 @@ def _sweep(  # type: ignore[no-untyped-def]
     total_high, total_low = np.int64(0), np.uint64(0)
     top, high, low = np.int64(0), np.uint64(0), np.uint64(0)
     specials = np.zeros(3, dtype=np.int64)  # rows that add infinity, take it away, or are NaN
-    positives, negatives, first, last, at = 0, 0, 0, m - 1, 0
+    positives, negatives = np.int64(0), np.int64(0)
+    first, last, at = 0, m - 1, 0
     from_limb, to_limb = len(limbs), 0
     for e in range(e0, e1):
         while at < n and versions[0, turn[at]] <= e_times[0, e]:
             i = turn[at]
             number, diff = member[i], diffs[order[i]]
             at += 1
-            before = -1 if highs[number] < 0 else np.int64(highs[number] > 0 or counts[number] != 0)
+            before = _sign(highs, counts, number)
             highs[number], count = add_pair(highs[number], np.uint64(counts[number]), diff)
             counts[number] = np.int64(count)
-            now = -1 if highs[number] < 0 else np.int64(highs[number] > 0 or counts[number] != 0)
+            now = _sign(highs, counts, number)
             positives += np.int64(now > 0) - np.int64(before > 0)
             negatives += np.int64(now < 0) - np.int64(before < 0)
             total_high, total_low = add_pair(total_high, total_low, diff)
@@ -251,29 +253,31 @@ def _sweep(  # type: ignore[no-untyped-def]
                 special = read_float(limbs, digits, from_limb, to_limb)
             results[0, e] = special
         elif kind == MIN:
-            while first < m and (not _is_positive(highs, counts, first) or words[0, heads[first]] == _NULL):
+            while first < m and (_sign(highs, counts, first) <= 0 or words[0, heads[first]] == _NULL):
                 first += 1
             results[0, e] = words[0, heads[first]] if first < m else _NULL
         else:
-            while last >= 0 and not _is_positive(highs, counts, last):
+            while last >= 0 and _sign(highs, counts, last) <= 0:
                 last -= 1
             results[0, e] = words[0, heads[last]] if last >= 0 else _NULL
     clear(limbs, from_limb, to_limb)
 
 
 @inline
-def _is_positive(highs, counts, i):  # type: ignore[no-untyped-def]
-    return highs[i] > 0 or (highs[i] == 0 and counts[i] != 0)
+def _sign(highs, counts, i):  # type: ignore[no-untyped-def]
+    """The sign of a count of two words: -1, 0 or 1."""
+    if highs[i] != 0:
+        return np.int64(-1) if highs[i] < 0 else np.int64(1)
+    return np.int64(counts[i] != 0)
 
 
 @inline
-def _first_negative(small, m, counts, highs, wrong):  # type: ignore[no-untyped-def]
-    """Whether a count is below zero; the first such goes to ``wrong``."""
+def _note_negative(small, m, counts, highs, wrong):  # type: ignore[no-untyped-def]
+    """The first count below zero, for the message."""
     for i in range(m):
         if (counts[i] < 0) if small else (highs[i] < 0):
             wrong[3], wrong[4] = counts[i], np.int64(-1) if small else highs[i]
-            return True
-    return False
+            return
 
 
 @kernel(
@@ -290,6 +294,7 @@ def aggregate(inputs, loops, kinds, columns, offsets, words, times, diffs, e_off
     results = np.empty((len(kinds), evals), dtype=np.int64)
     present = np.zeros(evals, dtype=np.int64)
     wrong = np.zeros(5, dtype=np.int64)
+    all_small = _are_small(diffs)
     limbs, digits = np.zeros(LIMBS, dtype=np.int64), np.zeros(LIMBS, dtype=np.int64)
     linear, extreme = False, False
     for a in range(len(kinds)):
@@ -320,11 +325,16 @@ def aggregate(inputs, loops, kinds, columns, offsets, words, times, diffs, e_off
                 wrong[1] = k
                 return results, present, wrong
             continue
-        small = _are_small(diffs, offsets[k], offsets[k + 1])
+        small = all_small and rows <= _FEW_ROWS
         for e in range(e0, e1):
-            high, low = _add_up(small, order, n, member, m, times, diffs, e_times, e, counts, highs)
-            if not allow and _first_negative(small, m, counts, highs, wrong):
+            if small:
+                total, least = _add_up(order, n, member, m, times, diffs, e_times, e, counts)
+                high, low, negative = total >> np.int64(63), np.uint64(total), least < 0
+            else:
+                high, low, negative = _add_up_exactly(order, n, member, m, times, diffs, e_times, e, counts, highs)
+            if negative and not allow:
                 wrong[0], wrong[1], wrong[2] = NEGATIVE, k, e
+                _note_negative(small, m, counts, highs, wrong)
                 return results, present, wrong
             positives = 0
             for i in range(m):
@@ -339,7 +349,11 @@ def aggregate(inputs, loops, kinds, columns, offsets, words, times, diffs, e_off
                 if kind == COUNT:
                     result, fit = np.int64(low), fits(high, low)
                 elif kind == SUM:
-                    result, fit = _sum(order, n, words, c, times, diffs, e_times, e, heads, m, counts, small)
+                    result, fit = np.int64(0), False
+                    if small:
+                        result, fit = _sum(heads, m, words, c, counts)
+                    if not fit:
+                        result, fit = _exact_sum(order, n, words, c, times, diffs, e_times, e)
                 elif kind == FLOAT_SUM:
                     result = _float_sum(
                         order, n, words, c, times, diffs, e_times, e, heads, m, counts, small, limbs, digits
@@ -366,6 +380,7 @@ def accumulate(inputs, loops, offsets, words, times, diffs, e_offsets, e_times, 
     out = np.empty((3, 64), dtype=np.int64)
     used, capacity = 0, 0
     wrong = np.zeros(5, dtype=np.int64)
+    all_small = _are_small(diffs)
     order, heads = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
     member, counts = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
     highs = np.empty(0, dtype=np.int64)
@@ -380,11 +395,16 @@ def accumulate(inputs, loops, offsets, words, times, diffs, e_offsets, e_times, 
             continue
         n = _order_rows(k, offsets, words, times, loops, inputs, order)
         m = _distinct_rows(order, n, words, heads, member)
-        small = _are_small(diffs, offsets[k], offsets[k + 1])
+        small = all_small and rows <= _FEW_ROWS
         for e in range(e_offsets[k], e_offsets[k + 1]):
-            _add_up(small, order, n, member, m, times, diffs, e_times, e, counts, highs)
-            if not allow and _first_negative(small, m, counts, highs, wrong):
+            if small:
+                _, least = _add_up(order, n, member, m, times, diffs, e_times, e, counts)
+                negative = least < 0
+            else:
+                _, _, negative = _add_up_exactly(order, n, member, m, times, diffs, e_times, e, counts, highs)
+            if negative and not allow:
                 wrong[0], wrong[1], wrong[2] = NEGATIVE, k, e
+                _note_negative(small, m, counts, highs, wrong)
                 return out[0, :used].copy(), out[1, :used].copy(), out[2, :used].copy(), wrong
             for i in range(m):
                 if not small and not fits(highs[i], np.uint64(counts[i])):
