@@ -168,13 +168,13 @@ class Named:
         return [name for name, kind in self.columns.items() if kind in kinds]
 
 
-def case(seed: int) -> Case:
-    """The case of this seed."""
+def case(seed: int, *, plain: bool = False) -> Case:
+    """The case of this seed; ``plain``: with names of columns that a table can have."""
     rng = random.Random(seed)
     names = ["edges", *rng.sample([name for name in INPUTS if name != "edges"], rng.randint(0, 2))]
     if "limits" not in names and rng.random() < 1 / 4:
         names.append("limits")
-    odd = rng.random() < 1 / 3
+    odd = rng.random() < 1 / 3 and not plain
     columns = {name: {ODD[c] if odd else c: kind for c, kind in INPUTS[name].items()} for name in names}
     source = Writer(rng, odd).program(columns)
     filename = f"<program {seed}>"

@@ -60,14 +60,14 @@ def dim_of(drawn: Case) -> str:
 
 
 def one_dimensional(seeds: Any) -> list[int]:
-    return [seed for seed in seeds if len(dims_of(case(seed).frames)) == 1]
+    return [seed for seed in seeds if len(dims_of(case(seed, plain=True).frames)) == 1]
 
 
 @pytest.mark.parametrize("seed", one_dimensional(INLINE))
 def test_stored_state_resumes(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if seed % 2:
         monkeypatch.setattr(arrangements, "SMALL", 0)  # even the smallest file is looked into, not read whole
-    drawn = case(seed)
+    drawn = case(seed, plain=True)
     expected = expected_of(drawn)
     whole = outcome(project_of(tmp_path / "whole", drawn), [None], engine="inline")
     compare(drawn, "whole", expected, whole)
@@ -79,7 +79,7 @@ def test_stored_state_resumes(seed: int, tmp_path: Path, monkeypatch: pytest.Mon
 @pytest.mark.parametrize("width", [1, 2])
 @pytest.mark.parametrize("seed", one_dimensional(range(40))[:3])
 def test_spark_gives_the_same_logs(seed: int, width: int, tmp_path: Path, spark: Any) -> None:
-    drawn = case(seed)
+    drawn = case(seed, plain=True)
     found = outcome(project_of(tmp_path / "cut", drawn), ends_of(drawn, seed)[-2:], engine="spark", width=width)
     compare(drawn, f"width {width}", expected_of(drawn), found)
 
@@ -87,7 +87,11 @@ def test_spark_gives_the_same_logs(seed: int, width: int, tmp_path: Path, spark:
 @pytest.mark.spark
 def test_wide_rounds_end_in_one_task(tmp_path: Path, spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a forced width: several workers while much waits, then one takes over what they staged."""
-    drawn = next(case(seed) for seed in range(100) if "iterate" in case(seed).source and one_dimensional([seed]))
+    drawn = next(
+        case(seed, plain=True)
+        for seed in range(100)
+        if "iterate" in case(seed, plain=True).source and one_dimensional([seed])
+    )
     steps = []
     real = exchange._Exchange._superstep
 
@@ -119,7 +123,11 @@ def _on_a_cluster(*arguments: object) -> list[object]:
 @pytest.mark.slow
 @pytest.mark.parametrize("command", [_submitted, _on_a_cluster])
 def test_two_workers_elsewhere(command: Any, tmp_path: Path) -> None:
-    drawn = next(case(seed) for seed in range(100) if "iterate" in case(seed).source and one_dimensional([seed]))
+    drawn = next(
+        case(seed, plain=True)
+        for seed in range(100)
+        if "iterate" in case(seed, plain=True).source and one_dimensional([seed])
+    )
     project = project_of(tmp_path / "p", drawn)
     done = subprocess.run(
         command("--project", project.root, "--width", "2"),
@@ -133,7 +141,7 @@ def test_two_workers_elsewhere(command: Any, tmp_path: Path) -> None:
     compare(drawn, command.__name__, expected_of(drawn), logs_of(project, outputs))
 
 
-@pytest.mark.parametrize("seed", [seed for seed in range(120) if len(dims_of(case(seed).frames)) > 1][:40])
+@pytest.mark.parametrize("seed", [seed for seed in range(120) if len(dims_of(case(seed, plain=True).frames)) > 1][:40])
 def test_what_is_owed_and_held_back_is_stored(seed: int, tmp_path: Path) -> None:
     """Partially ordered times: each fold by a worker that knows only what the one before it wrote."""
     from ddcore.io.changelog import ChangeLog
@@ -143,7 +151,7 @@ def test_what_is_owed_and_held_back_is_stored(seed: int, tmp_path: Path) -> None
     from ddcore.io.warehouse import Warehouse
     from ddcore.session import batch_of
 
-    drawn = case(seed)
+    drawn = case(seed, plain=True)
     dims, times = dims_of(drawn.frames), folding.grid(drawn.frames)
     schemas = {
         name: {c: folding.type_name(t) for c, t in frame.schema.items() if c not in (*dims, "diff")}

@@ -32,7 +32,7 @@ def test_every_width_and_whatever_happens_to_tasks(seed: int, tmp_path: Path, mo
     width = 2 + seed % 2
     sparkless.install(monkeypatch, seed=seed, unrest=0.3)
     monkeypatch.setattr(messages, "MESSAGE_ROWS", 2)  # every body in several messages
-    drawn = case(seed)
+    drawn = case(seed, plain=True)
     found = outcome(project_of(tmp_path / "cut", drawn), ends_of(drawn, seed), engine="spark", width=width)
     compare(drawn, f"width {width}", expected_of(drawn), found)
 
@@ -40,7 +40,7 @@ def test_every_width_and_whatever_happens_to_tasks(seed: int, tmp_path: Path, mo
 @pytest.mark.parametrize("seed", SEEDS)
 def test_one_task_takes_over_at_any_step(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also between the step where a trace gains in several ranges, and that of a block which listens to it."""
-    drawn, last = case(seed), random.Random(seed).randint(1, 12)
+    drawn, last = case(seed, plain=True), random.Random(seed).randint(1, 12)
     real, steps = exchange._Exchange._superstep, []
 
     def counted(self: Any, waiting: Any, now: Any) -> Any:
