@@ -122,13 +122,15 @@ def ingest(
     the result (on a terminal: with --json).
     """
     out = Output(json=as_json, quiet=quiet)
+    if undo is None and (input_name is None or not sources):
+        raise UsageError(
+            f"missing argument '{'INPUT' if input_name is None else 'SOURCE'}'", "see: ddcore ingest --help"
+        )
     found = open_project(project, warehouse=warehouse, engine=engine, spark_master=master)
     if undo is not None:
         _undo(out, found, undo, input_name, sources)
         return 0
-    if input_name is None or not sources:
-        missing = "no INPUT is named" if input_name is None else "no SOURCE is named"
-        raise UsageError(f"ingest: {missing}", "say: ddcore ingest INPUT SOURCE...")
+    assert input_name is not None and sources
     found.input_schema(input_name)
     if late not in LATE:
         raise UsageError(f"--late: {late!r} is none of {', '.join(LATE)}", meant(late, LATE))

@@ -130,8 +130,6 @@ def _tell(out: Output, project: Project, ledger: Ledger, summary: dict[str, Any]
     run, waiting, unfinished = summary["last_run"], summary["waiting"], summary["unfinished"]
     where = project.origin.get("warehouse", "")
     origin = "" if where in ("", "dd.toml", "default") else f"  (from {'--warehouse' if where == 'flag' else where})"
-    if not project.warehouse.is_dir():
-        origin += "  (no such folder yet)"
     lines = [["project", summary["project"]], ["warehouse", summary["warehouse"] + origin]]
     folded = "nothing yet"
     if run is not None:

@@ -98,8 +98,6 @@ def _sources_at(place: str) -> list[Source]:
 
 
 def _local_path(place: str) -> Path:
-    if not place:
-        raise UsageError("a source is named by the empty text", "name a file, a folder, a glob or a Delta table")
     if "\0" in place:
         raise UsageError(f"{place!r}: a path holds no NUL character", "look at what put the path together")
     url = urlparse(place)

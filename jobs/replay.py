@@ -266,10 +266,8 @@ class _Replay:
         """Refuse, before anything is written, names that no table can have. UsageError, ProgramError."""
         from ddcore.io import layout
 
-        for name, columns, replaced in layout.tables_of(self.plan):
+        for name, _, _ in layout.tables_of(self.plan):
             self.warehouse.table(name)
-            if not replaced:  # those hold nothing where there is one time dimension
-                _check_columns([*columns.columns, "run"])
         for output, schema in self.plan.outputs.items():
             self.warehouse.output(output)
             _check_columns([*schema, *self.plan.dims, "diff"])

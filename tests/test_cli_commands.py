@@ -82,7 +82,7 @@ READERS = [["run"], ["run", "--dry-run"], ["run", "--to-version", "3"], ["diff",
 
 
 @pytest.mark.parametrize("command", READERS, ids=" ".join)
-@pytest.mark.parametrize("state", ["missing", "empty", "elsewhere", "unmounted", "file", "link"])
+@pytest.mark.parametrize("state", ["missing", "empty", "elsewhere", "unmounted", "link"])
 def test_a_missing_or_empty_warehouse_is_none(state: str, command: list[str], fresh: Path, dd: Any) -> None:
     """Nothing that reads or folds takes it for a new one, or makes anything."""
     place = fresh / "warehouse"
@@ -91,7 +91,6 @@ def test_a_missing_or_empty_warehouse_is_none(state: str, command: list[str], fr
         "empty": "the folder has no ledger",
         "elsewhere": f"the folder {fresh / 'mispelt'} is missing",
         "unmounted": "the folder has no ledger",
-        "file": f"{place} is not a folder",
         "link": f"{place} is a link that leads nowhere",
     }[state]
     if state == "empty":
@@ -101,8 +100,6 @@ def test_a_missing_or_empty_warehouse_is_none(state: str, command: list[str], fr
     elif state == "unmounted":
         place = fresh / "mount"
         place.mkdir()
-    elif state == "file":
-        place.write_text("")
     elif state == "link":
         place.symlink_to(fresh / "nowhere")
     before = sorted(fresh.rglob("*"))

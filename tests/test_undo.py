@@ -158,6 +158,6 @@ def test_undo_from_the_command_line(desk: Desk, capsys: pytest.CaptureFixture[st
     assert run_command(["ingest", "edges", "a.csv", "--undo", "1", *there]) == 2
     assert run_command(["ingest", "--undo", "5", *there]) == 2
     assert run_command(["ingest", "edges", *there]) == 2
-    assert "no SOURCE is named" in capsys.readouterr().err
+    assert "missing argument 'SOURCE'" in capsys.readouterr().err
     assert main(["--undo", "1", *there]) == 0
     assert desk.updates() == []
