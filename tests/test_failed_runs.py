@@ -399,7 +399,7 @@ def test_names_that_no_table_can_have_are_refused_before_the_intent(name: str, p
 )
 def test_columns_that_differ_by_case_are_refused_before_the_intent(returned: str, project: Project) -> None:
     (project.root / "program.py").write_text(f"import ddcore as dd\n\n\ndef program(numbers):\n    return {returned}\n")
-    with pytest.raises(ProgramError, match="differ only by upper|for the same column"):
+    with pytest.raises(ProgramError, match=r"differ only by upper|for the same column"):
         replay.run(project)
     assert ledger_of(project).next_run() == 1
     (project.root / "program.py").write_text(PROGRAM)
