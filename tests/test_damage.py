@@ -354,7 +354,7 @@ def test_a_ledger_older_than_a_given_up_run_is_refused(shop: Shop) -> None:
 def test_a_refresh_of_damaged_tables_can_be_given_up(shop: Shop) -> None:
     """Tables that were moved aside are no tables, and hold nothing of the run."""
     log_is_garbage(without_checkpoints(shop.state()))
-    command = [Path(sys.executable).with_name("ddcore"), "run", "-q", "--full-refresh"]
+    command = [str(Path(sys.executable).with_name("ddcore")), "run", "-q", "--full-refresh"]
     environment = {**os.environ, "DDCORE_FAILPOINT": "after-file"}
     assert subprocess.run(command, cwd=shop.project.root, env=environment, check=False).returncode == -9
     assert list(shop.table("state").glob("_damaged-*"))
