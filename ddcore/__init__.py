@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from ddcore.aggregates import min as min
     from ddcore.aggregates import sum as sum
     from ddcore.collection import Collection as Collection
+    from ddcore.operators.delta_join import delta_join as delta_join
+    from ddcore.operators.iterate import iterate as iterate
     from ddcore.session import Session as Session
     from ddcore.session import replay as replay
 
@@ -26,12 +28,14 @@ _HOMES = {
     "Session": "ddcore.session",
     "col": "polars",
     "count": "ddcore.aggregates",
+    "delta_join": "ddcore.operators.delta_join",
+    "iterate": "ddcore.operators.iterate",
     "max": "ddcore.aggregates",
     "min": "ddcore.aggregates",
     "replay": "ddcore.session",
     "sum": "ddcore.aggregates",
 }
-__all__ = ["Collection", "Session", "col", "count", "max", "min", "replay", "sum"]
+__all__ = ["Collection", "Session", "col", "count", "delta_join", "iterate", "max", "min", "replay", "sum"]
 
 
 def __getattr__(name: str) -> Any:

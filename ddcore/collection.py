@@ -8,9 +8,7 @@ reader's eye: two select calls that meet in one row simply add up, as multisets 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import count
-from numbers import Integral
 from typing import Any, TypeVar
 
 import polars as pl
@@ -20,55 +18,33 @@ from ddcore.aggregates import Aggregate
 from ddcore.digests import Part, digest
 from ddcore.errors import ProgramError
 from ddcore.functions import name_of, text_of
-from ddcore.graph import Graph, Loop, Node, Scope, caller, shape
+from ddcore.graph import Graph, shape
+from ddcore.operators import outer_join
+from ddcore.operators.agg import Aggregation, Distinct
+from ddcore.operators.base import Operator
+from ddcore.operators.calling import Frames
+from ddcore.operators.concat import Concat, Negate
+from ddcore.operators.delta_join import DeltaJoin
+from ddcore.operators.flat_map import Explode, FlatMap
+from ddcore.operators.iterate import DEFAULT_MAX_ROUNDS, fixed_points
+from ddcore.operators.join import Join
+from ddcore.operators.multiset import SIDE, Multiset
+from ddcore.operators.reduce import Reduce
+from ddcore.operators.select import Select
+from ddcore.operators.top_k import TopK
+from ddcore.operators.where import Where
+from ddcore.place import caller
 from ddcore.schema import Schema, Type, parse_schema, parse_type
 from ddcore.wording import listed, meant, one_line
 
-Frames = Callable[[pl.DataFrame], pl.DataFrame]
-DEFAULT_MAX_ROUNDS = 10_000
 _T = TypeVar("_T")
-
-
-@dataclass(frozen=True)
-class FlatMapFunction:
-    """A user's function from frames to frames, and the schema it promises."""
-
-    function: Frames
-    schema: Schema
-    name: str
-
-
-@dataclass(frozen=True)
-class JoinKeys:
-    """The key columns of a join, left and right, pairwise.
-
-    ``right_names`` is what right value columns are called in the result.
-    """
-
-    left: tuple[str, ...]
-    right: tuple[str, ...]
-    right_names: Mapping[str, str]
-
-
-@dataclass(frozen=True)
-class Reduction:
-    """What happens per group: built-in aggregates (by result name: aggregate kind and argument column) or a
-    function.
-    """
-
-    keys: tuple[str, ...]
-    op: str
-    allow_negative: bool
-    aggregates: tuple[tuple[str, str, str | None], ...] = ()
-    function: Frames | None = None
-    result: Schema = field(default_factory=dict)
 
 
 class Collection:
     """A multiset of rows that varies with time. Made by the program's parameters and by operators, never directly."""
 
-    def __init__(self, graph: Graph, node: Node) -> None:
-        self._graph, self._node = graph, node
+    def __init__(self, graph: Graph, index: int) -> None:
+        self._graph, self._index, self._node = graph, index, graph.nodes[index]
 
     @property
     def schema(self) -> Schema:
@@ -83,11 +59,8 @@ class Collection:
     def __repr__(self) -> str:
         return f"Collection({', '.join(f'{name}: {kind}' for name, kind in self._node.schema.items())})"
 
-    def _add(
-        self, kind: str, schema: Schema, text: Iterable[Part], settings: Any = None, others: Sequence[Node] = ()
-    ) -> Collection:
-        """The collection that an operator makes; ``text`` is all that the operator was told, for its digest."""
-        return Collection(self._graph, self._graph.add(kind, [self._node, *others], schema, digest(text), settings))
+    def _add(self, operator: Operator, *others: int) -> Collection:
+        return Collection(self._graph, self._graph.add(operator, self._index, *others))
 
     # -- linear operators: one row at a time, no state ----------------------------------------------------------------
 
@@ -135,7 +108,7 @@ class Collection:
                 self._single(parsed, "where", "combine the columns with pl.all_horizontal or pl.any_horizontal")
             )
         predicate = _checked(expressions.Predicate, exprs, self._node.schema)
-        return self._add("where", self._node.schema, map(expressions.identity, exprs), predicate)
+        return self._add(Where(self._node.schema, digest(map(expressions.identity, exprs)), predicate))
 
     def filter(self, *predicates: Any) -> Collection:
         """The same as :meth:`where`, by Polars' name for it."""
@@ -160,12 +133,11 @@ class Collection:
             if "row" in (*self._node.schema, *schema):
                 raise ProgramError(f"{caller()}: flat_map: a column is called row", "rename it with select() first")
             _require_function(function, "flat_map")
-            settings = FlatMapFunction(function, _checked(parse_schema, schema), name_of(function))
-            text: list[Part] = ["function", _checked(text_of, function)]
-            return self._add("flat_map", settings.schema, text, settings)
+            columns, text = _checked(parse_schema, schema), digest("function", _checked(text_of, function))
+            return self._add(FlatMap(columns, text, self._node.schema, function))
         exprs = self._named_expressions("flat_map", (), lists)
         projection = _checked(expressions.ListProjection, exprs, self._node.schema)
-        return self._add("flat_map", projection.schema, ["lists", _texts(exprs)], projection)
+        return self._add(Explode(projection.schema, digest("lists", _texts(exprs)), self._node.schema, projection))
 
     def concat(self, *others: Collection) -> Collection:
         """Adds multiplicities (the patent's Concat). Columns must have the same names and types.
@@ -173,11 +145,34 @@ class Collection:
         Their order may differ.
         """
         nodes = [self._aligned(other) for other in others]
-        return self._add("concat", self._node.schema, (), None, nodes)
+        return self._add(Concat(self._node.schema, ""), *nodes)
 
     def negate(self) -> Collection:
         """Negates multiplicities. What reaches a reducer must not be negative, unless it allows that."""
-        return self._add("negate", self._node.schema, ())
+        return self._add(Negate(self._node.schema, ""))
+
+    def union(self, other: Collection, *, allow_negative: bool = False) -> Collection:
+        """Each row as often as on the side that has more of it (the patent's Union)."""
+        return self._multiset("union", other, allow_negative)
+
+    def intersect(self, other: Collection, *, allow_negative: bool = False) -> Collection:
+        """Each row as often as on the side that has fewer of it (the patent's Intersect)."""
+        return self._multiset("intersect", other, allow_negative)
+
+    def except_(self, other: Collection, *, allow_negative: bool = False) -> Collection:
+        """Each row as often as it is here more often than there, never less than not at all (the patent's Except).
+
+        ``concat(other.negate())`` is the difference that may be negative.
+        """
+        return self._multiset("except_", other, allow_negative)
+
+    def _multiset(self, operation: str, other: Collection, allow_negative: bool) -> Collection:
+        theirs = Collection(self._graph, self._aligned(other, operation))
+        columns = {name: pl.col(name) for name in self._node.schema}
+        sides = [each.select(**columns, **{SIDE: number}) for number, each in enumerate((self, theirs))]
+        both, schema = sides[0].concat(sides[1]), self._node.schema
+        text = digest(operation, str(bool(allow_negative)))
+        return both._add(Multiset(schema, text, tuple(schema), bool(allow_negative), operation))
 
     # -- operators with state, keyed ----------------------------------------------------------------------------------
 
@@ -187,28 +182,33 @@ class Collection:
         A negative count is a NegativeMultiplicity error, or with ``allow_negative`` simply not positive.
         """
         keys = tuple(self._node.schema)
-        reduction = Reduction(keys, "distinct", allow_negative)
-        return self._add("reduce", self._node.schema, ["distinct", str(bool(allow_negative))], reduction)
+        return self._add(Distinct(self._node.schema, str(bool(allow_negative)), keys, bool(allow_negative)))
 
     def join(self, other: Collection, on: str | Sequence[str] | Mapping[str, str], how: str = "inner") -> Collection:
         """Pairs of rows with equal keys; multiplicities multiply and a null key matches nothing (the patent's Join).
 
         ``on``: a column, columns, or ``{left: right}``. The right key is dropped; a right column whose name is taken
         gets the suffix ``_right``. Where several left columns meet one right column, they must all be equal to it.
+        ``how``: "inner"; "semi" or "anti", the rows with or without a partner; "left", "right" or "full", with the rows
+        that have none on one side or on both, nulls in place of the partner.
         Cost: proportional to the pairs that change.
         """
         if not isinstance(other, Collection):
             raise ProgramError(
                 f"{caller()}: join takes a collection, not {type(other).__name__}", "join(other, on=...)"
             )
+        pairs, names, equal = self._join_keys(other, on)
+        if how in outer_join.HOW:
+            return outer_join.HOW[how](self, other, pairs)
         if how != "inner":
-            raise ProgramError(f'{caller()}: join(how="{how}") is not supported', 'use how="inner"; see docs/limits.md')
-        keys, equal = self._join_keys(other, on)
+            raise ProgramError(f"{caller()}: join: how is {how!r}", f"one of inner, {', '.join(outer_join.HOW)}")
         if equal:
-            return self.where(*equal).join(other, dict(zip(keys.left, keys.right, strict=True)))
+            once = {theirs: mine for mine, theirs in reversed(pairs.items())}
+            return self.where(*equal).join(other, {mine: theirs for theirs, mine in once.items()})
         left, right = self._node.schema, other._node.schema
-        schema = dict(left) | {keys.right_names[name]: kind for name, kind in right.items() if name not in keys.right}
-        return self._add("join", schema, [keys.left, keys.right], keys, [other._node])
+        schema = dict(left) | {names[name]: kind for name, kind in right.items() if name in names}
+        mine, theirs = tuple(pairs), tuple(pairs.values())
+        return self._add(Join(schema, digest(mine, theirs), mine, theirs, names), other._index)
 
     def group_by(self, *keys: Any) -> GroupBy:
         """Groups of rows with equal keys (nulls group together); no keys: one group of everything.
@@ -227,37 +227,54 @@ class Collection:
 
     # -- loops --------------------------------------------------------------------------------------------------------
 
-    def iterate(self, body: Callable[[Collection], Collection], *, max_rounds: int = DEFAULT_MAX_ROUNDS) -> Collection:
+    def iterate(
+        self,
+        body: Callable[[Collection], Collection],
+        *,
+        priority: Any = None,
+        max_rounds: int = DEFAULT_MAX_ROUNDS,
+        at_limit: str = "fail",
+    ) -> Collection:
         """``body`` applied again and again, starting with this collection, until nothing changes (the patent's Fixed
         Point).
 
-        All rows of a round advance together. Bodies may hold further loops. A loop that still changes after
-        ``max_rounds`` rounds stops the run with a Diverged error. The body must return the columns it is given.
+        All rows of a round advance together. Bodies may hold further loops. The body must return the columns it is
+        given. A loop that still changes after ``max_rounds`` rounds stops the run with a Diverged error, or with
+        ``at_limit="return"`` gives what the body returned last.
+
+        ``priority``: an integer expression of this collection's rows. Rows with the least enter first, the others one
+        priority after the other when the loop has settled, which saves work where late rows are mostly superseded.
+        Meant for bodies that only add to what they are given or improve on it: their fixed point is the same in
+        any order. ``max_rounds`` then holds for each priority.
         """
-        if isinstance(max_rounds, bool) or not isinstance(max_rounds, Integral) or max_rounds < 1:
-            raise ProgramError(f"{caller()}: max_rounds is {max_rounds!r}", "give a whole number of at least 1")
         _require_function(body, "iterate")
-        graph, place = self._graph, caller()
-        scope = Scope(parent=graph.innermost)
-        variable = Node("variable", (self._node,), self._node.schema, scope, "", place=place)
-        scope.loop = Loop(f"{name_of(body)} ({place})", variable, int(max_rounds), scope)
-        graph.open.append(scope)
-        try:
-            result = body(Collection(graph, variable))
-        finally:
-            graph.open.pop()
-        if not isinstance(result, Collection):
-            raise ProgramError(f"{place}: the body of iterate returned {type(result).__name__}", "return a Collection")
-        scope.loop.result = Collection(graph, variable)._aligned(result, "the body of iterate")
-        scope.closed = True
-        parent = scope.parent
-        assert parent is not None
-        # Without max_rounds: where the limit is reached the run ends with an error, so it changes no result.
-        text = digest(self._node.digest, scope.loop.result.digest)
-        leave = Node("leave", (self._node,), self._node.schema, parent, text, scope.loop, place)
-        scope.text = leave.digest
-        graph.leaves.append(leave)
-        return Collection(graph, graph.intern(leave))
+
+        def only(variable: Collection) -> dict[str, Collection]:
+            return {"variable": body(variable)}
+
+        only.__name__ = name_of(body)
+        given = {} if priority is None else {"variable": priority}
+        return fixed_points({"variable": self}, only, given, max_rounds, at_limit)["variable"]
+
+    @staticmethod
+    def fixed_points(
+        collections: Mapping[str, Collection],
+        body: Callable[..., Mapping[str, Collection]],
+        priority: Mapping[str, Any],
+        max_rounds: int,
+        at_limit: str,
+    ) -> dict[str, Collection]:
+        """See :func:`ddcore.iterate`."""
+        return fixed_points(collections, body, priority, max_rounds, at_limit)
+
+    # -- several collections at once ----------------------------------------------------------------------------------
+
+    @staticmethod
+    def delta_join(*relations: tuple[Collection, Sequence[str]]) -> Collection:
+        """See :func:`ddcore.delta_join`."""
+        first = relations[0][0]
+        operator = DeltaJoin.of([each.schema for each, _ in relations], [names for _, names in relations])
+        return first._add(operator, *(each._index for each, _ in relations[1:]))
 
     # -- arguments ----------------------------------------------------------------------------------------------------
 
@@ -269,7 +286,7 @@ class Collection:
         if not exprs:
             raise ProgramError(f"{caller()}: {where}() leaves no column", "name at least one column")
         projection = _checked(expressions.Projection, exprs, self._node.schema)
-        return self._add("select", projection.schema, _texts(exprs), projection)
+        return self._add(Select(projection.schema, digest(_texts(exprs)), self._node.schema, projection))
 
     def _named_expressions(self, where: str, columns: Iterable[Any], named: Mapping[str, Any]) -> dict[str, pl.Expr]:
         """The expressions that arguments stand for, by the names of their results."""
@@ -319,7 +336,7 @@ class Collection:
         if name not in self._node.schema:
             raise _unknown(name, where, self._node.schema)
 
-    def _aligned(self, other: Collection, where: str = "concat") -> Node:
+    def _aligned(self, other: Collection, where: str = "concat") -> int:
         """The other's node with its columns in this collection's order."""
         if not isinstance(other, Collection):
             raise ProgramError(f"{caller()}: {where} takes collections, not {type(other).__name__}")
@@ -329,12 +346,14 @@ class Collection:
                 f"{caller()}: {where}: columns differ: {_shown(mine)} and {_shown(theirs)}",
                 "bring both to the same names and types with select()",
             )
-        return other._node if list(mine) == list(theirs) else other.select(*mine)._node
+        return other._index if list(mine) == list(theirs) else other.select(*mine)._index
 
     def _join_keys(
         self, other: Collection, on: str | Sequence[str] | Mapping[str, str]
-    ) -> tuple[JoinKeys, list[pl.Expr]]:
-        """The keys, each right column once; and what must hold of left columns that meet the same right column."""
+    ) -> tuple[dict[str, str], dict[str, str], list[pl.Expr]]:
+        """The key columns, left to right; what right value columns are called in the result; and what must hold of
+        left columns that meet the same right column.
+        """
         pairs = dict(on) if isinstance(on, Mapping) else {name: name for name in ([on] if isinstance(on, str) else on)}
         left, right = self._node.schema, other._node.schema
         if not pairs:
@@ -360,7 +379,7 @@ class Collection:
                 raise ProgramError(
                     f"{caller()}: join: two columns would be called {names[name]}", "rename one with select()"
                 )
-        return JoinKeys(tuple(first.values()), tuple(first), names), equal
+        return pairs, names, equal
 
 
 class GroupBy:
@@ -395,11 +414,46 @@ class GroupBy:
         prepared = base._projected(exprs or {"_all": expressions.parse(0, bare_string="sql")}, "agg")
         for name, kind, argument in plan:
             result[name] = _result_type(kind, prepared.schema[argument] if argument else None, name)
-        reduction = Reduction(self._keys, "agg", allow_negative, tuple(plan), None, result)
         schema = {key: base.schema[key] for key in self._keys} | result
-        told: list[Part] = [[name, kind, argument or []] for name, kind, argument in plan]
-        text: list[Part] = ["agg", self._keys, told, str(bool(allow_negative))]
-        return prepared._add("reduce", schema, text, reduction)
+        parts: list[Part] = [[name, kind, argument or []] for name, kind, argument in plan]
+        text = digest(self._keys, parts, str(bool(allow_negative)))
+        return prepared._add(Aggregation(schema, text, self._keys, bool(allow_negative), tuple(plan), result))
+
+    def top_k(
+        self,
+        k: int,
+        by: str | Sequence[str],
+        *,
+        descending: bool | Sequence[bool] = False,
+        ties: str = "cut",
+        allow_negative: bool = False,
+    ) -> Collection:
+        """The first ``k`` rows of each group, ordered by the columns ``by``, nulls last.
+
+        ``ties="cut"``: k rows at most, of equal ones those whose other columns are least. ``ties="rank"``: every row
+        before which fewer than k others come. Rows count as often as they are there. Raises ProgramError.
+        """
+        base, names = self._collection, [by] if isinstance(by, str) else list(by)
+        downs = [descending] * len(names) if isinstance(descending, bool) else list(descending)
+        if isinstance(k, bool) or not isinstance(k, int) or not 0 < k < 2**31:
+            raise ProgramError(f"{caller()}: top_k: k is {k!r}", "give a positive whole number")
+        if ties not in ("cut", "rank"):
+            raise ProgramError(f"{caller()}: top_k: ties is {ties!r}", 'give "cut" or "rank"')
+        if not names or len(downs) != len(names):
+            raise ProgramError(
+                f"{caller()}: top_k: {len(names)} columns and {len(downs)} directions", "give one direction per column"
+            )
+        for name in names:
+            base._require(name, "top_k")
+            if name in self._keys:
+                raise ProgramError(f"{caller()}: top_k: {name} is a key", "order by other columns")
+        columns = [*self._keys, *(name for name in base.schema if name not in self._keys)]
+        text = digest(str(k), ties, str(bool(allow_negative)), self._keys, names, map(str, downs))
+        operator = TopK(
+            {name: base.schema[name] for name in columns}, text, self._keys, bool(allow_negative), k, tuple(names),
+            tuple(downs), ties,
+        )  # fmt: skip
+        return base._add(operator)
 
     def reduce(self, function: Frames, schema: Mapping[str, Any], *, allow_negative: bool = False) -> Collection:
         """Any pure function of the rows of each group and their counts (seed 000's group).
@@ -416,10 +470,9 @@ class GroupBy:
         for name in result:
             if name in self._keys:
                 raise ProgramError(f"{caller()}: reduce: {name} is a key already", "choose another name in schema=")
-        reduction = Reduction(self._keys, f"reduce {name_of(function)}", allow_negative, (), function, result)
-        code = _checked(text_of, function)
-        text: list[Part] = ["reduce", self._keys, shape(result), str(bool(allow_negative)), code]
-        return base._add("reduce", {key: base.schema[key] for key in self._keys} | result, text, reduction)
+        text = digest(self._keys, shape(result), str(bool(allow_negative)), _checked(text_of, function))
+        columns = {key: base.schema[key] for key in self._keys} | result
+        return base._add(Reduce(columns, text, self._keys, bool(allow_negative), function, result))
 
 
 def _result_type(kind: str, argument: Type | None, name: str) -> Type:

@@ -16,9 +16,9 @@ import numpy as np
 import polars as pl
 import polars_hash as plh
 
+from ddcore import kernels
 from ddcore.casts import InexactCast, exact_cast
 from ddcore.errors import DataError
-from ddcore.kernels import hashing
 from ddcore.schema import Schema, Type, is_direct
 
 NULL = -(2**63)
@@ -54,14 +54,14 @@ class Pool:
         if len(values) == 0:
             return np.empty(0, dtype=np.int64)
         hashes = _string_hashes(values)
-        ids: np.ndarray = hashing.probe(hashes, self._slots, self._hashes)
+        ids: np.ndarray = kernels.hashing.probe(hashes, self._slots, self._hashes)
         missing = np.flatnonzero(ids < 0)
         if len(missing):
             fresh = pl.DataFrame({"value": values.gather(missing), "hash": hashes[missing]}).unique(
                 "hash", keep="first", maintain_order=True
             )
             self._add(fresh["value"], fresh["hash"].to_numpy())
-            ids[missing] = hashing.probe(hashes[missing], self._slots, self._hashes)
+            ids[missing] = kernels.hashing.probe(hashes[missing], self._slots, self._hashes)
         impostors = np.flatnonzero((self._gather(ids) != values).to_numpy())
         for row in impostors:  # two strings under one 64-bit hash: next to never, but never wrong
             ids[row] = self._intern_collided(str(values[int(row)]), int(hashes[row]))
@@ -87,9 +87,9 @@ class Pool:
             self._slots = np.full(1 << (4 * self._size).bit_length(), -1, dtype=np.int64)
             apart = np.fromiter(self._collided.values(), dtype=np.int64)
             everyone = np.setdiff1d(np.arange(self._size, dtype=np.int64), apart)
-            hashing.insert(everyone, self._slots, self._hashes)
+            kernels.hashing.insert(everyone, self._slots, self._hashes)
         elif indexed:
-            hashing.insert(np.arange(start, self._size, dtype=np.int64), self._slots, self._hashes)
+            kernels.hashing.insert(np.arange(start, self._size, dtype=np.int64), self._slots, self._hashes)
         self._chunks.append(values)
         while len(self._chunks) > 1 and 2 * len(self._chunks[-1]) >= len(self._chunks[-2]):
             last = self._chunks.pop()
@@ -182,9 +182,9 @@ def key_codes(words: Sequence[np.ndarray], kinds: Sequence[Type], rows: int) -> 
     codes = np.zeros(rows, dtype=np.int64)
     for column, kind in zip(words, kinds, strict=True):
         if kind.name in _POOLED:
-            hashing.mix_pooled(codes, column, pool_of(kind).hashes)
+            kernels.hashing.mix_pooled(codes, column, pool_of(kind).hashes)
         else:
-            hashing.mix(codes, column)
+            kernels.hashing.mix(codes, column)
     return codes
 
 

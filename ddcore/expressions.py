@@ -21,7 +21,7 @@ import polars as pl
 from ddcore import exactness, syntax, temporal, vocabulary
 from ddcore.errors import ExpressionError, ProgramError
 from ddcore.exactness import GREATEST, LEAST, Overflow, Term
-from ddcore.graph import caller
+from ddcore.place import caller
 from ddcore.schema import Schema, Type, type_of
 from ddcore.syntax import Tree
 from ddcore.temporal import Guard

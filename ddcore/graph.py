@@ -1,173 +1,165 @@
-"""The dataflow a program describes: nodes, the scopes of its loops, and the texts they are known by.
+"""The dataflow of a program while it is being built: a list of nodes, and the scopes of its loops.
 
-Nodes are interned while a program is built: two calls that say the same thing about the same collections give one
-node, which is how equal sub-programs, and later their arrangements, come to be shared without the user naming them.
+Nodes are interned: two calls that say the same thing about the same collections give one node. So equal parts of a
+program, and later their arrangements, are shared without the user naming them. A node's inputs come before it in the
+list, except that a loop's variable also reads the loop's result, which its scope names.
 """
 
 from __future__ import annotations
 
-import os
-import sys
-from collections.abc import Iterable
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
 
 from ddcore.digests import Part, digest
 from ddcore.errors import ProgramError
+from ddcore.operators.base import Operator
+from ddcore.operators.borders import Leave, Variable
+from ddcore.operators.priority import Priority
+from ddcore.place import caller
 from ddcore.schema import Schema
 
-LINEAR = ("select", "where", "flat_map", "concat", "negate")
+__all__ = ["Graph", "Node", "Scope", "shape"]
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One operator and the collection it makes.
+
+    ``inputs`` and ``scope`` are indices into the graph's lists. ``place`` is ``file.py:line`` of the user's call.
+    ``digest`` covers the operator, its schema and its inputs; inside a loop it does not say what the loop feeds back
+    (see :meth:`Graph.fingerprint`).
+    """
+
+    index: int
+    operator: Operator
+    inputs: tuple[int, ...]
+    scope: int
+    place: str
+    digest: str
+
+    @property
+    def schema(self) -> Schema:
+        """Columns of the collection."""
+        return self.operator.schema
 
 
 @dataclass(eq=False)
 class Scope:
-    """The inside of one loop; the root scope is the program itself. ``depth`` counts the loops around.
+    """The inside of one loop; scope 0 is the program itself.
 
+    ``depth`` counts the loops around; ``variables`` and ``results`` are nodes, pairwise: W and R of each variable.
+    After ``max_rounds`` the loop fails, or with ``returns`` gives the R it has then.
     ``text`` names the finished loop: what its inner collections hold depends on all of it.
     """
 
-    parent: Scope | None = None
-    loop: Loop | None = None
+    index: int
+    parent: int
+    depth: int
+    name: str = ""
+    max_rounds: int = 0
+    returns: bool = False
+    variables: list[int] = field(default_factory=list)
+    results: list[int] = field(default_factory=list)
     closed: bool = False
     text: str = ""
-
-    @property
-    def digest(self) -> str:
-        """Names all the loops around; empty at the root."""
-        return "" if self.parent is None else digest(self.parent.digest, self.text)
-
-    @property
-    def depth(self) -> int:
-        """How many loops are around."""
-        return 0 if self.parent is None else self.parent.depth + 1
-
-    def encloses(self, other: Scope) -> bool:
-        """Whether ``other`` is this scope or lies inside it."""
-        walk: Scope | None = other
-        while walk is not None and walk is not self:
-            walk = walk.parent
-        return walk is self
-
-
-@dataclass(eq=False)
-class Node:
-    """One operator and the collection it makes.
-
-    ``settings`` is what the operator was given, ready to run; ``text`` says the same in our own words, for
-    fingerprints.
-    ``digest`` covers text, schema and inputs; inside a loop it does not yet say what the loop feeds back (see
-    Scope.digest).
-    """
-
-    kind: str
-    inputs: tuple[Node, ...]
-    schema: Schema
-    scope: Scope
-    text: str
-    settings: Any = None
-    place: str = ""
-    digest: str = ""
-    targets: list[Any] = field(default_factory=list)  # where its updates go, filled in by the plan
-
-    def __post_init__(self) -> None:
-        before = [node.digest for node in self.inputs]
-        self.digest = digest(self.kind, self.text, shape(self.schema), str(self.scope.depth), before)
-
-    @property
-    def fingerprint(self) -> str:
-        """Names the contents of this collection whatever program it stands in: the digest, and that of the loops
-        around.
-        """
-        return digest(self.digest, self.scope.digest)[:32]
-
-
-@dataclass(eq=False)
-class Loop:
-    """One ``iterate``: W_0 = source, R_i = body(W_i), W_{i+1} = R_i; the result is R at the fixed point."""
-
-    name: str
-    variable: Node
-    max_rounds: int
-    scope: Scope
-    result: Node | None = None
-    border: Any = None  # from the plan: the arrangement that consolidates the variable past the last round allowed
-    consolidates: bool = False  # from the plan: whether it does so at every round
-
-    @property
-    def source(self) -> Node:
-        """The collection the loop starts with."""
-        return self.variable.inputs[0]
-
-    @property
-    def body(self) -> Node:
-        """The node of R; only after the body was built."""
-        assert self.result is not None
-        return self.result
-
-
-def shape(schema: Schema) -> Part:
-    """A schema as parts of a digest: names and types, in order."""
-    return [[name, str(kind)] for name, kind in schema.items()]
 
 
 @dataclass
 class Graph:
     """The nodes of a program under construction."""
 
-    root: Scope = field(default_factory=Scope)
-    nodes: dict[str, Node] = field(default_factory=dict)
-    open: list[Scope] = field(default_factory=list)
-    leaves: list[Node] = field(default_factory=list)  # of every loop that was written, also of those that are one
+    nodes: list[Node] = field(default_factory=list)
+    scopes: list[Scope] = field(default_factory=lambda: [Scope(0, -1, 0)])
+    open: list[int] = field(default_factory=lambda: [0])
+    _known: dict[tuple[int, str], int] = field(default_factory=dict)
 
-    @property
-    def innermost(self) -> Scope:
-        """The scope of the loop body being built, or the root."""
-        return self.open[-1] if self.open else self.root
-
-    def add(self, kind: str, inputs: Iterable[Node], schema: Schema, text: str, settings: Any = None) -> Node:
+    def add(self, operator: Operator, *inputs: int) -> int:
         """The node for this operator, new or known. It lives in the innermost scope of its inputs.
 
         Raises ProgramError where an input belongs to a loop that is already left, and for a column without a name:
         Polars gives it one when it makes a frame.
         """
-        if "" in schema:
+        if "" in operator.schema:
             raise ProgramError(
-                f"{caller()}: {kind}: a column has no name", 'name it, for example with rename({"": "x"})'
+                f"{caller()}: {operator.name}: a column has no name", 'name it, for example with rename({"": "x"})'
             )
-        inputs = tuple(inputs)
-        scope = self.root
-        for node in inputs:
-            if node.scope.closed:
+        scope = 0
+        for number in inputs:
+            node = self.nodes[number]
+            inner = self.scopes[node.scope]
+            if inner.closed:
                 raise ProgramError(
-                    f"{caller()}: {kind} uses a collection of loop {node.scope.loop.name} outside of it"  # type: ignore[union-attr]
+                    f"{caller()}: {operator.name} uses a collection of loop {inner.name} outside of it"
                     f" (made at {node.place})",
                     "return it from the loop's body: only the result of iterate leaves a loop",
                 )
-            scope = node.scope if scope.encloses(node.scope) else scope
-        return self.intern(Node(kind, inputs, schema, scope, text, settings, caller()))
+            scope = node.scope if self.encloses(scope, node.scope) else scope
+        return self._intern(operator, inputs, scope)
 
-    def intern(self, node: Node) -> Node:
-        """The known node that says the same in the same scope, or this one."""
-        return self.nodes.setdefault(f"{id(node.scope)}:{node.digest}", node)
+    def enter_loop(self, name: str, limit: tuple[int, bool], sources: Sequence[tuple[int, Priority | None]]) -> Scope:
+        """Open the scope of a loop over these collections; its variables are there, its results are not yet.
 
-    def share_limits(self) -> None:
-        """Give loops that are one the greatest of their ``max_rounds``: the limit is no part of a loop's digest.
-
-        To be called when the program is built, for then every loop has its fingerprint.
+        ``limit``: the most rounds, and whether the loop returns what it has then.
         """
-        greatest: dict[str, int] = {}
-        for leave in self.leaves:
-            name = leave.fingerprint
-            greatest[name] = max(greatest.get(name, 0), leave.settings.max_rounds)
-        for leave in self.leaves:
-            leave.settings.max_rounds = greatest[leave.fingerprint]
+        parent = self.open[-1]
+        scope = Scope(len(self.scopes), parent, self.scopes[parent].depth + 1, name, *limit)
+        self.scopes.append(scope)
+        for number, (source, priority) in enumerate(sources):
+            text = digest(str(number), priority.text) if priority else str(number)
+            variable = Variable(self.nodes[source].schema, text, scope.index, number, priority)
+            scope.variables.append(self._intern(variable, (source,), scope.index))
+        self.open.append(scope.index)
+        return scope
+
+    def leave_loop(self, scope: Scope, *results: int) -> list[int]:
+        """Close a loop: ``results`` are the body's, one per variable. Returns the loop's results outside of it."""
+        scope.results, scope.closed = list(results), True
+        limit = [str(scope.max_rounds)] if scope.returns else []  # else reaching it is an error, and changes no result
+        ends = [[self.nodes[node].digest for node in side] for side in (scope.variables, results)]
+        scope.text = digest(ends, limit)
+        leaves = []
+        for number, result in enumerate(results):
+            leave = Leave(self.nodes[result].schema, digest(scope.text, str(number)), scope.index, number)
+            leaves.append(self._intern(leave, (result,), scope.parent))
+        return leaves
+
+    def encloses(self, outer: int, inner: int) -> bool:
+        """Whether scope ``inner`` is ``outer`` or lies inside it."""
+        return outer == inner or outer in self.around(inner)
+
+    def around(self, scope: int) -> Iterator[int]:
+        """The scopes around a scope, innermost first; the program itself is the last."""
+        while (scope := self.scopes[scope].parent) >= 0:
+            yield scope
+
+    def fingerprint(self, node: int, *more: Part) -> str:
+        """Names the contents of a node's collection whatever program it stands in, loops around included.
+
+        ``more`` names what is made of it.
+        """
+        scope = self.nodes[node].scope
+        loops = [self.scopes[each].text for each in (scope, *self.around(scope)) if each]
+        return digest(self.nodes[node].digest, loops, more)[:32]
+
+    def max_rounds(self, scope: int) -> int:
+        """The greatest limit of the loops that are equal to this one: the limit of a loop is no part of its digest."""
+        return max(each.max_rounds for each in self.scopes if self._name(each) == self._name(self.scopes[scope]))
+
+    def _name(self, scope: Scope) -> list[str]:
+        return [self.scopes[each].text for each in (scope.index, *self.around(scope.index)) if each]
+
+    def _intern(self, operator: Operator, inputs: tuple[int, ...], scope: int) -> int:
+        """The known node that says the same in the same scope, or a new one."""
+        depth = str(self.scopes[scope].depth)
+        before = [] if isinstance(operator, Leave) else [self.nodes[number].digest for number in inputs]
+        name = digest(operator.name, operator.text, shape(operator.schema), depth, before)
+        known = self._known.get((scope, name))
+        if known is None:
+            known = self._known[scope, name] = len(self.nodes)
+            self.nodes.append(Node(known, operator, inputs, scope, caller(), name))
+        return known
 
 
-def caller() -> str:
-    """``file.py:line`` of the user's call: the nearest frame outside this package."""
-    inside = str(Path(__file__).parent) + os.sep
-    frame = sys._getframe(1)
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(inside):
-        frame = frame.f_back
-    return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
+def shape(schema: Schema) -> Part:
+    """A schema as parts of a digest: names and types, in order."""
+    return [[name, str(kind)] for name, kind in schema.items()]

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+import numpy as np
+
 Time = tuple[int, ...]
 Frontier = tuple[Time, ...]
 
@@ -53,13 +55,17 @@ def frontier(times: Iterable[Time]) -> Frontier:
     return tuple(least)
 
 
-def beyond(time: Time, upper: Sequence[Time]) -> bool:
-    """Whether a time is at or beyond an element of a frontier, that is, still open.
+def beyond(times: np.ndarray, upper: np.ndarray) -> np.ndarray:
+    """Which times (coordinates, n) are at or beyond an element of a frontier (coordinates, elements), that is, still
+    open: bool[n].
 
-    >>> beyond((2, 0), [(1, 1)]), beyond((1, 2), [(1, 1)])
-    (False, True)
+    >>> beyond(np.array([[2, 1], [0, 2]]), np.array([[1], [1]])).tolist()
+    [False, True]
     """
-    return any(le(element, time) for element in upper)
+    late = np.zeros(times.shape[1], dtype=bool)
+    for element in upper.T:
+        late |= (times >= element[:, None]).all(axis=0)
+    return late
 
 
 def advance(time: Time, since: Sequence[Time]) -> Time:

@@ -298,11 +298,13 @@ class NaiveCollection:
         """The same rows with the counts' signs turned."""
         return NaiveCollection(self.columns, ((row, -count) for row, count in self.rows.items()))
 
-    def join(self, other: NaiveCollection, on: Any) -> NaiveCollection:
+    def join(self, other: NaiveCollection, on: Any, how: str = "inner") -> NaiveCollection:
         """Each pair of rows that agree on the key, as often as the product of their counts.
 
-        A null in a key agrees with nothing.
-        Columns: all of the left, then the right's but for its key; one whose name the left has too gets ``_right``.
+        A null in a key agrees with nothing. Columns: all of the left, then the right's but for its key; one whose name
+        the left has too gets ``_right``. Other values of ``how`` choose among the pairs and the rows that are in none:
+        semi and anti give left rows by whether they are in a pair, left, right and full add to the pairs the rows that
+        are in none, from the named side or both, with nulls for the other side and the key of their own.
         """
         pairs = dict(on) if isinstance(on, Mapping) else {name: name for name in _names(on)}
         rest = [name for name in other.columns if name not in pairs.values()]
@@ -312,14 +314,74 @@ class NaiveCollection:
         partners: defaultdict[Row, list[tuple[Row, int]]] = defaultdict(list)
         for row, count in other.rows.items():
             if None not in right_key(row):
-                partners[right_key(row)].append((right_rest(row), count))
-        named = {f"{name}_right" if name in self.columns else name: other.columns[name] for name in rest}
-        pairings = [
-            (left + right, left_count * right_count)
+                partners[right_key(row)].append((row, count))
+        paired = {row for row in self.rows if left_key(row) in partners}
+        if how in ("semi", "anti"):
+            kept = ((row, count) for row, count in self.rows.items() if (row in paired) == (how == "semi"))
+            return NaiveCollection(self.columns, kept)
+        found = [
+            (left + right_rest(right), left_count * right_count)
             for left, left_count in self.rows.items()
             for right, right_count in partners.get(left_key(left), [])
         ]
-        return NaiveCollection(self.columns | named, pairings)
+        if how in ("left", "full"):
+            nothing = (None,) * len(rest)
+            found += [(row + nothing, count) for row, count in self.rows.items() if row not in paired]
+        if how in ("right", "full"):
+            keys = {left_key(row) for row in paired}
+            lonely = [(row, count) for row, count in other.rows.items() if right_key(row) not in keys]
+            for row, count in lonely:
+                own = dict(zip(pairs, right_key(row), strict=True))
+                found.append((tuple(own.get(name) for name in self.columns) + right_rest(row), count))
+        named = {f"{name}_right" if name in self.columns else name: other.columns[name] for name in rest}
+        return NaiveCollection(self.columns | named, found)
+
+    @staticmethod
+    def delta_join(*relations: tuple[NaiveCollection, Sequence[str]]) -> NaiveCollection:
+        """Every choice of a row of each relation in which equal attributes have equal values, none of them null where
+        two relations share it.
+        """
+        columns: Columns = {}
+        partial: list[tuple[dict[str, Any], int]] = [({}, 1)]
+        for collection, names in relations:
+            _now[-1].keep(collection.rows)
+            longer = []
+            for known, count in partial:
+                for row, other in collection.rows.items():
+                    values = dict(zip(names, row, strict=True))
+                    if all(
+                        values[name] is not None and values[name] == known[name]
+                        for name in values.keys() & known.keys()
+                    ):
+                        longer.append((known | values, count * other))
+            partial = longer
+            columns |= dict(zip(names, collection.columns.values(), strict=True))
+        return NaiveCollection(columns, ((tuple(known[name] for name in columns), count) for known, count in partial))
+
+    def union(self, other: NaiveCollection, allow_negative: bool = False) -> NaiveCollection:
+        """Each row as often as on the side that has more of it."""
+        return self._by_row("union", other, max, allow_negative)
+
+    def intersect(self, other: NaiveCollection, allow_negative: bool = False) -> NaiveCollection:
+        """Each row as often as on the side that has fewer of it."""
+        return self._by_row("intersect", other, min, allow_negative)
+
+    def except_(self, other: NaiveCollection, allow_negative: bool = False) -> NaiveCollection:
+        """Each row as often as there are more of it here than there, if there are."""
+        return self._by_row("except_", other, lambda here, there: max(here - there, 0), allow_negative)
+
+    def _by_row(
+        self, name: str, other: NaiveCollection, counted: Callable[[int, int], int], allow_negative: bool
+    ) -> NaiveCollection:
+        theirs: Rows = Counter(dict(other._like(self)))
+        _now[-1].keep(self.rows)
+        _now[-1].keep(theirs)
+        if not allow_negative:
+            for side in (self.rows, theirs):
+                for row, count in side.items():
+                    _require_no_negative(name, row, [(row, count)])
+        rows = {row: counted(self.rows[row], theirs[row]) for row in {*self.rows, *theirs}}
+        return NaiveCollection(self.columns, rows.items())
 
     def arrange_by(self, *keys: Any) -> NaiveCollection:
         """The collection itself: the name of an index changes nothing."""
@@ -341,17 +403,51 @@ class NaiveCollection:
 
     # Loops
 
-    def iterate(self, body: Callable[[NaiveCollection], NaiveCollection], max_rounds: int = 10_000) -> NaiveCollection:
+    def iterate(
+        self,
+        body: Callable[[NaiveCollection], NaiveCollection],
+        priority: Any = None,
+        max_rounds: int = 10_000,
+        at_limit: str = "fail",
+    ) -> NaiveCollection:
         """The body applied to this, then to what it returned, and so on, until it returns what it was given."""
-        given = self
+
+        def only(variable: NaiveCollection) -> dict[str, NaiveCollection]:
+            return {"variable": body(variable)}
+
+        only.__name__ = getattr(body, "__name__", "iterate")
+        return NaiveCollection.fixed_points({"variable": self}, only, {}, max_rounds, at_limit)["variable"]
+
+    @staticmethod
+    def fixed_points(
+        collections: Mapping[str, NaiveCollection],
+        body: Callable[..., Mapping[str, NaiveCollection]],
+        priority: Mapping[str, Any],
+        max_rounds: int,
+        at_limit: str,
+    ) -> dict[str, NaiveCollection]:
+        """The body applied to all of these, then to what it returned, and so on, until it returns what it was given.
+
+        A priority changes no result, and so nothing here.
+        """
+        current = dict(collections)
         _now[-1].numbers[-1] += 1
         for number in range(max_rounds):
             with _now[-1].round(number):
-                returned = NaiveCollection(self.columns, body(given)._like(self))
-            if returned.rows == given.rows:
-                return returned
-            given, before = returned, given
-        moving = sum(given.rows[row] != before.rows[row] for row in {*given.rows, *before.rows})
+                returned = body(**current)
+            following = {
+                name: NaiveCollection(each.columns, returned[name]._like(each)) for name, each in current.items()
+            }
+            if all(following[name].rows == each.rows for name, each in current.items()):
+                return following
+            current, before = following, current
+        if at_limit == "return":
+            return current
+        moving = sum(
+            current[name].rows[row] != each.rows[row]
+            for name, each in before.items()
+            for row in {*each.rows, *current[name].rows}
+        )
         raise Diverged(getattr(body, "__name__", "iterate"), (0, max_rounds), max_rounds, moving)
 
     # Helpers
@@ -438,6 +534,44 @@ class NaiveGroups:
                 results.append(_aggregate(each.kind, values, columns[name]))
             found.append(((*key, *results), 1))
         return NaiveCollection(columns, found)
+
+    def top_k(
+        self, k: int, by: Any, descending: Any = False, ties: str = "cut", allow_negative: bool = False
+    ) -> NaiveCollection:
+        """The first k rows of each group in the order of the columns ``by``, nulls last, then of the other columns.
+
+        Each row counts as often as it is there. With ``ties`` rank: every row before which fewer than k rows come in
+        the order of ``by`` alone.
+        """
+        _now[-1].keep(self.collection.rows)
+        names = _names(by)
+        downs = [descending] * len(names) if isinstance(descending, bool) else list(descending)
+        rest = [name for name in self.collection.columns if name not in self.keys]
+        source = self.collection.select(*self.keys, *rest)
+        order = [*zip(names, downs, strict=True), *((name, False) for name in rest if name not in names)]
+
+        def before(a: Row, b: Row, columns: list[tuple[str, bool]]) -> bool:
+            for name, down in columns:
+                x, y = a[rest.index(name)], b[rest.index(name)]
+                if x is None or y is None:
+                    if (x is None) != (y is None):
+                        return y is None
+                elif _order(x) != _order(y):
+                    return (_order(x) > _order(y)) if down else (_order(x) < _order(y))
+            return False
+
+        found = []
+        for key, members in _by_key(source, len(self.keys)).items():
+            if not allow_negative:
+                _require_no_negative("top_k", key, members)
+            present = [(row, count) for row, count in members if count > 0]
+            for row, count in present:
+                ahead = sum(
+                    n for other, n in present if before(other, row, order if ties == "cut" else order[: len(names)])
+                )
+                kept = count if ties == "rank" and ahead < k else max(0, min(count, k - ahead))
+                found.append(((*key, *row), kept))
+        return NaiveCollection(source.columns, found)
 
     def reduce(
         self, fn: Callable[[pl.DataFrame], pl.DataFrame], schema: Mapping[str, Any], allow_negative: bool = False

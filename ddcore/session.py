@@ -9,17 +9,17 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from ddcore import encoding
-from ddcore.batch import Batch, concatenate
+from ddcore.batch import Batch
 from ddcore.errors import DataError, FoldError, LateUpdate, ProgramError
-from ddcore.plan import Plan, Program, build
-from ddcore.schema import Schema, Type, type_of
+from ddcore.frames import batch_of, output_frame
+from ddcore.lattice import beyond
+from ddcore.plan import Plan
+from ddcore.planner import Program, build
+from ddcore.schema import Schema, type_of
 from ddcore.wording import one_line
-from ddcore.worker import Worker, beyond
+from ddcore.worker import Worker
 
-_INT64 = pl.Int64
 _WANTED = "give a Polars, pandas or Arrow frame, or a dict of columns, with the row's columns, the version and diff"
-_MOST_MILLISECONDS = (2**63 - 1) // 1000
 
 
 class Session:
@@ -150,66 +150,3 @@ def schema_of(frame: pl.DataFrame, dims: Sequence[str], name: str) -> Schema:
                 f"a change log has its row's columns, {', '.join(dims)} and diff",
             )
     return {column: type_of(frame.schema[column]) for column in frame.columns if column not in (*dims, "diff")}
-
-
-def batch_of(frame: pl.DataFrame, schema: Schema, dims: Sequence[str], name: str) -> Batch:
-    """A change log as an update batch. Raises DataError where columns are missing or are no integers."""
-    for column in (*schema, *dims, "diff"):
-        if column not in frame.columns:
-            raise DataError(f"input {name}: there is no column {column}; there are {', '.join(frame.columns)}")
-    for column in (*dims, "diff"):
-        if not frame.schema[column].is_integer() or frame[column].null_count():
-            raise DataError(f"input {name}: column {column} must be integers without nulls, not {frame.schema[column]}")
-    for column, kind in schema.items():
-        _check_column(frame[column], kind, name)
-    times = [_whole_numbers(frame[dim], name) for dim in dims]
-    for dim, coordinates in zip(dims, times, strict=True):
-        if len(coordinates) and coordinates.min() < 0:
-            raise DataError(f"input {name}: {dim} is {int(coordinates.min())}", "times count from 0")
-    diffs = _whole_numbers(frame["diff"], name)
-    return Batch(encoding.encode_frame(frame, schema), times, diffs)
-
-
-def _whole_numbers(column: pl.Series, name: str) -> np.ndarray:
-    """Integers of any width without nulls as int64[n]. Raises DataError for the first that does not fit."""
-    words = column.cast(_INT64, strict=False)
-    if words.null_count():
-        place = int(words.is_null().arg_max() or 0)
-        raise DataError(f"input {name}: {column.name} is {column[place]}, beyond int64", "fix the row")
-    return np.ascontiguousarray(words.to_numpy())
-
-
-def _check_column(column: pl.Series, kind: Type, name: str) -> None:
-    """Raises DataError for a column whose values the type does not hold exactly."""
-    if column.dtype == pl.Null():
-        return
-    found = type_of(column.dtype)
-    fits = found == kind or (found.name == kind.name == "decimal" and found.scale == kind.scale)
-    if not fits:
-        raise DataError(f"input {name}: column {column.name} is {column.dtype}, not {kind}", "cast it first")
-    if column.dtype == pl.Datetime and getattr(column.dtype, "time_unit", "") == "ns":
-        finer = column.drop_nulls().filter(column.drop_nulls().to_physical() % 1000 != 0)
-        if len(finer):
-            raise DataError(
-                f"input {name}: column {column.name} has {finer[0]}, finer than the microseconds of a timestamp",
-                "truncate it first, for example with dt.truncate",
-            )
-
-    if column.dtype == pl.Datetime and getattr(column.dtype, "time_unit", "") == "ms":
-        ticks = column.to_physical().drop_nulls()
-        beyond = ticks.filter((ticks < -_MOST_MILLISECONDS) | (ticks > _MOST_MILLISECONDS))
-        if len(beyond):
-            raise DataError(
-                f"input {name}: column {column.name} has {beyond[0]} milliseconds from 1970-01-01, beyond what "
-                "microseconds in 64 bits hold",
-                "fix the row",
-            )
-
-
-def output_frame(batches: Sequence[Batch], schema: Schema, dims: Sequence[str]) -> pl.DataFrame:
-    """Consolidated output updates as a frame, sorted by time and row."""
-    nothing = np.empty(0, dtype=np.int64)
-    batch = concatenate(batches) if batches else Batch([nothing] * len(schema), [nothing] * len(dims), nothing)
-    frame = encoding.decode_frame(batch.words, schema)
-    times = [pl.Series(dim, column) for dim, column in zip(dims, batch.times, strict=True)]
-    return frame.hstack([*times, pl.Series("diff", batch.diffs)]).sort([*dims, *schema])

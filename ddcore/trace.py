@@ -12,9 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ddcore import kernels
 from ddcore.errors import DiffOverflow
-from ddcore.kernels import runs as kernels
-from ddcore.kernels import sorting
 
 _PACKED_BITS = 63
 
@@ -51,7 +50,7 @@ class Run:
         """
         if self._starts is None:
             self._starts = self._index()
-        found: tuple[np.ndarray, np.ndarray] = kernels.locate(
+        found: tuple[np.ndarray, np.ndarray] = kernels.runs.locate(
             self.codes, self._starts, self._least, self._shift, probes
         )
         return found
@@ -64,7 +63,8 @@ class Run:
         self._least = int(self.codes[0])
         spread = int(self.codes[-1]) - self._least
         self._shift = max(0, spread.bit_length() - max(6, n.bit_length()))
-        starts: np.ndarray = kernels.bucket_starts(self.codes, self._least, self._shift, (spread >> self._shift) + 1)
+        buckets = (spread >> self._shift) + 1
+        starts: np.ndarray = kernels.runs.bucket_starts(self.codes, self._least, self._shift, buckets)
         return starts
 
 
@@ -156,20 +156,20 @@ def arrange(
 
 def merge(a: Run, b: Run) -> Run:
     """One run with the updates of two: O(n). Updates whose diffs add up to more than int64 holds stay apart."""
-    take, diffs = kernels.merge(a.codes, a.words, a.times, a.diffs, b.codes, b.words, b.times, b.diffs)
+    take, diffs = kernels.runs.merge(a.codes, a.words, a.times, a.diffs, b.codes, b.words, b.times, b.diffs)
     n = len(take)
     codes, words, times = (
         np.empty((1, n), np.int64), np.empty((len(a.words), n), np.int64), np.empty((len(a.times), n), np.int64)
     )  # fmt: skip
-    kernels.take_rows(codes, take, a.codes.reshape(1, -1), b.codes.reshape(1, -1))
-    kernels.take_rows(words, take, a.words, b.words)
-    kernels.take_rows(times, take, a.times, b.times)
+    kernels.runs.take_rows(codes, take, a.codes.reshape(1, -1), b.codes.reshape(1, -1))
+    kernels.runs.take_rows(words, take, a.words, b.words)
+    kernels.runs.take_rows(times, take, a.times, b.times)
     return Run(codes[0], words, times, diffs)
 
 
 def distinct_keys(run: Run, key_words: int) -> tuple[Keys, np.ndarray]:
     """The keys of a run made here, and where each one's rows start (int64[m + 1])."""
-    starts = kernels.group_starts(run.codes, run.words, key_words)
+    starts = kernels.runs.group_starts(run.codes, run.words, key_words)
     heads = starts[:-1]
     return Keys(run.codes[heads], np.ascontiguousarray(run.words[:key_words, heads])), starts
 
@@ -182,14 +182,14 @@ def gather(runs: Sequence[Run], keys: Keys, values: int, depth: int) -> Rows:
     spans = [run.locate(keys.codes) for run in runs]
     counts = np.zeros(len(keys), dtype=np.int64)
     for run, (lo, hi) in zip(runs, spans, strict=True):
-        kernels.count_matches(counts, keys.words, lo, hi, run.words)
+        kernels.runs.count_matches(counts, keys.words, lo, hi, run.words)
     offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
     total, at = int(offsets[-1]), offsets[:-1].copy()
     rows = Rows(
         offsets, np.empty((values, total), np.int64), np.empty((depth, total), np.int64), np.empty(total, np.int64)
     )
     for run, (lo, hi) in zip(runs, spans, strict=True):
-        kernels.copy_matches(
+        kernels.runs.copy_matches(
             at, rows.words, rows.times, rows.diffs, keys.words, lo, hi, run.words, run.times, run.diffs
         )
     return rows
@@ -221,16 +221,16 @@ def _arrange_packed(columns: list[np.ndarray], diffs: np.ndarray, layout: list[_
     packed = np.zeros(len(diffs), dtype=np.uint64)
     for column, field in zip([*columns, diffs], layout, strict=True):
         if field.bits:
-            sorting.pack(packed, column, field.least, field.bits)
+            kernels.sorting.pack(packed, column, field.least, field.bits)
     last = layout[-1]
-    packed = sorting.radix_sort(packed, sum(field.bits for field in layout))
-    kept, sums = sorting.sum_equal(packed, last.bits, last.least)
+    packed = kernels.sorting.radix_sort(packed, sum(field.bits for field in layout))
+    kept, sums = kernels.sorting.sum_equal(packed, last.bits, last.least)
     out = np.empty((len(columns), len(kept)), dtype=np.int64)
     shift = 0
     for place in range(len(columns) - 1, -1, -1):
         field = layout[place]
         if field.bits:
-            sorting.unpack(out[place], kept, shift, field.bits, field.least)
+            kernels.sorting.unpack(out[place], kept, shift, field.bits, field.least)
         else:
             out[place] = field.least
         shift += field.bits
@@ -244,14 +244,14 @@ def _arrange_wide(
     diffs: np.ndarray,
     high: np.ndarray | None = None,
 ) -> Run:
-    order = sorting.radix_argsort(codes)
+    order = kernels.sorting.radix_argsort(codes)
     columns = _stacked([*words, *times], len(diffs))
-    sorting.sort_within(order, codes, columns)
-    rows, sums = sorting.sum_runs(order, codes, columns, diffs)
+    kernels.sorting.sort_within(order, codes, columns)
+    rows, sums = kernels.sorting.sum_runs(order, codes, columns, diffs)
     overflow, sums = sums[-1], sums[:-1].copy()
     if overflow or high is not None:
         upper = diffs >> 63 if high is None else high
-        rows, sums, high, size = sorting.sum_runs_exactly(order, codes, columns, diffs, upper)
+        rows, sums, high, size = kernels.sorting.sum_runs_exactly(order, codes, columns, diffs, upper)
         if size > 1:
             raise DiffOverflow("the diffs of a row add up to more than 128 bits hold")
         high = high if size else None

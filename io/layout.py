@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ddcore.io.warehouse import Warehouse
     from ddcore.plan import Arrangement, Block, Plan
 
-__all__ = ["CODE", "Layout", "create", "held_table", "layout_of", "owed_table", "set_aside_damaged", "tables_of"]
+__all__ = ["CODE", "Layout", "create", "held_table", "layout_of", "pending_table", "set_aside_damaged", "tables_of"]
 
 CODE = "_code"
 
@@ -68,12 +68,12 @@ def layout_of(arrangement: Arrangement) -> Layout:
     return _layout(arrangement.schema, arrangement.key, arrangement.times)
 
 
-def owed_table(block: Block) -> tuple[str, Layout]:
-    """The table of a reduce block's owed wake-ups: keys and times; every diff is 1."""
-    port = block.ports[0]
+def pending_table(plan: Plan, block: Block) -> tuple[str, Layout]:
+    """The table of a block's pending times: keys and times; every diff is 1."""
     assert block.output is not None
+    port, output = plan.arrangements[block.ports[0]], plan.arrangements[block.output]
     layout = _layout({name: port.schema[name] for name in port.key}, port.key, port.times)
-    return f"state/{block.output.fingerprint}_owed", layout
+    return f"state/{output.fingerprint}_pending", layout
 
 
 def held_table(arrangement: Arrangement) -> tuple[str, Layout]:
@@ -84,15 +84,15 @@ def held_table(arrangement: Arrangement) -> tuple[str, Layout]:
 def tables_of(plan: Plan) -> Iterator[tuple[str, Layout, bool]]:
     """Every state table a plan can have: name, layout, and whether a run replaces its rows rather than adding to them.
 
-    What is owed or held is replaced. With one time coordinate there is none of it: all times of a window are complete.
+    What is pending or held is replaced. With one time coordinate there is none: all times of a window are complete.
     """
     for arrangement in plan.arrangements:
         if not arrangement.transient:
             yield f"state/{arrangement.fingerprint}", layout_of(arrangement), False
         yield *held_table(arrangement), True
     for block in plan.blocks:
-        if block.op == "reduce":
-            yield *owed_table(block), True
+        if block.output is not None:
+            yield *pending_table(plan, block), True
 
 
 def _layout(schema: Schema, key: tuple[str, ...], times: tuple[str, ...]) -> Layout:

@@ -1,6 +1,6 @@
 """The state of a plan as tables: a worker opened from stored runs, and what it gained written back.
 
-Knows how arrangements, owed wake-ups and output logs become files; commits nothing. Used by the driver and by tasks.
+Knows how arrangements, pending times and output logs become files; commits nothing. Used by the driver and by tasks.
 """
 
 from __future__ import annotations
@@ -10,17 +10,17 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from ddcore.batch import Batch, concatenate
+from ddcore.frames import output_frame
 from ddcore.io import arrangements
 from ddcore.io.arrangements import Span
 from ddcore.io.changelog import ChangeLog
 from ddcore.io.gains import Gained, Stored
-from ddcore.io.layout import Layout, held_table, layout_of, owed_table
+from ddcore.io.layout import Layout, held_table, layout_of, pending_table
 from ddcore.io.tables import AddedFile
 from ddcore.io.updates import accumulate_counts
 from ddcore.plan import Plan
-from ddcore.session import output_frame
 from ddcore.trace import Run
-from ddcore.worker import Worker, joined, require_int64
+from ddcore.worker import Worker, joined
 
 __all__ = ["open_worker", "spans_of", "write_gains"]
 
@@ -37,7 +37,7 @@ def open_worker(plan: Plan, stored: Stored, spans: Spans | None = None) -> Worke
     """
     runs: dict[int, Sequence[Run]] = {}
     held: dict[int, Batch] = {}
-    owed: dict[int, Run] = {}
+    pending: dict[int, Run] = {}
     every: Span = (None, None)
     for arrangement in plan.arrangements:
         span = (spans or {}).get(arrangement.index, every)
@@ -47,11 +47,11 @@ def open_worker(plan: Plan, stored: Stored, spans: Spans | None = None) -> Worke
         if waiting:
             held[arrangement.index] = concatenate(waiting)
     for block in plan.blocks:
-        if block.op == "reduce":
-            wakes = _all(stored, *owed_table(block), (spans or {}).get(block.ports[0].index, every))
-            if wakes:
-                owed[block.index] = joined(wakes)
-    return Worker(plan, runs, owed, held)
+        if block.output is not None:
+            times = _all(stored, *pending_table(plan, block), (spans or {}).get(block.ports[0], every))
+            if times:
+                pending[block.index] = joined(times)
+    return Worker(plan, runs, pending, held)
 
 
 def _all(stored: Stored, table: str, layout: Layout, span: Span) -> list[Run]:
@@ -77,12 +77,12 @@ def write_gains(plan: Plan, worker: Worker, stored: Stored, part: str) -> Gained
         place = f"state/{arrangement.fingerprint}", layout_of(arrangement)
         gained.files |= _written(stored, place, run, part)
         gained.quantiles[arrangement.fingerprint] = _quantiles(run.codes)
-    for index, run in worker.owed.items():
-        gained.files |= _written(stored, owed_table(plan.blocks[index]), run, part)
+    for index, run in worker.pending.items():
+        gained.files |= _written(stored, pending_table(plan, plan.blocks[index]), run, part)
     for index, batch in worker.held.items():
         arrangement = plan.arrangements[index]
         run = worker.keyed(arrangement, batch)
-        require_int64(arrangement, run)
+        worker.require_int64(arrangement, run)
         gained.files |= _written(stored, held_table(arrangement), run, part)
     for name, schema in plan.outputs.items():
         frame = output_frame(worker.outputs[name], schema, plan.dims)

@@ -8,6 +8,7 @@ import numpy as np
 
 from ddcore.io.changelog import ChangeLog
 from ddcore.jobs.replay import Fold
+from ddcore.operators.base import Keyed
 from ddcore.plan import Arrangement, Plan
 
 __all__ = ["Cuts", "cuts_of"]
@@ -27,8 +28,12 @@ def cuts_of(fold: Fold, width: int) -> dict[int, list[int]]:
     """
     even = [int(-(2**63) + (2**64 * part) // width) for part in range(1, width)]
     sample: np.ndarray | None = None
-    cuts = {}
+    cuts: dict[int, list[int]] = {}
+    alone = _of_one_worker(fold.plan)
     for group in _meeting(fold.plan):
+        if alone & {arrangement.index for arrangement in group}:
+            cuts.update({arrangement.index: [-(2**63)] * (width - 1) for arrangement in group})
+            continue
         codes = np.sort(np.array([c for a in group for c in fold.quantiles.get(a.fingerprint, ())], dtype=np.int64))
         if len(codes) == 0 and group[0].direct:
             sample = _sampled(fold) if sample is None else sample
@@ -38,13 +43,19 @@ def cuts_of(fold: Fold, width: int) -> dict[int, list[int]]:
     return cuts
 
 
+def _of_one_worker(plan: Plan) -> set[int]:
+    """Arrangements that one operator looks up by several keys: the last worker owns all codes of them."""
+    operators = ((block, plan.operator(block)) for block in plan.blocks if block.ports)
+    return {port for block, op in operators if isinstance(op, Keyed) and op.one_worker for port in block.ports}
+
+
 def _meeting(plan: Plan) -> list[list[Arrangement]]:
     """The arrangements in groups: both sides of a join, and input and output of a reduce, are in one."""
     leader = {arrangement.index: arrangement.index for arrangement in plan.arrangements}
     for block in plan.blocks:
-        together = [*block.ports, *([block.output] if block.output else [])]
+        together = [*block.ports, *([] if block.output is None else [block.output])]
         for other in together[1:]:
-            old, new = leader[other.index], leader[together[0].index]
+            old, new = leader[other], leader[together[0]]
             leader = {index: new if led == old else led for index, led in leader.items()}
     groups: dict[int, list[Arrangement]] = {}
     for arrangement in plan.arrangements:

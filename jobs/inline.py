@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from ddcore.batch import Batch
+from ddcore.frames import batch_of
 from ddcore.io.changelog import ChangeLog
 from ddcore.io.gains import Gained
 from ddcore.io.state import open_worker, write_gains
 from ddcore.jobs.failures import fold_errors
 from ddcore.jobs.replay import Fold
-from ddcore.session import batch_of
 
 __all__ = ["fold", "updates"]
 

@@ -20,7 +20,7 @@ from ddcore import encoding
 from ddcore.batch import Batch, concatenate
 from ddcore.encoding import key_codes
 from ddcore.jobs.cuts import Cuts
-from ddcore.plan import Arrangement, Block, Plan, Position
+from ddcore.plan import Arrangement, Plan, Position
 from ddcore.schema import Schema
 from ddcore.trace import Run, arrange
 from ddcore.worker import Rounds, Work, Worker
@@ -38,14 +38,14 @@ __all__ = [
     "write_file",
 ]
 
-ROWS, WAKES, NEWS = "rows", "wakes", "news"
+ROWS, PENDING, NOTIFICATION = "rows", "pending", "notification"
 MESSAGE_ROWS = 1 << 17  # at most: a shuffle gathers some tens of messages before it writes, below 2 GiB
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """Updates for an arrangement (``rows``), wake-ups for a block (``wakes``), or word that an arrangement gained
-    (``news``).
+    """Updates for an arrangement (``rows``), pending times of a block (``pending``), or the fact that an arrangement
+    gained (``notification``).
 
     ``target`` is the arrangement's or the block's index, ``dest`` the worker's number, ``rows`` how many there are in
     the body.
@@ -60,8 +60,8 @@ class Message:
 
 
 def to_messages(worker: Worker, work: Work, cuts: Cuts, part: int = 0) -> Iterator[Message]:
-    """What waits at one position, addressed to the owners of its keys; news is for worker ``part`` itself, whose trace
-    it was that gained.
+    """What waits at one position, addressed to the owners of its keys. A notification is for worker ``part`` itself,
+    whose trace gained.
 
     Updates are consolidated first, here where they arise: moving one costs more than sorting it.
     """
@@ -70,15 +70,15 @@ def to_messages(worker: Worker, work: Work, cuts: Cuts, part: int = 0) -> Iterat
         run = worker.keyed(arrangement, concatenate(batches))
         for dest, mine in _owned(run, cuts[index]):
             for portion in _portions(arrangement.batch_of(mine)):
-                body = body_of_batch(portion, arrangement.node.schema)
+                body = body_of_batch(portion, arrangement.collection)
                 yield Message(dest, ROWS, index, work.rounds, len(portion), body)
-    for wakes in work.wakes:
-        port = work.block.ports[0]
-        for dest, mine in _owned(wakes, cuts[port.index]):
+    for pending in work.pending:
+        port = worker.plan.arrangements[work.block.ports[0]]
+        for dest, mine in _owned(pending, cuts[port.index]):
             for body, keys in bodies_of_run(port, mine, keys_only=True):
-                yield Message(dest, WAKES, work.block.index, work.rounds, keys, body)
-    if work.news:
-        yield Message(part, NEWS, work.block.index, work.rounds, 0, b"")
+                yield Message(dest, PENDING, work.block.index, work.rounds, keys, body)
+    if work.notified:
+        yield Message(part, NOTIFICATION, work.block.index, work.rounds, 0, b"")
 
 
 def accept(worker: Worker, message: Message) -> None:
@@ -86,17 +86,18 @@ def accept(worker: Worker, message: Message) -> None:
     plan = worker.plan
     if message.kind == ROWS:
         arrangement = plan.arrangements[message.target]
-        worker.accept(arrangement, message.rounds, batch_of_body(message.body, arrangement.node.schema))
+        worker.accept(arrangement, message.rounds, batch_of_body(message.body, arrangement.collection))
         return
-    block: Block = plan.blocks[message.target]
-    wakes = run_of_bodies(block.ports[0], [message.body], keys_only=True) if message.kind == WAKES else None
-    worker.accept_wakes(block, message.rounds, wakes)
+    block, pending = plan.blocks[message.target], None
+    if message.kind == PENDING:
+        pending = run_of_bodies(plan.arrangements[block.ports[0]], [message.body], keys_only=True)
+    worker.accept_pending(block, message.rounds, pending)
 
 
 def position_of(plan: Plan, message: Message) -> Position:
     """Where in the order of work a message belongs."""
-    block = plan.arrangements[message.target].block if message.kind == ROWS else plan.blocks[message.target]
-    return block.position(message.rounds)
+    block = plan.arrangements[message.target].block if message.kind == ROWS else message.target
+    return plan.blocks[block].position(message.rounds)
 
 
 def bodies_of_run(arrangement: Arrangement, run: Run, *, keys_only: bool = False) -> Iterator[tuple[bytes, int]]:
@@ -174,7 +175,8 @@ def body_of_batch(batch: Batch, schema: Schema) -> bytes:
     if batch.high is not None:
         diffs.append(pl.Series("_high", batch.high))
     into = io.BytesIO()
-    frame.hstack([*times, *diffs]).write_ipc(into, compression="lz4")
+    # Not hstack: a frame without columns, as of the only key of a group of everything, has no height.
+    pl.DataFrame([*frame.get_columns(), *times, *diffs]).write_ipc(into, compression="lz4")
     return into.getvalue()
 
 

@@ -382,7 +382,7 @@ def _add(changes: Changes, name: str, change: tuple[int, int]) -> None:
 
 
 def _plan(project: Project) -> Plan:
-    from ddcore.plan import build
+    from ddcore.planner import build
 
     plan = build(load_program(project), project.inputs, project.dims)
     for name in project.outputs:

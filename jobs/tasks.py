@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from ddcore.errors import DdError
+from ddcore.frames import batch_of
 from ddcore.io.changelog import ChangeLog
 from ddcore.io.state import open_worker, spans_of, write_gains
 from ddcore.io.warehouse import reporting
@@ -24,7 +25,6 @@ from ddcore.jobs.failures import fold_errors
 from ddcore.jobs.messages import Message
 from ddcore.jobs.protocol import Piece, Report, Superstep, Task
 from ddcore.plan import Plan, Position
-from ddcore.session import batch_of
 from ddcore.worker import Rounds, Worker
 
 if TYPE_CHECKING:

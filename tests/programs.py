@@ -140,6 +140,7 @@ MAKERS = {
         return run
     """,
 }  # ways to make a function that uses the number k
+UNPICKLABLE = ("lock and lambda", "cached")
 
 
 @dataclass
@@ -169,14 +170,14 @@ class Named:
 
 
 def case(seed: int, *, plain: bool = False) -> Case:
-    """The case of this seed; ``plain``: with names of columns that a table can have."""
+    """The case of this seed; ``plain``: with names of columns that a table can have and functions that can be sent."""
     rng = random.Random(seed)
     names = ["edges", *rng.sample([name for name in INPUTS if name != "edges"], rng.randint(0, 2))]
     if "limits" not in names and rng.random() < 1 / 4:
         names.append("limits")
     odd = rng.random() < 1 / 3 and not plain
     columns = {name: {ODD[c] if odd else c: kind for c, kind in INPUTS[name].items()} for name in names}
-    source = Writer(rng, odd).program(columns)
+    source = Writer(rng, odd, plain).program(columns)
     filename = f"<program {seed}>"
     linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)  # for inspect.getsource
     scope: dict[str, Any] = {}
@@ -243,6 +244,7 @@ class Writer:
 
     rng: random.Random
     odd: bool = False
+    plain: bool = False
     functions: list[str] = field(default_factory=list)
     count: int = 0
 
@@ -278,6 +280,7 @@ class Writer:
         ops = [self.select, self.where, self.join, self.join, self.concat, self.less, self.rest]
         ops += [self.distinct, self.agg, self.agg, self.reduce, self.lists, self.flat_map]
         ops += [self.spread, self.with_columns, self.without, self.rename]
+        ops += [self.multiset, self.top_k, self.delta_join]
         while True:
             made = self.rng.choice(ops)(of, block.env)
             if made:
@@ -336,11 +339,16 @@ class Writer:
         on = dict([self.rng.choice(pairs)])
         if self.rng.random() < 0.2:
             on |= {x: y for x, y in [self.rng.choice(pairs)] if x not in on and y not in on.values()}
+        how = self.rng.choice(["inner", "inner", "semi", "anti", "left", "right", "full"])
+        if not (of.positive and other.positive):
+            how = "inner"  # the others ask whether a key is there, which a negative count leaves open
+        text = f"{of.name}.join({other.name}, on={_on(on)}" + (")" if how == "inner" else f', how="{how}")')
+        if how in ("semi", "anti"):
+            return text, of.columns, True
         joined = dict(of.columns)
         for name, kind in other.columns.items():
             if name not in on.values():
                 joined[f"{name}_right" if name in of.columns else name] = kind
-        text = f"{of.name}.join({other.name}, on={_on(on)})"
         both = Named("", joined)
         wanted = self.fresh(self.rng.sample([*joined.values()], min(len(joined), self.rng.randint(1, 3))), both)
         return f"{text}.select({self.fit(both, wanted)})", wanted, of.positive and other.positive
@@ -365,6 +373,46 @@ class Writer:
 
     def distinct(self, of: Named, env: list[Named]) -> Any:
         return f"{of.name}.distinct({_allow(of)})", of.columns, True
+
+    def multiset(self, of: Named, env: list[Named]) -> Any:
+        other, operation = self.rng.choice(env), self.rng.choice(["union", "intersect", "except_"])
+        columns = self.fresh(self.rng.choice([["int"], ["int", "int"], ["int", "str"]]), of)
+        texts = [f"{each.name}.select({self.fit(each, columns)})" for each in (of, other)]
+        positive = of.positive and other.positive
+        allow = "" if positive else ", allow_negative=True"
+        return f"{texts[0]}.{operation}({texts[1]}{allow})", columns, positive or operation == "except_"
+
+    def top_k(self, of: Named, env: list[Named]) -> Any:
+        names = [*of.columns]
+        keys = [name for name in names if self.rng.random() < 0.3]
+        rest = [name for name in names if name not in keys]
+        if not rest:
+            return None
+        by = self.rng.sample(rest, self.rng.randint(1, min(2, len(rest))))
+        downs, ties = [self.rng.random() < 0.5 for _ in by], self.rng.choice(["cut", "rank"])
+        allow = "" if of.positive else ", allow_negative=True"
+        order = f"[{_quoted(by)}], descending={downs}, ties={q(ties)}"
+        text = f"{of.name}.group_by({_quoted(keys)}).top_k({self.rng.randint(1, 3)}, {order}{allow})"
+        return text, {name: of.columns[name] for name in [*keys, *rest]}, True
+
+    def delta_join(self, of: Named, env: list[Named]) -> Any:
+        """A triangle, a path or a star of collections with two or three columns."""
+        shapes = [
+            ["ab", "bc", "ac"],
+            ["ab", "bc", "cd"],
+            ["ab", "ac", "da"],
+            ["abc", "cd", "da"],
+            ["ab", "bc", "cd", "da"],
+        ]
+        relations, positive = [], True
+        for names in self.rng.choice(shapes):
+            one = self.rng.choice([of, *env])
+            columns = {f"r_{name}": self.integer(one) for name in names}
+            relations.append(f"({one.name}.select({kw(columns)}), [{_quoted([*names])}])")
+            positive = positive and one.positive
+        columns = self.fresh(["int", "int"], of)
+        names = kw({new: f"col({q(old)})" for new, old in zip(columns, "ab", strict=True)})
+        return f"dd.delta_join({', '.join(relations)}).select({names})", columns, positive
 
     def agg(self, of: Named, env: list[Named]) -> Any:
         keys = self.rng.sample([*of.columns], self.rng.randint(0, min(2, len(of.columns))))
@@ -423,7 +471,10 @@ class Writer:
 
     def called(self, call: str, body: str) -> str:
         """``call`` of a function with this body; or two calls of two functions that one maker made."""
-        maker, form = f"maker_{len(self.functions)}", self.rng.choice([*MAKERS])
+        maker, form = (
+            f"maker_{len(self.functions)}",
+            self.rng.choice([form for form in MAKERS if not (self.plain and form in UNPICKLABLE)]),
+        )
         lines: list[str] = []
         for line in textwrap.dedent(MAKERS[form]).strip().splitlines():
             margin = line[: len(line) - len(line.lstrip())]
@@ -467,12 +518,61 @@ class Writer:
         source = f"{of.name}.select({self.fit(of, columns)})"
         source += "" if of.positive else ".distinct(allow_negative=True)"
         start = self.assign(block, source, columns, True)
+        kind = self.rng.random()
+        if kind < 0.15:
+            return self.together(block, depth, of, start)
+        if kind < 0.25 and len(columns) == 2:
+            return self.prioritized(block, start)
         self.count += 1
         body, given = f"body{self.count}", Named(f"w{self.count}", columns)
         inner = Block(block.indent + "    ", [*block.env, start, given])
         result = self.body(inner, depth, given, start)
         block.lines += [f"{block.indent}def {body}({given.name}):", *inner.lines, f"{inner.indent}return {result}"]
-        return self.assign(block, f"{start.name}.iterate({body}, max_rounds={MAX_ROUNDS})", columns, True)
+        limit = f"max_rounds={MAX_ROUNDS}"
+        if self.rng.random() < 0.15:
+            limit = f'max_rounds={self.rng.randint(1, 4)}, at_limit="return"'
+        return self.assign(block, f"{start.name}.iterate({body}, {limit})", columns, True)
+
+    def together(self, block: Block, depth: int, of: Named, start: Named) -> Named:
+        """Two collections round one loop, each of which grows by what becomes of the other."""
+        other = self.assign(
+            block, f"{of.name}.select({self.fit(of, start.columns)}).distinct({_allow(of)})", start.columns, True
+        )
+        self.count += 1
+        body, left, right = f"body{self.count}", Named("odd", start.columns), Named("even", start.columns)
+        inner = Block(block.indent + "    ", [*block.env, start, other, left, right])
+        texts = []
+        for grown, by in ((left, right), (right, left)):
+            derived = self.chain(inner, depth - 1, [by])
+            fitted = f"{derived.name}.select({self.fit(derived, start.columns)})"
+            texts.append(f'"{grown.name}": {grown.name}.concat({fitted}).distinct({_allow(derived)})')
+        block.lines += [
+            f"{block.indent}def {body}(odd, even):",
+            *inner.lines,
+            f"{inner.indent}return {{{', '.join(texts)}}}",
+        ]
+        both = f'{{"odd": {start.name}, "even": {other.name}}}'
+        return self.assign(block, f'dd.iterate({both}, {body}, max_rounds={MAX_ROUNDS})["even"]', start.columns, True)
+
+    def prioritized(self, block: Block, start: Named) -> Named:
+        """What can be reached, some of the start later than the rest: in whatever order, the result is the same."""
+        steps = next((each for each in block.env if each.positive and len(each.having("int")) > 1), None)
+        key, value = start.columns
+        if steps is None or start.columns[key] != "int":
+            return start
+        x, y = self.rng.sample(steps.having("int"), 2)
+        y = f"{y}_right" if y in start.columns else y
+        self.count += 1
+        body = f"body{self.count}"
+        onward = kw({key: f"col({q(y)})", value: f"col({q(value)})"})
+        block.lines += [
+            f"{block.indent}def {body}(w):",
+            f"{block.indent}    onward = w.join({steps.name}, on={{{q(key)}: {q(x)}}}).select({onward})",
+            f"{block.indent}    return onward.concat(w).distinct()",
+        ]
+        priority = self.rng.choice([f"col({q(key)})", f"-col({q(key)})", f"col({q(key)}) % 2 - 5"])
+        text = f"{start.name}.iterate({body}, priority={priority}, max_rounds={MAX_ROUNDS})"
+        return self.assign(block, text, start.columns, True)
 
     def body(self, block: Block, depth: int, given: Named, start: Named) -> str:
         """Writes the body's statements; returns the expression it returns."""

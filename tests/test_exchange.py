@@ -26,7 +26,7 @@ from ddcore.io.program import load_program
 from ddcore.io.project import Project
 from ddcore.io.state import open_worker, write_gains
 from ddcore.jobs import exchange, replay
-from ddcore.plan import build
+from ddcore.planner import build
 
 INLINE = range(0, 60)
 
@@ -144,12 +144,12 @@ def test_two_workers_elsewhere(command: Any, tmp_path: Path) -> None:
 @pytest.mark.parametrize("seed", [seed for seed in range(120) if len(dims_of(case(seed, plain=True).frames)) > 1][:40])
 def test_what_is_owed_and_held_back_is_stored(seed: int, tmp_path: Path) -> None:
     """Partially ordered times: each fold by a worker that knows only what the one before it wrote."""
+    from ddcore.frames import batch_of
     from ddcore.io.changelog import ChangeLog
     from ddcore.io.gains import Stored
     from ddcore.io.layout import create, tables_of
     from ddcore.io.tables import TableState, live_files
     from ddcore.io.warehouse import Warehouse
-    from ddcore.session import batch_of
 
     drawn = case(seed, plain=True)
     dims, times = dims_of(drawn.frames), folding.grid(drawn.frames)

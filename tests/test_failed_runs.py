@@ -41,7 +41,7 @@ from ddcore.io.project import Project, find_project
 from ddcore.io.warehouse import Warehouse
 from ddcore.jobs import exchange, replay
 from ddcore.jobs.ingest import IngestReport, ingest
-from ddcore.plan import build
+from ddcore.planner import build
 from ddcore.schema import Type
 
 PROGRAM = """

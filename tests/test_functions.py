@@ -23,7 +23,7 @@ import pytest
 import ddcore as dd
 from ddcore.errors import ProgramError
 from ddcore.functions import text_of
-from ddcore.plan import build
+from ddcore.planner import build
 
 FACTOR = 2
 

@@ -13,7 +13,7 @@ from test_semantics import HALVE, distances, reach, same
 
 import ddcore as dd
 from ddcore import reference
-from ddcore.session import output_frame
+from ddcore.frames import output_frame
 
 
 @pytest.fixture(params=["whole", "a run for each version"])
@@ -31,11 +31,13 @@ def inside(request: pytest.FixtureRequest) -> Any:
         else:
             for (version,) in folding.grid(frames):
                 session.fold({name: each.filter(version=version) for name, each in frames.items()})
-        (kept,) = (a for a in session.plan.arrangements if a.node.kind == "variable" and not a.transient)
+        plan = session.plan
+        variables = {v for loop in plan.loops.values() for v in loop.variables}
+        (kept,) = (a for a in plan.arrangements if a.node in variables and not a.transient)
         updates = [kept.batch_of(run) for run in session._worker.traces[kept.index].runs]
         # The trace is that of W, and R_i = W_{i+1}: what W is at round 0 or 1, R is at round 0.
         found: Counter[Any] = Counter()
-        variable = reference.log_of(output_frame(updates, kept.node.schema, kept.times), kept.times)
+        variable = reference.log_of(output_frame(updates, kept.collection, kept.times), kept.times)
         for (row, (version, number)), diff in variable.items():
             found[row, (version, max(0, number - 1))] += diff
         return {update: diff for update, diff in found.items() if diff}

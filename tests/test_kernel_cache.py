@@ -22,7 +22,7 @@ from ddcore.cli.notices import listener
 from ddcore.cli.output import Output, Progress
 from ddcore.jobs.setup import compile_kernels
 from ddcore.kernel_cache import KernelCache, current_kernels
-from ddcore.kernels import INT, kernel
+from ddcore.kernels.compiling import INT, kernel
 
 
 @pytest.fixture
@@ -122,7 +122,7 @@ def test_the_folder_changes_with_all_that_decides_what_is_compiled(monkeypatch: 
 def test_processes_that_compile_at_once_do_not_disturb_each_other(folder: Path) -> None:
     script = (
         "import sys; sys.path.insert(0, sys.argv[1]); import test_kernel_cache as t; sys.stdin.read(1)\n"
-        "from ddcore.kernels import kernel, INT\n"
+        "from ddcore.kernels.compiling import kernel, INT\n"
         "for _ in range(5): assert kernel(INT, INT)(t.twice)(21) == 42 and kernel(INT, INT)(t.thrice)(21) == 63\n"
     )
     command = [sys.executable, "-c", script, str(Path(__file__).parent)]

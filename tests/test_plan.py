@@ -15,7 +15,7 @@ from notation import frame
 import ddcore as dd
 from ddcore.errors import Diverged, ProgramError
 from ddcore.jobs.shipping import pickled
-from ddcore.plan import build
+from ddcore.planner import build
 
 col = pl.col
 EDGES = frame("a b", "(1,2),(2,3),(3,1):+1@0 (3,4),(4,4):+1@1 (2,3):-1@2 (null,1),(1,null):+1@2 (2,3):+2@3")
@@ -98,7 +98,7 @@ def test_equal_loops_and_arrangements_are_one() -> None:
     assert len([b for b in build(same_loop_twice, schemas).blocks if b.op == "join"]) == 1
     plan = build(shared_inside_and_outside, schemas)
     assert len({a.fingerprint for a in plan.arrangements}) == len(plan.arrangements)
-    assert len([a for a in plan.arrangements if a.node is plan.sources["edges"] and not a.transient]) == 1
+    assert len([a for a in plan.arrangements if a.node == plan.sources["edges"] and not a.transient]) == 1
 
 
 @pytest.mark.parametrize("rounds", [3, 4, 5, 6])
@@ -302,13 +302,17 @@ def two_left_columns_meet_one(edges: Any, nodes: Any) -> Any:
     return {"x": edges.join(nodes, on={"a": "a", "b": "a"}), "y": edges.join(edges, on={"a": "b", "b": "b"})}
 
 
-@pytest.mark.parametrize("program", [every_column_a_key, two_left_columns_meet_one])
+def no_column_at_all(edges: Any, nodes: Any) -> Any:
+    return {"n": nodes.concat(edges.select("a")).group_by().reduce(lambda groups: groups.select("group"), {})}
+
+
+@pytest.mark.parametrize("program", [every_column_a_key, two_left_columns_meet_one, no_column_at_all])
 def test_keys_of_odd_shape(program: Any) -> None:
     for fold in (folding.whole, folding.one_time_each):
         found = fold(program, edges=EDGES, nodes=NODES)
         assert found == folding.by_reference(program, edges=EDGES, nodes=NODES)
     plan = build(program, {"edges": {"a": "int64", "b": "int64"}, "nodes": {"a": "int64"}})
-    assert all(len(each.schema) == len(each.node.schema) for each in plan.arrangements)
+    assert all(len(each.schema) == len(each.collection) for each in plan.arrangements)
 
 
 def test_a_plan_that_cannot_travel_says_so() -> None:

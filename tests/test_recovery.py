@@ -27,7 +27,7 @@ from ddcore.io.project import Project, find_project
 from ddcore.io.warehouse import Warehouse
 from ddcore.jobs import replay
 from ddcore.jobs.ingest import ingest
-from ddcore.plan import build
+from ddcore.planner import build
 
 COMMAND = [str(Path(sys.executable).with_name("ddcore"))]
 KILLS = int(os.environ.get("DDCORE_KILLS", "12"))

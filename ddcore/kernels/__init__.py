@@ -1,50 +1,24 @@
 """Compiled inner loops over int64 columns.
 
-Every kernel has one explicit signature, so it is compiled once at set-up, kept in the user's cache folder and
-loaded in milliseconds by every later process. Kernels know nothing of types, schemas or programs: they see codes,
-words, times and diffs (see :mod:`ddcore.encoding`), two-dimensional arrays having one column per line, ``(columns,
-rows)``.
+Kernels know nothing of types, schemas or programs: they see codes, words, times and diffs (see
+:mod:`ddcore.encoding`), two-dimensional arrays having one column per line, ``(columns, rows)``. How they are compiled
+and where the compiled code is kept: :mod:`ddcore.kernels.compiling`.
+
+Modules are loaded when first used: importing this package, as whoever only builds a plan does, does not load numba.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
-import numba
-from numba import types
-from numba.core import typeinfer
 
-from ddcore.kernel_cache import KernelCache
-
-INT = types.int64
-# Inputs are read-only so that arrays borrowed from Arrow buffers are welcome.
-IN1 = types.Array(types.int64, 1, "C", readonly=True)
-IN2 = types.Array(types.int64, 2, "C", readonly=True)
-OUT1 = types.int64[::1]
-OUT2 = types.int64[:, ::1]
-
-
-def kernel(returns: Any, *arguments: Any) -> Callable[[Callable[..., Any]], Any]:
-    """Compile a function for exactly these types, or load it as compiled before; it runs without the GIL."""
-
-    def compiled(function: Callable[..., Any]) -> Any:
-        dispatcher: Any = inline(function)
-        if dispatcher is function:  # NUMBA_DISABLE_JIT
-            return function
-        dispatcher._cache = KernelCache(function)
-        with typeinfer.register_dispatcher(dispatcher):
-            dispatcher.compile(returns(*arguments))
-        dispatcher.disable_compile()
-        return dispatcher
-
-    return compiled
-
-
-def several(*kinds: Any) -> Any:
-    """The type of a kernel that returns more than one thing."""
-    return types.Tuple(kinds)  # type: ignore[no-untyped-call]
-
-
-# Small helpers of kernels, compiled into each of them; never called from Python.
-inline = numba.njit(nogil=True, error_model="numpy", inline="never")
+def __getattr__(name: str) -> Any:
+    if name.startswith("_"):
+        raise AttributeError(name)
+    try:
+        return import_module(f"{__name__}.{name}")
+    except ModuleNotFoundError as error:
+        if error.name != f"{__name__}.{name}":
+            raise
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numba import types
 
-from ddcore.kernels import IN1, IN2, INT, OUT1, OUT2, inline, kernel, several
+from ddcore.kernels.compiling import IN1, IN2, INT, OUT1, OUT2, inline, kernel, several
 from ddcore.kernels.floats import LIMBS, NAN, add_float, clear, is_special, read_float, special_sum
 from ddcore.kernels.points import grown, holds, inside
 from ddcore.kernels.sorting import add, multiply, same, sort_rows

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ddcore.kernels import IN1, IN2, INT, OUT1, OUT2, inline, kernel, several
+from ddcore.kernels.compiling import IN1, IN2, INT, OUT1, OUT2, inline, kernel, several
 from ddcore.kernels.points import grown, holds, inside
 from ddcore.kernels.sorting import sort_rows
 from ddcore.kernels.wide import add_pair, fits, minus_pair

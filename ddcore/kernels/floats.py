@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ddcore.kernels import inline
+from ddcore.kernels.compiling import inline
 from ddcore.kernels.wide import product_unsigned
 
 LIMBS = 72  # 2,046 bits of exponents, 53 of a float, 64 of a count, 64 for the number of rows: 2,227 of 2,304

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numba import types
 
-from ddcore.kernels import IN1, OUT1, inline, kernel
+from ddcore.kernels.compiling import IN1, OUT1, inline, kernel
 
 _NULL = np.int64(-(2**63))
 _NULL_HASH = np.uint64(0x9AE16A3B2F90404F)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ddcore.kernels import inline
+from ddcore.kernels.compiling import inline
 
 
 @inline

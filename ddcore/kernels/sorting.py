@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numba import types
 
-from ddcore.kernels import IN1, IN2, INT, OUT1, inline, kernel, several
+from ddcore.kernels.compiling import IN1, IN2, INT, OUT1, inline, kernel, several
 from ddcore.kernels.wide import add_triple, triple_fits, triple_is_pair
 
 _DIGIT = 11

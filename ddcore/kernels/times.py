@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ddcore.kernels import IN1, IN2, INT, OUT1, OUT2, inline, kernel, several
+from ddcore.kernels.compiling import IN1, IN2, INT, OUT1, OUT2, inline, kernel, several
 from ddcore.kernels.points import grown, inside
 from ddcore.kernels.sorting import same, sort_rows
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ddcore.kernels import inline
+from ddcore.kernels.compiling import inline
 
 _HALF = np.uint64(32)
 _LOW = np.uint64(0xFFFFFFFF)

@@ -1,85 +1,137 @@
-"""The join: new updates of one side against everything on the other (the patent's Join.
+"""``join``: new updates of one side against everything on the other (the patent's Join).
 
-Bilinear, so differences suffice).
+Bilinear, so differences suffice.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ddcore import kernels
 from ddcore.batch import Batch
-from ddcore.kernels import joining
-from ddcore.plan import Arrangement, Block
+from ddcore.operators.base import Keyed, Port, Rounds, State, Step
 from ddcore.trace import Run, distinct_keys
+
+if TYPE_CHECKING:
+    from ddcore.plan import Arrangement, Block, Plan
+
+__all__ = ["Join", "Pairs", "matches"]
 
 _CHUNK = 1 << 22  # pairs made at a time; one key's pairs are made together, however many they are
 
 
+@dataclass(frozen=True, eq=False)
+class Join(Keyed):
+    """Pairs of rows with equal keys; a null key matches nothing.
+
+    ``left`` and ``right`` are the key columns, pairwise; ``right_names`` is what right value columns are called in the
+    result.
+    """
+
+    name = "join"
+    left: tuple[str, ...]
+    right: tuple[str, ...]
+    right_names: Mapping[str, str]
+
+    @property
+    def ports(self) -> Sequence[Port]:
+        """Left, right."""
+        return (0, self.left), (1, self.right)
+
+    def step(self, plan: Plan, block: Block) -> Step:
+        """The work of a join block."""
+        return _JoinStep.of(self, plan, block)
+
+
 @dataclass(frozen=True)
-class JoinStep:
+class _JoinStep(Step):
     """Where the columns of the result come from, worked out once per block."""
 
     block: Block
+    left: Arrangement
+    right: Arrangement
     coordinates: int  # of the result's times
     columns: tuple[tuple[str, int], ...]  # (key | left | right, place among the key or value columns)
 
     @classmethod
-    def of(cls, block: Block, inputs: int) -> JoinStep:
-        """The step of a join block; ``inputs`` is the number of input coordinates."""
-        left, right = block.ports
-        names = block.node.settings.right_names
+    def of(cls, join: Join, plan: Plan, block: Block) -> _JoinStep:
+        left, right = (plan.arrangements[port] for port in block.ports)
         columns: list[tuple[str, int]] = []
-        for name in block.node.inputs[0].schema:
+        for name in left.collection:
             columns.append(("key", left.key.index(name)) if name in left.key else ("left", left.values.index(name)))
-        for name in block.node.inputs[1].schema:
-            if name in names:
+        for name in right.collection:
+            if name in join.right_names:
                 columns.append(("right", right.values.index(name)))
-        return cls(block, inputs + block.depth, tuple(columns))
+        return cls(block, left, right, len(plan.dims) + block.depth, tuple(columns))
 
-    def run(
-        self, new_left: Run | None, new_right: Run | None, all_right: Sequence[Run], old_left: Sequence[Run]
-    ) -> Iterator[Batch]:
-        """Batches of dL x R and of L' x dR, where R is new already and L' still old: every pair exactly once.
+    def run(self, state: State, rounds: Rounds, pending: Run | None) -> None:
+        """dL x R and L' x dR, where R is new already and L' still old: every pair exactly once.
 
         A pair lands at the join of its times, which may be a later round.
         """
+        new_left, new_right = state.gained(self.left, rounds), state.gained(self.right, rounds)
         if new_left is not None:
-            yield from self._pairs(new_left, all_right, self.block.ports[0], swapped=False)
+            for batch in self._pairs(new_left, state.trace(self.right).runs, self.left, swapped=False):
+                state.emit(self.block, batch)
         if new_right is not None:
-            yield from self._pairs(new_right, old_left, self.block.ports[1], swapped=True)
+            for batch in self._pairs(new_right, state.trace(self.left).before(new_left), self.right, swapped=True):
+                state.emit(self.block, batch)
 
     def _pairs(self, new: Run, others: Sequence[Run], side: Arrangement, *, swapped: bool) -> Iterator[Batch]:
-        keys, starts = distinct_keys(new, side.key_words)
-        for other in others:
-            lo, hi = other.locate(keys.codes)
-            ends = joining.pair_starts(new.codes, new.words, starts, side.key_words, lo, hi, other.words)
-            for first, last in _chunks(ends):
-                left, right, times, diffs, overflow = joining.pairs(
-                    starts[first : last + 1], new.words, new.times, new.diffs, side.key_words,
-                    ends[first : last + 1] - ends[first], lo[first:last], hi[first:last],
-                    other.words, other.times, other.diffs, self.coordinates,
-                )  # fmt: skip
-                high = None
-                if overflow:
-                    diffs, high = joining.products(new.diffs[left], other.diffs[right])
-                yield Batch(self._words((new, left), (other, right), side, swapped=swapped), list(times), diffs, high)
+        for pairs in matches(new, side.key_words, others, self.coordinates):
+            yield pairs.of(self._words(new, pairs, side, swapped=swapped))
 
-    def _words(
-        self, mine: tuple[Run, np.ndarray], theirs: tuple[Run, np.ndarray], side: Arrangement, *, swapped: bool
-    ) -> list[np.ndarray]:
-        (new, here), (other, there) = mine, theirs
+    def _words(self, new: Run, pairs: Pairs, side: Arrangement, *, swapped: bool) -> list[np.ndarray]:
         words = []
         for source, place in self.columns:
             if source == "key":
-                words.append(new.codes[here] if side.direct else new.words[place][here])
+                words.append(new.codes[pairs.left] if side.direct else new.words[place][pairs.left])
             elif (source == "left") != swapped:
-                words.append(new.words[side.key_words + place][here])
+                words.append(new.words[side.key_words + place][pairs.left])
             else:
-                words.append(other.words[side.key_words + place][there])
+                words.append(pairs.other.words[side.key_words + place][pairs.right])
         return words
+
+
+@dataclass(slots=True)
+class Pairs:
+    """Rows of equal key in two sorted batches: row numbers, the join of their times, the product of their diffs."""
+
+    other: Run
+    left: np.ndarray
+    right: np.ndarray
+    times: list[np.ndarray]
+    diffs: np.ndarray
+    high: np.ndarray | None
+
+    def of(self, words: list[np.ndarray]) -> Batch:
+        """The pairs as updates of these rows."""
+        return Batch(words, self.times, self.diffs, self.high)
+
+
+def matches(new: Run, key_words: int, others: Sequence[Run], coordinates: int) -> Iterator[Pairs]:
+    """All pairs of a sorted batch with others, about ``_CHUNK`` at a time; a null key matches nothing.
+
+    ``coordinates`` is how many the times of the result have.
+    """
+    keys, starts = distinct_keys(new, key_words)
+    for other in others:
+        lo, hi = other.locate(keys.codes)
+        ends = kernels.joining.pair_starts(new.codes, new.words, starts, key_words, lo, hi, other.words)
+        for first, last in _chunks(ends):
+            left, right, times, diffs, overflow = kernels.joining.pairs(
+                starts[first : last + 1], new.words, new.times, new.diffs, key_words,
+                ends[first : last + 1] - ends[first], lo[first:last], hi[first:last],
+                other.words, other.times, other.diffs, coordinates,
+            )  # fmt: skip
+            high = None
+            if overflow:
+                diffs, high = kernels.joining.products(new.diffs[left], other.diffs[right])
+            yield Pairs(other, left, right, list(times), diffs, high)
 
 
 def _chunks(ends: np.ndarray) -> Iterator[tuple[int, int]]:

@@ -1,0 +1,110 @@
+"""What an operator is: settings that a program gave it, ready to run, and a text that names them.
+
+Operators are immutable and travel to executors. There are three kinds:
+
+- :class:`Linear`: maps a batch by itself; it has no state and runs wherever its input updates are.
+- :class:`Keyed`: looks rows up by key, in arrangements of its inputs; a :class:`Step` does its work at one position.
+- the others mark the borders of a program and of its loops; the worker moves updates across them.
+
+What an operator means is in ``reference.py``, which shares no code with this folder.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Protocol
+
+import numpy as np
+
+from ddcore.schema import Schema
+
+if TYPE_CHECKING:
+    from ddcore.batch import Batch
+    from ddcore.plan import Arrangement, Block, Plan
+    from ddcore.trace import Run, Trace
+
+__all__ = ["Keyed", "Linear", "Operator", "Port", "Rounds", "State", "Step"]
+
+Rounds = tuple[int, ...]
+Port = tuple[int, tuple[str, ...]]
+
+
+@dataclass(frozen=True, eq=False)
+class Operator:
+    """The settings of one operator.
+
+    ``schema``: columns of the result. ``text``: the settings in words of our own, equal for equal operators in every
+    process and release; fingerprints are made of it.
+    """
+
+    name: ClassVar[str]
+    schema: Schema
+    text: str
+
+
+@dataclass(frozen=True, eq=False)
+class Linear(Operator, ABC):
+    """An operator that maps each row by itself, so that it maps updates as it maps collections."""
+
+    @abstractmethod
+    def apply(self, batch: Batch, place: str) -> Batch:
+        """The updates of the result, for updates of the input. Raises the FoldError family, naming ``place``."""
+
+
+@dataclass(frozen=True, eq=False)
+class Keyed(Operator, ABC):
+    """An operator that looks rows up by key, in arrangements of its inputs.
+
+    ``one_worker``: all its arrangements belong to one worker, because it looks up rows by more than one key.
+    """
+
+    one_worker: ClassVar[bool] = False
+
+    @property
+    @abstractmethod
+    def ports(self) -> Sequence[Port]:
+        """The arrangements it reads: the number of an input and the key columns."""
+
+    @property
+    def output_key(self) -> tuple[str, ...] | None:
+        """The key by which an operator keeps its own output as state, beside pending times; None: it keeps neither."""
+        return None
+
+    @abstractmethod
+    def step(self, plan: Plan, block: Block) -> Step:
+        """The work of this operator in one block of a plan."""
+
+
+class State(Protocol):
+    """What a step sees of the worker that runs it."""
+
+    upper: np.ndarray
+    """The frontier (inputs, elements) at or beyond which times are not complete in this fold."""
+
+    def trace(self, arrangement: Arrangement) -> Trace:
+        """The history of an arrangement, with what it gained at this position."""
+
+    def gained(self, arrangement: Arrangement, rounds: Rounds) -> Run | None:
+        """What an arrangement gained at ``rounds``, or None."""
+
+    def emit(self, block: Block, batch: Batch) -> None:
+        """Send updates of the block's collection to those who read it."""
+
+    def keep(self, arrangement: Arrangement, rounds: Rounds, batch: Batch) -> None:
+        """Add updates of the block's own output, all at ``rounds``, to the arrangement of it."""
+
+    def postpone(self, block: Block, pending: Run) -> None:
+        """Keep (key, time) pairs at which the block has to be evaluated later."""
+
+
+class Step(ABC):
+    """The work of a keyed operator at one position: all versions of a run, one setting of the rounds."""
+
+    @abstractmethod
+    def run(self, state: State, rounds: Rounds, pending: Run | None) -> None:
+        """Take what the arrangements gained at ``rounds``, and pending times that lie there; emit what follows.
+
+        Raises the FoldError family.
+        """

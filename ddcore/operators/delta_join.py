@@ -1,0 +1,284 @@
+"""``delta_join``: a join of several collections from shared arrangements, with no intermediate one (delta queries).
+
+Each collection has a rule: its new updates are matched with the others, of which those before it count with what is
+new and those after it without, so that every combination is made exactly once. A rule binds one attribute after the
+other. Where several collections could give the next attribute, each row takes the one with the fewest candidates and
+the others only confirm: for collections of two columns this is worst-case optimal (McSherry's delta queries; Ngo et
+al.'s generic join).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ddcore import kernels
+from ddcore.batch import Batch, concatenate
+from ddcore.digests import digest
+from ddcore.encoding import key_codes
+from ddcore.errors import ProgramError
+from ddcore.operators.base import Keyed, Port, Rounds, State, Step
+from ddcore.operators.join import matches
+from ddcore.place import caller
+from ddcore.schema import Schema
+from ddcore.trace import Run, arrange, distinct_keys
+
+if TYPE_CHECKING:
+    from ddcore.plan import Arrangement, Block, Plan
+
+__all__ = ["DeltaJoin", "delta_join"]
+
+_SLICE = 1 << 20  # rows of a rule's new updates taken at a time
+
+
+@dataclass(frozen=True)
+class _Stage:
+    """One attribute, or several, bound by one of ``choices``: relations, each with the attributes it is looked up by.
+
+    The choices that a row does not take confirm it by all their attributes.
+    """
+
+    choices: tuple[tuple[int, tuple[str, ...]], ...]
+
+
+@dataclass(frozen=True, eq=False)
+class DeltaJoin(Keyed):
+    """The rows of all inputs that agree on the attributes they share; null agrees with nothing.
+
+    ``relations`` gives for each input its attribute by column; columns of one attribute have the same type.
+    ``rules`` are for each input the stages in which the other inputs are matched.
+    """
+
+    name = "delta_join"
+    one_worker = True
+    relations: tuple[Mapping[str, str], ...]
+    rules: tuple[tuple[_Stage, ...], ...]
+
+    @cached_property
+    def ports(self) -> Sequence[Port]:
+        """Every key by which a rule looks up, once for each input."""
+        ports: dict[Port, None] = {}
+        for rule in self.rules:
+            for stage in rule:
+                for relation, attributes in stage.choices:
+                    ports[relation, self.columns(relation, attributes)] = None
+                    if len(stage.choices) > 1:
+                        ports[relation, tuple(self.relations[relation])] = None
+        return tuple(ports)
+
+    def columns(self, relation: int, attributes: Sequence[str]) -> tuple[str, ...]:
+        """The columns of a relation that have these attributes, in the order of its columns."""
+        return tuple(column for column, attribute in self.relations[relation].items() if attribute in attributes)
+
+    @classmethod
+    def of(cls, schemas: Sequence[Schema], names: Sequence[Sequence[str]]) -> DeltaJoin:
+        """The operator for inputs of these schemas and the names of their attributes. Raises ProgramError."""
+        attributes: Schema = {}
+        for number, (schema, each) in enumerate(zip(schemas, names, strict=True), 1):
+            if len(schema) != len(each) or len(set(each)) != len(each):
+                raise ProgramError(
+                    f"{caller()}: delta_join: relation {number} has the columns {', '.join(schema)} and the attributes "
+                    f"{', '.join(each)}",
+                    "give each column a name of its own; select() the columns that are needed first",
+                )
+            for name, kind in zip(each, schema.values(), strict=True):
+                if attributes.setdefault(name, kind) != kind:
+                    raise ProgramError(
+                        f"{caller()}: delta_join: {name} is {attributes[name]}, and {kind} in relation {number}",
+                        "cast one side with select()",
+                    )
+        relations = tuple(dict(zip(schema, each, strict=True)) for schema, each in zip(schemas, names, strict=True))
+        rules = tuple(_rule(relations, number) for number in range(len(relations)))
+        return cls(attributes, digest(names), relations, rules)
+
+    def step(self, plan: Plan, block: Block) -> Step:
+        """The work of a delta join's block."""
+        return _DeltaJoinStep(self, plan, block)
+
+
+def _rule(relations: Sequence[Mapping[str, str]], first: int) -> tuple[_Stage, ...]:
+    """The stages in which updates of one relation are matched with the others. Raises ProgramError."""
+    bound = set(relations[first].values())
+    waiting = [number for number in range(len(relations)) if number != first]
+    stages = []
+    while waiting:
+        choices = _next(relations, bound, waiting)
+        keys = tuple((each, tuple(a for a in relations[each].values() if a in bound)) for each in choices)
+        stages.append(_Stage(keys))
+        waiting = [number for number in waiting if number not in choices]
+        bound.update(*(relations[number].values() for number in choices))
+    return tuple(stages)
+
+
+def _next(relations: Sequence[Mapping[str, str]], bound: set[str], waiting: Sequence[int]) -> list[int]:
+    """The relations that bind next: one that binds nothing new, else as many as bind the same few attributes."""
+    missing = {number: frozenset(relations[number].values()) - bound for number in waiting}
+    touching = [number for number in waiting if missing[number] != frozenset(relations[number].values())]
+    if not touching:
+        raise ProgramError(
+            f"{caller()}: delta_join: no relation shares an attribute with {', '.join(sorted(bound))}",
+            "give columns that must be equal the same name",
+        )
+    groups: dict[frozenset[str], list[int]] = {}
+    for number in touching:
+        groups.setdefault(missing[number], []).append(number)
+    if frozenset() in groups:
+        return groups[frozenset()][:1]
+    return max(groups.values(), key=lambda group: (-len(missing[group[0]]), len(group)))
+
+
+@dataclass
+class _Prefix:
+    """Partly joined rows: the words of the attributes bound so far, times and diffs."""
+
+    attributes: tuple[str, ...]
+    batch: Batch
+
+    def run(self, key: Sequence[str], arrangement: Arrangement) -> Run:
+        """The rows sorted by the code of the key attributes, which come first among the words, and the others."""
+        words = dict(zip(self.attributes, self.batch.words, strict=True))
+        keys = [words[name] for name in key]
+        codes = key_codes(keys, arrangement.key_types, len(self.batch))
+        values = [words[name] for name in self.attributes if name not in key]
+        return arrange(
+            codes, values if arrangement.direct else keys + values, self.batch.times, self.batch.diffs, self.batch.high
+        )
+
+
+class _DeltaJoinStep(Step):
+    def __init__(self, join: DeltaJoin, plan: Plan, block: Block) -> None:
+        self.join, self.block = join, block
+        self.coordinates, self.label = len(plan.dims) + block.depth, f"delta_join ({block.place})"
+        self.arrangements = {
+            port: plan.arrangements[index] for port, index in zip(join.ports, block.ports, strict=True)
+        }
+
+    def run(self, state: State, rounds: Rounds, pending: Run | None) -> None:
+        """One rule after the other. Raises DiffOverflow."""
+        for number, relation in enumerate(self.join.relations):
+            arrangement = next(each for (of, _), each in self.arrangements.items() if of == number)
+            new = state.gained(arrangement, rounds)
+            if new is None:
+                continue
+            rule = _Rule(self, state, rounds, number)
+            batch = arrangement.batch_of(new)
+            zeros = np.zeros(len(batch), dtype=np.int64)
+            times = batch.times + [zeros] * (self.coordinates - len(batch.times))
+            batch = batch.at(times)
+            for start in range(0, len(batch), _SLICE):
+                part = batch.take(np.arange(start, min(start + _SLICE, len(batch))))
+                for found in rule.bind(_Prefix(tuple(relation.values()), part)):
+                    words = dict(zip(found.attributes, found.batch.words, strict=True))
+                    columns = [words[name] for name in self.join.schema]
+                    state.emit(self.block, found.batch.of(columns))
+
+
+@dataclass(frozen=True)
+class _Rule:
+    """The rule of input ``number`` at one position: what its new updates give with the other inputs.
+
+    The inputs before it count with what they gained at this position, those after it without.
+    """
+
+    step: _DeltaJoinStep
+    state: State
+    rounds: Rounds
+    number: int
+
+    def bind(self, prefix: _Prefix, at: int = 0) -> Iterator[_Prefix]:
+        """The prefix with all attributes bound, in portions, from stage ``at`` on."""
+        stages = self.step.join.rules[self.number]
+        if len(prefix.batch) == 0:
+            return
+        if at == len(stages):
+            yield prefix
+            return
+        choices = stages[at].choices
+        best = self._best(prefix, choices)
+        for number, (relation, key) in enumerate(choices):
+            rows = _Prefix(prefix.attributes, prefix.batch.take(np.flatnonzero(best == number)))
+            for found in self._match(rows, relation, key):
+                yield from self.bind(self._confirm(found, [each for each, _ in choices if each != relation]), at + 1)
+
+    def _best(self, prefix: _Prefix, choices: Sequence[tuple[int, tuple[str, ...]]]) -> np.ndarray:
+        """For each row the number of the choice with the fewest candidates: int64[rows]."""
+        best = np.zeros(len(prefix.batch), dtype=np.int64)
+        if len(choices) == 1:
+            return best
+        least = self._candidates(prefix, *choices[0])
+        for number, choice in enumerate(choices[1:], 1):
+            counts = self._candidates(prefix, *choice)
+            best[counts < least] = number
+            least = np.minimum(least, counts)
+        return best
+
+    def _candidates(self, prefix: _Prefix, relation: int, key: tuple[str, ...]) -> np.ndarray:
+        """How many updates of a relation have the key of each row (an upper bound of its rows): int64[rows]."""
+        arrangement, names = self._arrangement(relation, key)
+        words = dict(zip(prefix.attributes, prefix.batch.words, strict=True))
+        keys = [words[name] for name in names]
+        codes = key_codes(keys, arrangement.key_types, len(prefix.batch))
+        numbers = np.arange(len(codes), dtype=np.int64)
+        run = arrange(codes, ([] if arrangement.direct else keys) + [numbers], [], np.ones(len(codes), dtype=np.int64))
+        distinct, starts = distinct_keys(run, arrangement.key_words)
+        found = np.zeros(len(distinct), dtype=np.int64)
+        for other in self.state.trace(arrangement).runs:
+            lo, hi = other.locate(distinct.codes)
+            kernels.runs.count_matches(found, distinct.words, lo, hi, other.words)
+        counts = np.empty(len(codes), dtype=np.int64)
+        counts[run.words[-1]] = np.repeat(found, np.diff(starts))
+        return counts
+
+    def _match(self, prefix: _Prefix, relation: int, key: tuple[str, ...]) -> Iterator[_Prefix]:
+        """The prefix joined with a relation by some of its attributes; the others are bound by it."""
+        arrangement, names = self._arrangement(relation, key)
+        run, trace = prefix.run(names, arrangement), self.state.trace(arrangement)
+        others = trace.runs if relation < self.number else trace.before(self.state.gained(arrangement, self.rounds))
+        kept = [name for name in prefix.attributes if name not in names]
+        fresh = [self.step.join.relations[relation][column] for column in arrangement.values]
+        for pairs in matches(run, arrangement.key_words, others, self.step.coordinates):
+            keys = [run.codes] if arrangement.direct else list(run.words[: arrangement.key_words])
+            words = [word[pairs.left] for word in (*keys, *run.words[arrangement.key_words :])]
+            words += [word[pairs.right] for word in pairs.other.words[arrangement.key_words :]]
+            yield _Prefix((*names, *kept, *fresh), pairs.of(words))
+
+    def _confirm(self, prefix: _Prefix, relations: Sequence[int]) -> _Prefix:
+        """The prefix joined with relations all of whose attributes are bound."""
+        for relation in relations:
+            parts = list(self._match(prefix, relation, tuple(self.step.join.relations[relation].values())))
+            if not parts:
+                return _Prefix(prefix.attributes, prefix.batch.take(np.empty(0, dtype=np.int64)))
+            prefix = _Prefix(parts[0].attributes, concatenate([part.batch for part in parts]))
+        return prefix
+
+    def _arrangement(self, relation: int, key: Sequence[str]) -> tuple[Arrangement, list[str]]:
+        """The arrangement of a relation by some of its attributes, and those in the order of its key."""
+        arrangement = self.step.arrangements[relation, self.step.join.columns(relation, key)]
+        return arrangement, [self.step.join.relations[relation][column] for column in arrangement.key]
+
+
+def delta_join(*relations: tuple[Any, Sequence[str]]) -> Any:
+    """The rows of several collections that agree on the attributes they share; multiplicities multiply.
+
+    Each relation is a collection and the names of its attributes, one per column: the triangles of a graph are
+    ``dd.delta_join((edges, ["a", "b"]), (edges, ["b", "c"]), (edges, ["a", "c"]))``. A null agrees with nothing.
+    The result has a column per attribute, in the order in which they first occur. No intermediate result is kept:
+    each collection has an arrangement per key by which another one looks it up, shared with equal ones elsewhere.
+
+    Cost: proportional to the partial matches of the updates, for collections of two columns at most what the
+    worst-case bound of the join allows. Raises ProgramError for fewer than two relations, names that do not fit
+    the columns, attributes of several types, and a relation that shares no attribute with the others.
+    """
+    for number, relation in enumerate(relations):
+        if not isinstance(relation, tuple) or len(relation) != 2 or isinstance(relation[1], str):
+            raise ProgramError(
+                f"{caller()}: delta_join: relation {number + 1} is no pair of a collection and a list of names",
+                'for example delta_join((edges, ["a", "b"]), (edges, ["b", "c"]))',
+            )
+    if len(relations) < 2:
+        raise ProgramError(f"{caller()}: delta_join takes two relations or more", "use the collection as it is")
+    return relations[0][0].delta_join(*relations)

@@ -1,0 +1,95 @@
+"""``iterate``: a loop to a fixed point, of one collection or of several that depend on each other (the patent's Fixed
+Point).
+
+All variables of a loop advance together: round i + 1 of each is what the body made of round i of all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from numbers import Integral
+from typing import TYPE_CHECKING, Any
+
+from ddcore.errors import ProgramError
+from ddcore.expressions import parse
+from ddcore.functions import name_of
+from ddcore.operators.priority import Priority
+from ddcore.place import caller
+
+if TYPE_CHECKING:
+    from ddcore.collection import Collection
+
+__all__ = ["DEFAULT_MAX_ROUNDS", "fixed_points", "iterate"]
+
+DEFAULT_MAX_ROUNDS = 10_000
+
+
+def iterate(
+    collections: Mapping[str, Any],
+    body: Callable[..., Mapping[str, Any]],
+    *,
+    priority: Mapping[str, Any] | None = None,
+    max_rounds: int = DEFAULT_MAX_ROUNDS,
+    at_limit: str = "fail",
+) -> dict[str, Any]:
+    """Several collections round one loop, until nothing changes: mutual recursion.
+
+    ``body`` takes the collections by name and returns a dict with the same names, each with the columns it was given.
+    The result holds the fixed points by name. ``priority`` gives integer expressions by name. Otherwise as
+    :meth:`Collection.iterate`. Raises ProgramError.
+    """
+    if not collections:
+        raise ProgramError(
+            f"{caller()}: iterate: there are no collections", 'for example iterate({"odd": a, "even": b}, body)'
+        )
+    first = next(iter(collections.values()))
+    return dict(type(first).fixed_points(collections, body, priority or {}, max_rounds, at_limit))
+
+
+def fixed_points(
+    collections: Mapping[str, Collection],
+    body: Callable[..., Mapping[str, Collection]],
+    priority: Mapping[str, Any],
+    max_rounds: int,
+    at_limit: str,
+) -> dict[str, Collection]:
+    """The loop of :func:`iterate` in the graph of its collections."""
+    place = caller()
+    if isinstance(max_rounds, bool) or not isinstance(max_rounds, Integral) or max_rounds < 1:
+        raise ProgramError(f"{place}: max_rounds is {max_rounds!r}", "give a whole number of at least 1")
+    if not callable(body):
+        raise ProgramError(f"{place}: iterate takes a function, not {type(body).__name__}", "give it a function")
+    if at_limit not in ("fail", "return"):
+        raise ProgramError(f"{place}: iterate: at_limit is {at_limit!r}", 'give "fail" or "return"')
+    if priority and at_limit == "return":
+        raise ProgramError(f"{place}: iterate: a priority and a limit at which to return", "leave one of them out")
+    for name in priority:
+        if name not in collections:
+            raise ProgramError(f"{place}: iterate: priority for {name}, which is no collection of the loop")
+    first = next(iter(collections.values()))
+    graph, kind = first._graph, type(first)
+    sources = [(each._index, _priority(priority.get(name), each)) for name, each in collections.items()]
+    scope = graph.enter_loop(f"{name_of(body)} ({place})", (int(max_rounds), at_limit == "return"), sources)
+    variables = {name: kind(graph, node) for name, node in zip(collections, scope.variables, strict=True)}
+    try:
+        results = body(**variables)
+    finally:
+        graph.open.pop()
+    if not isinstance(results, Mapping) or results.keys() != variables.keys():
+        found = ", ".join(results) if isinstance(results, Mapping) else type(results).__name__
+        raise ProgramError(
+            f"{place}: the body of iterate returned {found or 'nothing'}, not {', '.join(variables)}",
+            "return a dict with the collections of the loop",
+        )
+    aligned = [variable._aligned(results[name], "the body of iterate") for name, variable in variables.items()]
+    leaves = graph.leave_loop(scope, *aligned)
+    return {name: kind(graph, leave) for name, leave in zip(variables, leaves, strict=True)}
+
+
+def _priority(value: Any, collection: Collection) -> Priority | None:
+    if value is None:
+        return None
+    try:
+        return Priority.of(parse(value, bare_string="column"), collection.schema)
+    except ProgramError as error:
+        raise ProgramError(f"{caller()}: iterate: {error.message}", error.hint) from None

@@ -1,0 +1,69 @@
+"""``union``, ``intersect`` and ``except_``: the greater, the lesser and the difference of two counts, row by row.
+
+Both inputs go into one arrangement by the whole row, with the side they came from as the only value (the patent's
+Union, Intersect and Except, on multisets).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ddcore import kernels
+from ddcore.operators.base import Step
+from ddcore.operators.reduction import Evaluations, Reduction, ReductionStep, Wanted
+from ddcore.trace import Rows
+
+if TYPE_CHECKING:
+    from ddcore.plan import Block, Plan
+
+__all__ = ["SIDE", "Multiset"]
+
+SIDE = "_side"
+"""The column that tells the inputs apart: 0 and 1."""
+
+_COUNTS: Mapping[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
+    "union": np.maximum,
+    "intersect": np.minimum,
+    "except_": lambda left, right: np.where(left > right, left - right, 0),
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Multiset(Reduction):
+    """Rows with a count made of their counts on both sides; ``operation`` is union, intersect or except_."""
+
+    name = "multiset"
+    operation: str
+
+    @property
+    def label(self) -> str:
+        """The operation."""
+        return self.operation
+
+    def step(self, plan: Plan, block: Block) -> Step:
+        """The work of a block of it."""
+        return _MultisetStep(self, plan, block)
+
+
+class _MultisetStep(ReductionStep):
+    def __init__(self, multiset: Multiset, plan: Plan, block: Block) -> None:
+        super().__init__(multiset, plan, block)
+        self.counts = _COUNTS[multiset.operation]
+
+    def evaluate(self, evaluations: Evaluations, history: Rows, loops: np.ndarray) -> Wanted:
+        """No words: the row is the key. Each evaluation has one row of a side at most."""
+        evals, rows, counts, wrong = kernels.aggregating.accumulate(
+            self.inputs, loops, history.offsets, history.words, history.times, history.diffs,
+            evaluations.offsets, evaluations.versions, self.allow_negative,
+        )  # fmt: skip
+        self.raise_if(wrong, evaluations, loops)
+        distinct, places = np.unique(evals, return_inverse=True)
+        sides = np.zeros((2, len(distinct)), dtype=np.int64)
+        sides[history.words[0, rows], places] = counts
+        results = self.counts(sides[0], sides[1])
+        kept = np.flatnonzero(results)
+        return Wanted(distinct[kept], np.empty((0, len(kept)), dtype=np.int64), results[kept])

@@ -1,0 +1,68 @@
+"""Joins that also look at rows without a partner: semi, anti, left, right and full.
+
+They are programs of ``join``, ``distinct``, ``concat`` and ``negate``, so their arrangements are shared with others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+if TYPE_CHECKING:
+    from ddcore.collection import Collection
+
+__all__ = ["HOW", "anti", "full", "left", "right", "semi"]
+
+
+def semi(rows: Collection, other: Collection, on: Mapping[str, str]) -> Collection:
+    """The rows that have a partner, each as often as it is there: multiplicities of the partners do not count."""
+    keys = other.select(**{mine: pl.col(theirs) for mine, theirs in on.items()})
+    return rows.join(keys.distinct(), on=list(on))
+
+
+def anti(rows: Collection, other: Collection, on: Mapping[str, str]) -> Collection:
+    """The rows that have no partner; a row with a null in its key never has one."""
+    return rows.concat(semi(rows, other, on).negate())
+
+
+def left(rows: Collection, other: Collection, on: Mapping[str, str]) -> Collection:
+    """All pairs, and the rows without a partner with nulls in place of one."""
+    pairs = rows.join(other, on=on)
+    return pairs.concat(_padded(anti(rows, other, on), pairs))
+
+
+def right(rows: Collection, other: Collection, on: Mapping[str, str]) -> Collection:
+    """All pairs, and the other's rows without a partner with nulls in place of one; the key is the other's there."""
+    pairs = rows.join(other, on=on)
+    return pairs.concat(_unmatched(rows, other, on, pairs))
+
+
+def full(rows: Collection, other: Collection, on: Mapping[str, str]) -> Collection:
+    """All pairs, and the rows of both without a partner."""
+    pairs = rows.join(other, on=on)
+    return pairs.concat(_padded(anti(rows, other, on), pairs), _unmatched(rows, other, on, pairs))
+
+
+HOW = {"semi": semi, "anti": anti, "left": left, "right": right, "full": full}
+
+
+def _unmatched(rows: Collection, other: Collection, on: Mapping[str, str], pairs: Collection) -> Collection:
+    """The other's rows without a partner, with its columns called as in the pairs."""
+    mine_by_theirs = {theirs: mine for mine, theirs in on.items()}
+    equal = [pl.col(mine) == pl.col(mine_by_theirs[theirs]) for mine, theirs in on.items()]
+    matching = rows.where(*equal) if len(mine_by_theirs) < len(on) else rows
+    lonely = anti(other, matching, mine_by_theirs)
+    values = [name for name in other.schema if name not in on.values()]
+    names = dict(zip(pairs.columns[len(rows.columns) :], values, strict=True)) | dict(on)
+    return _padded(lonely.select(**{result: pl.col(name) for result, name in names.items()}), pairs)
+
+
+def _padded(rows: Collection, like: Collection) -> Collection:
+    """The rows with nulls in the columns that they lack."""
+    schema = like.schema
+    columns = {
+        name: pl.col(name) if name in rows.schema else pl.lit(None, kind.polars) for name, kind in schema.items()
+    }
+    return rows.select(**columns)

@@ -1,0 +1,175 @@
+"""Reductions: any function of the rows of a key, evaluated again where its input may have changed (seed 000).
+
+One step handles all versions of a run at one position. Times of interest are those of new updates and pending times,
+closed under join with the times the key has seen; those at later rounds, or not complete yet, stay pending.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ddcore import encoding, kernels
+from ddcore.batch import Batch
+from ddcore.errors import DiffOverflow, NegativeMultiplicity
+from ddcore.operators.base import Keyed, Port, Rounds, State, Step
+from ddcore.trace import Keys, Rows, Run, arrange, distinct_keys, gather
+
+if TYPE_CHECKING:
+    from ddcore.plan import Arrangement, Block, Plan
+
+__all__ = ["Evaluations", "Reduction", "ReductionStep", "Wanted", "decode_key"]
+
+
+@dataclass(slots=True)
+class Wanted:
+    """Rows that should hold: evaluation number (ascending), words (columns, n), count."""
+
+    evals: np.ndarray
+    words: np.ndarray
+    counts: np.ndarray
+
+
+@dataclass(slots=True)
+class Evaluations:
+    """Where to evaluate: per key, versions (inputs, e); all at the rounds of the step."""
+
+    keys: Keys
+    offsets: np.ndarray
+    versions: np.ndarray
+
+    def key_of(self) -> np.ndarray:
+        """The key number of each evaluation."""
+        return np.repeat(np.arange(len(self.keys)), np.diff(self.offsets))
+
+
+@dataclass(frozen=True, eq=False)
+class Reduction(Keyed):
+    """What happens to each group of rows with equal ``group`` columns.
+
+    A negative count is a NegativeMultiplicity error unless ``allow_negative``.
+    """
+
+    group: tuple[str, ...]
+    allow_negative: bool
+
+    @property
+    def ports(self) -> Sequence[Port]:
+        """The input by its group columns."""
+        return ((0, self.group),)
+
+    @property
+    def output_key(self) -> tuple[str, ...]:
+        """The group columns."""
+        return self.group
+
+    @property
+    def label(self) -> str:
+        """What messages call the operator."""
+        return self.name
+
+
+class ReductionStep(Step):
+    """The work of a reduction at one position; what a group's rows give is for subclasses to say."""
+
+    quantity = "a count"  # what may leave int64 when a group is evaluated
+
+    def __init__(self, reduction: Reduction, plan: Plan, block: Block) -> None:
+        assert block.output is not None
+        self.block, self.inputs = block, len(plan.dims)
+        self.allow_negative, self.label = reduction.allow_negative, f"{reduction.label} ({block.place})"
+        self.port, self.output = plan.arrangements[block.ports[0]], plan.arrangements[block.output]
+
+    @abstractmethod
+    def evaluate(self, evaluations: Evaluations, history: Rows, loops: np.ndarray) -> Wanted:
+        """The rows that should hold at each evaluation."""
+
+    def run(self, state: State, rounds: Rounds, pending: Run | None) -> None:
+        """Evaluate the keys that changed or are pending; emit what differs from the output so far.
+
+        Raises NegativeMultiplicity, DiffOverflow, ExpressionError.
+        """
+        new = state.gained(self.port, rounds)
+        if new is None and pending is None:
+            return
+        loops = np.array(rounds, dtype=np.int64)
+        keys, seed_offsets, seed_times = self._seeds(new, pending)
+        depth = self.inputs + len(rounds)
+        history = gather(state.trace(self.port).runs, keys, len(self.port.values), depth)
+        before = gather(state.trace(self.output).runs, keys, len(self.output.values), depth)
+        offsets, versions, late_keys, late_times = kernels.times.plan_times(
+            self.inputs, loops, state.upper, seed_offsets, seed_times,
+            history.offsets, history.times, before.offsets, before.times,
+        )  # fmt: skip
+        evaluations = Evaluations(keys, offsets, versions)
+        wanted = self.evaluate(evaluations, history, loops)
+        evals, words, diffs, beyond = kernels.emitting.emit(
+            self.inputs, loops, offsets, versions, wanted.evals, wanted.words, wanted.counts,
+            before.offsets, before.words, before.times, before.diffs,
+        )  # fmt: skip
+        if len(beyond):
+            raise DiffOverflow(
+                f"{self._where(beyond, evaluations, loops)}: a row's count changes by more than int64 holds"
+            )
+        late = np.ones(len(late_keys), dtype=np.int64)
+        late_words = list(np.take(keys.words, late_keys, axis=1))
+        state.postpone(self.block, arrange(keys.codes[late_keys], late_words, list(late_times), late))
+        updates = self._updates(evaluations, rounds, evals, words, diffs)
+        state.keep(self.output, rounds, updates)
+        state.emit(self.block, updates)
+
+    def _seeds(self, new: Run | None, pending: Run | None) -> tuple[Keys, np.ndarray, np.ndarray]:
+        """The keys to look at, and per key the times that call for it."""
+        width = self.port.key_words
+        if pending is None and new is not None:
+            keys, starts = distinct_keys(new, width)
+            return keys, starts, new.times
+        parts = [run for run in (new, pending) if run is not None]
+        calls = arrange(
+            np.concatenate([run.codes for run in parts]),
+            list(np.concatenate([run.words[:width] for run in parts], axis=1)),
+            list(np.concatenate([run.times for run in parts], axis=1)),
+            np.ones(sum(len(run) for run in parts), dtype=np.int64),
+        )
+        keys, starts = distinct_keys(calls, width)
+        return keys, starts, calls.times
+
+    def _updates(
+        self, at: Evaluations, rounds: tuple[int, ...], evals: np.ndarray, words: np.ndarray, diffs: np.ndarray
+    ) -> Batch:
+        key = at.key_of()[evals]
+        codes = at.keys.codes[key]
+        key_words = [codes] if self.output.direct else [column[key] for column in at.keys.words]
+        coordinates = [version[evals] for version in at.versions]
+        coordinates += [np.full(len(evals), current, dtype=np.int64) for current in rounds]
+        return Batch([*key_words, *words], coordinates, diffs)
+
+    def raise_if(self, wrong: np.ndarray, at: Evaluations, loops: np.ndarray) -> None:
+        """Raise what a kernel says went wrong: (code, key, evaluation, lower and upper word of a count)."""
+        if wrong[0] == 0:
+            return
+        if wrong[0] == kernels.aggregating.OVERFLOW:
+            raise DiffOverflow(f"{self._where(wrong[1:3], at, loops)}: {self.quantity} is more than int64 holds")
+        key, time = self._key_and_time(wrong[1:3], at, loops)
+        count = (int(wrong[4]) << 64) | (int(wrong[3]) & (2**64 - 1))
+        raise NegativeMultiplicity(self.label, key, time, count)
+
+    def _where(self, place: np.ndarray, at: Evaluations, loops: np.ndarray) -> str:
+        key, time = self._key_and_time(place, at, loops)
+        return f"{self.label}: key {key!r} at time {time}"
+
+    def _key_and_time(self, place: np.ndarray, at: Evaluations, loops: np.ndarray) -> tuple[Any, tuple[int, ...]]:
+        """The key and the time of (key number, evaluation number)."""
+        time = (*(int(v) for v in at.versions[:, place[1]]), *(int(r) for r in loops))
+        return decode_key(self.port, at.keys, int(place[0])), time
+
+
+def decode_key(arrangement: Arrangement, keys: Keys, k: int) -> tuple[Any, ...]:
+    """The values of one key."""
+    words = [keys.codes[k : k + 1]] if arrangement.direct else [column[k : k + 1] for column in keys.words]
+    schema = {name: arrangement.schema[name] for name in arrangement.key}
+    return encoding.decode_frame(words, schema).row(0) if schema else ()

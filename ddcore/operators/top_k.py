@@ -1,0 +1,96 @@
+"""``top_k``: the first rows of each group, by some of its columns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ddcore import encoding, kernels
+from ddcore.operators.base import Step
+from ddcore.operators.reduction import Evaluations, Reduction, ReductionStep, Wanted
+from ddcore.trace import Rows
+
+if TYPE_CHECKING:
+    from ddcore.plan import Block, Plan
+
+__all__ = ["TopK"]
+
+_LAST = 2**63 - 1
+
+
+@dataclass(frozen=True, eq=False)
+class TopK(Reduction):
+    """The first ``k`` rows of each group, ordered by the columns ``by``, each ascending or ``descending``.
+
+    Nulls come last either way. With ``ties`` "cut" there are k rows at most, and the other columns, ascending, decide
+    between equal ones; with "rank" there are all rows before which fewer than k others come.
+    """
+
+    name = "top_k"
+    k: int
+    by: tuple[str, ...]
+    descending: tuple[bool, ...]
+    ties: str
+
+    def step(self, plan: Plan, block: Block) -> Step:
+        """The work of a top_k block."""
+        return _TopKStep(self, plan, block)
+
+
+class _TopKStep(ReductionStep):
+    def __init__(self, top: TopK, plan: Plan, block: Block) -> None:
+        super().__init__(top, plan, block)
+        self.top = top
+        rest = [name for name in self.port.values if name not in top.by]
+        self.order = [*zip(top.by, top.descending, strict=True), *((name, False) for name in rest)]
+
+    def evaluate(self, evaluations: Evaluations, history: Rows, loops: np.ndarray) -> Wanted:
+        """The rows of all groups sorted at once, and counted off within each."""
+        evals, rows, counts, wrong = kernels.aggregating.accumulate(
+            self.inputs, loops, history.offsets, history.words, history.times, history.diffs,
+            evaluations.offsets, evaluations.versions, self.allow_negative,
+        )  # fmt: skip
+        self.raise_if(wrong, evaluations, loops)
+        present = np.flatnonzero(counts > 0)
+        evals, rows, counts = evals[present], rows[present], counts[present]
+        words = np.take(history.words, rows, axis=1)
+        columns = [self._sortable(words, name, down) for name, down in self.order]
+        order = np.lexsort([*columns[::-1], evals])
+        evals, counts, words = evals[order], counts[order], np.take(words, order, axis=1)
+        tied = [column[order] for column in columns[: len(self.top.by)]]
+        before = self._before(evals, np.minimum(counts, self.top.k), tied)
+        if self.top.ties == "cut":
+            counts = np.clip(self.top.k - before, 0, counts)
+        else:
+            counts = np.where(before < self.top.k, counts, 0)
+        kept = np.flatnonzero(counts)
+        return Wanted(evals[kept], np.take(words, kept, axis=1), counts[kept])
+
+    def _sortable(self, words: np.ndarray, name: str, descending: bool) -> np.ndarray:
+        """Integers that ascend in the order wanted, nulls last."""
+        column = words[self.port.values.index(name)]
+        ranks, _ = encoding.rank_words(column, self.port.schema[name])
+        if descending:
+            ranks = ~ranks
+        sortable: np.ndarray = np.where(column == encoding.NULL, _LAST, ranks)
+        return sortable
+
+    def _before(self, evals: np.ndarray, counts: np.ndarray, tied: list[np.ndarray]) -> np.ndarray:
+        """How many rows of the same group come before each, counts above k being as good as k: int64[rows].
+
+        With ``ties`` "rank" equal rows do not come before each other.
+        """
+        total = np.cumsum(counts) - counts
+        starts = np.ones(len(evals), dtype=bool)
+        starts[1:] = evals[1:] != evals[:-1]
+        first = np.maximum.accumulate(np.where(starts, np.arange(len(evals)), 0))
+        before: np.ndarray = total - total[first]
+        if self.top.ties == "cut":
+            return before
+        for column in tied:
+            starts[1:] |= column[1:] != column[:-1]
+        leader = np.maximum.accumulate(np.where(starts, np.arange(len(evals)), 0))
+        result: np.ndarray = before[leader]
+        return result

@@ -1,0 +1,299 @@
+"""Planning: a program is called once, and what it returns becomes a plan.
+
+Nodes are visited in the order in which the program made them, inputs before users, and blocks are ranked in that
+order. A loop is ranked in the scope around it where it is left: everything of outer scopes that its body uses, and the
+arrangements of it, comes before.
+"""
+
+from __future__ import annotations
+
+import inspect
+import unicodedata
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from ddcore.collection import Collection
+from ddcore.digests import digest
+from ddcore.errors import ProgramError
+from ddcore.graph import Graph, Node, shape
+from ddcore.operators.base import Keyed, Linear
+from ddcore.operators.borders import Input, Leave, Variable
+from ddcore.plan import Arrangement, Block, Loop, Plan, Target
+from ddcore.schema import Schema, check_names, parse_schema
+
+__all__ = ["Program", "build"]
+
+Program = Callable[..., Mapping[str, Collection]]
+
+_NOT_IN_FOLDERS = set('/\\%:?*"<>|')  # what some file system, or the address of a table, gives another meaning
+_LONGEST_NAME = 200  # bytes; file systems allow 255
+
+
+def build(program: Program, schemas: Mapping[str, Mapping[str, Any]], dims: tuple[str, ...] = ("version",)) -> Plan:
+    """Call the program once with symbolic collections and plan what it returns.
+
+    Raises ProgramError: parameters that are no inputs, anything the operators refuse, a result that is no dict of
+    collections.
+    """
+    graph = Graph()
+    inputs = {name: parse_schema(schema) for name, schema in schemas.items()}
+    for schema in inputs.values():
+        check_names(schema, dims)
+    sources = {name: graph.add(Input(schema, name)) for name, schema in inputs.items()}
+    _check_parameters(program, inputs)
+    returned = program(**{name: Collection(graph, node) for name, node in sources.items()})
+    outputs = _check_outputs(returned, dims)
+    return _Planner(graph, dims, inputs, sources, outputs).plan()
+
+
+@dataclass
+class _Draft:
+    """A block under construction; its place among the others is known when all of its scope are ranked."""
+
+    index: int
+    op: str
+    node: int
+    scope: int
+    rank: int
+    owned: list[int] = field(default_factory=list)
+    ports: list[int] = field(default_factory=list)
+    output: int | None = None
+
+
+class _Planner:
+    def __init__(
+        self,
+        graph: Graph,
+        dims: tuple[str, ...],
+        inputs: Mapping[str, Schema],
+        sources: Mapping[str, int],
+        outputs: Mapping[str, int],
+    ) -> None:
+        self.graph, self.dims, self.inputs, self.sources, self.outputs = graph, dims, inputs, sources, outputs
+        self.needed = sorted({*_reachable(graph, outputs.values()), *sources.values()})
+        self.targets: dict[int, list[Target]] = {node: [] for node in self.needed}
+        self.drafts: list[_Draft] = []
+        self.arrangements: list[Arrangement] = []
+        self.listeners: list[list[int]] = []  # by arrangement
+        self._known: dict[tuple[int, tuple[str, ...]], int] = {}
+        self._ranks: dict[int, int] = {}  # the next rank, by scope
+        self._places: dict[int, int] = {}  # of a loop in the scope around it, by its scope
+        self._borders: dict[int, list[int]] = {}  # by scope
+
+    def plan(self) -> Plan:
+        for node in self.needed:
+            self._visit(node)
+        for name, node in self.outputs.items():
+            self._output(name, node)
+        graph, number = self.graph, {node: place for place, node in enumerate(self.needed)}
+        nodes = [self._renumbered(graph.nodes[node], number) for node in self.needed]
+        ends = [[name, graph.fingerprint(node)] for name, node in sorted(self.outputs.items())]
+        starts = [[name, shape(schema)] for name, schema in sorted(self.inputs.items())]
+        return Plan(
+            self.dims,
+            dict(self.inputs),
+            {name: dict(graph.nodes[node].schema) for name, node in self.outputs.items()},
+            {name: number[node] for name, node in self.sources.items()},
+            tuple(nodes),
+            tuple(graph.scopes[node.scope].depth for node in nodes),
+            tuple(tuple(self._target(target, number) for target in self.targets[node]) for node in self.needed),
+            {scope: self._loop(scope, number) for scope in self._borders},
+            tuple(self._block(draft, number) for draft in self.drafts),
+            tuple(
+                replace(each, node=number[each.node], listeners=tuple(self.listeners[each.index]))
+                for each in self.arrangements
+            ),
+            digest(self.dims, starts, ends)[:32],
+        )
+
+    # -- nodes --------------------------------------------------------------------------------------------------------
+
+    def _visit(self, index: int) -> None:
+        node = self.graph.nodes[index]
+        operator = node.operator
+        if isinstance(operator, Linear):
+            for before in node.inputs:  # once per use: x.concat(x) counts everything twice
+                self.targets[before].append(Target("linear", index))
+        elif isinstance(operator, Keyed):
+            self._keyed(index, node, operator)
+        elif isinstance(operator, Variable):
+            self._variable(index, node, operator)
+        elif isinstance(operator, Leave):
+            if operator.loop not in self._places:
+                self._places[operator.loop] = self._rank(node.scope)
+            self.targets[node.inputs[0]].append(Target("leave", index))
+
+    def _keyed(self, index: int, node: Node, operator: Keyed) -> None:
+        block = self._draft(operator.name, index)
+        for number, key in operator.ports:
+            block.ports.append(self._arrange(node.inputs[number], key, block))
+        if operator.output_key is not None:
+            block.output = self._kept(index, operator.output_key, block, "output")
+
+    def _variable(self, index: int, node: Node, operator: Variable) -> None:
+        scope = self.graph.scopes[operator.loop]
+        border = self._transient(index, self._draft("variable", index), "variable")
+        self._borders.setdefault(operator.loop, []).append(border)
+        self.targets[node.inputs[0]].append(Target("enter", operator.loop, operator.number))
+        self.targets[scope.results[operator.number]].append(Target("feed", operator.loop, operator.number))
+
+    def _output(self, name: str, node: int) -> None:
+        """The block that consolidates an output's log."""
+        log = self._transient(node, self._draft("output", node), name, output=name)
+        self.targets[node].append(Target("arrange", log))
+
+    # -- blocks and arrangements --------------------------------------------------------------------------------------
+
+    def _rank(self, scope: int) -> int:
+        rank = self._ranks.get(scope, 0)
+        self._ranks[scope] = rank + 1
+        return rank
+
+    def _draft(self, op: str, node: int) -> _Draft:
+        scope = self.graph.nodes[node].scope
+        draft = _Draft(len(self.drafts), op, node, scope, self._rank(scope))
+        self.drafts.append(draft)
+        return draft
+
+    def _arrange(self, node: int, key: tuple[str, ...], user: _Draft) -> int:
+        """The arrangement of a node by a key, shared; the first user in its scope brings it up to date."""
+        known = self._known.get((node, key))
+        if known is None:
+            owner = user if self.graph.nodes[node].scope == user.scope else self._draft("arrange", node)
+            known = self._kept(node, key, owner, "")
+            owner.owned.append(known)
+            self.targets[node].append(Target("arrange", known))
+        listeners = self.listeners[known]
+        if self.arrangements[known].block != user.index and user.index not in listeners:
+            listeners.append(user.index)
+        return known
+
+    def _kept(self, node: int, key: tuple[str, ...], block: _Draft, role: str) -> int:
+        self._known[node, key] = self._arrangement(node, key, block, self.graph.fingerprint(node, "kept", role, key))
+        return self._known[node, key]
+
+    def _transient(self, node: int, block: _Draft, role: str, output: str = "") -> int:
+        """What brings updates of equal rows together, and keeps nothing."""
+        key, name = tuple(self.graph.nodes[node].schema), self.graph.fingerprint(node, "transient", role)
+        index = self._arrangement(node, key, block, name, transient=True, output=output)
+        block.owned.append(index)
+        return index
+
+    def _arrangement(self, node: int, key: tuple[str, ...], block: _Draft, name: str, **more: Any) -> int:
+        index, depth = len(self.arrangements), self.graph.scopes[self.graph.nodes[node].scope].depth
+        times = (*self.dims, *(f"_round_{i + 1}" for i in range(depth)))
+        schema = self.graph.nodes[node].schema
+        self.arrangements.append(Arrangement(index, node, schema, key, times, name, block.index, **more))
+        self.listeners.append([])
+        return index
+
+    # -- the finished plan --------------------------------------------------------------------------------------------
+
+    def _block(self, draft: _Draft, number: Mapping[int, int]) -> Block:
+        loops = [scope for scope in (draft.scope, *self.graph.around(draft.scope)) if scope][::-1]
+        path = (*(self._places[scope] for scope in loops), draft.rank)
+        return Block(
+            draft.index, draft.op, number[draft.node], self.graph.nodes[draft.node].place, path, tuple(loops),
+            tuple(draft.owned), tuple(draft.ports), draft.output,
+        )  # fmt: skip
+
+    def _loop(self, index: int, number: Mapping[int, int]) -> Loop:
+        scope = self.graph.scopes[index]
+        return Loop(
+            index,
+            scope.name,
+            scope.depth,
+            self.graph.max_rounds(index),
+            scope.returns,
+            tuple(number[node] for node in scope.variables),
+            tuple(number[node] for node in scope.results),
+            tuple(self._borders[index]),
+            tuple(_linear_round(self.graph, result, scope.variables) for result in scope.results),
+        )
+
+    def _renumbered(self, node: Node, number: Mapping[int, int]) -> Node:
+        return replace(node, index=number[node.index], inputs=tuple(number[each] for each in node.inputs))
+
+    def _target(self, target: Target, number: Mapping[int, int]) -> Target:
+        return replace(target, index=number[target.index]) if target.kind in ("linear", "leave") else target
+
+
+def _reachable(graph: Graph, outputs: Iterable[int]) -> set[int]:
+    """The nodes that outputs depend on; a loop's variable depends on all that its loop feeds back."""
+    seen: set[int] = set()
+    waiting = list(outputs)
+    while waiting:
+        index = waiting.pop()
+        if index in seen:
+            continue
+        seen.add(index)
+        node = graph.nodes[index]
+        waiting += node.inputs
+        if isinstance(node.operator, Variable | Leave):
+            scope = graph.scopes[node.operator.loop]
+            waiting += [*scope.variables, *scope.results]
+    return seen
+
+
+def _linear_round(graph: Graph, result: int, variables: Iterable[int]) -> bool:
+    """Whether an update can go once round the loop without meeting a block: then the variable must be one, to
+    consolidate.
+    """
+    waiting, seen, ends = [result], set[int](), set(variables)
+    while waiting:
+        index = waiting.pop()
+        if index in ends:
+            return True
+        if index in seen:
+            continue
+        seen.add(index)
+        node = graph.nodes[index]
+        if isinstance(node.operator, Linear | Leave | Variable):
+            waiting += node.inputs
+    return False
+
+
+def _check_parameters(program: Program, inputs: Mapping[str, Schema]) -> None:
+    parameters = inspect.signature(program).parameters
+    missing = [name for name in parameters if name not in inputs]
+    extra = [name for name in inputs if name not in parameters]
+    if missing or extra:
+        raise ProgramError(
+            f"the program takes ({', '.join(parameters)}) but the inputs are ({', '.join(inputs)})",
+            "name the function's parameters after the inputs, one each",
+        )
+
+
+def _check_outputs(returned: Any, dims: tuple[str, ...]) -> dict[str, int]:
+    example = 'return {"name": collection}'
+    folded: dict[str, str] = {}
+    if not isinstance(returned, Mapping):
+        kind = "None" if returned is None else type(returned).__name__
+        raise ProgramError(f"the program returned {kind}, not a dict of collections", example)
+    if not returned:
+        raise ProgramError("the program returned an empty dict: it has no outputs", example)
+    outputs = {}
+    for name, collection in returned.items():
+        if not isinstance(name, str) or not isinstance(collection, Collection):
+            kind = type(collection).__name__
+            raise ProgramError(f"the program's output {name!r} is {kind}, not a Collection", example)
+        _check_output_name(name, folded)
+        if collection._node.scope:
+            raise ProgramError(f"output {name} belongs to a loop", "return it from the loop's body instead")
+        check_names(collection.schema, dims)
+        outputs[name] = collection._index
+    return outputs
+
+
+def _check_output_name(name: str, others: dict[str, str]) -> None:
+    """Raises ProgramError for a name that no folder of its own can have; ``others`` are the names before it."""
+    hint = "name outputs with letters, digits and _"
+    start = "an output's name is also its folder's name: "
+    if not name or name.startswith(".") or not name.isprintable() or set(name) & _NOT_IN_FOLDERS:
+        raise ProgramError(f"{start}{ascii(name)[:60]} is no such name", hint)
+    if len(name.encode()) > _LONGEST_NAME:
+        raise ProgramError(f"{start}{name[:40]}... has more than {_LONGEST_NAME} bytes", hint)
+    known = others.setdefault(unicodedata.normalize("NFC", name).casefold(), name)
+    if known != name:
+        raise ProgramError(f"{start}{known} and {name} are the same folder on some machines", "rename one of them")
