@@ -24,7 +24,7 @@ from ddcore.io.program import load_program
 from ddcore.jobs.ingest import main
 from ddcore.jobs.replay import run
 from ddcore.jobs.undo import UndoReport, undo
-from ddcore.plan import build
+from ddcore.planner import build
 
 
 @pytest.fixture
