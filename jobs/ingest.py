@@ -441,7 +441,7 @@ def _left_out(found: Fitted) -> list[str]:
 
 
 def _said_swept(begun: int | None, number: int) -> str:
-    """A sentence about an ingest or an undo whose commit the ledger does not know; ingest ``number`` takes it back."""
+    """A sentence about a commit of an ingest or an undo that the ledger does not know; ingest ``number`` reverts it."""
     if begun is not None and begun < number:
         return f"an undo of ingest {begun} was begun before and never finished: the ingest is there as before"
     return (

@@ -18,6 +18,7 @@ from ddcore.io.balance import Balance
 from ddcore.io.changelog import ChangeLog
 from ddcore.io.checks import DIFF
 from ddcore.io.intake import shown
+from ddcore.io.intent import give_up
 from ddcore.io.ledger import IngestRecord, Ledger, UndoRecord
 from ddcore.io.project import Project
 from ddcore.io.tables import LiveFile, kept_open
@@ -46,8 +47,9 @@ def undo(project: Project, number: int, input_name: str | None = None) -> UndoRe
     """Take ingest ``number`` back; ``input_name``, where it is named, has to be its input.
 
     Raises UsageError for an ingest that there is not, LateUpdate where a version of it is folded, DataError where a
-    later ingest builds on it, StorageError, LockHeld; everything is then as it was. Cost: a scan of the input's log
-    where other ingests of it retract rows, else next to nothing.
+    later ingest builds on it, StorageError, LockHeld; everything is then as it was. A run that did not finish, stands
+    against it and committed nothing is given up: its versions are open again. Cost: a scan of the input's log where
+    other ingests of it retract rows, else next to nothing.
     """
     began = time.monotonic()
     warehouse = Warehouse(project.warehouse)
@@ -102,8 +104,10 @@ class _Undo:
 
     def check(self) -> None:
         """Raise what stands against it."""
-        record, closed = self.record, self.ledger.closed(self.record.input)
-        if closed is not None and record.first <= closed:
+        record, closed = self.record, self._closed()
+        if closed is not None and give_up(self.ledger, "it was not finished, and an undo came first"):
+            closed = self._closed()
+        if closed is not None:
             raise LateUpdate(
                 f"ingest {record.number} cannot be taken back: it has rows at version {record.first}, and version "
                 f"{closed} is closed",
@@ -123,6 +127,11 @@ class _Undo:
                 "ingest rows that retract what it brought, at a later version",
             )
         self._check_counts()
+
+    def _closed(self) -> int | None:
+        """The last closed version, if the ingest has rows at or before it."""
+        closed = self.ledger.closed(self.record.input)
+        return closed if closed is not None and self.record.first <= closed else None
 
     @cached_property
     def live(self) -> list[LiveFile]:

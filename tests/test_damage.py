@@ -5,9 +5,12 @@ After every damage a command gives either the right result or one error that nam
 
 from __future__ import annotations
 
+import errno
 import os
 import random
 import shutil
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -21,11 +24,14 @@ from deltalake import DeltaTable
 from ddcore.cli.folded import output_log
 from ddcore.errors import DdError, StorageError
 from ddcore.io import ledger, tables
-from ddcore.io.ledger import Ledger
+from ddcore.io.intent import give_up
+from ddcore.io.ledger import IntentRecord, Ledger
 from ddcore.io.project import Project, find_project
+from ddcore.io.tables import change
 from ddcore.io.warehouse import Warehouse
 from ddcore.jobs import replay
 from ddcore.jobs.ingest import ingest
+from ddcore.jobs.undo import undo
 
 TRIALS = int(os.environ.get("DDCORE_FLIPS", "200"))
 PROGRAM = """
@@ -223,6 +229,27 @@ def test_a_damaged_table_is_refused_and_made_again(shop: Shop, damage: str, room
 
 
 @pytest.mark.parametrize("damage", ["last-commit-emptied", "last-commit-lost", "file-lost", "files-swapped"])
+def test_a_table_is_checked_after_an_undo(shop: Shop, damage: str) -> None:
+    """Every command that reads or writes it refuses it, and once more it is the table that the undo left."""
+    undo(shop.project, _number(shop, "orders"))
+    shop.run()
+    assert shop.results() == shop.folded
+    table = without_checkpoints(shop.table("inputs/orders"))
+    lost = _live(shop, "orders")[0].path
+    if damage == "file-lost":
+        (table / lost).unlink()
+    else:
+        TABLE_DAMAGES[damage](table)
+    with pytest.raises(StorageError) as caught:
+        shop.run(full_refresh=True)
+    assert str(table) in caught.value.message
+    if damage.startswith("last-commit"):
+        for command in (lambda: shop.ingest(4), lambda: undo(shop.project, _number(shop, "orders"))):
+            with pytest.raises(DdError):
+                command()
+
+
+@pytest.mark.parametrize("damage", ["last-commit-emptied", "last-commit-lost", "file-lost", "files-swapped"])
 def test_a_damaged_input_is_refused_by_every_command_that_reads_it(shop: Shop, damage: str) -> None:
     table = without_checkpoints(shop.table("inputs/orders"))
     TABLE_DAMAGES[damage](table)
@@ -294,6 +321,72 @@ def test_a_ledger_that_lost_its_last_ingest_alone_costs_no_rows(shop: Shop) -> N
     shop.ingest(3)
     shop.run()
     assert shop.results()["totals"][3] == shop.complete["totals"][3]
+
+
+def test_a_ledger_that_lost_its_last_undo_alone_costs_no_rows(shop: Shop) -> None:
+    """Nothing tells it from an undo that was killed. So the ingest is there as before, and the next ingest says so."""
+    undo(shop.project, _number(shop, "orders"))
+    last_commit(without_checkpoints(shop.table("ledger"))).unlink()
+    notes = ingest(shop.project, "orders", [str(orders(shop.project.root, 7, 3))], engine="inline").notes
+    assert any("an undo of ingest" in note and "the ingest is there as before" in note for note in notes)
+    shop.run()
+    assert shop.results()["totals"][:4] == shop.complete["totals"]
+
+
+def test_a_ledger_older_than_a_given_up_run_is_refused(shop: Shop) -> None:
+    """The number of a run that was given up stays known; tables that a later run wrote are not without it."""
+    table = Ledger.load(Warehouse(shop.warehouse))
+    number = table.next_run()
+    table.append(IntentRecord(number, "ab12", 3, 3, width=1, engine="inline"))
+    before = shop.table("ledger").with_name("before")
+    shutil.copytree(shop.table("ledger"), before)
+    assert give_up(table, "it was not finished")
+    assert Ledger.load(Warehouse(shop.warehouse)).next_run() == number + 1
+    shop.run()
+    assert shop.results() == shop.complete
+    shutil.rmtree(shop.table("ledger"))
+    before.rename(shop.table("ledger"))
+    for command in (shop.run, shop.results, lambda: shop.ingest(4), lambda: undo(shop.project, 5)):
+        with pytest.raises(StorageError, match=f"run {number + 1}: the ledger was lost, or a part of it"):
+            command()
+
+
+def test_a_refresh_of_damaged_tables_can_be_given_up(shop: Shop) -> None:
+    """Tables that were moved aside are no tables, and hold nothing of the run."""
+    log_is_garbage(without_checkpoints(shop.state()))
+    command = [str(Path(sys.executable).with_name("ddcore")), "run", "-q", "--full-refresh"]
+    environment = {**os.environ, "DDCORE_FAILPOINT": "after-file"}
+    assert subprocess.run(command, cwd=shop.project.root, env=environment, check=False).returncode == -9
+    assert list(shop.table("state").glob("_damaged-*"))
+    shop.ingest(4)
+    assert Ledger.load(Warehouse(shop.warehouse)).open_intent() is None
+    shop.run(full_refresh=True)
+    assert shop.results()["totals"][:4] == shop.complete["totals"]
+
+
+def test_a_commit_that_failed_half_way_is_seen(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The commit is in the log and the library raised all the same: the run is to be finished, and not given up."""
+    with monkeypatch.context() as patch:
+        patch.setattr(tables, "change", _commit_and_fail)
+        with pytest.raises(StorageError, match="No space left"):
+            shop.run()
+    intent = Ledger.load(Warehouse(shop.warehouse)).open_intent()
+    assert intent is not None
+    shop.run()
+    assert Ledger.load(Warehouse(shop.warehouse)).open_intent() is None
+    assert shop.results() == shop.complete
+
+
+def _commit_and_fail(table: DeltaTable, added: Any, removed: Any, txn: int) -> None:
+    if Path(table.table_uri.removeprefix("file://")).name == "ledger":
+        return change(table, added, removed, txn)
+    change(DeltaTable(table.table_uri), added, removed, txn)
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def _number(shop: Shop, name: str) -> int:
+    """The number of an input's last ingest."""
+    return max(record.number for record in Ledger.load(Warehouse(shop.warehouse)).ingests(name))
 
 
 def _live(shop: Shop, name: str, back: int = 0) -> list[tables.LiveFile]:

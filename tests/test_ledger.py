@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import random
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -348,3 +350,82 @@ def test_an_ingest_that_was_taken_back_counts_for_nothing(tmp_path: Path) -> Non
     ledger.append(ingest(3, 4, 5))
     assert (ledger.latest_ingested(), ledger.first_ingested()) == (5, 4)
     assert [record.number for record in ledger.waiting()] == [3]
+
+
+def test_the_summary_says_what_all_records_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Random records: ingests of old and new inputs, undos, runs that end or fail, refreshes that go back."""
+    monkeypatch.setattr(ledger_module, "_GATHERED", 3)
+    seed = random.randrange(10**6)
+    print(f"seed {seed}")
+    rng = random.Random(seed)
+    ledger, records = Ledger.load(Warehouse(tmp_path)), list[Record]()
+    for _ in range(60):
+        record = _next_record(rng, ledger, records)
+        ledger.append(record)
+        records.append(record)
+        check_summary(ledger, records)
+        check_summary(Ledger.load(Warehouse(tmp_path)), records)
+
+
+def _next_record(rng: random.Random, ledger: Ledger, records: list[Record]) -> Record:
+    kind = rng.choice(["ingest", "ingest", "ingest", "undo", "run"])
+    left = _left(records)
+    begun, number = ledger.open_intent(), ledger.next_ingest()
+    if kind == "undo" and left:
+        record = rng.choice(left)
+        return UndoRecord(record.number, record.input, record.first, record.last, TableState(1, 2, 3, str(number)))
+    if kind == "run" and begun is None:
+        folded, refresh = ledger.last_folded(), rng.random() < 0.3
+        first = 0 if refresh or folded is None else folded + 1
+        inputs = tuple(rng.sample("abc", rng.randrange(1, 4)))
+        return replace(intent(ledger.next_run(), first, first + rng.randrange(9), refresh), program_inputs=inputs)
+    if kind == "run" and begun is not None:
+        if rng.random() < 0.3:
+            return FailureRecord(begun.run, "ab12", begun.first, begun.last, "inline", "no")
+        done = run(begun.run, begun.first, begun.last)
+        return replace(done, refresh=begun.refresh, program_inputs=begun.program_inputs)
+    first = rng.randrange(20)
+    made = ingest(number, first, first + rng.randrange(4), rng.choice("abc"))
+    return replace(made, repeats=rng.random() < 0.5, rests_on=(1,) if number > 1 else ())
+
+
+def _left(records: list[Record]) -> list[IngestRecord]:
+    undone = {record.number for record in records if isinstance(record, UndoRecord)}
+    return [record for record in records if isinstance(record, IngestRecord) and record.number not in undone]
+
+
+def check_summary(ledger: Ledger, records: list[Record]) -> None:
+    """The ledger's answers are those that all records give, one after the other."""
+    left, runs = _left(records), [record for record in records if isinstance(record, RunRecord)]
+    intents = [record for record in records if isinstance(record, IntentRecord)]
+    ended = {record.run for record in records if isinstance(record, FailureRecord | RunRecord)}
+    current = runs[-1] if runs else None
+    begun = intents[-1] if intents and intents[-1].run not in ended else None
+    folded = current.last if current else None
+    assert list(ledger.ingests()) == left
+    assert [*ledger.undos()] == [record for record in records if isinstance(record, UndoRecord)]
+    assert (ledger.current_run(), ledger.open_intent(), ledger.last_folded()) == (current, begun, folded)
+    assert ledger.waiting() == [each for each in left if folded is None or each.last > folded]
+    assert ledger.first_ingested() == min((each.first for each in left), default=None)
+    assert ledger.next_run() == 1 + max((each.run for each in intents), default=0)
+    assert ledger.next_ingest() == 1 + max((r.number for r in records if isinstance(r, IngestRecord)), default=0)
+    for since in range(0, 24, 3):
+        assert list(ledger.ingests(since=since)) == [each for each in left if each.last >= since]
+    for name in "abc":
+        of_input = [each for each in left if each.input == name]
+        assert list(ledger.ingests(name)) == of_input
+        assert ledger.latest_ingested([name]) == max((each.last for each in of_input), default=None)
+        reading = [each.last for each in (begun, current) if each is not None and name in each.program_inputs]
+        assert ledger.closed(name) == max(reading, default=None)
+        states = [r.table for r in records if isinstance(r, IngestRecord | UndoRecord) and r.input == name]
+        assert ledger.input_table(name) == (states[-1] if states else None)
+
+
+def test_an_undo_of_what_is_not_there_is_refused(tmp_path: Path) -> None:
+    ledger = Ledger.load(Warehouse(tmp_path))
+    ledger.append(ingest(1, 0, 1))
+    undo = UndoRecord(1, "edges", 0, 1, TableState(2, 0, 0, "ab"))
+    ledger.append(undo)
+    for again in (undo, replace(undo, number=2)):
+        with pytest.raises(StorageError, match="already"):
+            ledger.append(again)

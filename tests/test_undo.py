@@ -9,15 +9,22 @@ import sys
 from pathlib import Path
 
 import polars as pl
+import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 from ingesting import Desk
+from warehouses import logs_of
 
+from ddcore import reference
 from ddcore.cli.main import run_command
 from ddcore.errors import DataError, DdError, LateUpdate, StorageError, UsageError
+from ddcore.io import tables
 from ddcore.io.ledger import IntentRecord
+from ddcore.io.program import load_program
 from ddcore.jobs.ingest import main
+from ddcore.jobs.replay import run
 from ddcore.jobs.undo import UndoReport, undo
+from ddcore.planner import build
 
 
 @pytest.fixture
@@ -105,7 +112,38 @@ def test_folded_versions_stay(desk: Desk) -> None:
     assert "it has rows at version 0, and version 3 is closed" in refused(desk, LateUpdate, 2).message
     desk.ingest(desk.source("c.csv", (4, 4, 7, 1)))
     desk.ledger.append(IntentRecord(2, "ab12", 4, 7, width=1, engine="inline"))
-    assert "version 7 is closed" in refused(desk, LateUpdate, 3).message
+    output = desk.project.warehouse / "outputs" / "out"
+    tables.create(output, {"n": "int64"})
+    committed = tables.commit(output, [number_file(output, 1)], 2, base=None)
+    assert "version 7 is closed" in refused(desk, LateUpdate, 3).message, "run 2 has to be finished"
+    assert committed.rows == 1 and desk.ledger.open_intent() is not None
+
+
+def number_file(folder: Path, number: int) -> tables.AddedFile:
+    return tables.write_file(folder, "part", pa.table({"n": pa.array([number], pa.int64())}), bounded=["n"])
+
+
+def test_a_run_that_committed_nothing_is_given_up_for_an_undo(desk: Desk) -> None:
+    """What made a run get killed may well be what has to be taken back."""
+    desk.fold(0)
+    desk.ingest(desk.source("b.csv", (4, 4, 1, 1)))
+    desk.ledger.append(IntentRecord(2, "ab12", 1, 1, width=1, engine="inline"))
+    take_back(desk, 2)
+    assert [failure.run for failure in desk.ledger.failures()] == [2]
+    assert (desk.ledger.closed("edges"), desk.updates()) == (0, [(1, 2, 0, 1), (2, 3, 0, 1)])
+
+
+def test_the_last_ingest_of_an_input_goes_and_a_new_one_comes(desk: Desk) -> None:
+    take_back(desk, 1)
+    ledger = desk.ledger
+    assert (ledger.first_ingested(), ledger.latest_ingested(), ledger.waiting()) == (None, None, [])
+    state = ledger.input_table("edges")
+    assert state is not None and (state.files, state.rows) == (0, 0)
+    desk.ingest(desk.source("b.csv", (4, 4, 3, 1)))
+    ledger = desk.ledger
+    assert (ledger.first_ingested(), ledger.latest_ingested(), len(ledger.waiting())) == (3, 3, 1)
+    assert desk.updates() == [(4, 4, 3, 1)]
+    assert desk.ingest(desk.source("a.csv", (1, 2, 0, 1), (2, 3, 0, 1))).ingest == 3, "it is not known any more"
 
 
 def test_an_ingest_that_is_not_there_is_refused(desk: Desk, tmp_path_factory: pytest.TempPathFactory) -> None:
@@ -135,7 +173,9 @@ def test_killed_anywhere_it_was_taken_back_or_not(desk: Desk, place: str) -> Non
     assert killed.returncode == -9, killed.stderr
     done = place == "after-undo"
     assert len(desk.updates()) == (2 if done else 3)
-    desk.ingest(desk.source("c.csv", (5, 5, 2, 1)))
+    notes = desk.ingest(desk.source("c.csv", (5, 5, 2, 1))).notes
+    said = "an undo of ingest 2 was begun before and never finished: the ingest is there as before"
+    assert (said in notes) is not done
     assert len(desk.updates()) == (3 if done else 4)
     seen_by_others = pl.from_arrow(DeltaTable(str(desk.log.folder)).to_pyarrow_table())
     assert isinstance(seen_by_others, pl.DataFrame) and len(seen_by_others) == len(desk.updates())
@@ -143,6 +183,50 @@ def test_killed_anywhere_it_was_taken_back_or_not(desk: Desk, place: str) -> Non
         take_back(desk, 2)
     desk.ingest(source)
     assert desk.updates() == [(1, 2, 0, 1), (2, 3, 0, 1), (4, 4, 1, 1), (5, 5, 2, 1)]
+
+
+def test_an_undo_that_was_killed_is_done_by_the_same_command(desk: Desk) -> None:
+    desk.ingest(desk.source("b.csv", (4, 4, 1, 1)))
+    killed(desk, 2)
+    before = DeltaTable(str(desk.log.folder)).version()
+    take_back(desk, 2)
+    assert DeltaTable(str(desk.log.folder)).version() == before, "the table had it already"
+    assert [each.number for each in desk.ledger.undos()] == [2]
+    assert desk.updates() == [(1, 2, 0, 1), (2, 3, 0, 1)]
+
+
+def killed(desk: Desk, number: int) -> None:
+    """An undo that ends by SIGKILL after its commit, and before its record."""
+    command = [sys.executable, "-m", "ddcore.jobs.ingest", "--undo", str(number), "--project", str(desk.folder)]
+    done = subprocess.run(command, env={**os.environ, "DDCORE_FAILPOINT": "after-table"}, check=False)
+    assert done.returncode == -9
+
+
+@pytest.mark.parametrize("how", ["done", "killed", "killed, then an ingest"])
+def test_a_run_after_an_undo_keeps_the_law(desk: Desk, how: str) -> None:
+    """Also with versions that are folded before, and with ingests after it."""
+    (desk.folder / "program.py").write_text(
+        "def program(edges):\n    return {'twos': edges.select('dst').distinct(), 'all': edges}\n"
+    )
+    run(desk.project, engine="inline")
+    desk.ingest(desk.source("b.csv", (1, 2, 1, 1), (1, 2, 2, -1), (9, 9, 3, 1)))
+    desk.ingest(desk.source("c.csv", (5, 5, 2, 1)))
+    if how == "done":
+        take_back(desk, 2)
+    else:
+        killed(desk, 2)
+    if how == "killed, then an ingest":
+        desk.ingest(desk.source("d.csv", (6, 6, 3, 1)))
+    for updates in ([], [(7, 7, 4, 1), (5, 5, 4, -1)]):
+        if updates:
+            desk.ingest(desk.source("e.csv", *updates))
+        run(desk.project, engine="inline")
+        program = load_program(desk.project)
+        outputs = build(program, desk.project.inputs, desk.project.dims).outputs
+        frame = desk.log.collect(desk.log.scan(desk.ledger.input_table("edges")))
+        assert logs_of(desk.project, outputs) == reference.replay(program, ("version",), edges=frame)
+    rows = {row[:2] for row in desk.updates()}
+    assert ((9, 9) in rows) is (how != "done"), "an undo that was killed before its record was none"
 
 
 def test_undo_from_the_command_line(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
