@@ -14,7 +14,7 @@ import numpy as np
 
 from ddcore.batch import Batch, concatenate
 from ddcore.encoding import decode_frame, key_codes
-from ddcore.errors import DiffOverflow, Diverged
+from ddcore.errors import DiffOverflow, Diverged, ExpressionError
 from ddcore.lattice import beyond
 from ddcore.operators.base import Keyed, Linear, Step
 from ddcore.operators.borders import Variable
@@ -271,7 +271,7 @@ class Worker:
             user = plan.nodes[target.index]
             assert isinstance(user.operator, Linear)
             lifted = self._lifted(batch, plan.depths[target.index])
-            yield target.index, user.operator.apply(lifted, user.place)
+            yield target.index, _applied(user.operator, lifted, user.place)
         elif target.kind == "leave":
             yield target.index, self._left(batch, plan.depths[target.index])
         else:
@@ -363,6 +363,19 @@ class Worker:
             work = self._work[position] = Work(block, rounds)
             heapq.heappush(self._order, position)
         return work
+
+
+def _applied(operator: Linear, batch: Batch, place: str) -> Batch:
+    """The updates of the result. A row on which the operator fails is no error where its updates cancel: then it is in
+    the collection at no time.
+    """
+    try:
+        return operator.apply(batch, place)
+    except ExpressionError:
+        run = arrange(np.zeros(len(batch), np.int64), batch.words, batch.times, batch.diffs, batch.high)
+        if len(run) == len(batch):
+            raise
+        return operator.apply(Batch(list(run.words), list(run.times), run.diffs, run.high), place)
 
 
 def _next_round(batch: Batch) -> Batch:

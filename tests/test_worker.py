@@ -56,3 +56,21 @@ def test_a_null_count_is_an_error() -> None:
 
     with pytest.raises(ExpressionError, match="null count"):
         dd.replay(program, t=frame("k v", "(1,4):+3@0"))
+
+
+@pytest.mark.parametrize("wrong", [(0, 0), (0, 3)])
+def test_a_row_that_is_there_at_no_time_fails_no_expression(wrong: tuple[int, int]) -> None:
+    """It was corrected at its own version, before any fold: from scratch nobody would see it."""
+
+    def checked(rows: pl.DataFrame) -> pl.DataFrame:
+        assert (rows["v"] > 0).all()
+        return rows
+
+    def program(t: Any) -> dict[str, Any]:
+        return {"x": t.flat_map(checked, schema={"v": "int64"}), "y": t.select(v=col("v") * 2**60 - 2**62)}
+
+    rows = [(5, 0, 1), (*wrong, 1), (*wrong, -1)]
+    log = dd.replay(program, t=pl.DataFrame(rows, schema=["v", "version", "diff"], orient="row"))
+    assert log["x"].rows() == [(5, 0, 1)] and log["y"]["diff"].to_list() == [1]
+    with pytest.raises(ExpressionError):
+        dd.replay(program, t=frame("v", "0:+1@0 0:-1@1"))
