@@ -14,7 +14,7 @@ import folding
 import polars as pl
 import pyspark
 import pytest
-from notation import dims_of
+from notation import dims_of, frame
 from programs import Case, case
 from test_random_programs import compare
 from warehouses import logs_of, project_of
@@ -84,15 +84,26 @@ def test_spark_gives_the_same_logs(seed: int, width: int, tmp_path: Path, spark:
     compare(drawn, f"width {width}", expected_of(drawn), found)
 
 
+REACH = """
+def program(edges):
+    def longer(paths):
+        return paths.join(edges, on={"b": "a"}).select("a", b="b_right").concat(edges).distinct()
+
+    return {"paths": edges.iterate(longer)}
+"""
+
+
+def reach() -> Case:
+    """A loop of several rounds."""
+    scope: dict[str, Any] = {}
+    exec(REACH, scope)
+    return Case(0, REACH, scope["program"], {"edges": frame("a b", "(0,1),(1,2),(2,3),(3,4):+1@0 (1,2):-1@1")})
+
+
 @pytest.mark.spark
 def test_wide_rounds_end_in_one_task(tmp_path: Path, spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a forced width: several workers while much waits, then one takes over what they staged."""
-    drawn = next(
-        case(seed, plain=True)
-        for seed in range(100)
-        if "iterate" in case(seed, plain=True).source and one_dimensional([seed])
-    )
-    steps = []
+    drawn, steps = reach(), []
     real = exchange._Exchange._superstep
 
     def counted(self: Any, waiting: Any, now: Any) -> Any:
@@ -123,11 +134,7 @@ def _on_a_cluster(*arguments: object) -> list[object]:
 @pytest.mark.slow
 @pytest.mark.parametrize("command", [_submitted, _on_a_cluster])
 def test_two_workers_elsewhere(command: Any, tmp_path: Path) -> None:
-    drawn = next(
-        case(seed, plain=True)
-        for seed in range(100)
-        if "iterate" in case(seed, plain=True).source and one_dimensional([seed])
-    )
+    drawn = reach()
     project = project_of(tmp_path / "p", drawn)
     done = subprocess.run(
         command("--project", project.root, "--width", "2"),
@@ -168,8 +175,8 @@ def test_what_is_owed_and_held_back_is_stored(seed: int, tmp_path: Path) -> None
         stored = Stored(tmp_path, run, live)
         worker = open_worker(plan, stored)
         worker.begin(upper)
-        for name, frame in frames.items():
-            worker.feed(name, batch_of(frame, plan.inputs[name], dims, name))
+        for name, rows in frames.items():
+            worker.feed(name, batch_of(rows, plan.inputs[name], dims, name))
         worker.run()
         gained = write_gains(plan, worker, stored, "0")
         for name in {*gained.files, *(n for n in versions if n.startswith("state/") and layouts[n][1])}:
