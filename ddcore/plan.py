@@ -21,7 +21,7 @@ from ddcore.operators.base import Operator
 from ddcore.schema import Schema, Type, is_direct
 
 if TYPE_CHECKING:
-    from ddcore.trace import Run
+    from ddcore.trace import SortedBatch
 
 __all__ = ["Arrangement", "Block", "Loop", "Plan", "Position", "Target"]
 
@@ -96,7 +96,7 @@ class Arrangement:
         """Names of the value columns."""
         return [name for name in self.collection if name not in self.key]
 
-    def batch_of(self, run: Run) -> Batch:
+    def batch_of(self, run: SortedBatch) -> Batch:
         """The updates of a sorted batch as a batch of the arranged collection."""
         columns = ([run.codes] if self.direct else []) + list(run.words)
         words = dict(zip(self.schema, columns, strict=True))

@@ -1,8 +1,8 @@
-"""Traces: the history of one arrangement as a few sorted runs, with look-up by key.
+"""Traces: the history of one arrangement as a few sorted batches, with look-up by key.
 
-A :class:`Run` is immutable and sorted by key code. A :class:`Trace` keeps few of them by merging small ones as it
-grows, and leaves its newest run alone, so that whoever consumes it can tell what is new (the last run) from what was
-there before.
+A :class:`SortedBatch` is immutable and sorted by key code. A :class:`Trace` keeps few of them: it merges small ones as
+it grows. It never merges the newest batch, so a consumer can tell what is new (the last batch) from what was stored
+before.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ddcore.errors import DiffOverflow
 _PACKED_BITS = 63
 
 
-class Run:
+class SortedBatch:
     """Updates sorted by key code: ``codes`` int64[n], ``words`` (W, n), ``times`` (D, n), ``diffs`` int64[n].
 
     The key of a direct arrangement (one fixed-width column) is its code, and ``words`` holds the values only;
@@ -92,39 +92,39 @@ class Rows:
 class Trace:
     """The runs of one arrangement, oldest first. Append is amortised O(log n) a row."""
 
-    def __init__(self, stored: Sequence[Run] = ()) -> None:
+    def __init__(self, stored: Sequence[SortedBatch] = ()) -> None:
         self.stored = list(stored)  # runs of earlier folds; those in files are never merged here
-        self.fresh: list[Run] = []  # runs of this fold
+        self.fresh: list[SortedBatch] = []  # runs of this fold
 
     @property
-    def runs(self) -> list[Run]:
+    def runs(self) -> list[SortedBatch]:
         """All runs, oldest first."""
         return self.stored + self.fresh
 
-    def append(self, run: Run) -> None:
+    def append(self, run: SortedBatch) -> None:
         """Add the newest run; merge what came before where it has grown to the size of its elder."""
         while len(self.fresh) > 1 and 2 * len(self.fresh[-1]) >= len(self.fresh[-2]):
             last = self.fresh.pop()
             self.fresh[-1] = merge(self.fresh[-1], last)
         self.fresh.append(run)
 
-    def settle(self) -> Run | None:
+    def settle(self) -> SortedBatch | None:
         """:meth:`harvest`, after which the updates count as stored. Runs that were folded in this process are merged
         as they grow, so that thousand folds do not leave thousand runs to look into.
         """
         run, self.fresh = self.harvest(), []
         if run is not None:
             kept, grown = self.stored, run
-            while kept and type(kept[-1]) is Run and 2 * len(grown) >= len(kept[-1]):
+            while kept and type(kept[-1]) is SortedBatch and 2 * len(grown) >= len(kept[-1]):
                 grown = merge(kept.pop(), grown)
             kept.append(grown)
         return run
 
-    def before(self, newest: Run | None) -> list[Run]:
+    def before(self, newest: SortedBatch | None) -> list[SortedBatch]:
         """All runs but ``newest``."""
         return [run for run in self.runs if run is not newest]
 
-    def harvest(self) -> Run | None:
+    def harvest(self) -> SortedBatch | None:
         """The updates of this fold as one run, or None if there are none."""
         while len(self.fresh) > 1:
             last = self.fresh.pop()
@@ -138,7 +138,7 @@ def arrange(
     times: list[np.ndarray],
     diffs: np.ndarray,
     high: np.ndarray | None = None,
-) -> Run:
+) -> SortedBatch:
     """Sort and consolidate updates into a run. ``high`` has the upper words of diffs that int64 does not hold.
 
     Columns are packed into one 64-bit integer wherever their spreads allow, which costs a radix sort of n integers
@@ -146,7 +146,7 @@ def arrange(
     hold them all the run has upper words too. Raises DiffOverflow where 128 bits do not hold a sum.
     """
     if len(diffs) == 0:
-        return Run(codes, _stacked(words, 0), _stacked(times, 0), diffs)
+        return SortedBatch(codes, _stacked(words, 0), _stacked(times, 0), diffs)
     columns = [codes, *words, *times]
     layout = _layout([*columns, diffs]) if high is None else None
     if layout is None:
@@ -154,7 +154,7 @@ def arrange(
     return _arrange_packed(columns, diffs, layout, len(words))
 
 
-def merge(a: Run, b: Run) -> Run:
+def merge(a: SortedBatch, b: SortedBatch) -> SortedBatch:
     """One run with the updates of two: O(n). Updates whose diffs add up to more than int64 holds stay apart."""
     take, diffs = kernels.runs.merge(a.codes, a.words, a.times, a.diffs, b.codes, b.words, b.times, b.diffs)
     n = len(take)
@@ -164,17 +164,17 @@ def merge(a: Run, b: Run) -> Run:
     kernels.runs.take_rows(codes, take, a.codes.reshape(1, -1), b.codes.reshape(1, -1))
     kernels.runs.take_rows(words, take, a.words, b.words)
     kernels.runs.take_rows(times, take, a.times, b.times)
-    return Run(codes[0], words, times, diffs)
+    return SortedBatch(codes[0], words, times, diffs)
 
 
-def distinct_keys(run: Run, key_words: int) -> tuple[Keys, np.ndarray]:
+def distinct_keys(run: SortedBatch, key_words: int) -> tuple[Keys, np.ndarray]:
     """The keys of a run made here, and where each one's rows start (int64[m + 1])."""
     starts = kernels.runs.group_starts(run.codes, run.words, key_words)
     heads = starts[:-1]
     return Keys(run.codes[heads], np.ascontiguousarray(run.words[:key_words, heads])), starts
 
 
-def gather(runs: Sequence[Run], keys: Keys, values: int, depth: int) -> Rows:
+def gather(runs: Sequence[SortedBatch], keys: Keys, values: int, depth: int) -> Rows:
     """All rows of the keys in all runs: ``values`` words and ``depth`` time coordinates each.
 
     A run with fewer coordinates (an arrangement of an outer scope) reads as if at round 0.
@@ -217,7 +217,7 @@ def _layout(columns: list[np.ndarray]) -> list[_Field] | None:
     return fields if max(-int(diffs.min()), int(diffs.max())) * len(diffs) < 2**63 else None
 
 
-def _arrange_packed(columns: list[np.ndarray], diffs: np.ndarray, layout: list[_Field], words: int) -> Run:
+def _arrange_packed(columns: list[np.ndarray], diffs: np.ndarray, layout: list[_Field], words: int) -> SortedBatch:
     packed = np.zeros(len(diffs), dtype=np.uint64)
     for column, field in zip([*columns, diffs], layout, strict=True):
         if field.bits:
@@ -234,7 +234,7 @@ def _arrange_packed(columns: list[np.ndarray], diffs: np.ndarray, layout: list[_
         else:
             out[place] = field.least
         shift += field.bits
-    return Run(out[0], out[1 : 1 + words], out[1 + words :], sums)
+    return SortedBatch(out[0], out[1 : 1 + words], out[1 + words :], sums)
 
 
 def _arrange_wide(
@@ -243,7 +243,7 @@ def _arrange_wide(
     times: list[np.ndarray],
     diffs: np.ndarray,
     high: np.ndarray | None = None,
-) -> Run:
+) -> SortedBatch:
     order = kernels.sorting.radix_argsort(codes)
     columns = _stacked([*words, *times], len(diffs))
     kernels.sorting.sort_within(order, codes, columns)
@@ -256,7 +256,7 @@ def _arrange_wide(
             raise DiffOverflow("the diffs of a row add up to more than 128 bits hold")
         high = high if size else None
     kept = np.take(columns, rows, axis=1)  # stays contiguous by column
-    return Run(codes[rows], kept[: len(words)], kept[len(words) :], sums, high)
+    return SortedBatch(codes[rows], kept[: len(words)], kept[len(words) :], sums, high)
 
 
 def _stacked(columns: list[np.ndarray], n: int) -> np.ndarray:

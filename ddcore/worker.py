@@ -20,7 +20,7 @@ from ddcore.operators.base import Keyed, Linear, Step
 from ddcore.operators.borders import Variable
 from ddcore.operators.priority import round_of
 from ddcore.plan import Arrangement, Block, Loop, Plan, Position, Target
-from ddcore.trace import Run, Trace, arrange
+from ddcore.trace import SortedBatch, Trace, arrange
 
 Rounds = tuple[int, ...]
 Frontier = Sequence[tuple[int, ...]]
@@ -35,7 +35,7 @@ class Work:
     block: Block
     rounds: Rounds
     rows: dict[int, list[Batch]] = field(default_factory=dict)
-    pending: list[Run] = field(default_factory=list)
+    pending: list[SortedBatch] = field(default_factory=list)
     notified: bool = False
 
 
@@ -51,22 +51,22 @@ class Worker:
     def __init__(
         self,
         plan: Plan,
-        stored: Mapping[int, Sequence[Run]] | None = None,
-        pending: Mapping[int, Run] | None = None,
+        stored: Mapping[int, Sequence[SortedBatch]] | None = None,
+        pending: Mapping[int, SortedBatch] | None = None,
         held: Mapping[int, Batch] | None = None,
     ) -> None:
         self.plan = plan
         self.traces = [Trace((stored or {}).get(a.index, ())) for a in plan.arrangements]
-        self.pending: dict[int, Run] = dict(pending or {})
+        self.pending: dict[int, SortedBatch] = dict(pending or {})
         self.held: dict[int, Batch] = dict(held or {})
         self.outputs: dict[str, list[Batch]] = {name: [] for name in plan.outputs}
         self.rounds = 0  # rounds of the outermost loops gone through, for reports
         self._work: dict[Position, Work] = {}
         self._order: list[Position] = []
-        self.journal: list[tuple[Arrangement, Rounds, Run]] | None = (
+        self.journal: list[tuple[Arrangement, Rounds, SortedBatch]] | None = (
             None  # what traces gain, for an exchange that stores it
         )
-        self._latest: dict[int, tuple[Rounds, Run]] = {}
+        self._latest: dict[int, tuple[Rounds, SortedBatch]] = {}
         self._position: Position = (-1,)
         self.upper = np.empty((len(plan.dims), 0), dtype=np.int64)
         self._steps: dict[int, Step] = {}
@@ -116,7 +116,7 @@ class Worker:
         while self._order:
             yield self._work.pop(heapq.heappop(self._order))
 
-    def harvest(self) -> Iterator[tuple[Arrangement, Run]]:
+    def harvest(self) -> Iterator[tuple[Arrangement, SortedBatch]]:
         """Each kept arrangement's updates of this fold; afterwards they count as stored."""
         for arrangement in self.plan.arrangements:
             trace = self.traces[arrangement.index]
@@ -155,7 +155,7 @@ class Worker:
         else:
             self._append(arrangement, work.rounds, run)
 
-    def arranged(self, arrangement: Arrangement, batch: Batch) -> Run:
+    def arranged(self, arrangement: Arrangement, batch: Batch) -> SortedBatch:
         """A batch of the arrangement's collection as a run.
 
         A transient one is not looked up by key and needs no codes.
@@ -164,7 +164,7 @@ class Worker:
             return arrange(np.zeros(len(batch), np.int64), batch.words, batch.times, batch.diffs, batch.high)
         return self.keyed(arrangement, batch)
 
-    def keyed(self, arrangement: Arrangement, batch: Batch) -> Run:
+    def keyed(self, arrangement: Arrangement, batch: Batch) -> SortedBatch:
         """A batch of the arrangement's collection, sorted by key code."""
         columns = dict(zip(arrangement.collection, batch.words, strict=True))
         keys = [columns[name] for name in arrangement.key]
@@ -172,7 +172,7 @@ class Worker:
         values = [columns[name] for name in arrangement.values]
         return arrange(codes, values if arrangement.direct else keys + values, batch.times, batch.diffs, batch.high)
 
-    def restore(self, arrangement: Arrangement, rounds: Rounds, run: Run) -> None:
+    def restore(self, arrangement: Arrangement, rounds: Rounds, run: SortedBatch) -> None:
         """Take back what a trace gained earlier in this fold, here or in another process."""
         self.traces[arrangement.index].append(run)
         self._latest[arrangement.index] = (rounds, run)
@@ -181,7 +181,7 @@ class Worker:
     def _count(self, rounds: Rounds) -> None:
         self.rounds = max(self.rounds, int(round_of(rounds[0])) + 1 if rounds else 0)
 
-    def _append(self, arrangement: Arrangement, rounds: Rounds, run: Run) -> None:
+    def _append(self, arrangement: Arrangement, rounds: Rounds, run: SortedBatch) -> None:
         """Add what an arrangement gains at ``rounds``, and notify the other blocks that read it."""
         self.restore(arrangement, rounds, run)
         if self.journal is not None:
@@ -196,7 +196,7 @@ class Worker:
         """The history of an arrangement."""
         return self.traces[arrangement.index]
 
-    def gained(self, arrangement: Arrangement, rounds: Rounds) -> Run | None:
+    def gained(self, arrangement: Arrangement, rounds: Rounds) -> SortedBatch | None:
         """What the arrangement gained at these rounds; an outer one gains only at round 0 of the loops inside."""
         at, run = self._latest.get(arrangement.index, (None, None))
         return run if at is not None and rounds == at + (0,) * (len(rounds) - len(at)) else None
@@ -212,7 +212,7 @@ class Worker:
         if len(run):
             self._append(arrangement, rounds, run)
 
-    def postpone(self, block: Block, pending: Run) -> None:
+    def postpone(self, block: Block, pending: SortedBatch) -> None:
         """Queue pending times by round; those at or beyond the fold's upper stay pending."""
         if len(pending) == 0:
             return
@@ -227,7 +227,7 @@ class Worker:
             part = pending if len(rows) == len(pending) else _rows(pending, rows)
             self._work_at(block, rounds).pending.append(part)
 
-    def require_int64(self, arrangement: Arrangement, run: Run) -> None:
+    def require_int64(self, arrangement: Arrangement, run: SortedBatch) -> None:
         """Raises DiffOverflow, with the row and the time, where a diff is more than int64 holds."""
         if run.high is None:
             return
@@ -240,7 +240,7 @@ class Worker:
         time = tuple(int(coordinate) for coordinate in run.times[:, at])
         raise DiffOverflow(f"{where}: the diffs of {row!r} at time {time} add up to {diff}, which int64 cannot hold")
 
-    def _guard(self, block: Block, rounds: Rounds, run: Run) -> None:
+    def _guard(self, block: Block, rounds: Rounds, run: SortedBatch) -> None:
         """A difference that enters a round past the last allowed one: the loop has no fixed point in sight."""
         for scope, current in zip(block.loops, rounds, strict=True):
             loop = self.plan.loops[scope]
@@ -347,7 +347,7 @@ class Worker:
         block = self.plan.blocks[arrangement.block]
         self._work_at(block, rounds).rows.setdefault(arrangement.index, []).append(batch)
 
-    def accept_pending(self, block: Block, rounds: Rounds, pending: Run | None) -> None:
+    def accept_pending(self, block: Block, rounds: Rounds, pending: SortedBatch | None) -> None:
         """Pending times of keys this worker owns, all at these rounds. None: a notification only."""
         work = self._work_at(block, rounds)
         if pending is None:
@@ -391,11 +391,13 @@ def _groups(columns: Sequence[np.ndarray], n: int) -> Iterator[tuple[Rounds, np.
         yield tuple(int(column[rows[0]]) for column in columns), np.sort(rows)
 
 
-def _rows(run: Run, rows: np.ndarray) -> Run:
-    return Run(run.codes[rows], np.take(run.words, rows, axis=1), np.take(run.times, rows, axis=1), run.diffs[rows])
+def _rows(run: SortedBatch, rows: np.ndarray) -> SortedBatch:
+    return SortedBatch(
+        run.codes[rows], np.take(run.words, rows, axis=1), np.take(run.times, rows, axis=1), run.diffs[rows]
+    )
 
 
-def joined(runs: Sequence[Run]) -> Run:
+def joined(runs: Sequence[SortedBatch]) -> SortedBatch:
     """Several runs of pending times as one, each (key, time) once."""
     if len(runs) == 1:
         return runs[0]
@@ -405,4 +407,4 @@ def joined(runs: Sequence[Run]) -> Run:
         list(np.concatenate([run.times for run in runs], axis=1)),
         np.ones(sum(len(run) for run in runs), dtype=np.int64),
     )
-    return Run(merged.codes, merged.words, merged.times, np.ones(len(merged), dtype=np.int64))
+    return SortedBatch(merged.codes, merged.words, merged.times, np.ones(len(merged), dtype=np.int64))

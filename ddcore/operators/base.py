@@ -23,7 +23,7 @@ from ddcore.schema import Schema
 if TYPE_CHECKING:
     from ddcore.batch import Batch
     from ddcore.plan import Arrangement, Block, Plan
-    from ddcore.trace import Run, Trace
+    from ddcore.trace import SortedBatch, Trace
 
 __all__ = ["Keyed", "Linear", "Operator", "Port", "Rounds", "State", "Step"]
 
@@ -86,7 +86,7 @@ class State(Protocol):
     def trace(self, arrangement: Arrangement) -> Trace:
         """The history of an arrangement, with what it gained at this position."""
 
-    def gained(self, arrangement: Arrangement, rounds: Rounds) -> Run | None:
+    def gained(self, arrangement: Arrangement, rounds: Rounds) -> SortedBatch | None:
         """What an arrangement gained at ``rounds``, or None."""
 
     def emit(self, block: Block, batch: Batch) -> None:
@@ -95,7 +95,7 @@ class State(Protocol):
     def keep(self, arrangement: Arrangement, rounds: Rounds, batch: Batch) -> None:
         """Add updates of the block's own output, all at ``rounds``, to the arrangement of it."""
 
-    def postpone(self, block: Block, pending: Run) -> None:
+    def postpone(self, block: Block, pending: SortedBatch) -> None:
         """Keep (key, time) pairs at which the block has to be evaluated later."""
 
 
@@ -103,7 +103,7 @@ class Step(ABC):
     """The work of a keyed operator at one position: all versions of a run, one setting of the rounds."""
 
     @abstractmethod
-    def run(self, state: State, rounds: Rounds, pending: Run | None) -> None:
+    def run(self, state: State, rounds: Rounds, pending: SortedBatch | None) -> None:
         """Take what the arrangements gained at ``rounds``, and pending times that lie there; emit what follows.
 
         Raises the FoldError family.

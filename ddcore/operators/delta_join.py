@@ -25,7 +25,7 @@ from ddcore.operators.base import Keyed, Port, Rounds, State, Step
 from ddcore.operators.join import matches
 from ddcore.place import caller
 from ddcore.schema import Schema
-from ddcore.trace import Run, arrange, distinct_keys
+from ddcore.trace import SortedBatch, arrange, distinct_keys
 
 if TYPE_CHECKING:
     from ddcore.plan import Arrangement, Block, Plan
@@ -138,7 +138,7 @@ class _Prefix:
     attributes: tuple[str, ...]
     batch: Batch
 
-    def run(self, key: Sequence[str], arrangement: Arrangement) -> Run:
+    def run(self, key: Sequence[str], arrangement: Arrangement) -> SortedBatch:
         """The rows sorted by the code of the key attributes, which come first among the words, and the others."""
         words = dict(zip(self.attributes, self.batch.words, strict=True))
         keys = [words[name] for name in key]
@@ -157,7 +157,7 @@ class _DeltaJoinStep(Step):
             port: plan.arrangements[index] for port, index in zip(join.ports, block.ports, strict=True)
         }
 
-    def run(self, state: State, rounds: Rounds, pending: Run | None) -> None:
+    def run(self, state: State, rounds: Rounds, pending: SortedBatch | None) -> None:
         """One rule after the other. Raises DiffOverflow."""
         for number, relation in enumerate(self.join.relations):
             arrangement = next(each for (of, _), each in self.arrangements.items() if of == number)

@@ -17,7 +17,7 @@ from ddcore import encoding, kernels
 from ddcore.batch import Batch
 from ddcore.errors import DiffOverflow, NegativeMultiplicity
 from ddcore.operators.base import Keyed, Port, Rounds, State, Step
-from ddcore.trace import Keys, Rows, Run, arrange, distinct_keys, gather
+from ddcore.trace import Keys, Rows, SortedBatch, arrange, distinct_keys, gather
 
 if TYPE_CHECKING:
     from ddcore.plan import Arrangement, Block, Plan
@@ -88,7 +88,7 @@ class ReductionStep(Step):
     def evaluate(self, evaluations: Evaluations, history: Rows, loops: np.ndarray) -> Wanted:
         """The rows that should hold at each evaluation."""
 
-    def run(self, state: State, rounds: Rounds, pending: Run | None) -> None:
+    def run(self, state: State, rounds: Rounds, pending: SortedBatch | None) -> None:
         """Evaluate the keys that changed or are pending; emit what differs from the output so far.
 
         Raises NegativeMultiplicity, DiffOverflow, ExpressionError.
@@ -122,7 +122,7 @@ class ReductionStep(Step):
         state.keep(self.output, rounds, updates)
         state.emit(self.block, updates)
 
-    def _seeds(self, new: Run | None, pending: Run | None) -> tuple[Keys, np.ndarray, np.ndarray]:
+    def _seeds(self, new: SortedBatch | None, pending: SortedBatch | None) -> tuple[Keys, np.ndarray, np.ndarray]:
         """The keys to look at, and per key the times that call for it."""
         width = self.port.key_words
         if pending is None and new is not None:
