@@ -1,12 +1,12 @@
-"""What an operator is: settings that a program gave it, ready to run, and a text that names them.
+"""Operators: the settings from a program, ready to run, and a text that identifies them.
 
-Operators are immutable and travel to executors. There are three kinds:
+Operators are immutable and are pickled for executors. There are three kinds:
 
 - :class:`Linear`: maps a batch by itself; it has no state and runs wherever its input updates are.
 - :class:`Keyed`: looks rows up by key, in arrangements of its inputs; a :class:`Step` does its work at one position.
 - the others mark the borders of a program and of its loops; the worker moves updates across them.
 
-What an operator means is in ``reference.py``, which shares no code with this folder.
+``reference.py`` defines what an operator means; it shares no code with this folder.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Operator:
     """The settings of one operator.
 
     ``schema``: columns of the result. ``text``: the settings in words of our own, equal for equal operators in every
-    process and release; fingerprints are made of it.
+    process and release; fingerprints are computed from it.
     """
 
     name: ClassVar[str]
@@ -78,19 +78,19 @@ class Keyed(Operator, ABC):
 
 
 class State(Protocol):
-    """What a step sees of the worker that runs it."""
+    """The part of the worker that a step may use."""
 
     upper: np.ndarray
     """The frontier (inputs, elements) at or beyond which times are not complete in this fold."""
 
     def trace(self, arrangement: Arrangement) -> Trace:
-        """The history of an arrangement, with what it gained at this position."""
+        """The history of an arrangement, with its new updates of this position."""
 
     def gained(self, arrangement: Arrangement, rounds: Rounds) -> SortedBatch | None:
-        """What an arrangement gained at ``rounds``, or None."""
+        """The new updates of an arrangement at ``rounds``, or None."""
 
     def emit(self, block: Block, batch: Batch) -> None:
-        """Send updates of the block's collection to those who read it."""
+        """Send updates of the block's collection to its readers."""
 
     def keep(self, arrangement: Arrangement, rounds: Rounds, batch: Batch) -> None:
         """Add updates of the block's own output, all at ``rounds``, to the arrangement of it."""
@@ -104,7 +104,7 @@ class Step(ABC):
 
     @abstractmethod
     def run(self, state: State, rounds: Rounds, pending: SortedBatch | None) -> None:
-        """Take what the arrangements gained at ``rounds``, and pending times that lie there; emit what follows.
+        """Process the new updates of the arrangements at ``rounds`` and the pending times there; emit the results.
 
         Raises the FoldError family.
         """

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Join", "Pairs", "matches"]
 
-_CHUNK = 1 << 22  # pairs made at a time; one key's pairs are made together, however many they are
+_CHUNK = 1 << 22  # pairs per portion; the pairs of one key are never split
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,12 +49,12 @@ class Join(Keyed):
 
 @dataclass(frozen=True)
 class _JoinStep(Step):
-    """Where the columns of the result come from, worked out once per block."""
+    """The sources of the result's columns, computed once per block."""
 
     block: Block
     left: Arrangement
     right: Arrangement
-    coordinates: int  # of the result's times
+    coordinates: int  # of the times of the result
     columns: tuple[tuple[str, int], ...]  # (key | left | right, place among the key or value columns)
 
     @classmethod
@@ -69,13 +69,13 @@ class _JoinStep(Step):
         return cls(block, left, right, len(plan.dims) + block.depth, tuple(columns))
 
     def run(self, state: State, rounds: Rounds, pending: SortedBatch | None) -> None:
-        """dL x R and L' x dR, where R is new already and L' still old: every pair exactly once.
+        """dL x R and L' x dR, where R includes its new updates and L' does not: every pair exactly once.
 
-        A pair lands at the join of its times, which may be a later round.
+        The time of a pair is the join of its times, which may be a later round.
         """
         new_left, new_right = state.gained(self.left, rounds), state.gained(self.right, rounds)
         if new_left is not None:
-            for batch in self._pairs(new_left, state.trace(self.right).runs, self.left, swapped=False):
+            for batch in self._pairs(new_left, state.trace(self.right).batches, self.left, swapped=False):
                 state.emit(self.block, batch)
         if new_right is not None:
             for batch in self._pairs(new_right, state.trace(self.left).before(new_left), self.right, swapped=True):
