@@ -1,7 +1,7 @@
-"""What ``group_by(keys).agg(...)`` can compute of a group.
+"""The aggregates of ``group_by(keys).agg(...)``.
 
-A spec only names the aggregate and the expression it looks at; what it means is in ``reference.py``, how it is
-computed is the worker's business. Nulls are skipped by ``sum``, ``min`` and ``max``; a group without rows is absent.
+An :class:`Aggregate` only names the aggregate and its expression; ``reference.py`` defines the meaning and the worker
+computes it. Nulls are skipped by ``sum``, ``min`` and ``max``; a group without rows is absent.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["Aggregate", "count", "max", "min", "sum"]
 
 @dataclass(frozen=True, eq=False)
 class Aggregate:
-    """One aggregate: ``kind`` is count, sum, min or max; ``expr`` is what it looks at (None for count)."""
+    """One aggregate: ``kind`` is count, sum, min or max; ``expr`` is its argument (None for count)."""
 
     kind: str
     expr: pl.Expr | None = None

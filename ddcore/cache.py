@@ -51,11 +51,11 @@ def _temporary() -> Path:
 
 
 def distrust(folder: Path) -> str:
-    """Why code must not be loaded from ``folder``: what is wrong, in one clause; empty when nothing is.
+    """Why code must not be loaded from ``folder``: the reason in one clause; empty if code may be loaded.
 
     It must belong to this user or to root, and only its owner may write to it. The same goes for all folders above it
-    (whose group may write) and for links on the way: their owners could exchange it. ``/tmp`` passes by its sticky bit.
-    A folder that does not exist is judged by those above it. A few ``stat`` calls.
+    (their group may write) and for links in the path, because their owners could replace it. ``/tmp`` is accepted
+    because of its sticky bit. For a missing folder, only those above it are checked. A few ``stat`` calls.
     """
     try:
         real = folder.resolve()
@@ -64,19 +64,19 @@ def distrust(folder: Path) -> str:
     path = folder.absolute()
     for place in dict.fromkeys((path, *path.parents, real, *real.parents)):
         try:
-            seen = place.lstat()
+            status = place.lstat()
         except FileNotFoundError:
             continue
         except OSError as error:
             return f"{place} cannot be read: {error.strerror}"
-        if seen.st_uid not in (0, os.getuid()):
+        if status.st_uid not in (0, os.getuid()):
             return f"{place} belongs to another user"
-        if stat.S_ISLNK(seen.st_mode):
+        if stat.S_ISLNK(status.st_mode):
             continue
-        if not stat.S_ISDIR(seen.st_mode):
+        if not stat.S_ISDIR(status.st_mode):
             return f"{place} is not a folder"
         others = stat.S_IWGRP | stat.S_IWOTH if place == real else stat.S_IWOTH
-        if seen.st_mode & others and (place == real or not seen.st_mode & stat.S_ISVTX):
+        if status.st_mode & others and (place == real or not status.st_mode & stat.S_ISVTX):
             return f"other users may write to {place}"
     return ""
 
@@ -84,12 +84,11 @@ def distrust(folder: Path) -> str:
 def make_private(folder: Path) -> None:
     """Make ``folder`` and the missing ones above it, readable by this user only.
 
-    Raises PermissionError where the folder exists and :func:`distrust` has something against it; OSError where it
-    cannot be made.
+    Raises PermissionError if the folder exists and :func:`distrust` gives a reason; OSError if it cannot be created.
     """
     for place in (*reversed(folder.parents), folder):
         if not place.exists():
-            with contextlib.suppress(FileExistsError):  # another process made it; or a dangling link
+            with contextlib.suppress(FileExistsError):  # another process created it; or a dangling link
                 place.mkdir(mode=0o700)
     if reason := distrust(folder):
         raise PermissionError(reason)
@@ -107,7 +106,7 @@ def _kernel_sources() -> tuple[tuple[str, bytes], ...]:
 
 @functools.lru_cache(maxsize=1)
 def _kernel_state() -> str:
-    """A digest of all that decides what the kernels compile to, but for the processor."""
+    """A digest of everything that the compiled kernels depend on, except the processor."""
     digest = hashlib.blake2b(digest_size=8)
     python = f"{sys.implementation.cache_tag}{getattr(sys, 'abiflags', '')}"
     for part in (_FORMAT, python, _version("numba"), _version("llvmlite")):
@@ -127,7 +126,7 @@ def _version(package: str) -> str:
 
 
 def kernel_folder() -> Path:
-    """Where compiled kernels lie: a folder for each state of their sources, Python, numba and llvmlite.
+    """The folder of compiled kernels: one for each state of their sources, Python, numba and llvmlite.
 
     The path of the installation does not matter, so a checkout, a wheel and an executor's copy of one version share it.
     """
@@ -141,17 +140,17 @@ def kernel_names() -> list[str]:
 
 
 def missing_kernels() -> list[str]:
-    """Names of the kernels that the next process has to compile, as far as names of files tell; numba is not imported.
+    """Names of the kernels that the next process has to compile, judged by names of files; numba is not imported.
 
-    Whether the files are whole and for this processor: :func:`ddcore.kernel_cache.current_kernels`.
+    :func:`ddcore.kernel_cache.current_kernels` also checks that the files are intact and for this processor.
     """
     folder, names = kernel_folder(), kernel_names()
     try:
         files = [] if distrust(folder) else os.listdir(folder)
     except OSError:
         files = []
-    there = {file.rpartition(".")[0] for file in files}
-    return [name for name in names if name not in there]
+    compiled = {file.rpartition(".")[0] for file in files}
+    return [name for name in names if name not in compiled]
 
 
 # --- the package, as executors get it ---------------------------------------------------------------------------------
@@ -160,9 +159,9 @@ def missing_kernels() -> list[str]:
 def unpacked(archive: str) -> str:
     """The folder that holds the sources of the package's zip: unpacked once for each content of the zip.
 
-    It lies in the cache folder; where that cannot be used, in the user's own folder of the temporary directory, and
-    where that is not ours either, in a new folder that goes with this process. An earlier unpacking is used only if
-    every file is what the zip holds. Milliseconds; raises ImportError where nothing can be written.
+    It is in the cache folder; if that cannot be used, in the user's own folder of the temporary directory; if that
+    fails too, in a new folder that is deleted when this process ends. An earlier copy is used only if every file
+    equals the one in the zip. Milliseconds; raises ImportError if nothing can be written.
     """
     reasons = []
     for place in (cache_folder(), _temporary()):
@@ -174,7 +173,7 @@ def unpacked(archive: str) -> str:
         except OSError as error:
             reasons.append(str(error))
             continue
-        os.environ["DDCORE_CACHE"] = str(place)  # kernels are kept beside the code
+        os.environ["DDCORE_CACHE"] = str(place)  # kernels are cached beside the code
         return target
     try:
         fresh = tempfile.mkdtemp(prefix="ddcore-")
@@ -188,11 +187,11 @@ def unpacked(archive: str) -> str:
 
 
 def _check_temporary(place: Path) -> None:
-    """Make a folder in the temporary directory, where any user may have created one of that name; OSError if so."""
+    """Make a folder in the temporary directory, where another user may have created one of that name; OSError then."""
     with contextlib.suppress(FileExistsError):
         place.mkdir(mode=0o700)
-    seen = place.lstat()
-    if not stat.S_ISDIR(seen.st_mode) or seen.st_uid != os.getuid() or stat.S_IMODE(seen.st_mode) & 0o077:
+    status = place.lstat()
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or stat.S_IMODE(status.st_mode) & 0o077:
         raise PermissionError(f"{place} is not a folder that only this user can use")
 
 
@@ -228,9 +227,9 @@ def _holds(target: Path, content: dict[str, bytes]) -> bool:
     """Whether the sources below ``target`` are those of the zip: none differs, none is missing, none is added."""
     if target.is_symlink() or distrust(target):
         return False
-    there = {file.relative_to(target).as_posix() for file in target.rglob("*") if file.suffix not in ("", ".pyc")}
+    files = {file.relative_to(target).as_posix() for file in target.rglob("*") if file.suffix not in ("", ".pyc")}
     try:
-        return there == {name[len(_CODE) :] for name in content} and all(
+        return files == {name[len(_CODE) :] for name in content} and all(
             (target / name[len(_CODE) :]).read_bytes() == data for name, data in content.items()
         )
     except OSError:

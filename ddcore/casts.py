@@ -1,4 +1,4 @@
-"""Casts that lose nothing: a column becomes another type where that type holds each of its values, or is refused.
+"""Casts that lose nothing: a column is cast if the type holds each of its values exactly, and refused otherwise.
 
 Numbers go to numbers: an integer to a wider one, 2.0 to int64, a decimal to one with more digits. A float never becomes
 a decimal nor the reverse, because a decimal fraction is hardly ever a float. Text is never parsed, and neither dates
@@ -100,7 +100,7 @@ def _outside(number: pl.Expr, least: int, greatest: int) -> pl.Expr:
 
 
 def _integers(values: pl.Series) -> pl.Series:
-    """Integers in 128 bits, where every bound can be compared; what does not fit even there is the greatest of them."""
+    """Integers in 128 bits, where every bound can be compared; what does not fit becomes the greatest of them."""
     if values.dtype == pl.UInt128():
         values = values.clip(upper_bound=2**127 - 1)
     return values.cast(pl.Int128)
@@ -126,7 +126,7 @@ def _refuse(values: pl.Series, bad: pl.Series, kind: Type) -> None:
     if place is None:
         return
     if isinstance(values.dtype, pl.Datetime) and values.dtype.time_unit != "ns":
-        shown = f"the physical value {values.to_physical()[place]}"  # outside of the calendar, where Polars panics
+        value = f"the physical value {values.to_physical()[place]}"  # outside of the calendar, where Polars panics
     else:
-        shown = values.gather([place]).cast(pl.String)[0] if values.dtype.is_temporal() else str(values[place])
-    raise InexactCast(f"has {shown}, which {kind} does not hold exactly")
+        value = values.gather([place]).cast(pl.String)[0] if values.dtype.is_temporal() else str(values[place])
+    raise InexactCast(f"has {value}, which {kind} does not hold exactly")

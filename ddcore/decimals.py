@@ -1,9 +1,9 @@
 """Exact decimals in expressions: no digit is lost unless the expression rounds or casts.
 
 Polars computes with 38 digits, yet rounds a product to the larger of the two scales, and compares, clips and fills with
-values cast to the scale of the first. Here operands are first brought to a scale at which the operation is exact: a
-product has the sum of the two scales, all else the larger one. Quotients have no such scale and are refused. A value
-that outgrows 38 digits on the way is an error of Polars, and one that outgrows 18 in the end an error of its row.
+values cast to the scale of the first. Here operands are first cast to a scale at which the operation is exact: a
+product has the sum of the two scales, everything else the larger one. Quotients have no such scale and are refused. An
+intermediate value of more than 38 digits is an error of Polars, a result of more than 18 an error of its row.
 """
 
 from __future__ import annotations
@@ -60,26 +60,26 @@ def _exact(tree: Tree, types: Types) -> Tree:
     operation = syntax.operation(tree)
     if operation not in _PRODUCTS | _QUOTIENTS | _ALIKE:
         return tree
-    known = types(parts)
-    if any(_scale(dtype) is not None for dtype in known) and not any(map(_is_float, known, parts)):
-        if operation in _QUOTIENTS and all(map(_is_literal_or_whole, known, parts)):
+    dtypes = types(parts)
+    if any(_scale(dtype) is not None for dtype in dtypes) and not any(map(_is_float, dtypes, parts)):
+        if operation in _QUOTIENTS and all(map(_is_literal_or_whole, dtypes, parts)):
             return syntax.with_children(
-                tree, [_in_float(part, dtype) for part, dtype in zip(parts, known, strict=True)]
+                tree, [_in_float(part, dtype) for part, dtype in zip(parts, dtypes, strict=True)]
             )
         parts = [_as_written(part) for part in parts]
-        known = types(parts)
+        dtypes = types(parts)
         if operation in _QUOTIENTS:
             raise ProgramError(
                 f"the expression {syntax.text(tree)} would lose digits: it divides decimals, or takes a power of one",
                 "cast to float64 or int64 first",
             )
-        parts = _operands(tree, operation, parts, known)
+        parts = _operands(tree, operation, parts, dtypes)
         return syntax.binary(_SQL[operation], *parts) if operation in _SQL else syntax.with_children(tree, parts)
     return tree
 
 
-def _operands(tree: Tree, operation: str, parts: list[Tree], known: list[pl.DataType]) -> list[Tree]:
-    scales = [_scale(dtype) for dtype in known]
+def _operands(tree: Tree, operation: str, parts: list[Tree], dtypes: list[pl.DataType]) -> list[Tree]:
+    scales = [_scale(dtype) for dtype in dtypes]
     own = [scale or 0 for scale in scales]
     scale = sum(own) if operation in _PRODUCTS else max(own)
     if scale > _MOST_DIGITS:
@@ -88,8 +88,8 @@ def _operands(tree: Tree, operation: str, parts: list[Tree], known: list[pl.Data
             "round() and cast() the factors to fewer digits first",
         )
     if operation == "ReplaceStrict":  # what is looked for must be comparable; the results are of any type
-        return [*(_cast(part, dtype, scale) for part, dtype in zip(parts[:2], known, strict=False)), *parts[2:]]
-    return [_cast(part, dtype, scale) for part, dtype in zip(parts, known, strict=True)]
+        return [*(_cast(part, dtype, scale) for part, dtype in zip(parts[:2], dtypes, strict=False)), *parts[2:]]
+    return [_cast(part, dtype, scale) for part, dtype in zip(parts, dtypes, strict=True)]
 
 
 def _cast(part: Tree, dtype: pl.DataType, scale: int) -> Tree:

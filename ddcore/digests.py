@@ -1,4 +1,4 @@
-"""Names for contents: a hash of parts that no other parts share, whatever characters are in them."""
+"""Names for contents: a hash that differs for different parts, whatever characters they contain."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Union
 __all__ = ["Part", "digest"]
 
 Part = Union[str, bytes, "Iterable[Part]"]
-"""What a digest is made of: a text, bytes, or parts in order."""
+"""The input of a digest: a text, bytes, or parts in order."""
 
 
 def digest(*parts: Part) -> str:
-    """A hash of parts. Lengths, order and nesting count, so that no two lists of parts look alike.
+    """A hash of parts. Lengths, order and nesting count, so different lists of parts have different hashes.
 
     >>> digest("a,b") != digest("a", "b") != digest(["a", "b"])
     True

@@ -1,15 +1,16 @@
-"""Exact arithmetic in expressions: Polars wraps integers around silently, here nothing does.
+"""Exact arithmetic in expressions: in Polars integers wrap around silently, here overflow is an error.
 
 Each batch is evaluated in one of two ways with the same result. *Directly*, when the least and greatest values of its
-columns prove that no integer on the way leaves int64. Otherwise *widely*, with the integer operations in Int128 and
-the results brought back to int64, which fails where one does not fit. Which way a batch goes is decided by intervals:
-the interval of an operation holds whatever it can give for operands in the operands' intervals.
+columns prove that no intermediate integer overflows int64. Otherwise *widely*, with the integer operations in Int128
+and the results cast back to int64, which fails if one does not fit. Intervals decide between the two: the interval of
+an operation contains every result for operands in the operands' intervals.
 
 Intermediate values may be as large as 126 bits; one beyond that is an error of its row. For decimals see
 :mod:`ddcore.decimals`, for dates and times :mod:`ddcore.temporal`.
 
-Floats are IEEE's and depend on the row alone. Polars divides a column by a single value through the value's reciprocal,
-but a column of one row truly; so every divisor is made a full column, and division is true division in every batch.
+Floats are IEEE's and depend on the row alone. To divide a column by a single value, Polars multiplies by its
+reciprocal, except for a column of one row; so every divisor becomes a full column, and each quotient is rounded once in
+every batch.
 """
 
 from __future__ import annotations
@@ -164,20 +165,20 @@ def bound(term: Term, columns: Intervals, limit: int | None = GREATEST) -> Inter
 
 
 def analyse(tree: Tree, types: Types) -> Term:
-    """The term of a tree: literals made int64, narrow integers widened, decimals scaled, every node typed.
+    """The term of a tree: literals as int64, narrow integers widened, decimals scaled, every node typed.
 
-    Raises ProgramError for arithmetic that cannot be watched (on whole lists and structs, on elements of lists) and for
-    operations on decimals and durations that lose digits.
+    Raises ProgramError for arithmetic whose overflow cannot be detected (on whole lists and structs, on elements of
+    lists) and for operations on decimals and durations that lose digits.
     """
     tree = _int64(syntax.rewrite(tree, _with_int64_literals))
     tree = _with_lists(tree, types)
     tree = decimals.exact(tree, types)
-    tree = _widened(tree, _types_of(tree, types))
-    return _typed(_with_full_divisors(tree, types), types)
+    tree = _widen(tree, _types_of(tree, types))
+    return _type(_fill_divisors(tree, types), types)
 
 
 def _with_lists(tree: Tree, types: Types) -> Tree:
-    """The tree with what happens inside of lists prepared like the rest."""
+    """The tree with the expressions inside of lists prepared like the rest."""
     parts = [_with_lists(part, types) for part in syntax.children(tree)]
     tree = syntax.with_children(tree, parts)
     if syntax.kind(tree) != "Eval":
@@ -193,7 +194,7 @@ def _with_lists(tree: Tree, types: Types) -> Tree:
 
 
 def _element(tree: Tree, part: Tree, types: Types) -> Tree:
-    """What happens to each element: no arithmetic that could leave its type, because no row could be named."""
+    """The expression for each element: no arithmetic that could overflow, because the error could not name a row."""
     term = analyse(syntax.rewrite(part, _element_to_column), types)
     try:
         bound(term, {"": (LEAST, GREATEST)})
@@ -216,12 +217,12 @@ def _own_tree(term: Term) -> Tree:
     return term.tree
 
 
-def _with_full_divisors(tree: Tree, types: Types) -> Tree:
-    """The tree with the divisors of floats as columns of as many rows as there are.
+def _fill_divisors(tree: Tree, types: Types) -> Tree:
+    """The tree with the divisors of floats as full columns.
 
-    A divisor that is one value for all rows (a literal, or a choice that falls on one branch in this batch) would make
-    the result depend on the batch. Adding a zero made from a column gives it its full length. -0.0 becomes 0.0 by that,
-    as everywhere here.
+    A divisor that is one value for all rows (a literal, or a choice that takes one branch in this batch) would make
+    the result depend on the batch. Adding a zero computed from a column gives it its full length. This turns -0.0 into
+    0.0, as everywhere here.
     """
     divisions = [node for node in syntax.walk(tree) if syntax.operation(node) in _DIVISIONS]
     if not divisions:
@@ -268,11 +269,11 @@ def _types_of(tree: Tree, types: Types) -> dict[int, pl.DataType]:
     return dict(zip(map(id, nodes), types(nodes), strict=True))
 
 
-def _widened(tree: Tree, types: dict[int, pl.DataType]) -> Tree:
+def _widen(tree: Tree, types: dict[int, pl.DataType]) -> Tree:
     """The tree with every integer as Int64, so that no arithmetic happens in a narrower type."""
     dtype, op = types[id(tree)], syntax.operation(tree)
     inner = syntax.children(tree)
-    parts = [_widened(child, types) for child in inner]
+    parts = [_widen(child, types) for child in inner]
     if dtype.is_integer() and op in _INTERVALS:
         bools = [types[id(child)] == pl.Boolean() for child in inner]
         first = 1 if op == "Ternary" else 0
@@ -280,10 +281,10 @@ def _widened(tree: Tree, types: dict[int, pl.DataType]) -> Tree:
             syntax.cast(part, "Int64") if is_bool else part
             for part, is_bool in zip(parts[first:], bools[first:], strict=True)
         ]
-    made = syntax.with_children(tree, parts)
+    result = syntax.with_children(tree, parts)
     if dtype.is_integer() and op in _SQL:
         return syntax.binary(_SQL[op], *parts)
-    special = _special(made, dtype, op, parts, [types[id(child)] for child in inner])
+    special = _special(result, dtype, op, parts, [types[id(child)] for child in inner])
     if special is not None:
         return special
     if (
@@ -292,12 +293,12 @@ def _widened(tree: Tree, types: dict[int, pl.DataType]) -> Tree:
         and dtype == pl.Int64()
         and types[id(inner[0])].is_integer()
     ):
-        return parts[0]  # an int64 already, whatever it was before
-    return syntax.cast(made, "Int64") if dtype.is_integer() and dtype != pl.Int64() else made
+        return parts[0]  # already widened to int64
+    return syntax.cast(result, "Int64") if dtype.is_integer() and dtype != pl.Int64() else result
 
 
 def _special(tree: Tree, dtype: pl.DataType, op: str, parts: list[Tree], inner: list[pl.DataType]) -> Tree | None:
-    """Functions that Polars computes in too narrow a type, or with a result in no certain order; None for the rest."""
+    """Functions that Polars computes in too narrow a type, or with results in no fixed order; None for the rest."""
     element = decimals.element(inner[0]) if inner else None
     if _is_unwatched(dtype, op, element):
         raise _out_of_sight(tree)
@@ -319,12 +320,12 @@ def _mean(tree: Tree, parts: list[Tree], inner: list[pl.DataType]) -> Tree:
     if not all(each.is_integer() or each == pl.Boolean() for each in inner):
         return syntax.with_children(tree, [syntax.cast(part, "Float64") for part in parts])
 
-    def added(values: list[Tree]) -> Tree:
+    def add_up(values: list[Tree]) -> Tree:
         return {"Function": {"input": values, "function": {"SumHorizontal": syntax.named(tree)[1]}}}
 
-    count = added([syntax.cast(syntax.boolean("IsNotNull", part), "Int64") for part in parts])
+    count = add_up([syntax.cast(syntax.boolean("IsNotNull", part), "Int64") for part in parts])
     none: Tree = {"Literal": {"Scalar": {"Int64": 0}}}
-    total = added(
+    total = add_up(
         [part if each.is_integer() else syntax.cast(part, "Int64") for part, each in zip(parts, inner, strict=True)]
     )
     empty = syntax.binary("EqValidity", count, none)
@@ -343,7 +344,7 @@ def _is_unwatched(dtype: pl.DataType, op: str, element: pl.DataType | None) -> b
 
 def _out_of_sight(tree: Tree) -> ProgramError:
     return ProgramError(
-        f"the expression {syntax.text(tree)} computes where overflow cannot be seen",
+        f"the expression {syntax.text(tree)} computes where overflow cannot be detected",
         "take lists apart with flat_map() first, round in float64, or compute with columns",
     )
 
@@ -354,19 +355,19 @@ _NARROW: dict[pl.DataType, Interval] = {
 }  # fmt: skip
 
 
-def _typed(tree: Tree, types: Types) -> Term:
-    known = _types_of(tree, types)
+def _type(tree: Tree, types: Types) -> Term:
+    dtypes = _types_of(tree, types)
 
     def term(node: Tree) -> Term:
-        made = Term(node, known[id(node)], parts=[term(child) for child in syntax.children(node)])
+        result = Term(node, dtypes[id(node)], parts=[term(child) for child in syntax.children(node)])
         op = syntax.operation(node)
-        values = made.parts[1:] if op == "Ternary" else made.parts
-        if op in _INTERVALS and made.dtype.is_integer() and all(part.is_int for part in values):
-            made.op = op
-        elif made.dtype.is_integer() and syntax.kind(node) != "Column":
-            made.interval = _leaf(node, made.parts)
-        made.computes = bool(made.op) or any(part.computes for part in made.parts)
-        return made
+        values = result.parts[1:] if op == "Ternary" else result.parts
+        if op in _INTERVALS and result.dtype.is_integer() and all(part.is_int for part in values):
+            result.op = op
+        elif result.dtype.is_integer() and syntax.kind(node) != "Column":
+            result.interval = _leaf(node, result.parts)
+        result.computes = bool(result.op) or any(part.computes for part in result.parts)
+        return result
 
     return term(tree)
 
@@ -415,7 +416,7 @@ def _wide(term: Term, guards: list[Tree]) -> Tree:
 
 
 def _exact(term: Term, guards: list[Tree]) -> Tree:
-    """A term of any type, computed from wide integers where it is made of them, in its own type."""
+    """A term of any type, computed from wide integers if it has integer operands, in its own type."""
     if not term.computes:
         return term.tree
     if term.op:

@@ -1,8 +1,8 @@
-"""What users compute with: expressions of single rows, typed when the program is built, exact when it runs.
+"""Expressions of single rows, typed when the program is built, exact when it runs.
 
 An expression is a Polars expression, SQL text where an expression is expected, or a Python value. It must map each row
-by itself, so that it may be applied to differences as to rows. Integers are int64 and overflow is an error; how that is
-watched without slowing down small integers is told in :mod:`ddcore.exactness`.
+by itself, so that it can be applied to differences. Integers are int64 and overflow is an error;
+:mod:`ddcore.exactness` says how overflow is detected without slowing down small integers.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def parse(value: Any, *, bare_string: Literal["column", "sql"]) -> pl.Expr:
     """The expression that a user's argument stands for.
 
     Text is a column's name or SQL, by ``bare_string``; integers are int64, decimals decimal(18, scale). Raises
-    ProgramError for text that is no SQL, for text that asks the clock, and for values that no column can hold.
+    ProgramError for text that is no SQL, for text that reads the clock, and for values that no column can hold.
     """
     if isinstance(value, pl.Expr):
         return value
@@ -59,10 +59,10 @@ def canonical(expr: pl.Expr) -> str:
 
 
 def identity(expr: pl.Expr) -> list[str]:
-    """Parts of a digest that tell an expression from all others: its canonical text, and which literals have a type.
+    """Parts of a digest that distinguish an expression: its canonical text, and which literals have a type.
 
-    One without takes that of its neighbours, which are not always int64 and float64: ``cast(pl.Float32) * 0.1`` is
-    another number than ``cast(pl.Float32) * pl.lit(0.1, dtype=pl.Float64)``.
+    A literal without one takes that of its neighbours, which are not always int64 and float64: ``cast(pl.Float32) *
+    0.1`` is another number than ``cast(pl.Float32) * pl.lit(0.1, dtype=pl.Float64)``.
     """
     tree = syntax.bare(syntax.read(expr))
     return [syntax.text(tree), *_LITERALS.findall(json.dumps(tree))]
@@ -72,8 +72,8 @@ class Projection:
     """Named expressions over rows of one schema.
 
     Attributes: ``schema``, the result's; ``renames``, which results are bare columns, and of what name; ``columns``,
-    what the computed results read, or None where nothing is computed. Raises ProgramError for an unknown column,
-    types that do not meet, a result without a type, and expressions that are no maps of single rows.
+    the columns that the computed results read, or None if all results are bare. Raises ProgramError for an unknown
+    column, types that do not meet, a result without a type, and expressions that are no maps of single rows.
     """
 
     def __init__(self, exprs: Mapping[str, pl.Expr], schema: Schema) -> None:
@@ -82,7 +82,7 @@ class Projection:
         self.renames: dict[str, str] = {}
         formulas = []
         for name, expr in exprs.items():
-            tree = _checked(expr, schema)
+            tree = _check(expr, schema)
             if syntax.kind(tree) == "Column":
                 self.renames[name] = tree["Column"]
                 self.schema[name] = schema[tree["Column"]]
@@ -103,10 +103,10 @@ class Projection:
 
     def evaluate(self, frame: pl.DataFrame) -> pl.DataFrame:
         """All results for the rows of ``frame``, as :meth:`computed` gives them."""
-        made = {name: frame.get_column(source).alias(name) for name, source in self.renames.items()}
+        columns = {name: frame.get_column(source).alias(name) for name, source in self.renames.items()}
         if self.columns is not None:
-            made |= {column.name: column for column in self.computed(frame)}
-        return pl.DataFrame([made[name] for name in self.schema])
+            columns |= {column.name: column for column in self.computed(frame)}
+        return pl.DataFrame([columns[name] for name in self.schema])
 
 
 class Predicate:
@@ -116,11 +116,11 @@ class Predicate:
         types = _typing(schema)
         total: Tree = None
         for expr in exprs:
-            tree = _checked(expr, schema)
-            found = types([tree])[0]
-            if found != pl.Boolean():
+            tree = _check(expr, schema)
+            dtype = types([tree])[0]
+            if dtype != pl.Boolean():
                 raise ProgramError(
-                    f"the condition {syntax.text(tree)} is {found}, not bool", "compare with something, or cast to bool"
+                    f"the condition {syntax.text(tree)} is {dtype}, not bool", "compare with something, or cast to bool"
                 )
             total = tree if total is None else syntax.binary("And", total, tree)
         if total is None:
@@ -138,7 +138,7 @@ class Predicate:
 
 
 class ListProjection:
-    """Named list expressions, whose elements become rows beside the columns there are.
+    """Named list expressions, whose elements become rows beside the other columns.
 
     Attributes: ``schema`` of the result, in which a list replaces a column of its name; ``columns``, what the lists
     read. Raises ProgramError as :class:`Projection` does, and for an expression whose value is no list.
@@ -146,10 +146,10 @@ class ListProjection:
 
     def __init__(self, exprs: Mapping[str, pl.Expr], schema: Schema) -> None:
         types = _typing(schema)
-        made: Schema = {}
+        elements: Schema = {}
         formulas = []
         for name, expr in exprs.items():
-            tree = _checked(expr, schema)
+            tree = _check(expr, schema)
             term = exactness.analyse(tree, types)
             if not isinstance(term.dtype, pl.List):
                 raise ProgramError(
@@ -157,17 +157,17 @@ class ListProjection:
                     'for example col("tags").str.split(",")',
                 )
             inner = term.dtype.inner
-            made[name] = _result_type(inner() if isinstance(inner, type) else inner, tree)
-            formulas.append(_formula(name, tree, term, pl.List(made[name].polars)))
-        self.schema: Schema = {name: kind for name, kind in schema.items() if name not in made} | made
+            elements[name] = _result_type(inner() if isinstance(inner, type) else inner, tree)
+            formulas.append(_formula(name, tree, term, pl.List(elements[name].polars)))
+        self.schema: Schema = {name: kind for name, kind in schema.items() if name not in elements} | elements
         self._formulas = _Formulas(formulas)
         self.columns = self._formulas.columns
 
     def explode(self, frame: pl.DataFrame) -> tuple[pl.DataFrame, np.ndarray]:
-        """The elements of the lists of all rows, and the row each came from: int64[elements].
+        """The elements of the lists of all rows, and the row of each: int64[elements].
 
-        An empty or null list gives nothing; several lists go side by side. Raises ExpressionError where those differ in
-        length, and as :meth:`Projection.computed` does.
+        An empty or null list gives no element; several lists are exploded side by side. Raises ExpressionError where
+        those differ in length, and as :meth:`Projection.computed` does.
         """
         lists = self._formulas.evaluate(frame)
         lengths = [np.nan_to_num(column.list.len().to_numpy()).astype(np.int64) for column in lists]
@@ -426,7 +426,7 @@ def _integers(term: Term) -> set[str]:
 # -- checks when the program is built ---------------------------------------------------------------------------------
 
 
-def _checked(expr: pl.Expr, schema: Schema) -> Tree:
+def _check(expr: pl.Expr, schema: Schema) -> Tree:
     tree = syntax.bare(syntax.read(expr))
     vocabulary.check(tree)
     for name in syntax.columns(tree):
@@ -439,7 +439,7 @@ def _checked(expr: pl.Expr, schema: Schema) -> Tree:
 
 
 class RowTypes:
-    """The types of trees over rows of one schema, by asking Polars about a frame without rows."""
+    """The types of trees over rows of one schema, according to Polars for a frame without rows."""
 
     def __init__(self, schema: Mapping[str, pl.DataType]) -> None:
         self._frame = pl.LazyFrame(schema=schema)
@@ -464,11 +464,11 @@ def _typing(schema: Schema) -> RowTypes:
 
 
 def _require_lists(trees: list[Tree], types: list[pl.DataType]) -> None:
-    """Membership in a column would be membership in whatever rows share the batch: only lists and values will do."""
+    """Raises ProgramError for membership in a column, which would depend on the batch; lists and values are allowed."""
     flat = {id(tree) for tree, dtype in zip(trees, types, strict=True) if not dtype.is_nested()}
     for tree in trees:
-        asked = syntax.children(tree)[1:] if syntax.operation(tree) in ("Boolean.IsIn", "Sql.IsIn") else []
-        if any(id(values) in flat and syntax.columns(values) for values in asked):
+        members = syntax.children(tree)[1:] if syntax.operation(tree) in ("Boolean.IsIn", "Sql.IsIn") else []
+        if any(id(values) in flat and syntax.columns(values) for values in members):
             raise ProgramError(
                 f"{syntax.text(tree)} asks about a whole column", "give values or a list column, or use join"
             )

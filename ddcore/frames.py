@@ -49,8 +49,8 @@ def _check_column(column: pl.Series, kind: Type, name: str) -> None:
     """Raises DataError for a column whose values the type does not hold exactly."""
     if column.dtype == pl.Null():
         return
-    found = type_of(column.dtype)
-    fits = found == kind or (found.name == kind.name == "decimal" and found.scale == kind.scale)
+    column_type = type_of(column.dtype)
+    fits = column_type == kind or (column_type.name == kind.name == "decimal" and column_type.scale == kind.scale)
     if not fits:
         raise DataError(f"input {name}: column {column.name} is {column.dtype}, not {kind}", "cast it first")
     if column.dtype == pl.Datetime and getattr(column.dtype, "time_unit", "") == "ns":

@@ -1,10 +1,10 @@
-"""User functions as text: what a fingerprint must see of a function, so that another function never passes for it.
+"""User functions as text: everything in a function that a fingerprint must cover to tell it from other functions.
 
-The text is a digest of everything that the function's result may depend on: its source, what it captured, and what it
-names in its own module and in the modules beside it; of an object, its class and its attributes; of a frame, schema
-and values. Nothing of it is a pickle, so an upgrade of a library does not change it. What another library means by a
-name is taken to be the same tomorrow, and a function does not see what it imports only when it is called. A value that
-cannot be told apart from another of its kind (an open file, a generator) is refused.
+The text is a digest of everything that the function's result may depend on: its source, the values it captured, and the
+names it reads in its own module and in the modules beside it; for an object, its class and its attributes; for a frame,
+schema and values. No part of it is a pickle, so an upgrade of a library does not change it. Two limits: names of other
+libraries are assumed to keep their meaning, and imports inside of the function are not followed. A value that cannot
+be distinguished from another of its kind (an open file, a generator) is refused.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ __all__ = ["name_of", "text_of"]
 
 _PLAIN = (int, float, complex, bool, type(None), type(...), type(NotImplemented), range, Decimal, timedelta)
 _PLAIN_VALUES = "give it plain values (numbers, texts, lists, frames), and make the rest inside of the function"
-_STATELESS = ("_thread.lock", "_thread.RLock")  # they change no result
-# What ddcore itself stands on is known by name; of other installed libraries the source counts, but not what that uses.
+_STATELESS = ("_thread.lock", "_thread.RLock")  # locks change no result
+# Functions of these libraries count by name; those of other installed libraries by source, without what that uses.
 _KNOWN = {"ddcore", "numba", "numpy", "pandas", "polars", "pyarrow"}
 _STANDARD = str(PurePath(inspect.__file__).parent)
 _READS = {"LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"}
@@ -51,7 +51,7 @@ _OF_EVERY_CLASS = {
 
 
 def name_of(function: Any) -> str:
-    """What to call a function in messages."""
+    """The name of a function in messages."""
     return str(getattr(function, "__name__", type(function).__name__)).replace("<lambda>", "lambda")
 
 
@@ -71,7 +71,7 @@ def text_of(function: Any) -> str:
             f"the function {name_of(function)} holds a value that is nested too deeply",
             "keep such a value in a flat list or a frame",
         ) from None
-    except Exception as error:  # whatever an object does when its attributes are read
+    except Exception as error:  # an object may raise anything when its attributes are read
         raise ProgramError(f"{reader.place()} cannot be read: {described(error)}", _PLAIN_VALUES) from error
 
 
@@ -80,7 +80,7 @@ class _Reader:
 
     def __init__(self, root: Any) -> None:
         self._root = root
-        self._known: dict[int, tuple[int, Any]] = {}  # by id, and kept alive, so that no other object gets the id
+        self._numbers: dict[int, tuple[int, Any]] = {}  # by id; the reference keeps the id from being reused
         self._path: list[str] = []
         while isinstance(root, functools.partial | MethodType):
             root = root.func if isinstance(root, functools.partial) else root.__func__
@@ -95,14 +95,14 @@ class _Reader:
             return digest(type(value).__name__, value if isinstance(value, str) else bytes(value))
         if type(value) is tuple:
             return digest("tuple", [self._at(f"[{place}]", each) for place, each in enumerate(value)])
-        known = self._known.get(id(value))
-        if known is not None:
-            return digest("again", str(known[0]))
-        self._known[id(value)] = len(self._known), value
+        number = self._numbers.get(id(value))
+        if number is not None:
+            return digest("again", str(number[0]))
+        self._numbers[id(value)] = len(self._numbers), value
         return digest(*self._parts(value))
 
     def _at(self, where: str, value: Any) -> str:
-        """The text of a part, with its place remembered for messages."""
+        """The text of a part, with its place recorded for messages."""
         self._path.append(where)
         text = self.text(value)
         self._path.pop()
@@ -143,11 +143,11 @@ class _Reader:
         yield type(value).__name__
         if isinstance(value, list):
             yield [self._at(f"[{place}]", each) for place, each in enumerate(value)]
-        elif isinstance(value, set | frozenset):  # in another order in every process: no element may count on one
-            known, texts = dict(self._known), []
+        elif isinstance(value, set | frozenset):  # the order differs between processes: no element may depend on it
+            outer, texts = dict(self._numbers), []
             for each in value:
                 texts.append(self._at("{...}", each))
-                self._known = dict(known)
+                self._numbers = dict(outer)
             yield sorted(texts)
         else:
             yield [[self.text(key), self._at(f"[{key!r:.40}]", each)] for key, each in value.items()]
@@ -200,16 +200,16 @@ class _Reader:
             except ValueError:  # not filled yet: a function that names itself
                 yield "itself"
             else:
-                yield from self._named(name, captured, code)
+                yield from self._value(name, captured, code)
         for name in sorted(_globals(code)):
             if name in function.__globals__ and not name.startswith("__"):
                 yield f"global {name}"
-                yield from self._named(name, function.__globals__[name], code)
-        for name, held in sorted(vars(function).items()):
+                yield from self._value(name, function.__globals__[name], code)
+        for name, attribute in sorted(vars(function).items()):
             yield f"attribute {name}"
-            yield self._at(f".{name}", held)
+            yield self._at(f".{name}", attribute)
 
-    def _named(self, name: str, value: Any, code: CodeType) -> Iterator[Part]:
+    def _value(self, name: str, value: Any, code: CodeType) -> Iterator[Part]:
         """A captured or global value; of a module of the user's own, what the function may read there."""
         yield self._at(f".{name}", value)
         if isinstance(value, ModuleType) and _reach(value.__name__, self._home) == "all":
@@ -221,7 +221,7 @@ class _Reader:
     def _source(self, code: CodeType) -> str:
         """A function's own text: its source; without one its byte code and constants, nested functions included."""
         try:
-            # Of the code and not of the function: of a decorated function Python gives the source of what it wraps.
+            # From the code, because for a decorated function Python returns the source of the wrapped one.
             source = textwrap.dedent(inspect.getsource(code)).strip()
         except (OSError, TypeError):
             constants = [
@@ -231,7 +231,7 @@ class _Reader:
         if code.co_name != "<lambda>":
             return digest("source", source)
         ends = [(line, end) for _, line, _, end in code.co_positions() if line is not None and end is not None]
-        line, end = max(ends, default=(code.co_firstlineno, 0))  # the end tells two lambdas of one line apart
+        line, end = max(ends, default=(code.co_firstlineno, 0))  # the end distinguishes two lambdas of one line
         return digest("source", source, code.co_qualname, str(line - code.co_firstlineno), str(end))
 
     def _class(self, cls: type) -> Iterator[Part]:
@@ -243,7 +243,7 @@ class _Reader:
         if reach == "name":
             return
         source = ""
-        with _no_source_allowed():
+        with _allow_no_source():
             source = textwrap.dedent(inspect.getsource(cls)).strip()
         yield source
         if reach == "source":
@@ -270,7 +270,7 @@ class _Reader:
             inner = ()
         for each in inner:
             if has_source and isinstance(each, FunctionType) and not _has_source(each.__code__):
-                continue  # made by a decorator that the source names, such as dataclass
+                continue  # from a decorator that the source names, such as dataclass
             yield name
             yield self._at(f".{name}", each)
 
@@ -278,10 +278,10 @@ class _Reader:
         """How far a function or class is read: ``name``, its ``source``, or ``all``."""
         module = _module_of(thing)
         reach = _reach(module, self._home)
-        found: Any = sys.modules.get(module)
+        value: Any = sys.modules.get(module)
         for name in thing.__qualname__.split("."):
-            found = getattr(found, name, None)
-        return reach if found is thing else "all"  # a local function of a library has no name to know it by
+            value = getattr(value, name, None)
+        return reach if value is thing else "all"  # a local function of a library has no importable name
 
     # -- objects ------------------------------------------------------------------------------------------------------
 
@@ -291,21 +291,21 @@ class _Reader:
         if f"{_module_of(cls)}.{cls.__qualname__}" in _STATELESS:
             return
         if self._reach(cls) != "all" or _holds_more(cls) or cls in copyreg.dispatch_table:
-            yield from self._reduced(value)
+            yield from self._reduce(value)
             return
-        for name, held in sorted(_attributes_of(value).items()):
+        for name, attribute in sorted(_attributes_of(value).items()):
             yield name
-            yield self._at(f".{name}", held)
+            yield self._at(f".{name}", attribute)
 
-    def _reduced(self, value: Any) -> Iterator[Part]:
-        """An object of a library: what the library says it is made of."""
+    def _reduce(self, value: Any) -> Iterator[Part]:
+        """An object of a library, by its parts as in a pickle."""
         try:
-            made = copyreg.dispatch_table[type(value)](value) if type(value) in copyreg.dispatch_table else None
-            made = value.__reduce_ex__(4) if made is None else made
-            if isinstance(made, str):  # the name of a global
-                yield from (_module_of(value), made)
+            reduction = copyreg.dispatch_table[type(value)](value) if type(value) in copyreg.dispatch_table else None
+            reduction = value.__reduce_ex__(4) if reduction is None else reduction
+            if isinstance(reduction, str):  # the name of a global
+                yield from (_module_of(value), reduction)
                 return
-            call, arguments, state, items, pairs = (*made, None, None, None)[:5]
+            call, arguments, state, items, pairs = (*reduction, None, None, None)[:5]
             parts = (call, arguments, state, list(items or ()), [tuple(pair) for pair in pairs or ()])
         except Exception:
             raise self._refusal(value) from None
@@ -313,14 +313,14 @@ class _Reader:
             yield self.text(part)
 
     def place(self) -> str:
-        """What is being read, for messages."""
+        """The value that is being read, for messages."""
         where = "".join(self._path).lstrip(".")
         return f"the function {name_of(self._root)}{where and ': ' + where}"
 
     def _refusal(self, value: Any, hint: str = "") -> ProgramError:
         return ProgramError(
             f"{self.place()} is of type {type(value).__name__}, of which two values cannot be told apart: a change of "
-            "it would go unseen",
+            "it would not be noticed",
             hint or _PLAIN_VALUES,
         )
 
@@ -377,8 +377,8 @@ class _Reader:
 
 
 @contextmanager
-def _no_source_allowed() -> Iterator[None]:
-    """No source is no error: classes of a notebook or of built code have none."""
+def _allow_no_source() -> Iterator[None]:
+    """Ignore a missing source: classes of a notebook or of generated code have none."""
     try:
         yield
     except (OSError, TypeError):
@@ -386,13 +386,13 @@ def _no_source_allowed() -> Iterator[None]:
 
 
 def _module_of(thing: Any) -> str:
-    """The module of a function or class; of some compiled ones Python does not give it as text."""
+    """The module of a function or class; for some compiled ones Python does not give it as text."""
     module = getattr(thing, "__module__", None)
     return module if isinstance(module, str) else repr(thing).partition("'")[2].rpartition(".")[0]
 
 
 def _reach(module: str, home: str) -> str:
-    """What of a module's functions counts: the ``name``, the ``source``, or ``all`` that they use."""
+    """The part of a module's functions that counts: the ``name``, the ``source``, or ``all`` that they use."""
     top = module.partition(".")[0]
     file = getattr(sys.modules.get(module), "__file__", None) or ""
     installed = bool(_INSTALLED & {*PurePath(file).parts})
@@ -419,10 +419,10 @@ def _inner(code: CodeType) -> list[CodeType]:
 
 
 def _has_source(code: CodeType) -> bool:
-    found = False
-    with _no_source_allowed():
-        found = bool(inspect.getsource(code))
-    return found
+    has_source = False
+    with _allow_no_source():
+        has_source = bool(inspect.getsource(code))
+    return has_source
 
 
 def _is_of_enum(name: str, value: Any) -> bool:

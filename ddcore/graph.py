@@ -1,6 +1,6 @@
-"""The dataflow of a program while it is being built: a list of nodes, and the scopes of its loops.
+"""The dataflow of a program while it is built: a list of nodes, and the scopes of its loops.
 
-Nodes are interned: two calls that say the same thing about the same collections give one node. So equal parts of a
+Nodes are interned: two equal calls on the same collections give one node. So equal parts of a
 program, and later their arrangements, are shared without the user naming them. A node's inputs come before it in the
 list, except that a loop's variable also reads the loop's result, which its scope names.
 """
@@ -23,10 +23,10 @@ __all__ = ["Graph", "Node", "Scope", "shape"]
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One operator and the collection it makes.
+    """One operator and the collection it produces.
 
     ``inputs`` and ``scope`` are indices into the graph's lists. ``place`` is ``file.py:line`` of the user's call.
-    ``digest`` covers the operator, its schema and its inputs; inside a loop it does not say what the loop feeds back
+    ``digest`` covers the operator, its schema and its inputs; inside a loop it does not cover what the loop feeds back
     (see :meth:`Graph.fingerprint`).
     """
 
@@ -47,9 +47,9 @@ class Node:
 class Scope:
     """The inside of one loop; scope 0 is the program itself.
 
-    ``depth`` counts the loops around; ``variables`` and ``results`` are nodes, pairwise: W and R of each variable.
-    After ``max_rounds`` the loop fails, or with ``returns`` gives the R it has then.
-    ``text`` names the finished loop: what its inner collections hold depends on all of it.
+    ``depth`` counts the enclosing loops; ``variables`` and ``results`` are nodes, pairwise: W and R of each variable.
+    After ``max_rounds`` the loop fails, or with ``returns`` returns its current R.
+    ``text`` identifies the finished loop: the contents of its inner collections depend on all of it.
     """
 
     index: int
@@ -74,10 +74,10 @@ class Graph:
     _known: dict[tuple[int, str], int] = field(default_factory=dict)
 
     def add(self, operator: Operator, *inputs: int) -> int:
-        """The node for this operator, new or known. It lives in the innermost scope of its inputs.
+        """The node for this operator, new or existing. It lives in the innermost scope of its inputs.
 
-        Raises ProgramError where an input belongs to a loop that is already left, and for a column without a name:
-        Polars gives it one when it makes a frame.
+        Raises ProgramError if an input belongs to a closed loop, and for a column without a name, because Polars would
+        give it one in a frame.
         """
         if "" in operator.schema:
             raise ProgramError(
@@ -90,16 +90,16 @@ class Graph:
             if inner.closed:
                 raise ProgramError(
                     f"{caller()}: {operator.name} uses a collection of loop {inner.name} outside of it"
-                    f" (made at {node.place})",
+                    f" (created at {node.place})",
                     "return it from the loop's body: only the result of iterate leaves a loop",
                 )
             scope = node.scope if self.encloses(scope, node.scope) else scope
         return self._intern(operator, inputs, scope)
 
     def enter_loop(self, name: str, limit: tuple[int, bool], sources: Sequence[tuple[int, Priority | None]]) -> Scope:
-        """Open the scope of a loop over these collections; its variables are there, its results are not yet.
+        """Open the scope of a loop over these collections; its variables exist, its results do not yet.
 
-        ``limit``: the most rounds, and whether the loop returns what it has then.
+        ``limit``: the greatest number of rounds, and whether the loop then returns its current result.
         """
         parent = self.open[-1]
         scope = Scope(len(self.scopes), parent, self.scopes[parent].depth + 1, name, *limit)
@@ -114,7 +114,7 @@ class Graph:
     def leave_loop(self, scope: Scope, *results: int) -> list[int]:
         """Close a loop: ``results`` are the body's, one per variable. Returns the loop's results outside of it."""
         scope.results, scope.closed = list(results), True
-        limit = [str(scope.max_rounds)] if scope.returns else []  # else reaching it is an error, and changes no result
+        limit = [str(scope.max_rounds)] if scope.returns else []  # otherwise reaching it is an error: no result changes
         ends = [[self.nodes[node].digest for node in side] for side in (scope.variables, results)]
         scope.text = digest(ends, limit)
         leaves = []
@@ -128,14 +128,14 @@ class Graph:
         return outer == inner or outer in self.around(inner)
 
     def around(self, scope: int) -> Iterator[int]:
-        """The scopes around a scope, innermost first; the program itself is the last."""
+        """The enclosing scopes, innermost first; the program itself is the last."""
         while (scope := self.scopes[scope].parent) >= 0:
             yield scope
 
     def fingerprint(self, node: int, *more: Part) -> str:
-        """Names the contents of a node's collection whatever program it stands in, loops around included.
+        """A name for the contents of a node's collection, the same in every program; it covers the enclosing loops.
 
-        ``more`` names what is made of it.
+        ``more`` identifies something derived from it.
         """
         scope = self.nodes[node].scope
         loops = [self.scopes[each].text for each in (scope, *self.around(scope)) if each]
@@ -149,15 +149,15 @@ class Graph:
         return [self.scopes[each].text for each in (scope.index, *self.around(scope.index)) if each]
 
     def _intern(self, operator: Operator, inputs: tuple[int, ...], scope: int) -> int:
-        """The known node that says the same in the same scope, or a new one."""
+        """The existing equal node in the same scope, or a new one."""
         depth = str(self.scopes[scope].depth)
         before = [] if isinstance(operator, Leave) else [self.nodes[number].digest for number in inputs]
         name = digest(operator.name, operator.text, shape(operator.schema), depth, before)
-        known = self._known.get((scope, name))
-        if known is None:
-            known = self._known[scope, name] = len(self.nodes)
-            self.nodes.append(Node(known, operator, inputs, scope, caller(), name))
-        return known
+        index = self._known.get((scope, name))
+        if index is None:
+            index = self._known[scope, name] = len(self.nodes)
+            self.nodes.append(Node(index, operator, inputs, scope, caller(), name))
+        return index
 
 
 def shape(schema: Schema) -> Part:

@@ -1,8 +1,8 @@
 """Compiled kernels on the disk: one file per kernel and processor, in the folder of :func:`ddcore.cache.kernel_folder`.
 
-numba's own cache names its folder after the path of the source, so that every installation compiles again, and keeps an
-index per function that two processes may overwrite for each other. Here a file is complete or absent: it is put in
-place whole, and its digest is checked before it is loaded.
+numba's own cache names its folder after the path of the source, so every installation compiles again, and keeps an
+index per function that two processes may overwrite for each other. Here a file is complete or absent: it is renamed
+into place, and its digest is checked before it is loaded.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def _payload(file: Path) -> bytes:
 
 
 class KernelCache(_Cache):
-    """What numba asks for the compiled form of one kernel, which has one signature."""
+    """The cache, in numba's interface, of one kernel, which has one signature."""
 
     def __init__(self, function: Any) -> None:
         module = function.__module__.rsplit(".", 1)[-1]
@@ -67,7 +67,7 @@ class KernelCache(_Cache):
 
     @property
     def cache_path(self) -> str:
-        """The folder, as numba has it."""
+        """The folder, in numba's interface."""
         return str(self._file.parent)
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
@@ -80,7 +80,7 @@ class KernelCache(_Cache):
         return CompileResult._rebuild(target_context, *pickle.loads(payload))  # type: ignore[no-untyped-call]
 
     def save_overload(self, sig: Any, data: Any) -> None:
-        """Keep a kernel that was compiled. Where the folder cannot be used, say so once and go on without."""
+        """Store a compiled kernel. If the folder cannot be used, warn once and continue."""
         payload: bytes = dumps(data._reduce())  # type: ignore[no-untyped-call]
         content = hashlib.blake2b(payload, digest_size=_DIGEST).digest() + payload
         try:
@@ -98,13 +98,13 @@ class KernelCache(_Cache):
         """Numba's switch: this cache is always on."""
 
     def flush(self) -> None:
-        """Forget the kernel."""
+        """Delete the stored kernel."""
         self._file.unlink(missing_ok=True)
 
 
 @functools.lru_cache(maxsize=1)
 def _announce() -> None:
-    """Say that kernels are being compiled: the caller would else wait for a minute without knowing why."""
+    """Tell the user that kernels are being compiled, because this can take a minute."""
     count = len(kernel_names()) - len(current_kernels())
     _tell(logging.INFO, f"compiling {count} kernel{'s' * (count != 1)}, once on this machine; this can take a minute")
 

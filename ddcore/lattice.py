@@ -1,7 +1,7 @@
-"""Times as tuples of ints under the product order: which is before which, joins, meets, and frontiers.
+"""Times as tuples of ints under the product order: comparison, joins, meets, and frontiers.
 
-A time is the input coordinates, then one loop coordinate per loop around. Coordinates are Python ints here and int64
-in columns; a round of 2**31 is as good as any. A *frontier* is a set of mutually incomparable times; what is at or
+A time is the input coordinates, then one coordinate per enclosing loop. Coordinates are Python ints here and int64 in
+columns; rounds may exceed 2**31. A *frontier* is a set of mutually incomparable times; what is at or
 beyond one of them is still open.
 """
 
@@ -16,7 +16,7 @@ Frontier = tuple[Time, ...]
 
 
 def le(a: Time, b: Time) -> bool:
-    """Whether an update at ``a`` is seen at ``b``.
+    """Whether ``a`` is at or before ``b``: an update at ``a`` counts at ``b``.
 
     >>> le((0, 3), (1, 3)), le((0, 3), (1, 2))
     (True, False)
@@ -25,7 +25,7 @@ def le(a: Time, b: Time) -> bool:
 
 
 def join(a: Time, b: Time) -> Time:
-    """The least time that sees both.
+    """The least time at or after both.
 
     >>> join((0, 3), (1, 2))
     (1, 3)
@@ -34,7 +34,7 @@ def join(a: Time, b: Time) -> Time:
 
 
 def meet(a: Time, b: Time) -> Time:
-    """The greatest time that both see.
+    """The greatest time at or before both.
 
     >>> meet((0, 3), (1, 2))
     (0, 2)
@@ -75,10 +75,10 @@ def advance(time: Time, since: Sequence[Time]) -> Time:
     >>> advance((0, 0), [(4, 8), (5, 3)]), advance((6, 1), [(4, 8), (5, 3)])
     ((4, 3), (6, 3))
     """
-    joined = [join(time, element) for element in since]
-    if not joined:
+    joins = [join(time, element) for element in since]
+    if not joins:
         return time
-    least = joined[0]
-    for other in joined[1:]:
+    least = joins[0]
+    for other in joins[1:]:
         least = meet(least, other)
     return least

@@ -1,12 +1,12 @@
-"""From a program to what a worker does: blocks in order, arrangements shared, and where every collection's updates go.
+"""The plan of a program for its workers: ordered blocks, shared arrangements, and the targets of all updates.
 
-A *block* is one operator with state, together with the arrangements that are brought up to date just before it.
-Linear operators have no block: they are applied on the way from one block to the next. Blocks are ranked within their
+A *block* is one operator with state, together with the arrangements that are updated just before it.
+Linear operators have no block: they are applied between blocks. Blocks are ranked within their
 loop, loops within the loop around; ranks and rounds, interleaved, are the *position* of a piece of work, and work is
 done in the order of positions.
 
-A plan is flat: lists of nodes, loops, blocks and arrangements that refer to each other by index. Nothing of it changes
-once it is built, so that it can be pickled, walked and shared between threads.
+A plan is flat: lists of nodes, loops, blocks and arrangements that refer to each other by index. It does not change
+once it is built, so it can be pickled and shared between threads.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ddcore.operators.base import Operator
 from ddcore.schema import Schema, Type, is_direct
 
 if TYPE_CHECKING:
-    from ddcore.trace import Run
+    from ddcore.trace import SortedBatch
 
 __all__ = ["Arrangement", "Block", "Loop", "Plan", "Position", "Target"]
 
@@ -32,7 +32,7 @@ Position = tuple[int, ...]
 class Loop:
     """One loop: W_0 = source, R_i = body(W_i), W_{i+1} = R_i; the result is R at the fixed point.
 
-    After ``max_rounds`` it fails, or with ``returns`` gives the R it has then.
+    After ``max_rounds`` it fails, or with ``returns`` returns its current R.
 
     ``scope`` is the index of its inside, ``depth`` counts the loops there. Per variable: the nodes of W and of R, the
     arrangement at the border (``borders``), and whether W is consolidated there at every round or only past the last
@@ -52,11 +52,11 @@ class Loop:
 
 @dataclass(frozen=True)
 class Arrangement:
-    """An index of one collection by key columns, kept for as long as the program is.
+    """An index of one collection by key columns, stored for as long as the program exists.
 
     ``collection``: the columns as the collection has them; ``times`` names the coordinates; ``fingerprint`` names its
-    table. Block ``block`` brings it up to date; ``listeners`` are the other blocks, which are notified.
-    A ``transient`` one consolidates and routes, and keeps nothing; ``output`` is then the output log it goes to.
+    table. Block ``block`` updates it; ``listeners`` are the other blocks that read it and are notified.
+    A ``transient`` one consolidates and forwards updates and stores nothing; ``output`` is then its output log, if any.
     """
 
     index: int
@@ -96,20 +96,20 @@ class Arrangement:
         """Names of the value columns."""
         return [name for name in self.collection if name not in self.key]
 
-    def batch_of(self, run: Run) -> Batch:
+    def batch_of(self, batch: SortedBatch) -> Batch:
         """The updates of a sorted batch as a batch of the arranged collection."""
-        columns = ([run.codes] if self.direct else []) + list(run.words)
+        columns = ([batch.codes] if self.direct else []) + list(batch.words)
         words = dict(zip(self.schema, columns, strict=True))
-        return Batch([words[name] for name in self.collection], list(run.times), run.diffs, run.high)
+        return Batch([words[name] for name in self.collection], list(batch.times), batch.diffs, batch.high)
 
 
 @dataclass(frozen=True)
 class Block:
-    """One step of a worker: bring the ``owned`` arrangements up to date, then run the operator, if it has a step.
+    """One step of a worker: update the ``owned`` arrangements, then run the operator, if it has a step.
 
-    ``op`` is the operator's name, or arrange (no operator), variable (consolidate what goes round a loop that has no
-    other state, or round any loop once too often) or output. ``ports`` are the arrangements of the operator's inputs,
-    ``output`` that of its result where it keeps one. ``loops`` are scopes, outermost first.
+    ``op`` is the operator's name, or arrange (no operator), variable (consolidate the updates of a loop that has no
+    other state, and the updates of any loop past its last round) or output. ``ports`` are the arrangements of the
+    operator's inputs, ``output`` that of its result, if it is stored. ``loops`` are scopes, outermost first.
     """
 
     index: int
@@ -124,7 +124,7 @@ class Block:
 
     @property
     def depth(self) -> int:
-        """How many loops are around."""
+        """The number of enclosing loops."""
         return len(self.loops)
 
     def position(self, rounds: tuple[int, ...]) -> Position:
@@ -153,7 +153,7 @@ class Plan:
     """A program ready to run.
 
     ``inputs`` and ``outputs`` are schemas by name, ``sources`` the nodes of the inputs. ``targets`` has one list for
-    each node, ``depths`` how many loops are around it; ``loops`` are keyed by scope. ``fingerprint`` is the same for
+    each node, ``depths`` the number of enclosing loops; ``loops`` are keyed by scope. ``fingerprint`` is the same for
     the same program in every process and release.
     """
 

@@ -1,8 +1,8 @@
-"""Planning: a program is called once, and what it returns becomes a plan.
+"""Planning: a program is called once, and its result becomes a plan.
 
-Nodes are visited in the order in which the program made them, inputs before users, and blocks are ranked in that
-order. A loop is ranked in the scope around it where it is left: everything of outer scopes that its body uses, and the
-arrangements of it, comes before.
+Nodes are visited in the order in which the program created them, inputs before users, and blocks are ranked in that
+order. A loop is ranked in the enclosing scope at the node that leaves it: all nodes of outer scopes that its body uses,
+and their arrangements, come before.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = ["Program", "build"]
 
 Program = Callable[..., Mapping[str, Collection]]
 
-_NOT_IN_FOLDERS = set('/\\%:?*"<>|')  # what some file system, or the address of a table, gives another meaning
+_NOT_IN_FOLDERS = set('/\\%:?*"<>|')  # characters with a special meaning in some file systems or in table addresses
 _LONGEST_NAME = 200  # bytes; file systems allow 255
 
 
@@ -49,7 +49,7 @@ def build(program: Program, schemas: Mapping[str, Mapping[str, Any]], dims: tupl
 
 @dataclass
 class _Draft:
-    """A block under construction; its place among the others is known when all of its scope are ranked."""
+    """A block under construction; its place is final when all blocks of its scope are ranked."""
 
     index: int
     op: str
@@ -76,7 +76,7 @@ class _Planner:
         self.drafts: list[_Draft] = []
         self.arrangements: list[Arrangement] = []
         self.listeners: list[list[int]] = []  # by arrangement
-        self._known: dict[tuple[int, tuple[str, ...]], int] = {}
+        self._indices: dict[tuple[int, tuple[str, ...]], int] = {}
         self._ranks: dict[int, int] = {}  # the next rank, by scope
         self._places: dict[int, int] = {}  # of a loop in the scope around it, by its scope
         self._borders: dict[int, list[int]] = {}  # by scope
@@ -87,7 +87,7 @@ class _Planner:
         for name, node in self.outputs.items():
             self._output(name, node)
         graph, number = self.graph, {node: place for place, node in enumerate(self.needed)}
-        nodes = [self._renumbered(graph.nodes[node], number) for node in self.needed]
+        nodes = [self._renumber(graph.nodes[node], number) for node in self.needed]
         ends = [[name, graph.fingerprint(node)] for name, node in sorted(self.outputs.items())]
         starts = [[name, shape(schema)] for name, schema in sorted(self.inputs.items())]
         return Plan(
@@ -129,7 +129,7 @@ class _Planner:
         for number, key in operator.ports:
             block.ports.append(self._arrange(node.inputs[number], key, block))
         if operator.output_key is not None:
-            block.output = self._kept(index, operator.output_key, block, "output")
+            block.output = self._store(index, operator.output_key, block, "output")
 
     def _variable(self, index: int, node: Node, operator: Variable) -> None:
         scope = self.graph.scopes[operator.loop]
@@ -157,24 +157,24 @@ class _Planner:
         return draft
 
     def _arrange(self, node: int, key: tuple[str, ...], user: _Draft) -> int:
-        """The arrangement of a node by a key, shared; the first user in its scope brings it up to date."""
-        known = self._known.get((node, key))
-        if known is None:
+        """The arrangement of a node by a key, shared; the first user in its scope updates it."""
+        index = self._indices.get((node, key))
+        if index is None:
             owner = user if self.graph.nodes[node].scope == user.scope else self._draft("arrange", node)
-            known = self._kept(node, key, owner, "")
-            owner.owned.append(known)
-            self.targets[node].append(Target("arrange", known))
-        listeners = self.listeners[known]
-        if self.arrangements[known].block != user.index and user.index not in listeners:
+            index = self._store(node, key, owner, "")
+            owner.owned.append(index)
+            self.targets[node].append(Target("arrange", index))
+        listeners = self.listeners[index]
+        if self.arrangements[index].block != user.index and user.index not in listeners:
             listeners.append(user.index)
-        return known
+        return index
 
-    def _kept(self, node: int, key: tuple[str, ...], block: _Draft, role: str) -> int:
-        self._known[node, key] = self._arrangement(node, key, block, self.graph.fingerprint(node, "kept", role, key))
-        return self._known[node, key]
+    def _store(self, node: int, key: tuple[str, ...], block: _Draft, role: str) -> int:
+        self._indices[node, key] = self._arrangement(node, key, block, self.graph.fingerprint(node, "kept", role, key))
+        return self._indices[node, key]
 
     def _transient(self, node: int, block: _Draft, role: str, output: str = "") -> int:
-        """What brings updates of equal rows together, and keeps nothing."""
+        """An arrangement that consolidates updates and stores nothing."""
         key, name = tuple(self.graph.nodes[node].schema), self.graph.fingerprint(node, "transient", role)
         index = self._arrangement(node, key, block, name, transient=True, output=output)
         block.owned.append(index)
@@ -212,7 +212,7 @@ class _Planner:
             tuple(_linear_round(self.graph, result, scope.variables) for result in scope.results),
         )
 
-    def _renumbered(self, node: Node, number: Mapping[int, int]) -> Node:
+    def _renumber(self, node: Node, number: Mapping[int, int]) -> Node:
         return replace(node, index=number[node.index], inputs=tuple(number[each] for each in node.inputs))
 
     def _target(self, target: Target, number: Mapping[int, int]) -> Target:
@@ -221,33 +221,33 @@ class _Planner:
 
 def _reachable(graph: Graph, outputs: Iterable[int]) -> set[int]:
     """The nodes that outputs depend on; a loop's variable depends on all that its loop feeds back."""
-    seen: set[int] = set()
+    visited: set[int] = set()
     waiting = list(outputs)
     while waiting:
         index = waiting.pop()
-        if index in seen:
+        if index in visited:
             continue
-        seen.add(index)
+        visited.add(index)
         node = graph.nodes[index]
         waiting += node.inputs
         if isinstance(node.operator, Variable | Leave):
             scope = graph.scopes[node.operator.loop]
             waiting += [*scope.variables, *scope.results]
-    return seen
+    return visited
 
 
 def _linear_round(graph: Graph, result: int, variables: Iterable[int]) -> bool:
-    """Whether an update can go once round the loop without meeting a block: then the variable must be one, to
+    """Whether an update can go once round the loop without passing a block: then the variable must be one, to
     consolidate.
     """
-    waiting, seen, ends = [result], set[int](), set(variables)
+    waiting, visited, ends = [result], set[int](), set(variables)
     while waiting:
         index = waiting.pop()
         if index in ends:
             return True
-        if index in seen:
+        if index in visited:
             continue
-        seen.add(index)
+        visited.add(index)
         node = graph.nodes[index]
         if isinstance(node.operator, Linear | Leave | Variable):
             waiting += node.inputs
@@ -291,9 +291,9 @@ def _check_output_name(name: str, others: dict[str, str]) -> None:
     hint = "name outputs with letters, digits and _"
     start = "an output's name is also its folder's name: "
     if not name or name.startswith(".") or not name.isprintable() or set(name) & _NOT_IN_FOLDERS:
-        raise ProgramError(f"{start}{ascii(name)[:60]} is no such name", hint)
+        raise ProgramError(f"{start}{ascii(name)[:60]} cannot be one", hint)
     if len(name.encode()) > _LONGEST_NAME:
         raise ProgramError(f"{start}{name[:40]}... has more than {_LONGEST_NAME} bytes", hint)
-    known = others.setdefault(unicodedata.normalize("NFC", name).casefold(), name)
-    if known != name:
-        raise ProgramError(f"{start}{known} and {name} are the same folder on some machines", "rename one of them")
+    earlier = others.setdefault(unicodedata.normalize("NFC", name).casefold(), name)
+    if earlier != name:
+        raise ProgramError(f"{start}{earlier} and {name} are the same folder on some machines", "rename one of them")

@@ -1,4 +1,4 @@
-"""Running a program in this process, on frames: for notebooks, for tests, and as the law's first witness."""
+"""Running a program in this process, on frames: for notebooks and for tests."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from ddcore.schema import Schema, type_of
 from ddcore.wording import one_line
 from ddcore.worker import Worker
 
-_WANTED = "give a Polars, pandas or Arrow frame, or a dict of columns, with the row's columns, the version and diff"
+_FRAME_HINT = "give a Polars, pandas or Arrow frame, or a dict of columns, with the row's columns, the version and diff"
 
 
 class Session:
-    """A program and its state in memory; each :meth:`fold` takes updates in and returns the output updates they cause.
+    """A program and its state in memory; each :meth:`fold` takes updates and returns the resulting output updates.
 
     ``schemas``: per input, column names and types: names (``"int64"``, as in dd.toml), Polars types or Python types.
     ``dims``: names of the time columns. Raises ProgramError where the program cannot be built.
@@ -39,7 +39,7 @@ class Session:
             )
         self.plan: Plan = build(program, schemas, _dims(dims))
         self._worker = Worker(self.plan)
-        self._broken = False  # whether a fold failed: its worker holds half of what it was given
+        self._broken = False  # whether a fold failed: its worker holds a part of its updates
         self._closed: list[tuple[int, ...]] = []  # the last fold's upper: times at or beyond it are open
 
     def fold(
@@ -47,13 +47,13 @@ class Session:
     ) -> dict[str, pl.DataFrame]:
         """Fold updates: per input a frame of its columns, the time columns and ``diff``.
 
-        ``upper`` is the frontier of times not complete after this fold; without it every time becomes complete for
-        which updates were given, and later updates may still come at any time. Returns per output the consolidated
+        ``upper`` is the frontier of times not complete after this fold; without it the times of all given updates
+        become complete, and later updates may still have any time. Returns per output the consolidated
         new updates, sorted by time and row. Raises DataError, LateUpdate for updates at times closed before, and the
         FoldError family.
         """
         if not isinstance(frames, Mapping):
-            raise DataError(f"fold takes a dict of frames by input, not {type(frames).__name__}", _WANTED)
+            raise DataError(f"fold takes a dict of frames by input, not {type(frames).__name__}", _FRAME_HINT)
         batches = {name: self._batch(name, frame) for name, frame in frames.items()}
         if self._broken:
             raise FoldError("an earlier fold of this session failed half way", "make a new Session and fold again")
@@ -67,11 +67,11 @@ class Session:
         self._broken = False
         if upper is not None:
             self._closed = list(upper)
-        made = {}
+        outputs = {}
         for name, schema in self.plan.outputs.items():
-            made[name] = output_frame(worker.outputs[name], schema, self.plan.dims)
+            outputs[name] = output_frame(worker.outputs[name], schema, self.plan.dims)
             worker.outputs[name] = []
-        return made
+        return outputs
 
     def _batch(self, name: str, frame: Any) -> Batch:
         if name not in self.plan.inputs:
@@ -94,9 +94,9 @@ def replay(program: Program, /, dims: Sequence[str] = ("version",), **frames: An
     time and row. Raises DataError for what is no frame, ProgramError, and the FoldError family.
     """
     dims = _dims(dims)
-    collected = {name: as_frame(frame, name) for name, frame in frames.items()}
-    schemas = {name: schema_of(frame, dims, name) for name, frame in collected.items()}
-    return Session(program, schemas, dims).fold(collected)
+    inputs = {name: as_frame(frame, name) for name, frame in frames.items()}
+    schemas = {name: schema_of(frame, dims, name) for name, frame in inputs.items()}
+    return Session(program, schemas, dims).fold(inputs)
 
 
 def as_frame(frame: Any, name: str) -> pl.DataFrame:
@@ -105,7 +105,7 @@ def as_frame(frame: Any, name: str) -> pl.DataFrame:
         return frame.collect()
     if isinstance(frame, pl.DataFrame):
         return frame
-    kind, hint = type(frame).__name__, _WANTED
+    kind, hint = type(frame).__name__, _FRAME_HINT
     if isinstance(frame, type):
         kind = f"the type {frame.__name__}"
     elif isinstance(frame, str | PathLike):
@@ -118,7 +118,7 @@ def as_frame(frame: Any, name: str) -> pl.DataFrame:
     elif isinstance(frame, Mapping) or hasattr(frame, "__arrow_c_stream__") or _is_pandas(frame):
         try:
             if type(frame).__module__.startswith("pyarrow"):
-                frame.validate(full=True)  # Polars would take bytes that are not UTF-8 as they are
+                frame.validate(full=True)  # Polars would accept bytes that are not UTF-8
             return pl.from_pandas(frame) if _is_pandas(frame) else pl.DataFrame(frame)
         except (Exception, pl.exceptions.PanicException) as error:
             raise DataError(f"input {name}: this {kind} is no frame: {one_line(error)}", hint) from None

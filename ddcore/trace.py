@@ -1,8 +1,8 @@
-"""Traces: the history of one arrangement as a few sorted runs, with look-up by key.
+"""Traces: the history of one arrangement as a few sorted batches, with look-up by key.
 
-A :class:`Run` is immutable and sorted by key code. A :class:`Trace` keeps few of them by merging small ones as it
-grows, and leaves its newest run alone, so that whoever consumes it can tell what is new (the last run) from what was
-there before.
+A :class:`SortedBatch` is immutable and sorted by key code. A :class:`Trace` keeps few of them: it merges small ones as
+it grows. It never merges the newest batch, so a consumer can tell what is new (the last batch) from what was stored
+before.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from ddcore.errors import DiffOverflow
 _PACKED_BITS = 63
 
 
-class Run:
+class SortedBatch:
     """Updates sorted by key code: ``codes`` int64[n], ``words`` (W, n), ``times`` (D, n), ``diffs`` int64[n].
 
     The key of a direct arrangement (one fixed-width column) is its code, and ``words`` holds the values only;
-    otherwise the first words are the key's. Runs made here are also sorted by words and times within a code, and
-    consolidated. ``high`` is None unless :func:`arrange` added diffs up to more than int64 holds; no trace keeps such
-    a run.
+    otherwise the first words are the key's. Batches from this module are also sorted by words and times within a
+    code, and consolidated. ``high`` is None unless some sum of diffs in :func:`arrange` exceeds int64; no
+    trace keeps such a batch.
     """
 
     __slots__ = ("_least", "_shift", "_starts", "codes", "diffs", "high", "times", "words")
@@ -45,15 +45,15 @@ class Run:
         return len(self.codes)
 
     def locate(self, probes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Row ranges [lo, hi) of equal code, one per probe (int64[m], ascending): O(1) each where codes spread
-        evenly.
+        """Row ranges [lo, hi) of equal code, one per probe (int64[m], ascending): O(1) each if codes are
+        spread evenly.
         """
         if self._starts is None:
             self._starts = self._index()
-        found: tuple[np.ndarray, np.ndarray] = kernels.runs.locate(
+        ranges: tuple[np.ndarray, np.ndarray] = kernels.runs.locate(
             self.codes, self._starts, self._least, self._shift, probes
         )
-        return found
+        return ranges
 
     def _index(self) -> np.ndarray:
         """Bucket starts over the codes, about one bucket per row; dense integer keys get a bucket each."""
@@ -90,42 +90,42 @@ class Rows:
 
 
 class Trace:
-    """The runs of one arrangement, oldest first. Append is amortised O(log n) a row."""
+    """The sorted batches of one arrangement, oldest first. Append is amortised O(log n) a row."""
 
-    def __init__(self, stored: Sequence[Run] = ()) -> None:
-        self.stored = list(stored)  # runs of earlier folds; those in files are never merged here
-        self.fresh: list[Run] = []  # runs of this fold
+    def __init__(self, stored: Sequence[SortedBatch] = ()) -> None:
+        self.stored = list(stored)  # of earlier folds; those in files are never merged here
+        self.fresh: list[SortedBatch] = []  # of this fold
 
     @property
-    def runs(self) -> list[Run]:
-        """All runs, oldest first."""
+    def batches(self) -> list[SortedBatch]:
+        """All batches, oldest first."""
         return self.stored + self.fresh
 
-    def append(self, run: Run) -> None:
-        """Add the newest run; merge what came before where it has grown to the size of its elder."""
+    def append(self, batch: SortedBatch) -> None:
+        """Add the newest batch. Before that, merge older ones of similar sizes."""
         while len(self.fresh) > 1 and 2 * len(self.fresh[-1]) >= len(self.fresh[-2]):
             last = self.fresh.pop()
             self.fresh[-1] = merge(self.fresh[-1], last)
-        self.fresh.append(run)
+        self.fresh.append(batch)
 
-    def settle(self) -> Run | None:
-        """:meth:`harvest`, after which the updates count as stored. Runs that were folded in this process are merged
-        as they grow, so that thousand folds do not leave thousand runs to look into.
+    def settle(self) -> SortedBatch | None:
+        """:meth:`harvest`, after which the updates count as stored. Batches of this process are merged as they grow, so
+        that a thousand folds do not leave a thousand batches to search.
         """
-        run, self.fresh = self.harvest(), []
-        if run is not None:
-            kept, grown = self.stored, run
-            while kept and type(kept[-1]) is Run and 2 * len(grown) >= len(kept[-1]):
-                grown = merge(kept.pop(), grown)
-            kept.append(grown)
-        return run
+        batch, self.fresh = self.harvest(), []
+        if batch is not None:
+            stored, merged = self.stored, batch
+            while stored and type(stored[-1]) is SortedBatch and 2 * len(merged) >= len(stored[-1]):
+                merged = merge(stored.pop(), merged)
+            stored.append(merged)
+        return batch
 
-    def before(self, newest: Run | None) -> list[Run]:
-        """All runs but ``newest``."""
-        return [run for run in self.runs if run is not newest]
+    def before(self, newest: SortedBatch | None) -> list[SortedBatch]:
+        """All batches but ``newest``."""
+        return [batch for batch in self.batches if batch is not newest]
 
-    def harvest(self) -> Run | None:
-        """The updates of this fold as one run, or None if there are none."""
+    def harvest(self) -> SortedBatch | None:
+        """The updates of this fold as one batch, or None if there are none."""
         while len(self.fresh) > 1:
             last = self.fresh.pop()
             self.fresh[-1] = merge(self.fresh[-1], last)
@@ -138,15 +138,15 @@ def arrange(
     times: list[np.ndarray],
     diffs: np.ndarray,
     high: np.ndarray | None = None,
-) -> Run:
-    """Sort and consolidate updates into a run. ``high`` has the upper words of diffs that int64 does not hold.
+) -> SortedBatch:
+    """Sort and consolidate updates into a batch. ``high`` has the upper words of diffs that int64 does not hold.
 
-    Columns are packed into one 64-bit integer wherever their spreads allow, which costs a radix sort of n integers
-    and nothing else; otherwise an O(n) sort by code with small sorts inside. Sums are exact, and where int64 does not
-    hold them all the run has upper words too. Raises DiffOverflow where 128 bits do not hold a sum.
+    If the ranges of the columns allow it, they are packed into one 64-bit integer, and the cost is one radix sort of
+    n integers; otherwise it is an O(n) sort by code with small sorts inside. Sums are exact: if int64 does not hold
+    all of them, the batch has upper words too. Raises DiffOverflow if 128 bits do not hold a sum.
     """
     if len(diffs) == 0:
-        return Run(codes, _stacked(words, 0), _stacked(times, 0), diffs)
+        return SortedBatch(codes, _stack(words, 0), _stack(times, 0), diffs)
     columns = [codes, *words, *times]
     layout = _layout([*columns, diffs]) if high is None else None
     if layout is None:
@@ -154,8 +154,8 @@ def arrange(
     return _arrange_packed(columns, diffs, layout, len(words))
 
 
-def merge(a: Run, b: Run) -> Run:
-    """One run with the updates of two: O(n). Updates whose diffs add up to more than int64 holds stay apart."""
+def merge(a: SortedBatch, b: SortedBatch) -> SortedBatch:
+    """One batch with the updates of two: O(n). Updates whose diffs add up to more than int64 holds stay apart."""
     take, diffs = kernels.runs.merge(a.codes, a.words, a.times, a.diffs, b.codes, b.words, b.times, b.diffs)
     n = len(take)
     codes, words, times = (
@@ -164,33 +164,33 @@ def merge(a: Run, b: Run) -> Run:
     kernels.runs.take_rows(codes, take, a.codes.reshape(1, -1), b.codes.reshape(1, -1))
     kernels.runs.take_rows(words, take, a.words, b.words)
     kernels.runs.take_rows(times, take, a.times, b.times)
-    return Run(codes[0], words, times, diffs)
+    return SortedBatch(codes[0], words, times, diffs)
 
 
-def distinct_keys(run: Run, key_words: int) -> tuple[Keys, np.ndarray]:
-    """The keys of a run made here, and where each one's rows start (int64[m + 1])."""
-    starts = kernels.runs.group_starts(run.codes, run.words, key_words)
+def distinct_keys(batch: SortedBatch, key_words: int) -> tuple[Keys, np.ndarray]:
+    """The keys of a consolidated batch, and where the rows of each start (int64[m + 1])."""
+    starts = kernels.runs.group_starts(batch.codes, batch.words, key_words)
     heads = starts[:-1]
-    return Keys(run.codes[heads], np.ascontiguousarray(run.words[:key_words, heads])), starts
+    return Keys(batch.codes[heads], np.ascontiguousarray(batch.words[:key_words, heads])), starts
 
 
-def gather(runs: Sequence[Run], keys: Keys, values: int, depth: int) -> Rows:
-    """All rows of the keys in all runs: ``values`` words and ``depth`` time coordinates each.
+def gather(batches: Sequence[SortedBatch], keys: Keys, values: int, depth: int) -> Rows:
+    """All rows of the keys in all batches: ``values`` words and ``depth`` time coordinates each.
 
-    A run with fewer coordinates (an arrangement of an outer scope) reads as if at round 0.
+    A batch with fewer coordinates (an arrangement of an outer scope) reads as if at round 0.
     """
-    spans = [run.locate(keys.codes) for run in runs]
+    spans = [batch.locate(keys.codes) for batch in batches]
     counts = np.zeros(len(keys), dtype=np.int64)
-    for run, (lo, hi) in zip(runs, spans, strict=True):
-        kernels.runs.count_matches(counts, keys.words, lo, hi, run.words)
+    for batch, (lo, hi) in zip(batches, spans, strict=True):
+        kernels.runs.count_matches(counts, keys.words, lo, hi, batch.words)
     offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
     total, at = int(offsets[-1]), offsets[:-1].copy()
     rows = Rows(
         offsets, np.empty((values, total), np.int64), np.empty((depth, total), np.int64), np.empty(total, np.int64)
     )
-    for run, (lo, hi) in zip(runs, spans, strict=True):
+    for batch, (lo, hi) in zip(batches, spans, strict=True):
         kernels.runs.copy_matches(
-            at, rows.words, rows.times, rows.diffs, keys.words, lo, hi, run.words, run.times, run.diffs
+            at, rows.words, rows.times, rows.diffs, keys.words, lo, hi, batch.words, batch.times, batch.diffs
         )
     return rows
 
@@ -203,7 +203,7 @@ class _Field:
 
 def _layout(columns: list[np.ndarray]) -> list[_Field] | None:
     """How many bits each column needs (the last one is the diffs), or None if they do not fit into one integer
-    together. Packed diffs are summed unchecked, so that it is None, too, where their sums could leave int64.
+    together. It is also None if sums of diffs could overflow int64, because packed diffs are summed unchecked.
     """
     fields, total = [], 0
     for column in columns:
@@ -217,24 +217,24 @@ def _layout(columns: list[np.ndarray]) -> list[_Field] | None:
     return fields if max(-int(diffs.min()), int(diffs.max())) * len(diffs) < 2**63 else None
 
 
-def _arrange_packed(columns: list[np.ndarray], diffs: np.ndarray, layout: list[_Field], words: int) -> Run:
+def _arrange_packed(columns: list[np.ndarray], diffs: np.ndarray, layout: list[_Field], words: int) -> SortedBatch:
     packed = np.zeros(len(diffs), dtype=np.uint64)
     for column, field in zip([*columns, diffs], layout, strict=True):
         if field.bits:
             kernels.sorting.pack(packed, column, field.least, field.bits)
     last = layout[-1]
     packed = kernels.sorting.radix_sort(packed, sum(field.bits for field in layout))
-    kept, sums = kernels.sorting.sum_equal(packed, last.bits, last.least)
-    out = np.empty((len(columns), len(kept)), dtype=np.int64)
+    rows, sums = kernels.sorting.sum_equal(packed, last.bits, last.least)
+    out = np.empty((len(columns), len(rows)), dtype=np.int64)
     shift = 0
     for place in range(len(columns) - 1, -1, -1):
         field = layout[place]
         if field.bits:
-            kernels.sorting.unpack(out[place], kept, shift, field.bits, field.least)
+            kernels.sorting.unpack(out[place], rows, shift, field.bits, field.least)
         else:
             out[place] = field.least
         shift += field.bits
-    return Run(out[0], out[1 : 1 + words], out[1 + words :], sums)
+    return SortedBatch(out[0], out[1 : 1 + words], out[1 + words :], sums)
 
 
 def _arrange_wide(
@@ -243,9 +243,9 @@ def _arrange_wide(
     times: list[np.ndarray],
     diffs: np.ndarray,
     high: np.ndarray | None = None,
-) -> Run:
+) -> SortedBatch:
     order = kernels.sorting.radix_argsort(codes)
-    columns = _stacked([*words, *times], len(diffs))
+    columns = _stack([*words, *times], len(diffs))
     kernels.sorting.sort_within(order, codes, columns)
     rows, sums = kernels.sorting.sum_runs(order, codes, columns, diffs)
     overflow, sums = sums[-1], sums[:-1].copy()
@@ -255,9 +255,9 @@ def _arrange_wide(
         if size > 1:
             raise DiffOverflow("the diffs of a row add up to more than 128 bits hold")
         high = high if size else None
-    kept = np.take(columns, rows, axis=1)  # stays contiguous by column
-    return Run(codes[rows], kept[: len(words)], kept[len(words) :], sums, high)
+    distinct = np.take(columns, rows, axis=1)  # stays contiguous by column
+    return SortedBatch(codes[rows], distinct[: len(words)], distinct[len(words) :], sums, high)
 
 
-def _stacked(columns: list[np.ndarray], n: int) -> np.ndarray:
+def _stack(columns: list[np.ndarray], n: int) -> np.ndarray:
     return np.stack(columns) if columns else np.empty((0, n), dtype=np.int64)

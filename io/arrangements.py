@@ -21,12 +21,12 @@ from ddcore.io.datafile import DataFile
 from ddcore.io.layout import CODE, Layout
 from ddcore.io.tables import AddedFile, LiveFile, TableState
 from ddcore.io.warehouse import REFRESH, reporting
-from ddcore.trace import Run, arrange
+from ddcore.trace import SortedBatch, arrange
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["FileRun", "commit", "open_runs", "run_table", "write_run"]
+__all__ = ["FileBatch", "commit", "open_runs", "run_table", "write_run"]
 
 ROW_GROUP = 16 * 1024
 SMALL = 1024  # rows of a file that is not worth looking into
@@ -36,7 +36,7 @@ _NEARLY_ALL = 0.5
 Span = tuple[int | None, int | None]
 
 
-def run_table(run: Run, layout: Layout) -> pa.Table:
+def run_table(run: SortedBatch, layout: Layout) -> pa.Table:
     """The rows of a run as :func:`write_run` takes them; values are decoded."""
     columns: dict[str, pl.Series] = {}
     if layout.direct:
@@ -67,7 +67,7 @@ def commit(
     return tables.commit(folder, files, run, base=base, overwrite=overwrite)
 
 
-def open_runs(folder: Path, files: Sequence[LiveFile], layout: Layout, span: Span = (None, None)) -> list[Run]:
+def open_runs(folder: Path, files: Sequence[LiveFile], layout: Layout, span: Span = (None, None)) -> list[SortedBatch]:
     """The runs that have codes in ``span``, [lo, hi) with None for no bound. Opens no other file.
 
     Small files, of which many runs over few rows leave many, are read whole and at once, into one run in memory.
@@ -76,7 +76,7 @@ def open_runs(folder: Path, files: Sequence[LiveFile], layout: Layout, span: Spa
     small = [file for file in meeting if file.rows <= SMALL]
     if len(small) > 1:
         meeting = [file for file in meeting if file.rows > SMALL]
-    runs: list[Run] = [FileRun(folder / file.path, layout, span) for file in meeting]
+    runs: list[SortedBatch] = [FileBatch(folder / file.path, layout, span) for file in meeting]
     if len(small) > 1:
         runs.append(_together(folder, small, layout, span))
     return [run for run in runs if len(run)]
@@ -88,7 +88,7 @@ def _meets(file: LiveFile, span: Span) -> bool:
     return (lo is None or greatest is None or greatest >= lo) and (hi is None or least is None or least < hi)
 
 
-def _together(folder: Path, files: Sequence[LiveFile], layout: Layout, span: Span) -> Run:
+def _together(folder: Path, files: Sequence[LiveFile], layout: Layout, span: Span) -> SortedBatch:
     """The rows of several files with codes in ``span``, as one run in memory."""
     rows = tables.scan(folder, files, layout.columns)
     for bound, inside in zip(span, (pl.col(CODE).ge, pl.col(CODE).lt), strict=True):
@@ -100,7 +100,7 @@ def _together(folder: Path, files: Sequence[LiveFile], layout: Layout, span: Spa
     return arrange(codes, words, times, diffs)
 
 
-class FileRun(Run):
+class FileBatch(SortedBatch):
     """A run in a file, or the part of it with codes in ``span``.
 
     Arrays have their full size at once and are filled as needed.

@@ -19,7 +19,7 @@ from ddcore.io.layout import Layout, held_table, layout_of, pending_table
 from ddcore.io.tables import AddedFile
 from ddcore.io.updates import accumulate_counts
 from ddcore.plan import Plan
-from ddcore.trace import Run
+from ddcore.trace import SortedBatch
 from ddcore.worker import Worker, joined
 
 __all__ = ["open_worker", "spans_of", "write_gains"]
@@ -35,9 +35,9 @@ def open_worker(plan: Plan, stored: Stored, spans: Spans | None = None) -> Worke
 
     Raises StorageError for files that are missing or damaged.
     """
-    runs: dict[int, Sequence[Run]] = {}
+    runs: dict[int, Sequence[SortedBatch]] = {}
     held: dict[int, Batch] = {}
-    pending: dict[int, Run] = {}
+    pending: dict[int, SortedBatch] = {}
     every: Span = (None, None)
     for arrangement in plan.arrangements:
         span = (spans or {}).get(arrangement.index, every)
@@ -54,15 +54,15 @@ def open_worker(plan: Plan, stored: Stored, spans: Spans | None = None) -> Worke
     return Worker(plan, runs, pending, held)
 
 
-def _all(stored: Stored, table: str, layout: Layout, span: Span) -> list[Run]:
+def _all(stored: Stored, table: str, layout: Layout, span: Span) -> list[SortedBatch]:
     runs = _open(stored, table, layout, span)
     for run in runs:
-        if isinstance(run, arrangements.FileRun):
+        if isinstance(run, arrangements.FileBatch):
             run.load_all()
     return runs
 
 
-def _open(stored: Stored, table: str, layout: Layout, span: Span) -> list[Run]:
+def _open(stored: Stored, table: str, layout: Layout, span: Span) -> list[SortedBatch]:
     files = stored.files.get(table, ())
     return arrangements.open_runs(stored.warehouse.table(table), files, layout, span) if files else []
 
@@ -94,7 +94,7 @@ def write_gains(plan: Plan, worker: Worker, stored: Stored, part: str) -> Gained
     return gained
 
 
-def _written(stored: Stored, place: tuple[str, Layout], run: Run, part: str) -> dict[str, list[AddedFile]]:
+def _written(stored: Stored, place: tuple[str, Layout], run: SortedBatch, part: str) -> dict[str, list[AddedFile]]:
     table, layout = place
     rows = arrangements.run_table(run, layout)
     return {table: [arrangements.write_run(stored.warehouse.table(table), stored.run, part, rows)]}

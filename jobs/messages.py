@@ -22,7 +22,7 @@ from ddcore.encoding import key_codes
 from ddcore.jobs.cuts import Cuts
 from ddcore.plan import Arrangement, Plan, Position
 from ddcore.schema import Schema
-from ddcore.trace import Run, arrange
+from ddcore.trace import SortedBatch, arrange
 from ddcore.worker import Rounds, Work, Worker
 
 __all__ = [
@@ -100,7 +100,9 @@ def position_of(plan: Plan, message: Message) -> Position:
     return plan.blocks[block].position(message.rounds)
 
 
-def bodies_of_run(arrangement: Arrangement, run: Run, *, keys_only: bool = False) -> Iterator[tuple[bytes, int]]:
+def bodies_of_run(
+    arrangement: Arrangement, run: SortedBatch, *, keys_only: bool = False
+) -> Iterator[tuple[bytes, int]]:
     """A run's rows as values (key and value columns, or keys alone), times and diffs; with each body, its rows."""
     schema = _stored(arrangement, keys_only)
     words = ([run.codes] if arrangement.direct else []) + list(run.words)
@@ -108,7 +110,7 @@ def bodies_of_run(arrangement: Arrangement, run: Run, *, keys_only: bool = False
         yield body_of_batch(portion, schema), len(portion)
 
 
-def run_of_bodies(arrangement: Arrangement, bodies: Sequence[bytes], *, keys_only: bool = False) -> Run:
+def run_of_bodies(arrangement: Arrangement, bodies: Sequence[bytes], *, keys_only: bool = False) -> SortedBatch:
     """One run of what :func:`bodies_of_run` wrote. Sorted anew: the order of strings' words is this process's own."""
     schema = _stored(arrangement, keys_only)
     batch = concatenate([batch_of_body(body, schema) for body in bodies])
@@ -152,13 +154,13 @@ def _stored(arrangement: Arrangement, keys_only: bool) -> Schema:
     return {name: schema[name] for name in arrangement.key} if keys_only else schema
 
 
-def _owned(run: Run, cuts: Sequence[int]) -> Iterator[tuple[int, Run]]:
+def _owned(run: SortedBatch, cuts: Sequence[int]) -> Iterator[tuple[int, SortedBatch]]:
     """The run cut into the ranges of the workers; those without rows are left out."""
     bounds = [0, *np.searchsorted(run.codes, np.array(cuts, dtype=np.int64)).tolist(), len(run)]
     for dest, (a, b) in enumerate(pairwise(bounds)):
         if a < b:
             high = None if run.high is None else run.high[a:b]
-            yield dest, Run(run.codes[a:b], run.words[:, a:b], run.times[:, a:b], run.diffs[a:b], high)
+            yield dest, SortedBatch(run.codes[a:b], run.words[:, a:b], run.times[:, a:b], run.diffs[a:b], high)
 
 
 def _portions(batch: Batch) -> Iterator[Batch]:

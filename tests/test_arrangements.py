@@ -19,11 +19,11 @@ from trams import Command
 from ddcore.encoding import encode, key_codes
 from ddcore.errors import StorageError
 from ddcore.io import arrangements, tables
-from ddcore.io.arrangements import FileRun
+from ddcore.io.arrangements import FileBatch
 from ddcore.io.layout import Layout, create
 from ddcore.io.tables import TableState
 from ddcore.schema import parse_schema
-from ddcore.trace import Keys, Run, arrange, distinct_keys, gather
+from ddcore.trace import Keys, SortedBatch, arrange, distinct_keys, gather
 
 DIRECT = Layout(parse_schema({"k": "int64", "v": "int64"}), ("k",), ("version", "_round_1"))
 DATES = Layout(parse_schema({"k": "date", "v": "float64"}), ("k",), ("version",))
@@ -38,7 +38,7 @@ def small_row_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(arrangements, "ROW_GROUP", 64)
 
 
-def make(layout: Layout, n: int, seed: int = 0, keys: int = 1000) -> Run:
+def make(layout: Layout, n: int, seed: int = 0, keys: int = 1000) -> SortedBatch:
     rng = np.random.default_rng(seed)
     series = []
     for name, kind in layout.schema.items():
@@ -57,12 +57,12 @@ def make(layout: Layout, n: int, seed: int = 0, keys: int = 1000) -> Run:
     return arrange(codes, words[width:] if layout.direct else words, times, rng.integers(1, 4, n))
 
 
-def store(folder: Path, run: Run, layout: Layout) -> FileRun:
+def store(folder: Path, run: SortedBatch, layout: Layout) -> FileBatch:
     file = arrangements.write_run(folder, 1, 0, arrangements.run_table(run, layout))
-    return FileRun(folder / file.path, layout)
+    return FileBatch(folder / file.path, layout)
 
 
-def same(a: Run, b: Run, rows: slice | np.ndarray = slice(None)) -> None:
+def same(a: SortedBatch, b: SortedBatch, rows: slice | np.ndarray = slice(None)) -> None:
     for name in ("codes", "words", "times", "diffs"):
         np.testing.assert_array_equal(getattr(a, name)[..., rows], getattr(b, name)[..., rows], err_msg=name)
 
@@ -132,7 +132,9 @@ def test_spans_part_a_run_without_gap_or_overlap(tmp_path: Path, layout: Layout)
     create(tmp_path, layout)
     half = len(run) // 2
     halves = [
-        Run(run.codes[s], np.ascontiguousarray(run.words[:, s]), np.ascontiguousarray(run.times[:, s]), run.diffs[s])
+        SortedBatch(
+            run.codes[s], np.ascontiguousarray(run.words[:, s]), np.ascontiguousarray(run.times[:, s]), run.diffs[s]
+        )
         for s in (slice(0, half), slice(half, None))
     ]
     files = [
@@ -151,7 +153,7 @@ def test_spans_part_a_run_without_gap_or_overlap(tmp_path: Path, layout: Layout)
             inside &= probes >= span[0] if span[0] is not None else True
             inside &= probes < span[1] if span[1] is not None else True
             assert not (hi - lo)[~inside].any(), "other workers' rows are not here"
-            if isinstance(piece, FileRun):
+            if isinstance(piece, FileBatch):
                 piece.load_all()
             total.append(piece)
     np.testing.assert_array_equal(np.sort(np.concatenate([piece.codes for piece in total])), run.codes)
@@ -175,9 +177,9 @@ def test_small_files_are_one_run_in_memory(tmp_path: Path, layout: Layout, sizes
             expected.update(updates(run, span))
         found = Counter[object]()
         opened = arrangements.open_runs(tmp_path, live, layout, span)
-        assert sum(isinstance(run, FileRun) for run in opened) <= sum(size > 1024 for size in sizes) + 1
+        assert sum(isinstance(run, FileBatch) for run in opened) <= sum(size > 1024 for size in sizes) + 1
         for run in opened:
-            if isinstance(run, FileRun):
+            if isinstance(run, FileBatch):
                 run.load_all()
             found.update(updates(run, (None, None)))
         assert {row: diff for row, diff in found.items() if diff} == {
@@ -185,7 +187,7 @@ def test_small_files_are_one_run_in_memory(tmp_path: Path, layout: Layout, sizes
         }
 
 
-def updates(run: Run, span: tuple[int | None, int | None]) -> dict[object, int]:
+def updates(run: SortedBatch, span: tuple[int | None, int | None]) -> dict[object, int]:
     """Diffs by code, words and times, of the rows in a span of codes."""
     lo, hi = span
     rows = zip(run.codes.tolist(), run.words.T.tolist(), run.times.T.tolist(), run.diffs.tolist(), strict=True)
@@ -260,7 +262,7 @@ def test_a_damaged_file_is_named_with_the_way_on(tmp_path: Path, damage: str) ->
         broken = {"truncated": content[:-100], "empty": b"", "page": b"\x00" * (len(content) // 2)}[damage]
         path.write_bytes(broken + content[len(broken) :] if damage == "page" else broken)
     with pytest.raises(StorageError, match="ddcore run --full-refresh") as caught:
-        FileRun(path, DIRECT).load_all()
+        FileBatch(path, DIRECT).load_all()
     assert str(path) in caught.value.message
 
 
@@ -302,13 +304,13 @@ def test_a_file_that_another_program_wrote_unsorted_is_refused(tmp_path: Path) -
     foreign = tmp_path / "part-00000-c000.zstd.parquet"
     pq.write_table(table.take(np.random.default_rng(0).permutation(len(table))), foreign, row_group_size=64)
     with pytest.raises(StorageError, match="not sorted"):
-        FileRun(foreign, DIRECT)
+        FileBatch(foreign, DIRECT)
 
 
 def test_a_file_of_another_layout_is_refused(tmp_path: Path) -> None:
     file = arrangements.write_run(tmp_path, 1, 0, arrangements.run_table(make(BARE, 10), BARE))
     with pytest.raises(StorageError, match="no column v"):
-        FileRun(tmp_path / file.path, DIRECT)
+        FileBatch(tmp_path / file.path, DIRECT)
 
 
 NAMES = ["diff", "version", "run", "_code", "a,b", "A", "é", "_column_0"]

@@ -231,7 +231,7 @@ def test_what_needs_more_than_its_own_row_is_refused(expr: pl.Expr) -> None:
     ],
 )
 def test_integer_arithmetic_out_of_sight_is_refused(expr: pl.Expr) -> None:
-    with pytest.raises(ProgramError, match="overflow cannot be seen"):
+    with pytest.raises(ProgramError, match="overflow cannot be detected"):
         output_type(expr, SCHEMA)
 
 

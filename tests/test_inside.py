@@ -34,7 +34,7 @@ def inside(request: pytest.FixtureRequest) -> Any:
         plan = session.plan
         variables = {v for loop in plan.loops.values() for v in loop.variables}
         (kept,) = (a for a in plan.arrangements if a.node in variables and not a.transient)
-        updates = [kept.batch_of(run) for run in session._worker.traces[kept.index].runs]
+        updates = [kept.batch_of(run) for run in session._worker.traces[kept.index].batches]
         # The trace is that of W, and R_i = W_{i+1}: what W is at round 0 or 1, R is at round 0.
         found: Counter[Any] = Counter()
         variable = reference.log_of(output_frame(updates, kept.collection, kept.times), kept.times)

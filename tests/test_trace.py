@@ -13,7 +13,7 @@ from test_random_programs import compare, outcome
 from ddcore import encoding, trace, worker
 from ddcore.errors import DiffOverflow
 from ddcore.schema import is_direct
-from ddcore.trace import Keys, Run, arrange, distinct_keys, gather, merge
+from ddcore.trace import Keys, SortedBatch, arrange, distinct_keys, gather, merge
 
 
 def coarse(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -48,7 +48,7 @@ def updates(rng: np.random.Generator, n: int, spread: int) -> tuple[Any, list[An
     return codes, words, [rng.integers(0, 3, n), rng.integers(0, 2, n)], rng.integers(-2, 3, n)
 
 
-def as_dict(run: Run) -> dict[tuple[int, ...], int]:
+def as_dict(run: SortedBatch) -> dict[tuple[int, ...], int]:
     rows = zip(run.codes, *run.words, *run.times, run.diffs, strict=True)
     found = {tuple(map(int, row[:-1])): int(row[-1]) for row in rows}
     assert len(found) == len(run) and list(found) == sorted(found)
@@ -90,21 +90,21 @@ def test_arrange_merge_gather(spread: int, n: int) -> None:
 @pytest.mark.parametrize("codes", [[5] * 9, [-(2**63), -(2**63), 0, 2**63 - 1], [1, 2, 4, 2**62], list(range(100))])
 def test_locate(codes: list[int]) -> None:
     n = len(codes)
-    run = Run(np.array(codes), np.zeros((0, n), np.int64), np.zeros((1, n), np.int64), np.ones(n, np.int64))
+    run = SortedBatch(np.array(codes), np.zeros((0, n), np.int64), np.zeros((1, n), np.int64), np.ones(n, np.int64))
     probes = np.array(sorted({*codes, -(2**63), -1, 3, 50, 2**62 + 1, 2**63 - 1}))
     lo, hi = run.locate(probes)
     for probe, first, last in zip(probes, lo, hi, strict=True):
         assert codes[first:last] == [code for code in codes if code == probe]
 
 
-def wide(run: Run) -> list[int]:
+def wide(run: SortedBatch) -> list[int]:
     """The diffs of a run with their upper words."""
     high = run.diffs >> 63 if run.high is None else run.high
     return [(h << 64) + (low & (2**64 - 1)) for h, low in zip(high.tolist(), run.diffs.tolist(), strict=True)]
 
 
 def test_diffs_that_leave_int64() -> None:
-    def run(diffs: list[int], code: int = 0) -> Run:
+    def run(diffs: list[int], code: int = 0) -> SortedBatch:
         zeros = np.zeros(len(diffs), np.int64)
         return arrange(zeros + code, [zeros], [zeros], np.array(diffs))
 

@@ -1,10 +1,10 @@
 """Compiled inner loops over int64 columns.
 
 Kernels know nothing of types, schemas or programs: they see codes, words, times and diffs (see
-:mod:`ddcore.encoding`), two-dimensional arrays having one column per line, ``(columns, rows)``. How they are compiled
-and where the compiled code is kept: :mod:`ddcore.kernels.compiling`.
+:mod:`ddcore.encoding`), two-dimensional arrays are ``(columns, rows)``, one column per line. Compilation and the
+cache of compiled code: :mod:`ddcore.kernels.compiling`.
 
-Modules are loaded when first used: importing this package, as whoever only builds a plan does, does not load numba.
+Modules are loaded when first used: importing this package, as building a plan does, does not load numba.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What holds for a key at each version that is evaluated: its aggregates, or all of its rows.
+"""The aggregates of a key at each evaluated version, or all of its rows.
 
-Rows are gathered by key: ``offsets[k]:offsets[k + 1]`` are key k's. Where versions form a chain and a group is large
-it is swept once; else each evaluation looks at all rows of the key. Sums are exact whatever they pass through: an
-overflow is reported only where a result does not fit.
+Rows are gathered by key: ``offsets[k]:offsets[k + 1]`` are key k's. Where versions form a chain and a group is large,
+one pass covers all versions; otherwise each evaluation reads all rows of the key. Sums are exact: an overflow is
+reported only if the result itself does not fit.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from numba import types
 
 from ddcore.kernels.compiling import IN1, IN2, INT, OUT1, OUT2, inline, kernel, several
 from ddcore.kernels.floats import LIMBS, NAN, add_float, clear, is_special, read_float, special_sum
-from ddcore.kernels.points import grown, holds, inside
+from ddcore.kernels.points import grow, holds, inside
 from ddcore.kernels.sorting import add, multiply, same, sort_rows
 from ddcore.kernels.wide import add_pair, add_triple, fits, product, triple_fits
 
@@ -26,7 +26,7 @@ NEGATIVE, OVERFLOW = 1, 2
 
 @inline
 def _order_rows(k, offsets, words, times, loops, inputs, order):  # type: ignore[no-untyped-def]
-    """Row numbers of key k at or before ``loops``, sorted by value; returns how many."""
+    """Row numbers of key k at or before ``loops``, sorted by value; returns their number."""
     n = 0
     for row in range(offsets[k], offsets[k + 1]):
         if inside(times, row, loops, inputs):
@@ -38,7 +38,7 @@ def _order_rows(k, offsets, words, times, loops, inputs, order):  # type: ignore
 
 @inline
 def _are_small(diffs):  # type: ignore[no-untyped-def]
-    """Whether no sum of so many of these diffs as ``_FEW_ROWS`` can leave int64."""
+    """Whether no sum of ``_FEW_ROWS`` of these diffs can overflow int64."""
     least, most = np.int64(0), np.int64(0)
     for i in range(len(diffs)):
         least, most = min(least, diffs[i]), max(most, diffs[i])
@@ -186,7 +186,7 @@ def _by_version(order, n, times):  # type: ignore[no-untyped-def]
 @inline
 def _sweep(  # type: ignore[no-untyped-def]
     kind, order, n, member, heads, m, counts, highs, words, times, diffs, e_times, e0, e1, allow, linear, limbs,
-    digits, results, present, wrong,
+    digits, results, present, error,
 ):  # fmt: skip
     """One pass over the versions of a large group with at most one aggregate: each row is applied once.
 
@@ -231,10 +231,10 @@ def _sweep(  # type: ignore[no-untyped-def]
                 specials[side] += np.int64(now > 0) - np.int64(before > 0)
                 specials[1 - side] += np.int64(now < 0) - np.int64(before < 0)
         if negatives > 0 and not allow:
-            wrong[0], wrong[2] = NEGATIVE, e
+            error[0], error[2] = NEGATIVE, e
             for i in range(m):
                 if highs[i] < 0:
-                    wrong[3], wrong[4] = counts[i], highs[i]
+                    error[3], error[4] = counts[i], highs[i]
                     break
             break
         is_there = total_high != 0 or total_low != 0
@@ -245,7 +245,7 @@ def _sweep(  # type: ignore[no-untyped-def]
             fit = fits(total_high, total_low) if kind == COUNT else triple_fits(top, high, low)
             results[0, e] = np.int64(total_low) if kind == COUNT else np.int64(low)
             if not fit or results[0, e] == _NULL:  # the word of null
-                wrong[0], wrong[2] = OVERFLOW, e
+                error[0], error[2] = OVERFLOW, e
                 break
         elif kind == FLOAT_SUM:
             special = special_sum(specials[0], specials[1], specials[2])
@@ -272,11 +272,11 @@ def _sign(highs, counts, i):  # type: ignore[no-untyped-def]
 
 
 @inline
-def _note_negative(small, m, counts, highs, wrong):  # type: ignore[no-untyped-def]
+def _note_negative(small, m, counts, highs, error):  # type: ignore[no-untyped-def]
     """The first count below zero, for the message."""
     for i in range(m):
         if (counts[i] < 0) if small else (highs[i] < 0):
-            wrong[3], wrong[4] = counts[i], np.int64(-1) if small else highs[i]
+            error[3], error[4] = counts[i], np.int64(-1) if small else highs[i]
             return
 
 
@@ -287,13 +287,13 @@ def _note_negative(small, m, counts, highs, wrong):  # type: ignore[no-untyped-d
 def aggregate(inputs, loops, kinds, columns, offsets, words, times, diffs, e_offsets, e_times, allow):  # type: ignore[no-untyped-def]
     """Aggregates of every key at every evaluated version.
 
-    Returns results (aggregates, evals), 1 where the group is present, and what went wrong: (code, key, eval, lower and
-    upper word of a count), code 0 if nothing. Without aggregates it is `distinct`: presence is a positive count.
+    Returns results (aggregates, evals), 1 where the group is present, and an error: (code, key, eval, lower and
+    upper word of a count), code 0 if none. Without aggregates it is `distinct`: presence is a positive count.
     """
     keys, evals = len(offsets) - 1, e_times.shape[1]
     results = np.empty((len(kinds), evals), dtype=np.int64)
     present = np.zeros(evals, dtype=np.int64)
-    wrong = np.zeros(5, dtype=np.int64)
+    error = np.zeros(5, dtype=np.int64)
     all_small = _are_small(diffs)
     limbs, digits = np.zeros(LIMBS, dtype=np.int64), np.zeros(LIMBS, dtype=np.int64)
     linear, extreme = False, False
@@ -320,10 +320,10 @@ def aggregate(inputs, loops, kinds, columns, offsets, words, times, diffs, e_off
         if swept and n * (e1 - e0) > _SWEEP_FROM:
             kind = kinds[0] if len(kinds) == 1 else np.int64(-1)
             _sweep(kind, order, n, member, heads, m, counts, highs, words, times, diffs, e_times, e0, e1, allow,
-                   linear, limbs, digits, results, present, wrong)  # fmt: skip
-            if wrong[0] != 0:
-                wrong[1] = k
-                return results, present, wrong
+                   linear, limbs, digits, results, present, error)  # fmt: skip
+            if error[0] != 0:
+                error[1] = k
+                return results, present, error
             continue
         small = all_small and rows <= _FEW_ROWS
         for e in range(e0, e1):
@@ -333,9 +333,9 @@ def aggregate(inputs, loops, kinds, columns, offsets, words, times, diffs, e_off
             else:
                 high, low, negative = _add_up_exactly(order, n, member, m, times, diffs, e_times, e, counts, highs)
             if negative and not allow:
-                wrong[0], wrong[1], wrong[2] = NEGATIVE, k, e
-                _note_negative(small, m, counts, highs, wrong)
-                return results, present, wrong
+                error[0], error[1], error[2] = NEGATIVE, k, e
+                _note_negative(small, m, counts, highs, error)
+                return results, present, error
             positives = 0
             for i in range(m):
                 if not small:
@@ -362,9 +362,9 @@ def aggregate(inputs, loops, kinds, columns, offsets, words, times, diffs, e_off
                     result = _extreme(kind, heads, m, words, c, counts)
                 results[a, e] = result
                 if not fit or ((kind == COUNT or kind == SUM) and result == _NULL):  # the word of null
-                    wrong[0], wrong[1], wrong[2] = OVERFLOW, k, e
-                    return results, present, wrong
-    return results, present, wrong
+                    error[0], error[1], error[2] = OVERFLOW, k, e
+                    return results, present, error
+    return results, present, error
 
 
 @kernel(
@@ -372,14 +372,14 @@ def aggregate(inputs, loops, kinds, columns, offsets, words, times, diffs, e_off
     INT, IN1, IN1, IN2, IN2, IN1, IN1, IN2, types.boolean,
 )  # fmt: skip
 def accumulate(inputs, loops, offsets, words, times, diffs, e_offsets, e_times, allow):  # type: ignore[no-untyped-def]
-    """The rows of every key at every evaluated version: eval number, row number, count; and what went wrong.
+    """The rows of every key at every evaluated version: eval number, row number, count; and an error.
 
-    Counts below zero are an error unless they are allowed; then they are given as they are.
+    Counts below zero are an error unless they are allowed; then they are returned as they are.
     """
     keys = len(offsets) - 1
     out = np.empty((3, 64), dtype=np.int64)
     used, capacity = 0, 0
-    wrong = np.zeros(5, dtype=np.int64)
+    error = np.zeros(5, dtype=np.int64)
     all_small = _are_small(diffs)
     order, heads = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
     member, counts = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
@@ -403,17 +403,17 @@ def accumulate(inputs, loops, offsets, words, times, diffs, e_offsets, e_times, 
             else:
                 _, _, negative = _add_up_exactly(order, n, member, m, times, diffs, e_times, e, counts, highs)
             if negative and not allow:
-                wrong[0], wrong[1], wrong[2] = NEGATIVE, k, e
-                _note_negative(small, m, counts, highs, wrong)
-                return out[0, :used].copy(), out[1, :used].copy(), out[2, :used].copy(), wrong
+                error[0], error[1], error[2] = NEGATIVE, k, e
+                _note_negative(small, m, counts, highs, error)
+                return out[0, :used].copy(), out[1, :used].copy(), out[2, :used].copy(), error
             for i in range(m):
                 if not small and not fits(highs[i], np.uint64(counts[i])):
-                    wrong[0], wrong[1], wrong[2] = OVERFLOW, k, e
-                    return out[0, :used].copy(), out[1, :used].copy(), out[2, :used].copy(), wrong
+                    error[0], error[1], error[2] = OVERFLOW, k, e
+                    return out[0, :used].copy(), out[1, :used].copy(), out[2, :used].copy(), error
                 if counts[i] == 0:
                     continue
                 if used == out.shape[1]:
-                    out = grown(out, used)
+                    out = grow(out, used)
                 out[0, used], out[1, used], out[2, used] = e, heads[i], counts[i]
                 used += 1
-    return out[0, :used].copy(), out[1, :used].copy(), out[2, :used].copy(), wrong
+    return out[0, :used].copy(), out[1, :used].copy(), out[2, :used].copy(), error

@@ -16,7 +16,7 @@ from numba.core import typeinfer
 from ddcore.kernel_cache import KernelCache
 
 INT = types.int64
-# Inputs are read-only so that arrays borrowed from Arrow buffers are welcome.
+# Inputs are read-only so that read-only Arrow buffers can be passed.
 IN1 = types.Array(types.int64, 1, "C", readonly=True)
 IN2 = types.Array(types.int64, 2, "C", readonly=True)
 OUT1 = types.int64[::1]
@@ -24,9 +24,9 @@ OUT2 = types.int64[:, ::1]
 
 
 def kernel(returns: Any, *arguments: Any) -> Callable[[Callable[..., Any]], Any]:
-    """Compile a function for exactly these types, or load it as compiled before; it runs without the GIL."""
+    """Compile a function for exactly these types, or load it from the cache; it runs without the GIL."""
 
-    def compiled(function: Callable[..., Any]) -> Any:
+    def decorate(function: Callable[..., Any]) -> Any:
         dispatcher: Any = inline(function)
         if dispatcher is function:  # NUMBA_DISABLE_JIT
             return function
@@ -36,11 +36,11 @@ def kernel(returns: Any, *arguments: Any) -> Callable[[Callable[..., Any]], Any]
         dispatcher.disable_compile()
         return dispatcher
 
-    return compiled
+    return decorate
 
 
 def several(*kinds: Any) -> Any:
-    """The type of a kernel that returns more than one thing."""
+    """The type of a kernel that returns several values."""
     return types.Tuple(kinds)  # type: ignore[no-untyped-call]
 
 

@@ -1,4 +1,4 @@
-"""The differences that lead from the output so far to the output that is wanted, per key and version.
+"""The differences between the right output and the output so far, per key and version.
 
 Counts are added up as pairs of words: they may pass beyond int64 as long as each difference fits.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from ddcore.kernels.compiling import IN1, IN2, INT, OUT1, OUT2, inline, kernel, several
-from ddcore.kernels.points import grown, holds, inside
+from ddcore.kernels.points import grow, holds, inside
 from ddcore.kernels.sorting import sort_rows
 from ddcore.kernels.wide import add_pair, fits, minus_pair
 
@@ -26,20 +26,20 @@ def _first_at_or_after(e_times, e0, e1, version):  # type: ignore[no-untyped-def
 
 
 @inline
-def _spread(events, n, wants, values, w_from, w_to, d_words, d_evals, d_counts, last):  # type: ignore[no-untyped-def]
-    """Add two events per wanted row: it holds at its evaluation, and no longer at the next one (unless wanted there
-    too).
+def _spread(events, n, is_target, values, w_from, w_to, d_words, d_evals, d_counts, last):  # type: ignore[no-untyped-def]
+    """Add two events per target row: it holds at its evaluation, and no longer at the next one (unless it is a target
+    there too).
     """
     width = d_words.shape[0]
     for d in range(w_from, w_to):
         for w in range(width):
             events[w, n] = d_words[w, d]
-        events[width, n], wants[n], values[n] = d_evals[d], True, d_counts[d]
+        events[width, n], is_target[n], values[n] = d_evals[d], True, d_counts[d]
         n += 1
         if d_evals[d] + 1 < last:
             for w in range(width):
                 events[w, n] = d_words[w, d]
-            events[width, n], wants[n], values[n] = d_evals[d] + 1, True, 0
+            events[width, n], is_target[n], values[n] = d_evals[d] + 1, True, 0
             n += 1
     return n
 
@@ -55,7 +55,7 @@ def _same_row(events, width, a, b):  # type: ignore[no-untyped-def]
 @inline
 def _put(out, used, events, width, row, e, diff):  # type: ignore[no-untyped-def]
     if used == out.shape[1]:
-        out = grown(out, used)
+        out = grow(out, used)
     for w in range(width):
         out[w, used] = events[w, row]
     out[width, used], out[width + 1, used] = e, diff
@@ -63,55 +63,55 @@ def _put(out, used, events, width, row, e, diff):  # type: ignore[no-untyped-def
 
 
 @inline
-def _walk_chain(out, used, events, wants, values, order, i, j, width):  # type: ignore[no-untyped-def]
-    """One row's events by ascending eval number: emit wherever what is there differs from what is wanted.
+def _walk_chain(out, used, events, is_target, values, order, i, j, width):  # type: ignore[no-untyped-def]
+    """One row's events by ascending eval number: emit where the current count differs from the target.
 
     Stops at a difference that int64 cannot hold and returns its eval number, else -1.
     """
     high, low = np.int64(0), np.uint64(0)
     while i < j:
-        e, wanted_high, wanted_low = events[width, order[i]], np.int64(0), np.uint64(0)
+        e, target_high, target_low = events[width, order[i]], np.int64(0), np.uint64(0)
         while i < j and events[width, order[i]] == e:
             value = values[order[i]]
-            if wants[order[i]]:
-                wanted_high, wanted_low = add_pair(wanted_high, wanted_low, value)
+            if is_target[order[i]]:
+                target_high, target_low = add_pair(target_high, target_low, value)
             else:
                 high, low = add_pair(high, low, value)
             i += 1
-        if wanted_high != high or wanted_low != low:
-            diff_high, diff = minus_pair(wanted_high, wanted_low, high, low)
+        if target_high != high or target_low != low:
+            diff_high, diff = minus_pair(target_high, target_low, high, low)
             if not fits(diff_high, diff):
                 return out, used, e
             out, used = _put(out, used, events, width, order[i - 1], e, np.int64(diff))
-            high, low = wanted_high, wanted_low
+            high, low = target_high, target_low
     return out, used, np.int64(-1)
 
 
 @inline
-def _walk_grid(out, used, events, wants, values, order, i, j, width, e0, e1, e_times, o_times):  # type: ignore[no-untyped-def]
-    """One row at partially ordered versions: at each, what is wanted less all that holds there already.
+def _walk_grid(out, used, events, is_target, values, order, i, j, width, e0, e1, e_times, o_times):  # type: ignore[no-untyped-def]
+    """One row at partially ordered versions: at each, the target count minus all counts that hold there already.
 
     Stops at a difference that int64 cannot hold and returns its eval number, else -1.
     """
     own = used
     for e in range(e0, e1):
         high, low = np.int64(0), np.uint64(0)
-        there_high, there_low = np.int64(0), np.uint64(0)
+        current_high, current_low = np.int64(0), np.uint64(0)
         for x in range(i, j):
             row = order[x]
-            if wants[row]:
+            if is_target[row]:
                 if events[width, row] == e:
                     high, low = add_pair(high, low, values[row])
             elif holds(o_times, events[width, row], e_times, e):
-                there_high, there_low = add_pair(there_high, there_low, values[row])
+                current_high, current_low = add_pair(current_high, current_low, values[row])
         for u in range(own, used):
             earlier = True
             for c in range(e_times.shape[0]):
                 earlier = earlier and e_times[c, out[width, u]] <= e_times[c, e]
             if earlier:
-                there_high, there_low = add_pair(there_high, there_low, out[width + 1, u])
-        if high != there_high or low != there_low:
-            diff_high, diff = minus_pair(high, low, there_high, there_low)
+                current_high, current_low = add_pair(current_high, current_low, out[width + 1, u])
+        if high != current_high or low != current_low:
+            diff_high, diff = minus_pair(high, low, current_high, current_low)
             if not fits(diff_high, diff):
                 return out, used, np.int64(e)
             out, used = _put(out, used, events, width, order[i], e, np.int64(diff))
@@ -123,9 +123,9 @@ def _walk_grid(out, used, events, wants, values, order, i, j, width, e0, e1, e_t
     INT, IN1, IN1, IN2, IN1, IN2, IN1, IN1, IN2, IN2, IN1,
 )  # fmt: skip
 def emit(inputs, loops, e_offsets, e_times, d_evals, d_words, d_counts, o_offsets, o_words, o_times, o_diffs):  # type: ignore[no-untyped-def]
-    """The differences that turn the output so far into what is wanted, at every evaluated version.
+    """The differences that turn the output so far into the target, at every evaluated version.
 
-    Wanted rows are given by ascending eval number with their counts. Returns eval number, words (columns, n) and diff
+    Target rows come by ascending eval number with their counts. Returns eval number, words (columns, n) and diff
     of each difference, and the (key, eval) where int64 cannot hold one, empty if there is none.
     """
     beyond = np.empty(0, dtype=np.int64)
@@ -133,7 +133,7 @@ def emit(inputs, loops, e_offsets, e_times, d_evals, d_words, d_counts, o_offset
     out = np.empty((width + 2, max(64, len(d_evals))), dtype=np.int64)
     used, capacity, d = 0, 64, 0
     events = np.empty((width + 1, capacity), dtype=np.int64)
-    wants, values = np.empty(capacity, dtype=np.bool_), np.empty(capacity, dtype=np.int64)
+    is_target, values = np.empty(capacity, dtype=np.bool_), np.empty(capacity, dtype=np.int64)
     order = np.empty(capacity, dtype=np.int64)
     for k in range(keys):
         e0, e1, d0 = e_offsets[k], e_offsets[k + 1], d
@@ -145,7 +145,7 @@ def emit(inputs, loops, e_offsets, e_times, d_evals, d_words, d_counts, o_offset
         if most > capacity:
             capacity = 2 * most
             events = np.empty((width + 1, capacity), dtype=np.int64)
-            wants, values = np.empty(capacity, dtype=np.bool_), np.empty(capacity, dtype=np.int64)
+            is_target, values = np.empty(capacity, dtype=np.bool_), np.empty(capacity, dtype=np.int64)
             order = np.empty(capacity, dtype=np.int64)
         n = 0
         for row in range(o_offsets[k], o_offsets[k + 1]):
@@ -156,15 +156,15 @@ def emit(inputs, loops, e_offsets, e_times, d_evals, d_words, d_counts, o_offset
                 continue
             for w in range(width):
                 events[w, n] = o_words[w, row]
-            events[width, n], wants[n], values[n] = at, False, o_diffs[row]
+            events[width, n], is_target[n], values[n] = at, False, o_diffs[row]
             n += 1
         if inputs == 1:
-            n = _spread(events, n, wants, values, d0, d, d_words, d_evals, d_counts, e1)
+            n = _spread(events, n, is_target, values, d0, d, d_words, d_evals, d_counts, e1)
         else:
             for i in range(d0, d):
                 for w in range(width):
                     events[w, n] = d_words[w, i]
-                events[width, n], wants[n], values[n] = d_evals[i], True, d_counts[i]
+                events[width, n], is_target[n], values[n] = d_evals[i], True, d_counts[i]
                 n += 1
         for i in range(n):
             order[i] = i
@@ -175,10 +175,10 @@ def emit(inputs, loops, e_offsets, e_times, d_evals, d_words, d_counts, o_offset
             while j < n and _same_row(events, width, order[i], order[j]):
                 j += 1
             if inputs == 1:
-                out, used, at = _walk_chain(out, used, events, wants, values, order, i, j, width)
+                out, used, at = _walk_chain(out, used, events, is_target, values, order, i, j, width)
             else:
                 out, used, at = _walk_grid(
-                    out, used, events, wants, values, order, i, j, width, e0, e1, e_times, o_times
+                    out, used, events, is_target, values, order, i, j, width, e0, e1, e_times, o_times
                 )
             if at >= 0:
                 beyond = np.array([np.int64(k), np.int64(at)])

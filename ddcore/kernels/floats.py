@@ -1,8 +1,8 @@
-"""Exact sums of floats: a fixed-point number that holds every float times every count, rounded once when it is read.
+"""Exact sums of floats: a fixed-point number that holds every float times every count, rounded once at the end.
 
-The number is a row of limbs of 32 bits each, the first bit being 2**-1074, the least float. A limb is an int64 and
-takes more than its 32 bits while rows are added up; the carry is passed on at the end only. Nothing on the way is
-rounded or can overflow, whatever cancels.
+The number is an array of limbs of 32 bits each; the first bit is 2**-1074, the least float. A limb is an int64 and
+takes more than its 32 bits while rows are added up; carries are propagated only at the end. No intermediate value is
+rounded or overflows, also when values cancel.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ NAN = np.int64(0x7FF8000000000000)
 _HIDDEN = np.uint64(1 << 52)
 _FRACTION = np.uint64((1 << 52) - 1)
 _LOW = np.uint64(0xFFFFFFFF)
-_MOST_DROPPED = 2045  # the greatest float's mantissa begins so many bits up
+_MOST_DROPPED = 2045  # position of the lowest mantissa bit of the greatest float
 _MASK = np.int64(0xFFFFFFFF)
 
 
@@ -72,8 +72,8 @@ def add_float(limbs, low, high, word, count):  # type: ignore[no-untyped-def]
 
 
 @inline
-def _carried(limbs, digits, low, high, sign):  # type: ignore[no-untyped-def]
-    """The digits of ``sign`` times the sum, carries passed on; returns their end, and -1 if it is negative."""
+def _propagate(limbs, digits, low, high, sign):  # type: ignore[no-untyped-def]
+    """The digits of ``sign`` times the sum, carries propagated; returns their end, and -1 if it is negative."""
     carry, k = np.int64(0), low
     while k < high or (carry != 0 and carry != -1):
         value = (sign * limbs[k] if k < high else np.int64(0)) + carry
@@ -86,10 +86,10 @@ def _carried(limbs, digits, low, high, sign):  # type: ignore[no-untyped-def]
 @inline
 def read_float(limbs, digits, low, high):  # type: ignore[no-untyped-def]
     """The word of the float next to the sum, ties to even; past the greatest float it is infinite."""
-    end, carry = _carried(limbs, digits, low, high, np.int64(1))
+    end, carry = _propagate(limbs, digits, low, high, np.int64(1))
     negative = carry < 0
     if negative:
-        end, carry = _carried(limbs, digits, low, high, np.int64(-1))
+        end, carry = _propagate(limbs, digits, low, high, np.int64(-1))
     top = end - 1
     while top >= low and digits[top] == 0:
         top -= 1

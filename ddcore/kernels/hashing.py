@@ -24,24 +24,26 @@ def _scramble(word):  # type: ignore[no-untyped-def]
 
 
 @kernel(OUT1, IN1, IN1, IN1)
-def probe(hashes, slots, known):  # type: ignore[no-untyped-def]
-    """Ids whose hash is ``hashes[i]``, or -1; ``slots`` is an open-addressing table of ids, ``known`` their hashes."""
+def probe(hashes, slots, id_hashes):  # type: ignore[no-untyped-def]
+    """Ids whose hash is ``hashes[i]``, or -1; ``slots`` is an open-addressing table of ids,
+    ``id_hashes`` their hashes.
+    """
     mask = len(slots) - 1
-    found = np.empty(len(hashes), dtype=np.int64)
+    ids = np.empty(len(hashes), dtype=np.int64)
     for i in range(len(hashes)):
         slot = np.int64(_scramble(hashes[i])) & mask
-        while slots[slot] >= 0 and known[slots[slot]] != hashes[i]:
+        while slots[slot] >= 0 and id_hashes[slots[slot]] != hashes[i]:
             slot = (slot + 1) & mask
-        found[i] = slots[slot]
-    return found
+        ids[i] = slots[slot]
+    return ids
 
 
 @kernel(types.void, IN1, OUT1, IN1)
-def insert(ids, slots, known):  # type: ignore[no-untyped-def]
+def insert(ids, slots, id_hashes):  # type: ignore[no-untyped-def]
     """Put ids with distinct hashes into the table."""
     mask = len(slots) - 1
     for i in range(len(ids)):
-        slot = np.int64(_scramble(known[ids[i]])) & mask
+        slot = np.int64(_scramble(id_hashes[ids[i]])) & mask
         while slots[slot] >= 0:
             slot = (slot + 1) & mask
         slots[slot] = ids[i]

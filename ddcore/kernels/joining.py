@@ -1,4 +1,4 @@
-"""The join of one sorted run with another: pairs of rows of equal key, at the join of their times."""
+"""The join of one sorted batch with another: pairs of rows of equal key, at the join of their times."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _equal_keys(a_words, i, b_words, j, key_words):  # type: ignore[no-untyped-d
 
 @kernel(OUT1, IN1, IN2, IN1, INT, IN1, IN1, IN2)
 def pair_starts(codes, words, starts, key_words, lo, hi, other_words):  # type: ignore[no-untyped-def]
-    """Where the pairs of each key of the first run begin, and one past the end; a null key has none."""
+    """Where the pairs of each key of the first batch begin, and one past the end; a null key has none."""
     ends = np.zeros(len(lo) + 1, dtype=np.int64)
     for k in range(len(lo)):
         rows = np.int64(0)
@@ -53,7 +53,7 @@ def pair_starts(codes, words, starts, key_words, lo, hi, other_words):  # type: 
 def pairs(starts, words, times, diffs, key_words, ends, lo, hi, other_words, other_times, other_diffs, depth):  # type: ignore[no-untyped-def]
     """Every pair: row numbers on both sides, the join of the times (depth coordinates), the product of the diffs.
 
-    And whether int64 cannot hold some product; :func:`products` has them all then.
+    The last result says whether int64 cannot hold some product; then :func:`products` computes all of them.
     """
     n = ends[len(ends) - 1]
     left, right = np.empty(n, dtype=np.int64), np.empty(n, dtype=np.int64)

@@ -1,4 +1,4 @@
-"""Small questions about times in columns, shared by the kernels of the reduce step."""
+"""Helpers for times in columns, shared by the kernels of the reduce step."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from ddcore.kernels.compiling import inline
 
 
 @inline
-def grown(array, used):  # type: ignore[no-untyped-def]
-    """Twice the columns, the used ones kept."""
+def grow(array, used):  # type: ignore[no-untyped-def]
+    """A copy with twice the columns; the first ``used`` ones are filled."""
     bigger = np.empty((array.shape[0], 2 * array.shape[1]), dtype=np.int64)
     bigger[:, :used] = array[:, :used]
     return bigger

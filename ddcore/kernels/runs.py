@@ -1,4 +1,4 @@
-"""Sorted runs: look-up by key code, merging, and gathering the rows of many keys."""
+"""Sorted batches: look-up by key code, merging, and gathering the rows of many keys."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def search(codes, probes, first, last):  # type: ignore[no-untyped-def]
 
 @kernel(OUT1, IN1, IN2, INT)
 def group_starts(codes, words, key_words):  # type: ignore[no-untyped-def]
-    """First row of each distinct key (code and first ``key_words`` words) of a sorted run, and one past the end."""
+    """First row of each distinct key (code and first ``key_words`` words) of a sorted batch, and one past the end."""
     n, m = len(codes), 0
     starts = np.empty(n + 1, dtype=np.int64)
     for i in range(n):
@@ -102,7 +102,7 @@ def _compare(a_codes, a_words, a_times, i, b_codes, b_words, b_times, j):  # typ
 
 @kernel(_PAIR, IN1, IN2, IN2, IN1, IN1, IN2, IN2, IN1)
 def merge(a_codes, a_words, a_times, a_diffs, b_codes, b_words, b_times, b_diffs):  # type: ignore[no-untyped-def]
-    """The order that merges two sorted runs: ``take`` (row i of a as i, row j of b as -1 - j), and diffs.
+    """The order that merges two sorted batches: ``take`` (row i of a as i, row j of b as -1 - j), and diffs.
 
     Equal updates are added up; where int64 cannot hold the sum, both stay.
     """
@@ -168,7 +168,7 @@ def count_matches(counts, keys, lo, hi, words):  # type: ignore[no-untyped-def]
 
 @kernel(types.void, OUT1, OUT2, OUT2, OUT1, IN2, IN1, IN1, IN2, IN2, IN1)
 def copy_matches(at, out_words, out_times, out_diffs, keys, lo, hi, words, times, diffs):  # type: ignore[no-untyped-def]
-    """Copy each key's rows in [lo, hi) to its place ``at``, which moves on; missing loop coordinates become 0."""
+    """Copy each key's rows in [lo, hi) to its place ``at``, which advances; missing loop coordinates become 0."""
     skip = keys.shape[0]
     for k in range(len(lo)):
         place = at[k]

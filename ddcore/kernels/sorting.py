@@ -17,7 +17,7 @@ UOUT1 = types.uint64[::1]
 
 @kernel(types.void, UOUT1, IN1, INT, INT)
 def pack(packed, column, least, bits):  # type: ignore[no-untyped-def]
-    """Append ``column - least`` below what is packed already, in place."""
+    """Append ``column - least`` as the lowest bits of each packed integer, in place."""
     shift, base = np.uint64(bits), np.uint64(least)
     for i in range(len(packed)):
         packed[i] = (packed[i] << shift) | (np.uint64(column[i]) - base)
@@ -25,7 +25,7 @@ def pack(packed, column, least, bits):  # type: ignore[no-untyped-def]
 
 @kernel(types.void, OUT1, UIN1, INT, INT, INT)
 def unpack(column, packed, shift, bits, least):  # type: ignore[no-untyped-def]
-    """Take one column out again."""
+    """Extract one column from packed integers."""
     mask = (np.uint64(1) << np.uint64(bits)) - np.uint64(1) if bits < 64 else ~np.uint64(0)
     down, base = np.uint64(shift), np.uint64(least)
     for i in range(len(packed)):
@@ -34,7 +34,7 @@ def unpack(column, packed, shift, bits, least):  # type: ignore[no-untyped-def]
 
 @kernel(UOUT1, UOUT1, INT)
 def radix_sort(keys, bits):  # type: ignore[no-untyped-def]
-    """Sort keys of so many low bits: O(n * bits / 11). The argument is scratch afterwards."""
+    """Sort keys by their ``bits`` low bits: O(n * bits / 11). Overwrites ``keys``."""
     n, size = len(keys), 1 << _DIGIT
     source, target = keys, np.empty_like(keys)
     passes = (bits + _DIGIT - 1) // _DIGIT
@@ -61,13 +61,13 @@ def radix_sort(keys, bits):  # type: ignore[no-untyped-def]
 
 @kernel(several(UOUT1, OUT1), UIN1, INT, INT)
 def sum_equal(keys, diff_bits, least):  # type: ignore[no-untyped-def]
-    """Of sorted keys that carry ``diff - least`` in their low bits: the distinct rest, and each one's summed diff.
+    """Of sorted keys that carry ``diff - least`` in their low bits: the distinct upper bits and each summed diff.
 
-    Sums of zero are left out. Cannot overflow while ``diff_bits`` is small, which is the caller's duty.
+    Sums of zero are left out. Cannot overflow while ``diff_bits`` is small, which the caller ensures.
     """
     n, shift = len(keys), np.uint64(diff_bits)
     mask = (np.uint64(1) << shift) - np.uint64(1)
-    kept, sums = np.empty(n, dtype=np.uint64), np.empty(n, dtype=np.int64)
+    rows, sums = np.empty(n, dtype=np.uint64), np.empty(n, dtype=np.int64)
     m, i = 0, 0
     while i < n:
         row, total = keys[i] >> shift, np.int64(keys[i] & mask) + least
@@ -76,9 +76,9 @@ def sum_equal(keys, diff_bits, least):  # type: ignore[no-untyped-def]
             total += np.int64(keys[i] & mask) + least
             i += 1
         if total != 0:
-            kept[m], sums[m] = row, total
+            rows[m], sums[m] = row, total
             m += 1
-    return kept[:m].copy(), sums[:m].copy()
+    return rows[:m].copy(), sums[:m].copy()
 
 
 @kernel(OUT1, IN1)
@@ -180,19 +180,19 @@ def sort_within(order, codes, columns):  # type: ignore[no-untyped-def]
 
 @inline
 def add(a, b):  # type: ignore[no-untyped-def]
-    """a + b and whether it left int64."""
+    """a + b and whether it overflows int64."""
     total = a + b
     return total, ((a ^ total) & (b ^ total)) < 0
 
 
 @inline
 def multiply(a, b):  # type: ignore[no-untyped-def]
-    """a * b and whether it left int64."""
+    """a * b and whether it overflows int64."""
     if -2147483648 <= a <= 2147483647 and -2147483648 <= b <= 2147483647:
         return a * b, False
     if a == _LEAST or b == _LEAST:
         return a * b, a != 1 and b != 1 and a != 0 and b != 0
-    # Looked at before multiplying: the compiler may assume that a signed product never wraps around.
+    # Checked before multiplying: the compiler may assume that a signed product never wraps around.
     return a * b, b != 0 and abs(a) > _MOST // abs(b)
 
 

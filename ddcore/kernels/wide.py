@@ -1,8 +1,8 @@
-"""Integers of more than one word, for sums and products that pass beyond int64 on their way.
+"""Integers of more than one word, for sums and products whose intermediate values exceed int64.
 
 A *pair* is (high, low), a signed number of 128 bits; a *triple* is (top, high, low), one of 192 bits. The first word is
 an int64, the others are uint64. A product of two int64 is a pair, and a triple holds the sum of 2**64 such products,
-so that no order of adding them up can overflow.
+so no order of addition can overflow.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""``agg`` and ``distinct``: built-in aggregates, by kernels that go through the versions of a group at once."""
+"""``agg`` and ``distinct``: built-in aggregates, by kernels that process all versions of a group at once."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from ddcore import encoding, kernels
 from ddcore.errors import DiffOverflow
 from ddcore.operators.base import Step
-from ddcore.operators.reduction import Evaluations, Reduction, ReductionStep, Wanted, decode_key
+from ddcore.operators.reduction import Evaluations, Reduction, ReductionStep, Targets, decode_key
 from ddcore.schema import Schema
 from ddcore.trace import Rows
 
@@ -53,52 +53,52 @@ class _AggregationStep(ReductionStep):
         self.result: Schema = reduction.result if isinstance(reduction, Aggregation) else {}
         self._kinds, self._columns = self._arguments()
 
-    def evaluate(self, evaluations: Evaluations, history: Rows, loops: np.ndarray) -> Wanted:
+    def evaluate(self, evaluations: Evaluations, history: Rows, loops: np.ndarray) -> Targets:
         """The aggregates of each group that is not empty, once."""
-        words, back = self._ranked(history.words)
-        results, present, wrong = kernels.aggregating.aggregate(
+        words, tables = self._rank_strings(history.words)
+        results, present, error = kernels.aggregating.aggregate(
             self.inputs, loops, self._kinds, self._columns, history.offsets, words, history.times, history.diffs,
             evaluations.offsets, evaluations.versions, self.allow_negative,
         )  # fmt: skip
-        self.raise_if(wrong, evaluations, loops)
-        there = np.flatnonzero(present)
-        results = np.take(results, there, axis=1)
-        self._check_digits(results, evaluations, there)
-        for place, table in back.items():
-            found = results[place] != encoding.NULL
-            results[place, found] = table[results[place, found]]
-        return Wanted(there, results, np.ones(len(there), dtype=np.int64))
+        self.raise_if(error, evaluations, loops)
+        evals = np.flatnonzero(present)
+        results = np.take(results, evals, axis=1)
+        self._check_digits(results, evaluations, evals)
+        for place, table in tables.items():
+            valid = results[place] != encoding.NULL
+            results[place, valid] = table[results[place, valid]]
+        return Targets(evals, results, np.ones(len(evals), dtype=np.int64))
 
     def _check_digits(self, results: np.ndarray, at: Evaluations, evals: np.ndarray) -> None:
-        """A sum of decimals has the digits its type has, or is an error; the kernel only knows of int64."""
+        """Raises DiffOverflow for a sum of decimals with too many digits; the kernel checks int64 only."""
         for place, (name, kind, _) in enumerate(self.aggregates):
-            made = self.result[name]
-            if kind != "sum" or made.name != "decimal":
+            dtype = self.result[name]
+            if kind != "sum" or dtype.name != "decimal":
                 continue
-            beyond = np.flatnonzero(np.abs(results[place]) >= 10**made.precision)
+            beyond = np.flatnonzero(np.abs(results[place]) >= 10**dtype.precision)
             if len(beyond):
                 key = decode_key(self.port, at.keys, int(at.key_of()[evals[beyond[0]]]))
-                raise DiffOverflow(f"{self.label}: key {key!r}: {name} has too many digits for {made}")
+                raise DiffOverflow(f"{self.label}: key {key!r}: {name} has too many digits for {dtype}")
 
-    def _ranked(self, words: np.ndarray) -> tuple[np.ndarray, dict[int, np.ndarray]]:
+    def _rank_strings(self, words: np.ndarray) -> tuple[np.ndarray, dict[int, np.ndarray]]:
         """Words in which string arguments of min and max are ordered as strings.
 
-        And the tables that lead back, by aggregate.
+        Also returns the tables from ranks to words, by aggregate.
         """
-        back: dict[int, np.ndarray] = {}
+        tables: dict[int, np.ndarray] = {}
         types = [self.port.schema[name] for name in self.port.values]
-        done: dict[int, np.ndarray] = {}
+        by_column: dict[int, np.ndarray] = {}
         for place, (kind, column) in enumerate(zip(self._kinds, self._columns, strict=True)):
             if kind not in (kernels.aggregating.MIN, kernels.aggregating.MAX):
                 continue
-            if column not in done:
+            if column not in by_column:
                 ranks, table = encoding.rank_words(words[column], types[column])
                 if table is None:
                     continue
-                words = words.copy() if not done else words
-                words[column], done[column] = ranks, table
-            back[place] = done[column]
-        return words, back
+                words = words.copy() if not by_column else words
+                words[column], by_column[column] = ranks, table
+            tables[place] = by_column[column]
+        return words, tables
 
     def _arguments(self) -> tuple[np.ndarray, np.ndarray]:
         kinds, columns = [], []

@@ -1,12 +1,12 @@
-"""What an operator is: settings that a program gave it, ready to run, and a text that names them.
+"""Operators: the settings from a program, ready to run, and a text that identifies them.
 
-Operators are immutable and travel to executors. There are three kinds:
+Operators are immutable and are pickled for executors. There are three kinds:
 
 - :class:`Linear`: maps a batch by itself; it has no state and runs wherever its input updates are.
 - :class:`Keyed`: looks rows up by key, in arrangements of its inputs; a :class:`Step` does its work at one position.
 - the others mark the borders of a program and of its loops; the worker moves updates across them.
 
-What an operator means is in ``reference.py``, which shares no code with this folder.
+``reference.py`` defines what an operator means; it shares no code with this folder.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ddcore.schema import Schema
 if TYPE_CHECKING:
     from ddcore.batch import Batch
     from ddcore.plan import Arrangement, Block, Plan
-    from ddcore.trace import Run, Trace
+    from ddcore.trace import SortedBatch, Trace
 
 __all__ = ["Keyed", "Linear", "Operator", "Port", "Rounds", "State", "Step"]
 
@@ -36,7 +36,7 @@ class Operator:
     """The settings of one operator.
 
     ``schema``: columns of the result. ``text``: the settings in words of our own, equal for equal operators in every
-    process and release; fingerprints are made of it.
+    process and release; fingerprints are computed from it.
     """
 
     name: ClassVar[str]
@@ -78,24 +78,24 @@ class Keyed(Operator, ABC):
 
 
 class State(Protocol):
-    """What a step sees of the worker that runs it."""
+    """The part of the worker that a step may use."""
 
     upper: np.ndarray
     """The frontier (inputs, elements) at or beyond which times are not complete in this fold."""
 
     def trace(self, arrangement: Arrangement) -> Trace:
-        """The history of an arrangement, with what it gained at this position."""
+        """The history of an arrangement, with its new updates of this position."""
 
-    def gained(self, arrangement: Arrangement, rounds: Rounds) -> Run | None:
-        """What an arrangement gained at ``rounds``, or None."""
+    def gained(self, arrangement: Arrangement, rounds: Rounds) -> SortedBatch | None:
+        """The new updates of an arrangement at ``rounds``, or None."""
 
     def emit(self, block: Block, batch: Batch) -> None:
-        """Send updates of the block's collection to those who read it."""
+        """Send updates of the block's collection to its readers."""
 
     def keep(self, arrangement: Arrangement, rounds: Rounds, batch: Batch) -> None:
         """Add updates of the block's own output, all at ``rounds``, to the arrangement of it."""
 
-    def postpone(self, block: Block, pending: Run) -> None:
+    def postpone(self, block: Block, pending: SortedBatch) -> None:
         """Keep (key, time) pairs at which the block has to be evaluated later."""
 
 
@@ -103,8 +103,8 @@ class Step(ABC):
     """The work of a keyed operator at one position: all versions of a run, one setting of the rounds."""
 
     @abstractmethod
-    def run(self, state: State, rounds: Rounds, pending: Run | None) -> None:
-        """Take what the arrangements gained at ``rounds``, and pending times that lie there; emit what follows.
+    def run(self, state: State, rounds: Rounds, pending: SortedBatch | None) -> None:
+        """Process the new updates of the arrangements at ``rounds`` and the pending times there; emit the results.
 
         Raises the FoldError family.
         """

@@ -15,17 +15,18 @@ __all__ = ["Input", "Leave", "Variable"]
 
 @dataclass(frozen=True, eq=False)
 class Input(Operator):
-    """A collection that the program is given; ``text`` is its name."""
+    """An input collection of the program; ``text`` is its name."""
 
     name = "input"
 
 
 @dataclass(frozen=True, eq=False)
 class Variable(Operator):
-    """A loop's variable number ``number``: the collection that goes round (the patent's Fixed Point).
+    """A loop's variable number ``number``: the collection that changes from round to round (the patent's Fixed Point).
 
     Its input is the collection it starts with. W_0 = source and W_{i+1} = R_i, the body's result. With a ``priority``
-    rows of the source enter one priority after the other, each when the loop has settled for those before.
+    rows of the source enter one priority after the other, each once the loop has reached its fixed point for those
+    before.
     """
 
     name = "variable"

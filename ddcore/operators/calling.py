@@ -32,7 +32,7 @@ def call(function: Any, frame: pl.DataFrame, schema: Schema, handle: str, place:
         returned = function(frame)
     except DdError:
         raise
-    except BaseException as error:  # whatever a user's function raises is the user's to see, SystemExit included
+    except BaseException as error:  # report whatever a user's function raises, SystemExit included
         if is_interrupt(error):
             raise
         raise ExpressionError(

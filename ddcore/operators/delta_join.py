@@ -1,9 +1,9 @@
 """``delta_join``: a join of several collections from shared arrangements, with no intermediate one (delta queries).
 
-Each collection has a rule: its new updates are matched with the others, of which those before it count with what is
-new and those after it without, so that every combination is made exactly once. A rule binds one attribute after the
-other. Where several collections could give the next attribute, each row takes the one with the fewest candidates and
-the others only confirm: for collections of two columns this is worst-case optimal (McSherry's delta queries; Ngo et
+Each collection has a rule: its new updates are matched with the others. The collections before it are read with their
+new updates and those after it without, so every combination occurs exactly once. A rule binds one attribute after the
+other. If several collections can bind the next attribute, each row uses the one with the fewest candidates and the
+others only filter: for collections of two columns this is worst-case optimal (McSherry's delta queries; Ngo et
 al.'s generic join).
 """
 
@@ -25,21 +25,21 @@ from ddcore.operators.base import Keyed, Port, Rounds, State, Step
 from ddcore.operators.join import matches
 from ddcore.place import caller
 from ddcore.schema import Schema
-from ddcore.trace import Run, arrange, distinct_keys
+from ddcore.trace import SortedBatch, arrange, distinct_keys
 
 if TYPE_CHECKING:
     from ddcore.plan import Arrangement, Block, Plan
 
 __all__ = ["DeltaJoin", "delta_join"]
 
-_SLICE = 1 << 20  # rows of a rule's new updates taken at a time
+_SLICE = 1 << 20  # rows of a rule's new updates per portion
 
 
 @dataclass(frozen=True)
 class _Stage:
     """One attribute, or several, bound by one of ``choices``: relations, each with the attributes it is looked up by.
 
-    The choices that a row does not take confirm it by all their attributes.
+    The choices that a row does not use filter it by all their attributes.
     """
 
     choices: tuple[tuple[int, tuple[str, ...]], ...]
@@ -115,7 +115,7 @@ def _rule(relations: Sequence[Mapping[str, str]], first: int) -> tuple[_Stage, .
 
 
 def _next(relations: Sequence[Mapping[str, str]], bound: set[str], waiting: Sequence[int]) -> list[int]:
-    """The relations that bind next: one that binds nothing new, else as many as bind the same few attributes."""
+    """The relations that bind next: one that binds nothing new, else those that share the fewest new attributes."""
     missing = {number: frozenset(relations[number].values()) - bound for number in waiting}
     touching = [number for number in waiting if missing[number] != frozenset(relations[number].values())]
     if not touching:
@@ -138,7 +138,7 @@ class _Prefix:
     attributes: tuple[str, ...]
     batch: Batch
 
-    def run(self, key: Sequence[str], arrangement: Arrangement) -> Run:
+    def arrange_by(self, key: Sequence[str], arrangement: Arrangement) -> SortedBatch:
         """The rows sorted by the code of the key attributes, which come first among the words, and the others."""
         words = dict(zip(self.attributes, self.batch.words, strict=True))
         keys = [words[name] for name in key]
@@ -157,7 +157,7 @@ class _DeltaJoinStep(Step):
             port: plan.arrangements[index] for port, index in zip(join.ports, block.ports, strict=True)
         }
 
-    def run(self, state: State, rounds: Rounds, pending: Run | None) -> None:
+    def run(self, state: State, rounds: Rounds, pending: SortedBatch | None) -> None:
         """One rule after the other. Raises DiffOverflow."""
         for number, relation in enumerate(self.join.relations):
             arrangement = next(each for (of, _), each in self.arrangements.items() if of == number)
@@ -171,17 +171,17 @@ class _DeltaJoinStep(Step):
             batch = batch.at(times)
             for start in range(0, len(batch), _SLICE):
                 part = batch.take(np.arange(start, min(start + _SLICE, len(batch))))
-                for found in rule.bind(_Prefix(tuple(relation.values()), part)):
-                    words = dict(zip(found.attributes, found.batch.words, strict=True))
+                for prefix in rule.bind(_Prefix(tuple(relation.values()), part)):
+                    words = dict(zip(prefix.attributes, prefix.batch.words, strict=True))
                     columns = [words[name] for name in self.join.schema]
-                    state.emit(self.block, found.batch.of(columns))
+                    state.emit(self.block, prefix.batch.of(columns))
 
 
 @dataclass(frozen=True)
 class _Rule:
-    """The rule of input ``number`` at one position: what its new updates give with the other inputs.
+    """The rule of input ``number`` at one position: the matches of its new updates with the other inputs.
 
-    The inputs before it count with what they gained at this position, those after it without.
+    The inputs before it are read with their updates of this position, those after it without.
     """
 
     step: _DeltaJoinStep
@@ -201,8 +201,8 @@ class _Rule:
         best = self._best(prefix, choices)
         for number, (relation, key) in enumerate(choices):
             rows = _Prefix(prefix.attributes, prefix.batch.take(np.flatnonzero(best == number)))
-            for found in self._match(rows, relation, key):
-                yield from self.bind(self._confirm(found, [each for each, _ in choices if each != relation]), at + 1)
+            for match in self._match(rows, relation, key):
+                yield from self.bind(self._confirm(match, [each for each, _ in choices if each != relation]), at + 1)
 
     def _best(self, prefix: _Prefix, choices: Sequence[tuple[int, tuple[str, ...]]]) -> np.ndarray:
         """For each row the number of the choice with the fewest candidates: int64[rows]."""
@@ -223,28 +223,30 @@ class _Rule:
         keys = [words[name] for name in names]
         codes = key_codes(keys, arrangement.key_types, len(prefix.batch))
         numbers = np.arange(len(codes), dtype=np.int64)
-        run = arrange(codes, ([] if arrangement.direct else keys) + [numbers], [], np.ones(len(codes), dtype=np.int64))
-        distinct, starts = distinct_keys(run, arrangement.key_words)
-        found = np.zeros(len(distinct), dtype=np.int64)
-        for other in self.state.trace(arrangement).runs:
+        batch = arrange(
+            codes, ([] if arrangement.direct else keys) + [numbers], [], np.ones(len(codes), dtype=np.int64)
+        )
+        distinct, starts = distinct_keys(batch, arrangement.key_words)
+        counts = np.zeros(len(distinct), dtype=np.int64)
+        for other in self.state.trace(arrangement).batches:
             lo, hi = other.locate(distinct.codes)
-            kernels.runs.count_matches(found, distinct.words, lo, hi, other.words)
-        counts = np.empty(len(codes), dtype=np.int64)
-        counts[run.words[-1]] = np.repeat(found, np.diff(starts))
-        return counts
+            kernels.runs.count_matches(counts, distinct.words, lo, hi, other.words)
+        row_counts = np.empty(len(codes), dtype=np.int64)
+        row_counts[batch.words[-1]] = np.repeat(counts, np.diff(starts))
+        return row_counts
 
     def _match(self, prefix: _Prefix, relation: int, key: tuple[str, ...]) -> Iterator[_Prefix]:
         """The prefix joined with a relation by some of its attributes; the others are bound by it."""
         arrangement, names = self._arrangement(relation, key)
-        run, trace = prefix.run(names, arrangement), self.state.trace(arrangement)
-        others = trace.runs if relation < self.number else trace.before(self.state.gained(arrangement, self.rounds))
-        kept = [name for name in prefix.attributes if name not in names]
+        batch, trace = prefix.arrange_by(names, arrangement), self.state.trace(arrangement)
+        others = trace.batches if relation < self.number else trace.before(self.state.gained(arrangement, self.rounds))
+        bound = [name for name in prefix.attributes if name not in names]
         fresh = [self.step.join.relations[relation][column] for column in arrangement.values]
-        for pairs in matches(run, arrangement.key_words, others, self.step.coordinates):
-            keys = [run.codes] if arrangement.direct else list(run.words[: arrangement.key_words])
-            words = [word[pairs.left] for word in (*keys, *run.words[arrangement.key_words :])]
+        for pairs in matches(batch, arrangement.key_words, others, self.step.coordinates):
+            keys = [batch.codes] if arrangement.direct else list(batch.words[: arrangement.key_words])
+            words = [word[pairs.left] for word in (*keys, *batch.words[arrangement.key_words :])]
             words += [word[pairs.right] for word in pairs.other.words[arrangement.key_words :]]
-            yield _Prefix((*names, *kept, *fresh), pairs.of(words))
+            yield _Prefix((*names, *bound, *fresh), pairs.of(words))
 
     def _confirm(self, prefix: _Prefix, relations: Sequence[int]) -> _Prefix:
         """The prefix joined with relations all of whose attributes are bound."""

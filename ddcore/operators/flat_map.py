@@ -20,7 +20,7 @@ __all__ = ["Explode", "FlatMap"]
 
 @dataclass(frozen=True, eq=False)
 class Explode(Linear):
-    """One row for each element of a list, beside the columns there are."""
+    """One row for each element of a list, beside the other columns."""
 
     name = "flat_map"
     source: Schema
@@ -29,10 +29,10 @@ class Explode(Linear):
     def apply(self, batch: Batch, place: str) -> Batch:
         """Raises ExpressionError."""
         elements, rows = self.lists.explode(values_of(batch, self.source, self.lists.columns))
-        taken = batch.take(rows)
-        words = dict(zip(self.source, taken.words, strict=True))
+        source_rows = batch.take(rows)
+        words = dict(zip(self.source, source_rows.words, strict=True))
         words |= {column.name: encoding.encode(column, self.schema[column.name]) for column in elements}
-        return taken.of([words[name] for name in self.schema])
+        return source_rows.of([words[name] for name in self.schema])
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,5 +48,5 @@ class FlatMap(Linear):
         numbers = pl.Series("row", np.arange(len(batch)))
         frame = encoding.decode_frame(batch.words, self.source).insert_column(0, numbers)
         results = call(self.function, frame, self.schema, "row", place)
-        taken = batch.take(results["row"].to_numpy())
-        return taken.of(encoding.encode_frame(results, self.schema))
+        source_rows = batch.take(results["row"].to_numpy())
+        return source_rows.of(encoding.encode_frame(results, self.schema))

@@ -1,7 +1,7 @@
 """``iterate``: a loop to a fixed point, of one collection or of several that depend on each other (the patent's Fixed
 Point).
 
-All variables of a loop advance together: round i + 1 of each is what the body made of round i of all.
+All variables of a loop advance together: round i + 1 of each is the body's result for round i of all.
 """
 
 from __future__ import annotations
@@ -76,9 +76,9 @@ def fixed_points(
     finally:
         graph.open.pop()
     if not isinstance(results, Mapping) or results.keys() != variables.keys():
-        found = ", ".join(results) if isinstance(results, Mapping) else type(results).__name__
+        returned = ", ".join(results) if isinstance(results, Mapping) else type(results).__name__
         raise ProgramError(
-            f"{place}: the body of iterate returned {found or 'nothing'}, not {', '.join(variables)}",
+            f"{place}: the body of iterate returned {returned or 'nothing'}, not {', '.join(variables)}",
             "return a dict with the collections of the loop",
         )
     aligned = [variable._aligned(results[name], "the body of iterate") for name, variable in variables.items()]

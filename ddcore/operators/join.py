@@ -14,14 +14,14 @@ import numpy as np
 from ddcore import kernels
 from ddcore.batch import Batch
 from ddcore.operators.base import Keyed, Port, Rounds, State, Step
-from ddcore.trace import Run, distinct_keys
+from ddcore.trace import SortedBatch, distinct_keys
 
 if TYPE_CHECKING:
     from ddcore.plan import Arrangement, Block, Plan
 
 __all__ = ["Join", "Pairs", "matches"]
 
-_CHUNK = 1 << 22  # pairs made at a time; one key's pairs are made together, however many they are
+_CHUNK = 1 << 22  # pairs per portion; the pairs of one key are never split
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,12 +49,12 @@ class Join(Keyed):
 
 @dataclass(frozen=True)
 class _JoinStep(Step):
-    """Where the columns of the result come from, worked out once per block."""
+    """The sources of the result's columns, computed once per block."""
 
     block: Block
     left: Arrangement
     right: Arrangement
-    coordinates: int  # of the result's times
+    coordinates: int  # of the times of the result
     columns: tuple[tuple[str, int], ...]  # (key | left | right, place among the key or value columns)
 
     @classmethod
@@ -68,24 +68,26 @@ class _JoinStep(Step):
                 columns.append(("right", right.values.index(name)))
         return cls(block, left, right, len(plan.dims) + block.depth, tuple(columns))
 
-    def run(self, state: State, rounds: Rounds, pending: Run | None) -> None:
-        """dL x R and L' x dR, where R is new already and L' still old: every pair exactly once.
+    def run(self, state: State, rounds: Rounds, pending: SortedBatch | None) -> None:
+        """dL x R and L' x dR, where R includes its new updates and L' does not: every pair exactly once.
 
-        A pair lands at the join of its times, which may be a later round.
+        The time of a pair is the join of its times, which may be a later round.
         """
         new_left, new_right = state.gained(self.left, rounds), state.gained(self.right, rounds)
         if new_left is not None:
-            for batch in self._pairs(new_left, state.trace(self.right).runs, self.left, swapped=False):
+            for batch in self._pairs(new_left, state.trace(self.right).batches, self.left, swapped=False):
                 state.emit(self.block, batch)
         if new_right is not None:
             for batch in self._pairs(new_right, state.trace(self.left).before(new_left), self.right, swapped=True):
                 state.emit(self.block, batch)
 
-    def _pairs(self, new: Run, others: Sequence[Run], side: Arrangement, *, swapped: bool) -> Iterator[Batch]:
+    def _pairs(
+        self, new: SortedBatch, others: Sequence[SortedBatch], side: Arrangement, *, swapped: bool
+    ) -> Iterator[Batch]:
         for pairs in matches(new, side.key_words, others, self.coordinates):
             yield pairs.of(self._words(new, pairs, side, swapped=swapped))
 
-    def _words(self, new: Run, pairs: Pairs, side: Arrangement, *, swapped: bool) -> list[np.ndarray]:
+    def _words(self, new: SortedBatch, pairs: Pairs, side: Arrangement, *, swapped: bool) -> list[np.ndarray]:
         words = []
         for source, place in self.columns:
             if source == "key":
@@ -101,7 +103,7 @@ class _JoinStep(Step):
 class Pairs:
     """Rows of equal key in two sorted batches: row numbers, the join of their times, the product of their diffs."""
 
-    other: Run
+    other: SortedBatch
     left: np.ndarray
     right: np.ndarray
     times: list[np.ndarray]
@@ -113,7 +115,7 @@ class Pairs:
         return Batch(words, self.times, self.diffs, self.high)
 
 
-def matches(new: Run, key_words: int, others: Sequence[Run], coordinates: int) -> Iterator[Pairs]:
+def matches(new: SortedBatch, key_words: int, others: Sequence[SortedBatch], coordinates: int) -> Iterator[Pairs]:
     """All pairs of a sorted batch with others, about ``_CHUNK`` at a time; a null key matches nothing.
 
     ``coordinates`` is how many the times of the result have.

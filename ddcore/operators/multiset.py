@@ -1,6 +1,6 @@
 """``union``, ``intersect`` and ``except_``: the greater, the lesser and the difference of two counts, row by row.
 
-Both inputs go into one arrangement by the whole row, with the side they came from as the only value (the patent's
+Both inputs go into one arrangement by the whole row, with their side as the only value (the patent's
 Union, Intersect and Except, on multisets).
 """
 
@@ -14,7 +14,7 @@ import numpy as np
 
 from ddcore import kernels
 from ddcore.operators.base import Step
-from ddcore.operators.reduction import Evaluations, Reduction, ReductionStep, Wanted
+from ddcore.operators.reduction import Evaluations, Reduction, ReductionStep, Targets
 from ddcore.trace import Rows
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["SIDE", "Multiset"]
 
 SIDE = "_side"
-"""The column that tells the inputs apart: 0 and 1."""
+"""The column that distinguishes the inputs: 0 and 1."""
 
 _COUNTS: Mapping[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
     "union": np.maximum,
@@ -34,7 +34,7 @@ _COUNTS: Mapping[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
 
 @dataclass(frozen=True, eq=False)
 class Multiset(Reduction):
-    """Rows with a count made of their counts on both sides; ``operation`` is union, intersect or except_."""
+    """Rows with a count computed from their counts on both sides; ``operation`` is union, intersect or except_."""
 
     name = "multiset"
     operation: str
@@ -45,7 +45,7 @@ class Multiset(Reduction):
         return self.operation
 
     def step(self, plan: Plan, block: Block) -> Step:
-        """The work of a block of it."""
+        """The work of a multiset block."""
         return _MultisetStep(self, plan, block)
 
 
@@ -54,16 +54,16 @@ class _MultisetStep(ReductionStep):
         super().__init__(multiset, plan, block)
         self.counts = _COUNTS[multiset.operation]
 
-    def evaluate(self, evaluations: Evaluations, history: Rows, loops: np.ndarray) -> Wanted:
+    def evaluate(self, evaluations: Evaluations, history: Rows, loops: np.ndarray) -> Targets:
         """No words: the row is the key. Each evaluation has one row of a side at most."""
-        evals, rows, counts, wrong = kernels.aggregating.accumulate(
+        evals, rows, counts, error = kernels.aggregating.accumulate(
             self.inputs, loops, history.offsets, history.words, history.times, history.diffs,
             evaluations.offsets, evaluations.versions, self.allow_negative,
         )  # fmt: skip
-        self.raise_if(wrong, evaluations, loops)
+        self.raise_if(error, evaluations, loops)
         distinct, places = np.unique(evals, return_inverse=True)
         sides = np.zeros((2, len(distinct)), dtype=np.int64)
         sides[history.words[0, rows], places] = counts
         results = self.counts(sides[0], sides[1])
-        kept = np.flatnonzero(results)
-        return Wanted(distinct[kept], np.empty((0, len(kept)), dtype=np.int64), results[kept])
+        present = np.flatnonzero(results)
+        return Targets(distinct[present], np.empty((0, len(present)), dtype=np.int64), results[present])

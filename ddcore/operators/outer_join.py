@@ -17,7 +17,7 @@ __all__ = ["HOW", "anti", "full", "left", "right", "semi"]
 
 
 def semi(rows: Collection, other: Collection, on: Mapping[str, str]) -> Collection:
-    """The rows that have a partner, each as often as it is there: multiplicities of the partners do not count."""
+    """The rows that have a partner, each with its own multiplicity: multiplicities of the partners do not count."""
     keys = other.select(**{mine: pl.col(theirs) for mine, theirs in on.items()})
     return rows.join(keys.distinct(), on=list(on))
 
@@ -30,7 +30,7 @@ def anti(rows: Collection, other: Collection, on: Mapping[str, str]) -> Collecti
 def left(rows: Collection, other: Collection, on: Mapping[str, str]) -> Collection:
     """All pairs, and the rows without a partner with nulls in place of one."""
     pairs = rows.join(other, on=on)
-    return pairs.concat(_padded(anti(rows, other, on), pairs))
+    return pairs.concat(_pad(anti(rows, other, on), pairs))
 
 
 def right(rows: Collection, other: Collection, on: Mapping[str, str]) -> Collection:
@@ -42,7 +42,7 @@ def right(rows: Collection, other: Collection, on: Mapping[str, str]) -> Collect
 def full(rows: Collection, other: Collection, on: Mapping[str, str]) -> Collection:
     """All pairs, and the rows of both without a partner."""
     pairs = rows.join(other, on=on)
-    return pairs.concat(_padded(anti(rows, other, on), pairs), _unmatched(rows, other, on, pairs))
+    return pairs.concat(_pad(anti(rows, other, on), pairs), _unmatched(rows, other, on, pairs))
 
 
 HOW = {"semi": semi, "anti": anti, "left": left, "right": right, "full": full}
@@ -53,13 +53,13 @@ def _unmatched(rows: Collection, other: Collection, on: Mapping[str, str], pairs
     mine_by_theirs = {theirs: mine for mine, theirs in on.items()}
     equal = [pl.col(mine) == pl.col(mine_by_theirs[theirs]) for mine, theirs in on.items()]
     matching = rows.where(*equal) if len(mine_by_theirs) < len(on) else rows
-    lonely = anti(other, matching, mine_by_theirs)
+    unmatched = anti(other, matching, mine_by_theirs)
     values = [name for name in other.schema if name not in on.values()]
     names = dict(zip(pairs.columns[len(rows.columns) :], values, strict=True)) | dict(on)
-    return _padded(lonely.select(**{result: pl.col(name) for result, name in names.items()}), pairs)
+    return _pad(unmatched.select(**{result: pl.col(name) for result, name in names.items()}), pairs)
 
 
-def _padded(rows: Collection, like: Collection) -> Collection:
+def _pad(rows: Collection, like: Collection) -> Collection:
     """The rows with nulls in the columns that they lack."""
     schema = like.schema
     columns = {

@@ -2,7 +2,7 @@
 
 A loop with priorities has times of (priority, round) in lexicographic order. Both are packed into the loop's one
 coordinate, the priority above the round, so that the order of the integers is the order of the pairs: kernels and
-lattice need not know. What enters the loop without a priority is at coordinate 0, before every priority.
+lattice need no special case. What enters the loop without a priority is at coordinate 0, before every priority.
 """
 
 from __future__ import annotations

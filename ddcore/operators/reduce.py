@@ -12,7 +12,7 @@ from ddcore import encoding, kernels
 from ddcore.functions import name_of
 from ddcore.operators.base import Step
 from ddcore.operators.calling import Frames, call
-from ddcore.operators.reduction import Evaluations, Reduction, ReductionStep, Wanted
+from ddcore.operators.reduction import Evaluations, Reduction, ReductionStep, Targets
 from ddcore.schema import Schema
 from ddcore.trace import Rows
 
@@ -45,21 +45,21 @@ class _ReduceStep(ReductionStep):
         super().__init__(reduce, plan, block)
         self.function, self.result = reduce.function, reduce.result
 
-    def evaluate(self, evaluations: Evaluations, history: Rows, loops: np.ndarray) -> Wanted:
+    def evaluate(self, evaluations: Evaluations, history: Rows, loops: np.ndarray) -> Targets:
         """Call the user's function once on all groups of the step."""
-        evals, rows, counts, wrong = kernels.aggregating.accumulate(
+        evals, rows, counts, error = kernels.aggregating.accumulate(
             self.inputs, loops, history.offsets, history.words, history.times, history.diffs,
             evaluations.offsets, evaluations.versions, self.allow_negative,
         )  # fmt: skip
-        self.raise_if(wrong, evaluations, loops)
+        self.raise_if(error, evaluations, loops)
         if len(evals) == 0:
-            return Wanted(evals, np.empty((len(self.result), 0), np.int64), counts)
+            return Targets(evals, np.empty((len(self.result), 0), np.int64), counts)
         values: Schema = {name: self.port.schema[name] for name in self.port.values}
         columns = encoding.decode_frame(list(np.take(history.words, rows, axis=1)), values)
         frame = pl.DataFrame([pl.Series("group", evals), *columns, pl.Series("count", counts)])
-        made = call(self.function, frame.sort("group", *values), self.result, "group", self.block.place)
-        made = made.sort("group", maintain_order=True)
-        words = encoding.encode_frame(made, self.result)
-        stacked = np.stack(words) if words else np.empty((0, len(made)), dtype=np.int64)
-        counts = made["count"].to_numpy() if "count" in made.columns else np.ones(len(made), dtype=np.int64)
-        return Wanted(made["group"].to_numpy(), stacked, counts)
+        result = call(self.function, frame.sort("group", *values), self.result, "group", self.block.place)
+        result = result.sort("group", maintain_order=True)
+        words = encoding.encode_frame(result, self.result)
+        stacked = np.stack(words) if words else np.empty((0, len(result)), dtype=np.int64)
+        counts = result["count"].to_numpy() if "count" in result.columns else np.ones(len(result), dtype=np.int64)
+        return Targets(result["group"].to_numpy(), stacked, counts)

@@ -1,7 +1,7 @@
 """Reductions: any function of the rows of a key, evaluated again where its input may have changed (seed 000).
 
 One step handles all versions of a run at one position. Times of interest are those of new updates and pending times,
-closed under join with the times the key has seen; those at later rounds, or not complete yet, stay pending.
+closed under join with the earlier times of the key; those at later rounds, or not complete yet, stay pending.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from ddcore import encoding, kernels
 from ddcore.batch import Batch
 from ddcore.errors import DiffOverflow, NegativeMultiplicity
 from ddcore.operators.base import Keyed, Port, Rounds, State, Step
-from ddcore.trace import Keys, Rows, Run, arrange, distinct_keys, gather
+from ddcore.trace import Keys, Rows, SortedBatch, arrange, distinct_keys, gather
 
 if TYPE_CHECKING:
     from ddcore.plan import Arrangement, Block, Plan
 
-__all__ = ["Evaluations", "Reduction", "ReductionStep", "Wanted", "decode_key"]
+__all__ = ["Evaluations", "Reduction", "ReductionStep", "Targets", "decode_key"]
 
 
 @dataclass(slots=True)
-class Wanted:
+class Targets:
     """Rows that should hold: evaluation number (ascending), words (columns, n), count."""
 
     evals: np.ndarray
@@ -49,7 +49,7 @@ class Evaluations:
 
 @dataclass(frozen=True, eq=False)
 class Reduction(Keyed):
-    """What happens to each group of rows with equal ``group`` columns.
+    """An operator that computes rows for each group of rows with equal ``group`` columns.
 
     A negative count is a NegativeMultiplicity error unless ``allow_negative``.
     """
@@ -69,14 +69,14 @@ class Reduction(Keyed):
 
     @property
     def label(self) -> str:
-        """What messages call the operator."""
+        """The operator's name in messages."""
         return self.name
 
 
 class ReductionStep(Step):
-    """The work of a reduction at one position; what a group's rows give is for subclasses to say."""
+    """The work of a reduction at one position; subclasses compute the result of a group."""
 
-    quantity = "a count"  # what may leave int64 when a group is evaluated
+    quantity = "a count"  # the value that may overflow int64 when a group is evaluated
 
     def __init__(self, reduction: Reduction, plan: Plan, block: Block) -> None:
         assert block.output is not None
@@ -85,11 +85,11 @@ class ReductionStep(Step):
         self.port, self.output = plan.arrangements[block.ports[0]], plan.arrangements[block.output]
 
     @abstractmethod
-    def evaluate(self, evaluations: Evaluations, history: Rows, loops: np.ndarray) -> Wanted:
+    def evaluate(self, evaluations: Evaluations, history: Rows, loops: np.ndarray) -> Targets:
         """The rows that should hold at each evaluation."""
 
-    def run(self, state: State, rounds: Rounds, pending: Run | None) -> None:
-        """Evaluate the keys that changed or are pending; emit what differs from the output so far.
+    def run(self, state: State, rounds: Rounds, pending: SortedBatch | None) -> None:
+        """Evaluate the keys that changed or are pending; emit the differences from the output so far.
 
         Raises NegativeMultiplicity, DiffOverflow, ExpressionError.
         """
@@ -99,16 +99,16 @@ class ReductionStep(Step):
         loops = np.array(rounds, dtype=np.int64)
         keys, seed_offsets, seed_times = self._seeds(new, pending)
         depth = self.inputs + len(rounds)
-        history = gather(state.trace(self.port).runs, keys, len(self.port.values), depth)
-        before = gather(state.trace(self.output).runs, keys, len(self.output.values), depth)
+        history = gather(state.trace(self.port).batches, keys, len(self.port.values), depth)
+        before = gather(state.trace(self.output).batches, keys, len(self.output.values), depth)
         offsets, versions, late_keys, late_times = kernels.times.plan_times(
             self.inputs, loops, state.upper, seed_offsets, seed_times,
             history.offsets, history.times, before.offsets, before.times,
         )  # fmt: skip
         evaluations = Evaluations(keys, offsets, versions)
-        wanted = self.evaluate(evaluations, history, loops)
+        target = self.evaluate(evaluations, history, loops)
         evals, words, diffs, beyond = kernels.emitting.emit(
-            self.inputs, loops, offsets, versions, wanted.evals, wanted.words, wanted.counts,
+            self.inputs, loops, offsets, versions, target.evals, target.words, target.counts,
             before.offsets, before.words, before.times, before.diffs,
         )  # fmt: skip
         if len(beyond):
@@ -122,21 +122,21 @@ class ReductionStep(Step):
         state.keep(self.output, rounds, updates)
         state.emit(self.block, updates)
 
-    def _seeds(self, new: Run | None, pending: Run | None) -> tuple[Keys, np.ndarray, np.ndarray]:
-        """The keys to look at, and per key the times that call for it."""
+    def _seeds(self, new: SortedBatch | None, pending: SortedBatch | None) -> tuple[Keys, np.ndarray, np.ndarray]:
+        """The keys to evaluate, and per key the times that cause it."""
         width = self.port.key_words
         if pending is None and new is not None:
             keys, starts = distinct_keys(new, width)
             return keys, starts, new.times
-        parts = [run for run in (new, pending) if run is not None]
-        calls = arrange(
-            np.concatenate([run.codes for run in parts]),
-            list(np.concatenate([run.words[:width] for run in parts], axis=1)),
-            list(np.concatenate([run.times for run in parts], axis=1)),
-            np.ones(sum(len(run) for run in parts), dtype=np.int64),
+        parts = [batch for batch in (new, pending) if batch is not None]
+        seeds = arrange(
+            np.concatenate([batch.codes for batch in parts]),
+            list(np.concatenate([batch.words[:width] for batch in parts], axis=1)),
+            list(np.concatenate([batch.times for batch in parts], axis=1)),
+            np.ones(sum(len(batch) for batch in parts), dtype=np.int64),
         )
-        keys, starts = distinct_keys(calls, width)
-        return keys, starts, calls.times
+        keys, starts = distinct_keys(seeds, width)
+        return keys, starts, seeds.times
 
     def _updates(
         self, at: Evaluations, rounds: tuple[int, ...], evals: np.ndarray, words: np.ndarray, diffs: np.ndarray
@@ -148,14 +148,14 @@ class ReductionStep(Step):
         coordinates += [np.full(len(evals), current, dtype=np.int64) for current in rounds]
         return Batch([*key_words, *words], coordinates, diffs)
 
-    def raise_if(self, wrong: np.ndarray, at: Evaluations, loops: np.ndarray) -> None:
-        """Raise what a kernel says went wrong: (code, key, evaluation, lower and upper word of a count)."""
-        if wrong[0] == 0:
+    def raise_if(self, error: np.ndarray, at: Evaluations, loops: np.ndarray) -> None:
+        """Raise the error that a kernel reports: (code, key, evaluation, lower and upper word of a count)."""
+        if error[0] == 0:
             return
-        if wrong[0] == kernels.aggregating.OVERFLOW:
-            raise DiffOverflow(f"{self._where(wrong[1:3], at, loops)}: {self.quantity} is more than int64 holds")
-        key, time = self._key_and_time(wrong[1:3], at, loops)
-        count = (int(wrong[4]) << 64) | (int(wrong[3]) & (2**64 - 1))
+        if error[0] == kernels.aggregating.OVERFLOW:
+            raise DiffOverflow(f"{self._where(error[1:3], at, loops)}: {self.quantity} is more than int64 holds")
+        key, time = self._key_and_time(error[1:3], at, loops)
+        count = (int(error[4]) << 64) | (int(error[3]) & (2**64 - 1))
         raise NegativeMultiplicity(self.label, key, time, count)
 
     def _where(self, place: np.ndarray, at: Evaluations, loops: np.ndarray) -> str:

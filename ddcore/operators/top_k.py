@@ -9,7 +9,7 @@ import numpy as np
 
 from ddcore import encoding, kernels
 from ddcore.operators.base import Step
-from ddcore.operators.reduction import Evaluations, Reduction, ReductionStep, Wanted
+from ddcore.operators.reduction import Evaluations, Reduction, ReductionStep, Targets
 from ddcore.trace import Rows
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ class TopK(Reduction):
     """The first ``k`` rows of each group, ordered by the columns ``by``, each ascending or ``descending``.
 
     Nulls come last either way. With ``ties`` "cut" there are k rows at most, and the other columns, ascending, decide
-    between equal ones; with "rank" there are all rows before which fewer than k others come.
+    between equal ones; with "rank" the result has every row that has fewer than k others before it.
     """
 
     name = "top_k"
@@ -46,13 +46,13 @@ class _TopKStep(ReductionStep):
         rest = [name for name in self.port.values if name not in top.by]
         self.order = [*zip(top.by, top.descending, strict=True), *((name, False) for name in rest)]
 
-    def evaluate(self, evaluations: Evaluations, history: Rows, loops: np.ndarray) -> Wanted:
-        """The rows of all groups sorted at once, and counted off within each."""
-        evals, rows, counts, wrong = kernels.aggregating.accumulate(
+    def evaluate(self, evaluations: Evaluations, history: Rows, loops: np.ndarray) -> Targets:
+        """Sorts the rows of all groups at once and takes the first ones of each."""
+        evals, rows, counts, error = kernels.aggregating.accumulate(
             self.inputs, loops, history.offsets, history.words, history.times, history.diffs,
             evaluations.offsets, evaluations.versions, self.allow_negative,
         )  # fmt: skip
-        self.raise_if(wrong, evaluations, loops)
+        self.raise_if(error, evaluations, loops)
         present = np.flatnonzero(counts > 0)
         evals, rows, counts = evals[present], rows[present], counts[present]
         words = np.take(history.words, rows, axis=1)
@@ -65,11 +65,11 @@ class _TopKStep(ReductionStep):
             counts = np.clip(self.top.k - before, 0, counts)
         else:
             counts = np.where(before < self.top.k, counts, 0)
-        kept = np.flatnonzero(counts)
-        return Wanted(evals[kept], np.take(words, kept, axis=1), counts[kept])
+        nonzero = np.flatnonzero(counts)
+        return Targets(evals[nonzero], np.take(words, nonzero, axis=1), counts[nonzero])
 
     def _sortable(self, words: np.ndarray, name: str, descending: bool) -> np.ndarray:
-        """Integers that ascend in the order wanted, nulls last."""
+        """Integers that ascend in the requested order, nulls last."""
         column = words[self.port.values.index(name)]
         ranks, _ = encoding.rank_words(column, self.port.schema[name])
         if descending:
@@ -78,7 +78,7 @@ class _TopKStep(ReductionStep):
         return sortable
 
     def _before(self, evals: np.ndarray, counts: np.ndarray, tied: list[np.ndarray]) -> np.ndarray:
-        """How many rows of the same group come before each, counts above k being as good as k: int64[rows].
+        """How many rows of the same group come before each, counted up to k: int64[rows].
 
         With ``ties`` "rank" equal rows do not come before each other.
         """

@@ -23,5 +23,5 @@ class Where(Linear):
 
     def apply(self, batch: Batch, place: str) -> Batch:
         """Raises ExpressionError."""
-        met = self.predicate.evaluate(values_of(batch, self.schema, self.predicate.columns))
-        return batch.take(np.flatnonzero(met))
+        mask = self.predicate.evaluate(values_of(batch, self.schema, self.predicate.columns))
+        return batch.take(np.flatnonzero(mask))
