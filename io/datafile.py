@@ -119,10 +119,10 @@ def _write_groups(table: pa.Table, sink: pa.NativeFile, path: Path, row_group: i
             compression="zstd",
             compression_level=1,
             use_dictionary=texts if table.num_rows >= _FEW else False,
-            # The bounds of a single row group are the file's, and Delta's log has those: long texts are not stored again.
+            # The bounds of a single row group are those of the file, which the Delta log has already.
             write_statistics=True if table.num_rows > row_group else numbers,
             column_encoding=dict.fromkeys(packed, "DELTA_BINARY_PACKED"),
-            store_schema=False,  # Arrow's schema depends on how a table was built
+            store_schema=False,  # it may differ for equal rows
             write_page_checksum=True,
         ) as writer,
         path.open("rb") as back,

@@ -214,8 +214,8 @@ def test_no_version_and_no_diff_column_need_a_rule(tmp_path: Path) -> None:
 
 def test_a_rule_for_a_column_that_is_there_is_refused(tmp_path: Path) -> None:
     file = parquet(tmp_path / "e.parquet", **ROWS)
-    assert "has a column 'version', and --version says it" in refused(file, time=(4,)).message
-    assert "has a column 'diff', and --diff says it" in refused(file, diff=1).message
+    assert "has a column 'version', but --version gives its value" in refused(file, time=(4,)).message
+    assert "has a column 'diff', but --diff gives its value" in refused(file, diff=1).message
 
 
 def test_extra_columns_are_told_and_left_out(tmp_path: Path) -> None:
