@@ -1,8 +1,8 @@
 """Arrangements on disk: runs of updates sorted by key code, with Parquet's row groups as their index.
 
-A run is one or a few files, one per writer. Row groups are small and carry the least and the greatest code, read once
-from the footer; a look-up finds its row groups by binary search, reads those only, and checks their bytes. Tables are
-partitioned by ``run``.
+A run is one or a few files, one per writer. Row groups are small. The footer holds the least and the greatest code of
+each and is read once; a look-up finds its row groups by binary search, reads only those, and checks their bytes. Tables
+are partitioned by ``run``.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ if TYPE_CHECKING:
 __all__ = ["FileBatch", "commit", "open_runs", "run_table", "write_run"]
 
 ROW_GROUP = 16 * 1024
-SMALL = 1024  # rows of a file that is not worth looking into
-# Row groups cost the same alone and together, so reading all of a file only pays where most of it is needed anyway.
+SMALL = 1024  # a file of at most so many rows is read whole
+# A row group costs the same whether read alone or with others, so a whole read pays only where most groups are needed.
 _NEARLY_ALL = 0.5
 
 Span = tuple[int | None, int | None]
 
 
 def run_table(run: SortedBatch, layout: Layout) -> pa.Table:
-    """The rows of a run as :func:`write_run` takes them; values are decoded."""
+    """The rows of a run as the table that :func:`write_run` takes, with decoded values."""
     columns: dict[str, pl.Series] = {}
     if layout.direct:
         name = layout.key[0]
@@ -53,7 +53,7 @@ def run_table(run: SortedBatch, layout: Layout) -> pa.Table:
 def write_run(folder: Path, run: int, part: str | int, table: pa.Table) -> AddedFile:
     """Write the rows of one run, or a range of its codes, as one file that no reader sees before :func:`commit`.
 
-    ``table`` is sorted by ``_code``; ``part`` tells the writers of a run apart. Called by tasks, wherever they run.
+    ``table`` is sorted by ``_code``; ``part`` is different for each writer of a run. Runs in tasks, on any machine.
     """
     return tables.write_file(
         folder, f"part-{part}", table, bounded=[CODE], row_group=ROW_GROUP, partition={"run": str(run)}
@@ -63,32 +63,32 @@ def write_run(folder: Path, run: int, part: str | int, table: pa.Table) -> Added
 def commit(
     folder: Path, files: Sequence[AddedFile], run: int, *, base: TableState | None, overwrite: bool = False
 ) -> TableState:
-    """Make a run's files visible on top of ``base``; gives the table's new state. See :func:`tables.commit`."""
+    """Make a run's files visible on top of ``base``; return the table's new state. See :func:`tables.commit`."""
     return tables.commit(folder, files, run, base=base, overwrite=overwrite)
 
 
 def open_runs(folder: Path, files: Sequence[LiveFile], layout: Layout, span: Span = (None, None)) -> list[SortedBatch]:
-    """The runs that have codes in ``span``, [lo, hi) with None for no bound. Opens no other file.
+    """The runs that have codes in ``span``: [lo, hi), None for no bound. Opens no other file.
 
-    Small files, of which many runs over few rows leave many, are read whole and at once, into one run in memory.
+    Many runs of few rows leave many small files. These are read whole, all at once, into one run in memory.
     """
-    meeting = [file for file in files if _meets(file, span)]
-    small = [file for file in meeting if file.rows <= SMALL]
+    overlapping = [file for file in files if _overlaps(file, span)]
+    small = [file for file in overlapping if file.rows <= SMALL]
     if len(small) > 1:
-        meeting = [file for file in meeting if file.rows > SMALL]
-    runs: list[SortedBatch] = [FileBatch(folder / file.path, layout, span) for file in meeting]
+        overlapping = [file for file in overlapping if file.rows > SMALL]
+    runs: list[SortedBatch] = [FileBatch(folder / file.path, layout, span) for file in overlapping]
     if len(small) > 1:
-        runs.append(_together(folder, small, layout, span))
+        runs.append(_merge_small(folder, small, layout, span))
     return [run for run in runs if len(run)]
 
 
-def _meets(file: LiveFile, span: Span) -> bool:
+def _overlaps(file: LiveFile, span: Span) -> bool:
     lo, hi = span
     least, greatest = file.lower.get(CODE), file.upper.get(CODE)
     return (lo is None or greatest is None or greatest >= lo) and (hi is None or least is None or least < hi)
 
 
-def _together(folder: Path, files: Sequence[LiveFile], layout: Layout, span: Span) -> SortedBatch:
+def _merge_small(folder: Path, files: Sequence[LiveFile], layout: Layout, span: Span) -> SortedBatch:
     """The rows of several files with codes in ``span``, as one run in memory."""
     rows = tables.scan(folder, files, layout.columns)
     for bound, inside in zip(span, (pl.col(CODE).ge, pl.col(CODE).lt), strict=True):
@@ -103,12 +103,10 @@ def _together(folder: Path, files: Sequence[LiveFile], layout: Layout, span: Spa
 class FileBatch(SortedBatch):
     """A run in a file, or the part of it with codes in ``span``.
 
-    Arrays have their full size at once and are filled as needed.
-
-    Rows of ``codes``, ``words``, ``times`` and ``diffs`` hold their values only where :meth:`locate` has found them,
-    or everywhere after :meth:`load_all`. Opening reads the footer, and at most the two row groups at the ends of the
-    span. No descriptor stays open, so there can be any number of runs. StorageError where the file is missing, damaged
-    or not of this layout.
+    Arrays are allocated in full and filled as needed: ``codes``, ``words``, ``times`` and ``diffs`` hold values only in
+    the rows that :meth:`locate` has returned, and everywhere after :meth:`load_all`. Opening reads the footer, and at
+    most the two row groups at the ends of the span. No descriptor stays open, so the number of runs is not limited.
+    Raises StorageError where the file is missing, damaged or of another layout.
     """
 
     __slots__ = ("_file", "_first", "_greatest", "_groups", "_layout", "_least_codes", "_missing", "_offsets", "path")
@@ -118,7 +116,7 @@ class FileBatch(SortedBatch):
         with reporting(path, "read", REFRESH):
             self._file = DataFile(path, REFRESH)
             rows, least, greatest = self._index_groups()
-        self._groups, rows, least, greatest = _meeting(span, rows, least, greatest)
+        self._groups, rows, least, greatest = _groups_in(span, rows, least, greatest)
         self._least_codes, self._greatest = least, greatest
         self._missing = np.ones(len(rows), dtype=bool)
         before, after = self._outside(span)
@@ -140,23 +138,23 @@ class FileBatch(SortedBatch):
             return super().locate(probes)
         first = np.searchsorted(self._greatest, probes, side="left")  # the first group that may hold the code
         last = np.searchsorted(self._least_codes, probes, side="right") - 1
-        held = np.flatnonzero(first <= last)
-        self._load(_covered(first[held], last[held], len(self._missing)))
+        hits = np.flatnonzero(first <= last)
+        self._load(_cover(first[hits], last[hits], len(self._missing)))
         if not self._missing.any():
             return super().locate(probes)
         lo = self._offsets[np.minimum(first, len(self._missing))].copy()
         hi = lo.copy()
-        if len(held):
-            lo[held] = self._bound(probes[held], first[held], "left")
-            hi[held] = self._bound(probes[held], last[held], "right")
+        if len(hits):
+            lo[hits] = self._bound(probes[hits], first[hits], "left")
+            hi[hits] = self._bound(probes[hits], last[hits], "right")
         return lo, hi
 
     def load_all(self) -> None:
-        """Read what is not read yet. O(n)."""
+        """Read the row groups that are not in memory. O(n)."""
         self._load(np.arange(len(self._missing)))
 
     def _bound(self, probes: np.ndarray, groups: np.ndarray, side: str) -> np.ndarray:
-        """Where each probe falls in its row group: one binary search per probe, one call per group."""
+        """The row at which each probe belongs in its row group: one binary search per probe, one call per group."""
         bounds = np.empty(len(probes), dtype=np.int64)
         starts = np.flatnonzero(np.diff(groups, prepend=-1))
         for start, end in zip(starts, [*starts[1:], len(groups)], strict=True):
@@ -164,8 +162,8 @@ class FileBatch(SortedBatch):
             bounds[start:end] = a + np.searchsorted(self.codes[a:b], probes[start:end], side=side)  # type: ignore[call-overload]
         return bounds
 
-    def _load(self, wanted: np.ndarray) -> None:
-        groups = wanted[self._missing[wanted]]
+    def _load(self, needed: np.ndarray) -> None:
+        groups = needed[self._missing[needed]]
         if len(groups) > _NEARLY_ALL * len(self._missing):
             groups = np.flatnonzero(self._missing)
         if len(groups) == 0:
@@ -176,7 +174,7 @@ class FileBatch(SortedBatch):
         self._missing[groups] = False
 
     def _fill(self, table: pa.Table, groups: np.ndarray) -> None:
-        """Put the rows of row groups, which lie one after another in ``table``, where they belong."""
+        """Copy the rows of ``groups``, which follow one another in ``table``, to their places in the arrays."""
         layout = self._layout
         columns = [
             (encode(pl.Series(name, table[name]), kind), into)
@@ -190,7 +188,7 @@ class FileBatch(SortedBatch):
                 into[start:end] = values[source : source + end - start]
 
     def _pieces(self, groups: np.ndarray) -> list[tuple[int, int, int]]:
-        """For each group: its first row that counts in the table read, and the rows it fills."""
+        """For each group: its first row of the span in the table read, and the rows [start, end) that it fills."""
         pieces, row = [], 0
         for g in groups:
             start, end = int(self._offsets[g]), int(self._offsets[g + 1])
@@ -216,7 +214,7 @@ class FileBatch(SortedBatch):
         return rows, least, greatest
 
     def _outside(self, span: Span) -> tuple[int, int]:
-        """How many rows of the first group lie before the span, and how many of the last group after it."""
+        """The number of rows of the first group before the span, and of rows of the last group after it."""
         lo, hi = span
         before = after = 0
         if len(self._groups) and lo is not None and self._least_codes[0] < lo:
@@ -231,14 +229,14 @@ class FileBatch(SortedBatch):
 
 
 def _integers(column: pa.ChunkedArray | pl.Series) -> np.ndarray:
-    """An int64 column without nulls. Not by Arrow: its ``to_numpy`` of chunks imports pandas, slower than the read."""
+    """An int64 column without nulls. Arrow's own ``to_numpy`` would import pandas, which takes longer than the read."""
     return np.ascontiguousarray(pl.Series(column).to_numpy())
 
 
-def _meeting(
+def _groups_in(
     span: Span, rows: np.ndarray, least: np.ndarray, greatest: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """The row groups that have codes in the span: their numbers, rows, and bounds."""
+    """The row groups that have codes in the span: their numbers, row counts and bounds."""
     lo, hi = span
     first = 0 if lo is None else int(np.searchsorted(greatest, lo, side="left"))
     end = len(rows) if hi is None else int(np.searchsorted(least, hi, side="left"))
@@ -246,7 +244,7 @@ def _meeting(
     return np.arange(first, end), rows[first:end], least[first:end], greatest[first:end]
 
 
-def _covered(first: np.ndarray, last: np.ndarray, groups: int) -> np.ndarray:
+def _cover(first: np.ndarray, last: np.ndarray, groups: int) -> np.ndarray:
     """The groups in any of the ranges [first, last]: O(ranges + groups)."""
     steps = np.zeros(groups + 1, dtype=np.int64)
     np.add.at(steps, first, 1)

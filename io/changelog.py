@@ -1,7 +1,7 @@
 """Change logs: the updates of one input or output, ``(row, time, diff)``, as a Delta table.
 
-A reader names the version of the table that the ledger names; what an unfinished run or ingest wrote is not in it.
-Rows are grouped as the engine groups them: null equals null, NaN equals NaN, -0.0 equals 0.0.
+Readers open the version of the table that the ledger names, so they do not see what an unfinished run or ingest wrote.
+Rows are compared as in the engine: null equals null, NaN equals NaN, -0.0 equals 0.0.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ _LEAST, _GREATEST = -(2**63), 2**63 - 1
 class ChangeLog:
     """The change log in ``folder``: the columns of ``schema``, one int64 column per name in ``dims``, ``diff`` int64.
 
-    A ``state`` below is the table's as the ledger names it; None means that it names none: no rows. Times are tuples
-    with one int per name in ``dims``, or a plain int where there is one. Everything raises StorageError where the
-    table or a file of it cannot be read or written, or is not what the ledger says.
+    The parameter ``state`` is the table's state in the ledger; None, where the ledger has none, means no rows. Times
+    are tuples with one int per name in ``dims``; with one dimension also plain ints. Every method raises StorageError
+    where the table or one of its files cannot be read or written, or differs from what the ledger says.
     """
 
     folder: Path
@@ -45,40 +45,39 @@ class ChangeLog:
         return {**self.schema, **dict.fromkeys((*self.dims, "diff"), _INT64)}
 
     def create(self, *, replace: bool = False) -> None:
-        """Make the table if there is none; ``replace`` allows other columns than it has now."""
+        """Create the table if it does not exist; with ``replace``, an existing one may change its columns."""
         tables.create(self.folder, self.columns, replace=replace)
 
     def check(self) -> None:
-        """Raises StorageError where the table was made with other columns than these."""
+        """Raise StorageError where the table was created with other columns than these."""
         with reporting(self.folder, "read", tables.mend_hint(self.folder)):
             stored = tables.columns(tables.open_table(self.folder))
         wanted = [(name, tables.delta_type(kind)) for name, kind in self.columns.items()]
         if sorted(stored) != sorted(wanted):
             shown = [", ".join(f"{name} {kind}" for name, kind in side) for side in (stored, wanted)]
             raise StorageError(
-                f"inputs/{self.folder.name} was made with ({shown[0]}), dd.toml now says ({shown[1]})",
-                "put the schema in dd.toml back, or ingest the sources into a new warehouse",
+                f"inputs/{self.folder.name} has the columns ({shown[0]}), but dd.toml now says ({shown[1]})",
+                "restore the schema in dd.toml, or ingest the sources into a new warehouse",
             )
 
     def write(self, stem: str, updates: pl.DataFrame) -> AddedFile:
-        """Write updates as one data file, which no reader sees before :meth:`commit`. O(n log n) unless in time
-        order.
+        """Write updates as one data file, which no reader sees before :meth:`commit`.
 
-        ``stem`` begins the file's name; the same updates under the same stem give the same file. May run in another
-        process.
+        The file's name begins with ``stem``; the same updates under the same stem give the same file. May run in
+        another process. O(n log n), O(n) for updates in time order.
         """
-        updates = self._normalised(updates).sort(self.dims, maintain_order=True)
+        updates = self._normalise(updates).sort(self.dims, maintain_order=True)
         table = tables.arrow_table({name: updates[name].to_arrow() for name in self.columns}, self.columns)
         return tables.write_file(self.folder, stem, table, bounded=self.columns)
 
     def commit(
         self, files: Sequence[AddedFile], txn: int, *, base: TableState | None, overwrite: bool = False
     ) -> TableState:
-        """Make files visible on top of ``base`` and give the table's new state: see :func:`tables.commit`."""
+        """Make files visible on top of ``base`` and return the table's new state: see :func:`tables.commit`."""
         return tables.commit(self.folder, files, txn, base=base, overwrite=overwrite)
 
     def remove(self, paths: Iterable[str], txn: int, *, base: TableState | None) -> TableState:
-        """Take data files out of the table at ``base`` and give its new state; they stay on the disk."""
+        """Remove data files from the table at ``base`` and return its new state; the files stay on the disk."""
         return tables.commit(self.folder, [], txn, base=base, without=paths)
 
     def version(self) -> int:
@@ -87,7 +86,7 @@ class ChangeLog:
             return tables.open_table(self.folder).version()
 
     def append(self, updates: pl.DataFrame, txn: int, *, base: TableState | None) -> TableState:
-        """Create the table if need be, write updates and commit them; gives the table's state."""
+        """Write updates and commit them, creating the table if it does not exist; return the table's state."""
         self.create()
         files = [self.write(f"{txn:06d}", updates)] if len(updates) else []
         return self.commit(files, txn, base=base)
@@ -97,11 +96,11 @@ class ChangeLog:
         return tables.live_files(self.folder, state)
 
     def scan(self, state: TableState | None) -> pl.LazyFrame:
-        """All updates, unconsolidated, as a lazy frame; :meth:`collect` it for errors that name the table."""
+        """All updates, unconsolidated, as a lazy frame. :meth:`collect` names the table in its errors."""
         return self.scan_files(self.files(state))
 
     def window(self, first: int, last: int, state: TableState | None) -> pl.LazyFrame:
-        """The updates whose first time coordinate is in [first, last]. Opens no file that has none."""
+        """The updates whose first time coordinate is in [first, last]. Opens no file without any."""
         dim = self.dims[0]
         files = [
             file
@@ -111,53 +110,53 @@ class ChangeLog:
         return self.scan_files(files).filter(pl.col(dim).is_between(first, last))
 
     def scan_files(self, files: Sequence[LiveFile]) -> pl.LazyFrame:
-        """The updates of some of the table's files, in their order; each file is checked first, whole."""
+        """The updates of some of the table's files, in file order. Checks the digests of each whole file first."""
         return tables.scan(self.folder, files, self.columns)
 
     def accumulate(self, at: Time, state: TableState | None) -> pl.DataFrame:
         """The collection at a time: distinct rows and their ``count``, never 0, in no particular order. O(updates)."""
-        upto = self._time(at)
-        files = [file for file in self.files(state) if not self._after(file, upto)]
-        updates = self.scan_files(files).filter(self._by(upto)).with_columns(count=pl.col("diff"))
-        return self._summed(updates, "count")
+        until = self._time(at)
+        files = [file for file in self.files(state) if not self._after(file, until)]
+        updates = self.scan_files(files).filter(self._is_at_or_before(until)).with_columns(count=pl.col("diff"))
+        return self._sums(updates, "count")
 
     def between(self, a: Time | None, b: Time, state: TableState | None) -> pl.DataFrame:
-        """The differences that lead from time ``a`` to time ``b``: distinct rows and their ``diff``, never 0.
+        """The collection at time ``b`` minus the one at time ``a``: distinct rows and their ``diff``, never 0.
 
-        With one dimension: the consolidated updates in (a, b]. None for ``a`` is the time before everything. Files
-        that lie wholly before ``a`` or after ``b`` are not opened.
+        With one dimension these are the consolidated updates in (a, b]. None for ``a``: before the first update. Does
+        not open files whose updates are all before ``a`` or all after ``b``.
         """
         times = [self._time(time) for time in (a, b) if time is not None]
         files = [file for file in self.files(state) if not all(self._after(file, time) for time in times)]
         if a is not None:
             files = [file for file in files if not self._before(file, times)]
-        weight = self._by(times[-1]).cast(pl.Int128)
+        weight = self._is_at_or_before(times[-1]).cast(pl.Int128)
         if a is not None:
-            weight = weight - self._by(times[0]).cast(pl.Int128)
-        return self._summed(self.scan_files(files).with_columns(diff=pl.col("diff") * weight), "diff")
+            weight = weight - self._is_at_or_before(times[0]).cast(pl.Int128)
+        return self._sums(self.scan_files(files).with_columns(diff=pl.col("diff") * weight), "diff")
 
     def collect(self, frame: pl.LazyFrame) -> pl.DataFrame:
-        """The rows of a lazy frame over this log."""
+        """The rows of a lazy frame over this log; StorageError naming the table where they cannot be read."""
         with reporting(self.folder, "read", tables.mend_hint(self.folder)):
             return frame.collect(engine="streaming")
 
-    def _summed(self, updates: pl.LazyFrame, name: str) -> pl.DataFrame:
-        """Rows with the sums of ``name``, those that cancel left out. Sums are 128 bits wide: they cannot wrap."""
+    def _sums(self, updates: pl.LazyFrame, name: str) -> pl.DataFrame:
+        """Distinct rows and the sum of ``name``, without sums of 0. Sums have 128 bits, so they cannot wrap."""
         rows = list(self.schema)
         sums = updates.group_by(rows).agg(pl.col(name).cast(pl.Int128).sum()).filter(pl.col(name) != 0)
-        found = self.collect(sums)
-        beyond = found.filter((pl.col(name) < _LEAST) | (pl.col(name) > _GREATEST))
+        frame = self.collect(sums)
+        beyond = frame.filter((pl.col(name) < _LEAST) | (pl.col(name) > _GREATEST))
         if len(beyond):
             raise DiffOverflow(f"{self.folder.name}: the diffs of {beyond.row(0, named=True)} leave the range of int64")
-        return found.select(*rows, pl.col(name).cast(pl.Int64))
+        return frame.select(*rows, pl.col(name).cast(pl.Int64))
 
-    def _normalised(self, updates: pl.DataFrame) -> pl.DataFrame:
+    def _normalise(self, updates: pl.DataFrame) -> pl.DataFrame:
         """The table's columns in order and of their types, with one NaN and one zero."""
         columns = []
         for name, kind in self.columns.items():
             column = pl.col(name).cast(kind.polars)
             if kind.name == "float64":
-                # Not `column + 0.0`: Polars takes that for a no-op.
+                # Not `column + 0.0`: Polars optimizes that away.
                 column = pl.when(column.is_nan()).then(float("nan")).when(column == 0.0).then(0.0).otherwise(column)
                 column = column.alias(name)
             columns.append(column)
@@ -169,15 +168,15 @@ class ChangeLog:
             raise ValueError(f"time {coordinates} does not have one coordinate for each of {self.dims}")
         return coordinates
 
-    def _by(self, upto: tuple[int, ...]) -> pl.Expr:
-        """Whether an update's time is at or before ``upto``, in the product order."""
-        return pl.all_horizontal(pl.col(name) <= last for name, last in zip(self.dims, upto, strict=True))
+    def _is_at_or_before(self, until: tuple[int, ...]) -> pl.Expr:
+        """Whether an update's time is at or before ``until``, in the product order."""
+        return pl.all_horizontal(pl.col(name) <= last for name, last in zip(self.dims, until, strict=True))
 
-    def _after(self, file: LiveFile, upto: tuple[int, ...]) -> bool:
-        """Whether no update of a file is at or before ``upto``."""
-        return any(file.lower.get(name, last) > last for name, last in zip(self.dims, upto, strict=True))
+    def _after(self, file: LiveFile, until: tuple[int, ...]) -> bool:
+        """Whether no update of a file is at or before ``until``."""
+        return any(file.lower.get(name, last) > last for name, last in zip(self.dims, until, strict=True))
 
     def _before(self, file: LiveFile, times: Sequence[tuple[int, ...]]) -> bool:
-        """Whether all updates of a file are at or before each of the times: no way between them has any."""
+        """Whether all updates of a file are at or before each of the times, so that the difference has none."""
         least = [min(lasts) for lasts in zip(*times, strict=True)]
         return all(file.upper.get(name, _GREATEST) <= last for name, last in zip(self.dims, least, strict=True))

@@ -1,12 +1,12 @@
-"""Checks: foreign rows on their way into an input's change log.
+"""Checks of the rows of sources, before they enter an input's change log.
 
-First a source's columns are fitted to the input (:func:`fit`): every column is there, under its name or a given other
-one, and of a type that holds no more than the declared one. Then its batches are (:func:`normalise`): values become
-exactly the declared types, times whole numbers from 0 up, diffs whole numbers; a diff of 0 says nothing and is dropped.
-What does not fit is one :class:`DataError` that names the source, the column, the value, and what to do.
+:func:`fit` matches a source's columns to the input: every column must exist, under its own name or the one that
+``--column`` says, and its type must hold no more than the declared one. :func:`normalise` then converts batches: values
+to exactly the declared types, times to whole numbers from 0 up, diffs to whole numbers; updates with a diff of 0 are
+dropped. The first misfit is a :class:`DataError` with the source, the column, the value and a hint.
 
-Both engines of ``dd ingest`` go through here, batch by batch, with vector operations only. Whether a row may be
-retracted, or a version is closed, cannot be seen in a batch: see :mod:`ddcore.jobs.ingest`.
+Both engines of ``dd ingest`` use these functions, batch by batch, with vector operations only. A batch does not tell
+whether a row may be retracted or a version is closed: :mod:`ddcore.jobs.ingest` checks that.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ __all__ = ["DIFF", "LARGEST_TIME", "Layout", "Rules", "fit", "listed_names", "no
 
 DIFF = "diff"
 LARGEST_TIME = 2**63 - 2  # one less than int64 holds, so that a version always has a next one
-_NULL = -(2**63)  # the word that stands for null in the engine
+_NULL = -(2**63)  # the engine's word for null
 
 _FIRST_DAY, _LAST_DAY = -719_162, 2_932_896  # 0001-01-01 and 9999-12-31
-_UNITS: Mapping[Any, tuple[str, int]] = {  # how a message calls the unit, and how many of it a day has
+_UNITS: Mapping[Any, tuple[str, int]] = {  # the unit's name in messages, and how many a day has
     "ms": ("milliseconds", 86_400_000),
     "us": ("microseconds", 86_400_000_000),
     "ns": ("nanoseconds", 86_400_000_000_000),
@@ -36,7 +36,7 @@ _UNITS: Mapping[Any, tuple[str, int]] = {  # how a message calls the unit, and h
 _UTC = {"ms": pl.Datetime("ms", "UTC"), "us": pl.Datetime("us", "UTC"), "ns": pl.Datetime("ns", "UTC")}
 _SHOWN_NAMES, _LONGEST_SHOWN = 20, 200
 
-# Text forms that are told apart from a value of another type before Polars, which is more lenient, parses them.
+# Text is checked against these patterns first, because Polars' parsers accept more.
 _WHOLE = r"^[+-]?[0-9]+$"
 _DATE = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
 _TIMESTAMP = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?(Z|[+-][0-9]{2}:?[0-9]{2})?$"
@@ -52,9 +52,9 @@ _EXPECTED = {
 
 @dataclass(frozen=True)
 class Rules:
-    """What the rows of an input look like, and what was said about sources that look otherwise.
+    """The columns of an input, and the options for sources that lack some of them or name them otherwise.
 
-    ``time`` and ``diff`` stand in for columns the sources lack; ``rename`` maps our name to the source's.
+    ``time`` and ``diff`` are values for columns that the sources lack; ``rename`` maps our name to the source's.
     """
 
     schema: Schema
@@ -73,13 +73,13 @@ class Rules:
 class Layout:
     """How the columns of one source serve an input.
 
-    ``taken`` maps our name to the column that is read, ``folders`` our name to the text that a folder's name carries.
-    ``text`` says that the values of ``taken`` are parsed; ``ignored`` are the source's columns nobody asked for.
-    Sources of one ``shape`` have the same columns of the same types, as far as they are read.
+    ``source_columns`` maps our name to the column that is read, ``folders`` our name to a value in a folder's name.
+    With ``text``, the values of ``source_columns`` are text to parse. ``ignored`` are the source's other columns.
+    Sources of equal ``shape`` have the same columns of the same types, as far as they are read.
     """
 
     where: str
-    taken: Mapping[str, str]
+    source_columns: Mapping[str, str]
     folders: Mapping[str, str | None]
     text: bool
     ignored: tuple[str, ...]
@@ -87,8 +87,8 @@ class Layout:
 
     @property
     def read(self) -> tuple[str, ...]:
-        """The columns to read from the source, each once; any one where folders carry all, for the sake of its rows."""
-        return tuple(dict.fromkeys(self.taken.values())) or self.ignored[:1]
+        """The columns to read from the source, each once. If folders supply all, any one, for the row count."""
+        return tuple(dict.fromkeys(self.source_columns.values())) or self.ignored[:1]
 
 
 # --- columns ----------------------------------------------------------------------------------------------------------
@@ -102,37 +102,37 @@ def fit(
     folders: Iterable[tuple[str, str | None]] = (),
     text: bool = False,
 ) -> Layout:
-    """The layout of a source with columns of these types; ``text`` says that its values are to be parsed.
+    """The layout of a source with columns of these types; with ``text``, its values are text to parse.
 
-    Raises DataError naming the column: missing (with the name that was probably meant), of a type that does not fit,
-    or there although a rule stands in for it.
+    Raises DataError naming the column: missing (with the closest name in the source), of a type that does not fit, or
+    present although an option gives its value.
     """
-    carried = dict(folders)
-    taken: dict[str, str] = {}
+    in_folders = dict(folders)
+    source_columns: dict[str, str] = {}
     from_folders: dict[str, str | None] = {}
     for name in rules.columns:
-        wanted = rules.rename.get(name, name)
-        stood_in = _stood_in(name, rules)
-        if wanted in types and not stood_in:
-            taken[name] = wanted
+        source_name = rules.rename.get(name, name)
+        by_option = _is_given_by_option(name, rules)
+        if source_name in types and not by_option:
+            source_columns[name] = source_name
             if not text:
-                _check_type(where, name, types[wanted], rules.schema.get(name))
-        elif wanted in carried and not stood_in:
-            from_folders[name] = carried[wanted]
-        elif wanted in types or wanted in carried:
+                _check_type(where, name, types[source_name], rules.schema.get(name))
+        elif source_name in in_folders and not by_option:
+            from_folders[name] = in_folders[source_name]
+        elif source_name in types or source_name in in_folders:
             raise DataError(
-                f"{where}: has a column {wanted!r}, and --{_flag(name)} says it for all rows",
-                f"leave out --{_flag(name)}, or take the column away from the source",
+                f"{where}: has a column {source_name!r}, but --{_flag(name)} gives its value for all rows",
+                f"leave out --{_flag(name)}, or remove the column from the source",
             )
-        elif not stood_in:
-            raise _missing(where, name, wanted, [*types, *carried], rules)
-    used = set(taken.values())
+        elif not by_option:
+            raise _missing(where, name, source_name, [*types, *in_folders], rules)
+    used = set(source_columns.values())
     ignored = tuple(name for name in types if name not in used)
     shape = ", ".join(f"{name} {types[name]}" for name in sorted(used))
-    return Layout(where, taken, from_folders, text, ignored, shape)
+    return Layout(where, source_columns, from_folders, text, ignored, shape)
 
 
-def _stood_in(name: str, rules: Rules) -> bool:
+def _is_given_by_option(name: str, rules: Rules) -> bool:
     return (name in rules.dims and rules.time is not None) or (name == DIFF and rules.diff is not None)
 
 
@@ -140,61 +140,61 @@ def _flag(name: str) -> str:
     return "diff" if name == DIFF else "version"
 
 
-def _missing(where: str, name: str, wanted: str, there: list[str], rules: Rules) -> DataError:
-    message = f"{where}: the column {wanted!r} is missing; there are: {listed_names(there)}"
-    spare = [column for column in there if column not in rules.columns]
-    close = next((column for column in spare if column.lower() == wanted.lower()), None)
-    close = close or next(iter(difflib.get_close_matches(wanted, spare, n=1)), None)
+def _missing(where: str, name: str, source_name: str, columns: list[str], rules: Rules) -> DataError:
+    message = f"{where}: the column {source_name!r} is missing; there are: {listed_names(columns)}"
+    spare = [column for column in columns if column not in rules.columns]
+    close = next((column for column in spare if column.lower() == source_name.lower()), None)
+    close = close or next(iter(difflib.get_close_matches(source_name, spare, n=1)), None)
     if close:
         return DataError(message, f"did you mean {close!r}? then say: --column {name}={close}")
     if name == DIFF:
-        return DataError(message, "if each row of it is one insertion, say: --diff 1")
+        return DataError(message, "if each of its rows is one insertion, say: --diff 1")
     if name in rules.dims:
         hint = f"--version N gives all rows the version N; --column {name}=COLUMN names the column that holds it"
         return DataError(message, hint)
-    return DataError(message, f"if it has another name there, say: --column {name}=COLUMN")
+    return DataError(message, f"if it has another name in the source, say: --column {name}=COLUMN")
 
 
 def listed_names(names: Sequence[str]) -> str:
-    """Names of columns in a message, the first of many."""
+    """Names of columns for a message: the first 20, and how many more."""
     more = len(names) - _SHOWN_NAMES
     return ", ".join(names[:_SHOWN_NAMES]) + (f", and {more} more" if more > 0 else "") or "none"
 
 
-def _check_type(where: str, name: str, there: pl.DataType, declared: Type | None) -> None:
+def _check_type(where: str, name: str, actual: pl.DataType, declared: Type | None) -> None:
     if declared is None:
-        if not (there.is_integer() or there.is_float() or there.is_decimal()):
+        if not (actual.is_integer() or actual.is_float() or actual.is_decimal()):
             raise DataError(
-                f"{where}: the column {name!r} holds {_type_name(there)}, not whole numbers",
+                f"{where}: the column {name!r} holds {_type_name(actual)}, not whole numbers",
                 "cast it to int64 at the source",
             )
-    elif not _fits(there, declared):
+    elif not _fits(actual, declared):
         raise DataError(
-            f"{where}: the column {name!r} is {_type_name(there)}, and the input says {declared}",
-            f"cast it at the source, or say {name} = {str(_type_or_none(there) or declared)!r} in dd.toml",
+            f"{where}: the column {name!r} is {_type_name(actual)}, but the input declares {declared}",
+            f"cast it at the source, or write {name} = {str(_type_or_none(actual) or declared)!r} in dd.toml",
         )
 
 
-def _fits(there: pl.DataType, declared: Type) -> bool:
-    if isinstance(there, pl.Decimal) and isinstance(declared.polars, pl.Decimal):
-        scale, own = there.scale, declared.polars.scale
-        return scale <= own and (there.precision or 38) - scale <= (declared.polars.precision or 38) - own
-    return _type_or_none(there) == declared
+def _fits(actual: pl.DataType, declared: Type) -> bool:
+    if isinstance(actual, pl.Decimal) and isinstance(declared.polars, pl.Decimal):
+        scale, own = actual.scale, declared.polars.scale
+        return scale <= own and (actual.precision or 38) - scale <= (declared.polars.precision or 38) - own
+    return _type_or_none(actual) == declared
 
 
-def _type_or_none(there: pl.DataType) -> Type | None:
-    if isinstance(there, pl.Categorical | pl.Enum):
-        there = pl.String()
+def _type_or_none(actual: pl.DataType) -> Type | None:
+    if isinstance(actual, pl.Categorical | pl.Enum):
+        actual = pl.String()
     try:
-        return type_of(there)
+        return type_of(actual)
     except (DdError, TypeError, ValueError):
         return None
 
 
-def _type_name(there: pl.DataType) -> str:
-    if isinstance(there, pl.Object):
-        return "of a type no input can have"
-    return str(there)
+def _type_name(actual: pl.DataType) -> str:
+    if isinstance(actual, pl.Object):
+        return "of a type that no input can have"
+    return str(actual)
 
 
 # --- rows -------------------------------------------------------------------------------------------------------------
@@ -203,13 +203,13 @@ def _type_name(there: pl.DataType) -> str:
 def normalise(frame: pl.DataFrame, layout: Layout, rules: Rules, first_row: int | None = None) -> pl.DataFrame:
     """The updates in a batch of a source: the columns of ``rules``, in their order, of exactly the declared types.
 
-    ``frame`` holds the columns of ``layout.taken`` under the source's names. ``first_row`` is the number of its first
-    row in the source, for messages, where that is known. Rows whose diff is 0 are not in the result; the order is kept.
-    Cost: a pass over each column.
+    ``frame`` holds the columns of ``layout.source_columns`` under the source's names. ``first_row`` is the number of
+    its first row in the source, for messages; None if unknown. Drops updates with a diff of 0 and keeps the order. One
+    pass over each column.
     """
     columns = []
     for name in rules.columns:
-        series, text = _raw(frame, name, layout, rules)
+        series, text = _source_values(frame, name, layout, rules)
         column = _Column(layout.where, name, series.alias(name), first_row)
         if name in rules.schema:
             columns.append(_parse(column, rules.schema[name]) if text else _convert(column, rules.schema[name]))
@@ -219,10 +219,10 @@ def normalise(frame: pl.DataFrame, layout: Layout, rules: Rules, first_row: int 
     return updates.filter(pl.col(DIFF) != 0)
 
 
-def _raw(frame: pl.DataFrame, name: str, layout: Layout, rules: Rules) -> tuple[pl.Series, bool]:
-    """The values of one of our columns as the source has them, and whether they are text to be parsed."""
-    if name in layout.taken:
-        return frame[layout.taken[name]], layout.text
+def _source_values(frame: pl.DataFrame, name: str, layout: Layout, rules: Rules) -> tuple[pl.Series, bool]:
+    """The values of one of our columns as the source has them, and whether they are text to parse."""
+    if name in layout.source_columns:
+        return frame[layout.source_columns[name]], layout.text
     if name in layout.folders:
         return pl.Series([layout.folders[name]], dtype=pl.String).new_from_index(0, len(frame)), True
     value = rules.diff if name == DIFF else (rules.time or ())[rules.dims.index(name)]
@@ -231,7 +231,7 @@ def _raw(frame: pl.DataFrame, name: str, layout: Layout, rules: Rules) -> tuple[
 
 @dataclass(frozen=True)
 class _Column:
-    """A column of a batch with what a message needs to say about it."""
+    """A column of a batch, with its source and first row for messages."""
 
     where: str
     name: str
@@ -239,7 +239,7 @@ class _Column:
     first_row: int | None
 
     def refuse(self, bad: pl.Series, what: str, hint: str) -> None:
-        """Raise DataError about the first value under the mask ``bad``, if there is one (null is not bad)."""
+        """Raise DataError for the first value where the mask ``bad`` is true, if any; a null there is false."""
         place = bad.arg_max() if bad.any() else None
         if place is not None:
             row = "" if self.first_row is None else f" (row {self.first_row + place})"
@@ -247,16 +247,16 @@ class _Column:
 
 
 def shown_value(value: object) -> str:
-    """A value in a message, in one line of bounded length: text and bytes quoted, ``null`` for None."""
+    """A value for a message, in one line of bounded length: text and bytes quoted, ``null`` for None."""
     text = "null" if value is None else repr(value) if isinstance(value, str | bytes) else str(value)
     return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}... ({len(text)} characters)"
 
 
-_MEND = "mend the row at the source"
+_FIX_ROW = "fix the row at the source"
 
 
 def _convert(column: _Column, kind: Type) -> pl.Series:
-    """Typed values as the declared type; the type is known to fit."""
+    """Typed values as the declared type, after :func:`fit` has checked that the type fits."""
     values = column.values
     if kind.name == "int64":
         values = values.cast(pl.Int64)
@@ -273,29 +273,29 @@ def _convert(column: _Column, kind: Type) -> pl.Series:
 
 def _one_nan_one_zero(values: pl.Series) -> pl.Series:
     floats = values.cast(pl.Float64)
-    ones = pl.when(floats == 0).then(0.0).otherwise(floats)  # not floats + 0.0, which Polars takes for floats
+    ones = pl.when(floats == 0).then(0.0).otherwise(floats)  # not floats + 0.0, which Polars optimizes away
     return pl.select(ones.alias(values.name)).to_series().fill_nan(float("nan"))
 
 
 def _dates(column: _Column) -> pl.Series:
-    """Dates from the year 1 to 9999: beyond those neither Python nor SQL can show them."""
+    """Dates from the year 1 to 9999: Python and SQL cannot show others."""
     days = column.values.to_physical()
     beyond = (days < _FIRST_DAY) | (days > _LAST_DAY)
-    numbers = replace(column, values=days)  # the value itself cannot be shown
-    numbers.refuse(beyond, "days from 1970-01-01 is no date of the years 1 to 9999", _MEND)
+    numbers = replace(column, values=days)  # Python cannot show the value itself
+    numbers.refuse(beyond, "days from 1970-01-01 is not a date of the years 1 to 9999", _FIX_ROW)
     return column.values.cast(pl.Date)
 
 
 def _timestamps(column: _Column, kind: Type) -> pl.Series:
-    """Microseconds in UTC of the years 1 to 9999; a timestamp without a zone is in UTC already."""
+    """Microseconds in UTC of the years 1 to 9999; a timestamp without a zone counts as UTC."""
     values = column.values
-    unit = "ns" if values.dtype == pl.Int64 else getattr(values.dtype, "time_unit", "us")  # so Spark reads nanoseconds
+    unit = "ns" if values.dtype == pl.Int64 else getattr(values.dtype, "time_unit", "us")  # nanoseconds on Spark
     ticks, (name, each) = values.to_physical(), _UNITS[unit]
-    # Of the numbers and before anything else: Polars panics on timestamps that it cannot show.
+    # Checked first, as numbers: Polars panics on timestamps that it cannot show.
     beyond = (ticks < _FIRST_DAY * each) | (ticks >= (_LAST_DAY + 1) * each) if unit != "ns" else ticks == _NULL
     numbers = replace(column, values=ticks)
-    numbers.refuse(beyond, f"{name} from 1970-01-01 is no timestamp of the years 1 to 9999", _MEND)
-    values = ticks.cast(_UTC[unit])  # a timestamp with a zone counts in UTC too
+    numbers.refuse(beyond, f"{name} from 1970-01-01 is not a timestamp of the years 1 to 9999", _FIX_ROW)
+    values = ticks.cast(_UTC[unit])  # the ticks of a timestamp with a zone are in UTC too
     if unit == "ns":
         replace(column, values=values).refuse(
             ticks % 1000 != 0, "has nanoseconds", "round it to microseconds at the source"
@@ -307,64 +307,64 @@ def _time_or_diff(column: _Column, text: bool) -> pl.Series:
     """A time or diff column as int64, without nulls."""
     values = column.values
     if text and values.dtype == pl.String:
-        column.refuse(~values.str.contains(_WHOLE), "is not a whole number", _MEND)
+        column.refuse(~values.str.contains(_WHOLE), "is not a whole number", _FIX_ROW)
     elif values.dtype.is_float():
-        column.refuse(~(values == values.floor()) | values.is_nan(), "is not a whole number", _MEND)
+        column.refuse(~(values == values.floor()) | values.is_nan(), "is not a whole number", _FIX_ROW)
     elif values.dtype.is_decimal():
-        column.refuse(values != values.round(0), "is not a whole number", _MEND)
-    whole = _whole(values)
+        column.refuse(values != values.round(0), "is not a whole number", _FIX_ROW)
+    whole = _whole_or_null(values)
     column.refuse(values.is_null(), "is not allowed here", f"every row needs a {column.name}")
-    column.refuse(whole.is_null() | (whole == _NULL), "does not fit into int64", _MEND)
+    column.refuse(whole.is_null() | (whole == _NULL), "does not fit into int64", _FIX_ROW)
     if column.name != DIFF:
         column.refuse(whole < 0, "is negative", "times start at 0")
         column.refuse(whole > LARGEST_TIME, "is too large", f"times end at {LARGEST_TIME}")
     return whole
 
 
-def _whole(values: pl.Series) -> pl.Series:
+def _whole_or_null(values: pl.Series) -> pl.Series:
     if values.dtype.is_float():
-        # 2.0**63 is a float, 2**63 - 1 is not: compare before the cast, which would saturate.
+        # The cast would saturate, so compare first, with 2.0**63: no float is 2**63 - 1.
         inside = (values < 2.0**63) & (values >= -(2.0**63))
         values = values.zip_with(inside, pl.Series([None], dtype=values.dtype).new_from_index(0, len(values)))
     return values.cast(pl.Int64, strict=False)
 
 
 def _parse(column: _Column, kind: Type) -> pl.Series:
-    """Text as the declared type, strictly: no blanks around, no other notation."""
+    """Text as the declared type. Strict: no surrounding blanks, no other notation."""
     text = column.values
     if kind.name == "string":
         return text
-    parsed = _parsed(text, kind)
+    parsed = _parse_or_null(text, kind)
     expected = _EXPECTED.get(kind.name) or f"a {kind}"
     if kind.name == "int64":
-        column.refuse(~text.str.contains(_WHOLE), f"is not {expected}", _MEND)
-        column.refuse(text.is_not_null() & (parsed.is_null() | (parsed == _NULL)), "does not fit into int64", _MEND)
-    column.refuse(text.is_not_null() & parsed.is_null(), f"is not {expected}", _MEND)
-    if kind.name in ("date", "timestamp"):  # four digits of a year: 0000 is the one that is none, and zones move times
+        column.refuse(~text.str.contains(_WHOLE), f"is not {expected}", _FIX_ROW)
+        column.refuse(text.is_not_null() & (parsed.is_null() | (parsed == _NULL)), "does not fit into int64", _FIX_ROW)
+    column.refuse(text.is_not_null() & parsed.is_null(), f"is not {expected}", _FIX_ROW)
+    if kind.name in ("date", "timestamp"):  # the year 0000, and times that an offset moves out
         outside = (parsed.dt.year() < 1) | (parsed.dt.year() > 9999)
-        column.refuse(outside, "is not of the years 1 to 9999", _MEND)
+        column.refuse(outside, "is not of the years 1 to 9999", _FIX_ROW)
     if kind.name == "float64":
-        runaway = parsed.is_infinite() & ~text.str.to_lowercase().str.contains("inf")
-        column.refuse(runaway, "does not fit into float64", _MEND)
+        overflow = parsed.is_infinite() & ~text.str.to_lowercase().str.contains("inf")
+        column.refuse(overflow, "does not fit into float64", _FIX_ROW)
     return parsed
 
 
-def _parsed(text: pl.Series, kind: Type) -> pl.Series:
-    """The values of ``text``, null where it is not the text of one."""
+def _parse_or_null(text: pl.Series, kind: Type) -> pl.Series:
+    """The values of ``text``; null where it cannot be parsed."""
     if isinstance(kind.polars, pl.Decimal):
-        # Polars would round what has more digits than the type.
+        # Polars would round text with more digits than the type has.
         digits = f"[.][0-9]{{0,{kind.polars.scale}}}" if kind.polars.scale else "[.]"
         text = _only(text, f"^[+-]?[0-9]+({digits})?$")
     parser = _PARSERS.get(kind.name)
     return parser(text) if parser else text.cast(kind.polars, strict=False)
 
 
-def _parsed_bools(text: pl.Series) -> pl.Series:
+def _parse_bools(text: pl.Series) -> pl.Series:
     low = text.str.to_lowercase()
     return (low == "true").zip_with(low.is_in(["true", "false"]).fill_null(False), _nulls(text, pl.Boolean()))
 
 
-def _parsed_timestamps(text: pl.Series) -> pl.Series:
+def _parse_timestamps(text: pl.Series) -> pl.Series:
     iso = _only(text, _TIMESTAMP).str.replace(" ", "T", literal=True)
     iso = iso.str.replace("Z$", "+00:00").str.replace("(T[0-9:.]+)$", "${1}+00:00")
     return iso.str.to_datetime("%Y-%m-%dT%H:%M:%S%.f%z", time_unit="us", strict=False).cast(pl.Datetime("us", "UTC"))
@@ -372,9 +372,9 @@ def _parsed_timestamps(text: pl.Series) -> pl.Series:
 
 _PARSERS: Mapping[str, Callable[[pl.Series], pl.Series]] = {
     "float64": lambda text: _one_nan_one_zero(text.cast(pl.Float64, strict=False)),
-    "bool": _parsed_bools,
+    "bool": _parse_bools,
     "date": lambda text: _only(text, _DATE).str.to_date("%Y-%m-%d", strict=False),
-    "timestamp": _parsed_timestamps,
+    "timestamp": _parse_timestamps,
     "binary": lambda text: text.str.decode("hex", strict=False),
 }
 

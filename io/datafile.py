@@ -1,11 +1,11 @@
 """One data file: Parquet in which every byte is covered by a digest.
 
 The name ends in a digest of the footer, and the footer holds a digest of each row group's bytes, page headers included.
-So a part of a file can be checked by itself, one name never stands for two contents, and a flipped bit, a file cut
-short or another file under the same name is an error that names the file. Pages carry Parquet's own checksums as well,
-for other readers.
+So a row group can be checked by itself, and files of equal names have equal contents. A flipped bit, a truncated file
+or another file under the same name is an error that names the file. Pages also have Parquet's own checksums, for other
+readers.
 
-Files whose names end in no digest were written by other programs (OPTIMIZE) and are read as they are.
+Files without a digest in their names were written by other programs (OPTIMIZE) and are read unchecked.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ if TYPE_CHECKING:
 __all__ = ["DataFile", "digest_of", "verify", "write"]
 
 _NAME = re.compile(r"-([0-9a-f]{16})\.parquet$")
-_KEY = b"ddcore.digests"  # of the footer's metadata; its value: "[END:DIGEST,END:DIGEST]", one for each row group
+_KEY = b"ddcore.digests"  # in the footer's metadata; its value: "[END:DIGEST,END:DIGEST]", one pair per row group
 _LIST = re.compile(rb"ddcore\.digests[^\[]*\[([0-9a-f:,]*)\]")
 _MAGIC = b"PAR1"
-_FEW = 32  # rows below which a dictionary only takes room
-_TAIL = 64 * 1024  # read at once: the footer of most files, and most small files whole
+_FEW = 32  # rows; with fewer, a dictionary only adds to the size
+_TAIL = 64 * 1024  # bytes of the first read: holds most footers, and most small files
 
 Blocks = list[tuple[int, int, str]]  # begin, end and digest of each row group's bytes
 
 
 def digest_of(content: bytes | memoryview) -> str:
-    """16 hexadecimal digits that name these bytes."""
+    """The digest of these bytes: 16 hexadecimal digits."""
     return hashlib.blake2b(content, digest_size=8).hexdigest()
 
 
 def write(table: pa.Table, path: Path, row_group: int) -> tuple[int, str]:
-    """Write rows to a new file and bring it to the disk; gives its size in bytes and the digest for its name.
+    """Write rows to a new file and sync it to the disk; return its size in bytes and the digest for its name.
 
     Integers are delta-packed, which halves the time to write and to read them. The same rows give the same bytes.
     """
@@ -57,20 +57,20 @@ def write(table: pa.Table, path: Path, row_group: int) -> tuple[int, str]:
 
 
 def verify(path: Path, hint: str) -> None:
-    """Raise StorageError unless all bytes of a file are those that were written. One pass over it, 1 GB/s."""
-    expected = _expected(path)
+    """Raise StorageError if any byte of a file has changed since it was written. One pass over it, 1 GB/s."""
+    expected = _digest_in_name(path)
     if expected is None:
         return
     with reporting(path, "read", hint), path.open("rb") as file:
-        for begin, end, digest in _blocks(path, _checked_footer(file, path, expected, hint), hint):
+        for begin, end, digest in _blocks(path, _check_footer(file, path, expected, hint), hint):
             if digest_of(os.pread(file.fileno(), end - begin, begin)) != digest:
                 raise _damaged(path, hint)
 
 
 class DataFile:
-    """A file that is read by row groups. Holds no descriptor: each read opens it, and checks the bytes it uses.
+    """A file that is read by row groups. Keeps no descriptor: each read opens the file and checks the bytes it uses.
 
-    ``metadata`` is Parquet's footer. StorageError where the file is missing or damaged.
+    ``metadata`` is Parquet's footer. Raises StorageError where the file is missing or damaged.
     """
 
     __slots__ = ("_blocks", "_hint", "metadata", "path")
@@ -82,12 +82,12 @@ class DataFile:
         self.path, self._hint = path, hint
         self._blocks: Blocks | None = None
         with reporting(path, "read", hint):
-            expected = _expected(path)
+            expected = _digest_in_name(path)
             if expected is None:
                 self.metadata: pq.FileMetaData = pq.read_metadata(path)
                 return
             with path.open("rb") as file:
-                footer = _checked_footer(file, path, expected, hint)
+                footer = _check_footer(file, path, expected, hint)
             self.metadata = pq.read_metadata(pa.BufferReader(footer))
             self._blocks = list(_blocks(path, footer, hint))
 
@@ -119,10 +119,10 @@ def _write_groups(table: pa.Table, sink: pa.NativeFile, path: Path, row_group: i
             compression="zstd",
             compression_level=1,
             use_dictionary=texts if table.num_rows >= _FEW else False,
-            # The bounds of a single row group are the file's, which Delta's log has: a long text is not kept thrice.
+            # The bounds of a single row group are those of the file, which the Delta log has already.
             write_statistics=True if table.num_rows > row_group else numbers,
             column_encoding=dict.fromkeys(packed, "DELTA_BINARY_PACKED"),
-            store_schema=False,  # the types follow from Parquet's own; Arrow's notes would differ by who wrote the file
+            store_schema=False,  # it may differ for equal rows
             write_page_checksum=True,
         ) as writer,
         path.open("rb") as back,
@@ -136,7 +136,7 @@ def _write_groups(table: pa.Table, sink: pa.NativeFile, path: Path, row_group: i
 
 
 def _encodings(schema: pa.Schema) -> tuple[list[str], list[str]]:
-    """The columns that are delta-packed, and those that get a dictionary."""
+    """The columns to delta-pack, and the columns to store with a dictionary."""
     import pyarrow as pa
 
     packed, texts = [], []
@@ -149,13 +149,13 @@ def _encodings(schema: pa.Schema) -> tuple[list[str], list[str]]:
     return packed, texts
 
 
-def _expected(path: Path) -> str | None:
+def _digest_in_name(path: Path) -> str | None:
     name = _NAME.search(path.name)
     return name[1] if name else None
 
 
 def _footer(file: BinaryIO, size: int) -> bytes | None:
-    """The bytes from the end of the last row group to the end of the file; None where it does not end in a footer."""
+    """The bytes from the end of the last row group to the end of the file; None where it has no footer."""
     tail = os.pread(file.fileno(), _TAIL, max(0, size - _TAIL))
     length = int.from_bytes(tail[-8:-4], "little") + 8
     if tail[-4:] != _MAGIC or length > size:
@@ -163,7 +163,7 @@ def _footer(file: BinaryIO, size: int) -> bytes | None:
     return tail[-length:] if length <= len(tail) else os.pread(file.fileno(), length, size - length)
 
 
-def _checked_footer(file: BinaryIO, path: Path, expected: str, hint: str) -> bytes:
+def _check_footer(file: BinaryIO, path: Path, expected: str, hint: str) -> bytes:
     footer = _footer(file, os.fstat(file.fileno()).st_size)
     if footer is None or digest_of(footer) != expected:
         raise _damaged(path, hint)
@@ -171,17 +171,17 @@ def _checked_footer(file: BinaryIO, path: Path, expected: str, hint: str) -> byt
 
 
 def _blocks(path: Path, footer: bytes, hint: str) -> Iterator[tuple[int, int, str]]:
-    """The byte ranges of row groups, from a footer that was checked. They follow each other without a gap."""
+    """The byte ranges of row groups, from a checked footer. They follow each other without gaps."""
     # The last match: the metadata comes after the statistics, which may hold any text.
-    found = _LIST.match(footer, max(0, footer.rfind(_KEY)))
-    if found is None:
+    match = _LIST.match(footer, max(0, footer.rfind(_KEY)))
+    if match is None:
         raise _damaged(path, hint)
     begin = 0
-    for block in found[1].decode().split(",") if found[1] else ():
+    for block in match[1].decode().split(",") if match[1] else ():
         end, _, digest = block.partition(":")
         yield begin, int(end), digest
         begin = int(end)
 
 
 def _damaged(path: Path, hint: str) -> StorageError:
-    return StorageError(f"{path} is damaged: its bytes are not those that were written", hint)
+    return StorageError(f"{path} is damaged: its bytes have changed since it was written", hint)

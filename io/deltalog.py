@@ -1,6 +1,6 @@
-"""A table's Delta log, looked at without a library: what a command must know of tables that it does not open.
+"""A table's Delta log, read without the Delta library: what a command must know about tables that it does not open.
 
-Commits are JSON files, one action a line. Lines that cannot be read are passed over: opening the table tells of them.
+Commits are JSON files with one action per line. Unreadable lines are skipped: opening the table reports them.
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ from typing import Any
 __all__ = ["LOG", "commit_file", "is_maintenance", "last_transaction", "named_files"]
 
 LOG = "_delta_log"
-_MAINTENANCE = ("OPTIMIZE", "VACUUM START", "VACUUM END")  # what leaves the rows as they are
+_MAINTENANCE = ("OPTIMIZE", "VACUUM START", "VACUUM END")  # operations that change no rows
 
 
 def commit_file(folder: Path, version: int) -> Path:
-    """Where commit ``version`` of a table is."""
+    """The path of commit ``version`` of a table."""
     return folder / LOG / f"{version:020d}.json"
 
 
 def is_maintenance(folder: Path, version: int) -> bool:
-    """Whether a commit says that it left the rows as they were. One that is missing or emptied does not."""
+    """Whether a commit says that it changed no rows. False for a missing or empty commit."""
     return any(
         action.get("operation") in _MAINTENANCE for action in _actions(commit_file(folder, version), "commitInfo")
     )
 
 
 def last_transaction(folder: Path, app: str) -> int | None:
-    """The number of the newest transaction of an application; None without one. Mostly reads one commit."""
+    """The number of the newest transaction of an application; None without one. Reads one commit in most cases."""
     for commit in reversed(_commits(folder)):
         for action in _actions(commit, "txn"):
             if action.get("appId") == app and isinstance(action.get("version"), int):
@@ -39,7 +39,7 @@ def last_transaction(folder: Path, app: str) -> int | None:
 
 
 def named_files(folder: Path) -> set[str]:
-    """The paths of all data files that a commit ever added, or took out. Reads the whole log."""
+    """The paths of all data files that any commit added or removed. Reads the whole log."""
     return {
         str(action["path"])
         for commit in _commits(folder)

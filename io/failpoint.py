@@ -1,8 +1,8 @@
-"""Places where a test may end the process the hard way, between two durable effects.
+"""Places between two durable effects where a test may kill the process.
 
-``DDCORE_FAILPOINT=after-intent`` kills the process (SIGKILL: no handler runs, nothing is flushed) the first time that
-place is reached, ``after-table:3`` the third time. Unset, as it always is outside tests, a failpoint costs one
-look-up. docs/storage.md lists the names.
+``DDCORE_FAILPOINT=after-intent`` kills the process (SIGKILL: no handler runs, nothing is flushed) when it first reaches
+that place, ``after-table:3`` when it does so the third time. Outside tests the variable is unset, and a failpoint costs
+one look-up. docs/storage.md lists the names.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ _reached: Counter[str] = Counter()
 
 
 def failpoint(name: str) -> None:
-    """Kill this process if the environment asks for it at ``name``."""
-    wanted = os.environ.get(VARIABLE)
-    if not wanted:
+    """Kill this process if the environment variable names this place."""
+    setting = os.environ.get(VARIABLE)
+    if not setting:
         return
-    place, _, times = wanted.partition(":")
+    place, _, times = setting.partition(":")
     if place == name:
         _reached[name] += 1
         if _reached[name] >= int(times or 1):

@@ -1,6 +1,6 @@
-"""What a fold starts from and what it adds, as it travels between the driver and its tasks.
+"""The stored state that a fold starts from and what it adds, in the form in which the driver and its tasks exchange it.
 
-Light on purpose: the driver of a fold on Spark knows both before it has loaded the engine.
+Must not import the engine: the driver of a fold on Spark uses this module before it loads the engine.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ __all__ = ["Gained", "Stored"]
 
 @dataclass(frozen=True)
 class Stored:
-    """Where state lies and which files of it are live, by table name as in ``Warehouse.relative``.
+    """The warehouse's folder and the live files of its state, by table name as in ``Warehouse.relative``.
 
-    Travels between processes.
+    Can be sent between processes.
     """
 
     root: Path
@@ -34,8 +34,10 @@ class Stored:
 
 @dataclass
 class Gained:
-    """What one worker added in a fold: files by table, output rows by version (plus, minus), rounds, and quantiles of
-    key codes.
+    """What one worker added in a fold.
+
+    ``files`` by table; ``outputs``: rows (plus, minus) by output and version; ``quantiles`` of key codes by
+    arrangement; ``rounds`` of loops.
     """
 
     files: dict[str, list[AddedFile]] = field(default_factory=dict)
@@ -44,7 +46,7 @@ class Gained:
     rounds: int = 0
 
     def absorb(self, other: Gained) -> None:
-        """Add what another worker of the same fold gained."""
+        """Add the gains of another worker of the same fold."""
         for table, files in other.files.items():
             self.files.setdefault(table, []).extend(files)
         for name, counts in other.outputs.items():

@@ -1,8 +1,8 @@
-"""Intake: checked rows on their way into data files of an input's change log, not yet visible to anyone.
+"""Intake: checks rows and writes them to data files of an input's change log, which no reader sees before the commit.
 
-One :class:`Intake` says where a whole ingest goes; each of its writers (the one process of ``inline``, each task of a
-Spark job) hands its batches to :meth:`Intake.take` and gets a :class:`Part`: the files it wrote and what the driver
-has to know to judge them. Parts of one ingest add up by :func:`merge`, in any order.
+One :class:`Intake` holds the settings of a whole ingest. Each of its writers (the process of ``inline``, or each task
+of a Spark job) passes its batches to :meth:`Intake.take` and gets a :class:`Part`: the files it wrote, and what the
+driver needs to accept or refuse them. :func:`merge` adds up the parts of one ingest, in any order.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Frames = Iterable[
     tuple[Layout, int | None, pl.DataFrame]
 ]  # the layout, the number of the first row, the source's columns
 
-# What is held, consolidated and written at a time. Updates of one file are consolidated, not those of several.
+# Updates are kept in memory up to these sizes, then consolidated and written as one file.
 _MOST_ROWS = 4 << 20
 _MOST_BYTES = 512 << 20
 _NAME = re.compile(r"[.]?ingest-([0-9]{8,})-")
@@ -38,12 +38,12 @@ _NAME = re.compile(r"[.]?ingest-([0-9]{8,})-")
 
 @dataclass
 class Part:
-    """What one writer took in.
+    """The result of one writer.
 
-    ``digests`` holds, for each source by its name, the digest of its rows at each version, as the source has them, also
-    of those that were left out; ``counts`` what is inserted and retracted at each version, after late rows were moved.
-    ``late`` counts updates at closed versions, and ``first_late`` is the first of them. ``retracts`` says whether
-    something is retracted, ``most`` is the largest diff, as consolidated.
+    ``digests``: for each source, by name, the digest of its rows at each version, as they are in the source; rows that
+    the log holds already are included. ``counts``: insertions and retractions at each version, after late rows were
+    moved. ``late`` counts updates at closed versions; ``first_late`` is the first of them. ``retracts``: whether any
+    diff is negative. ``most`` is the largest diff. Both are of consolidated updates.
     """
 
     files: list[AddedFile] = field(default_factory=list)
@@ -56,7 +56,7 @@ class Part:
     most: int = 0
 
     def to_json(self) -> str:
-        """This part as text, to travel between processes."""
+        """This part as text, to be sent between processes."""
         values = asdict(self)
         values["digests"] = {name: {at: str(one) for at, one in of.items()} for name, of in self.digests.items()}
         return json.dumps(values)
@@ -99,11 +99,11 @@ def _add(total: Digests, more: Digests) -> None:
 
 @dataclass(frozen=True)
 class Intake:
-    """Where and how the rows of one ingest are written.
+    """How the rows of one ingest are checked and written.
 
-    ``log`` is the input's change log, ``number`` the ingest's. Versions up to ``closed`` are closed; with ``move`` the
-    updates there are moved to the next version. ``known`` names sources whose rows up to a version are in the log
-    already: those are left out. ``key`` is that of the digests.
+    ``log`` is the input's change log, ``number`` the ingest's number. Versions up to ``closed`` are closed; with
+    ``move``, updates at them are moved to the next version. ``known`` maps sources to a version: the log holds their
+    rows up to it already, and these are left out. ``key`` is the key of the digests.
     """
 
     log: ChangeLog
@@ -121,29 +121,29 @@ class Intake:
         return dim
 
     def strays(self) -> list[Path]:
-        """Files in the table's folder from this ingest or an unfinished one of its number or later, whole or not."""
-        found = [(path, _NAME.match(path.name)) for path in self.log.folder.glob("*ingest-*")]
-        return [path for path, name in found if name and int(name[1]) >= self.number]
+        """Files of unfinished ingests in the table's folder: of this number or a later one, complete or not."""
+        files = [(path, _NAME.match(path.name)) for path in self.log.folder.glob("*ingest-*")]
+        return [path for path, name in files if name and int(name[1]) >= self.number]
 
     def take(self, writer: str, frames: Frames) -> Part:
-        """Check, consolidate, sort and write these rows; ``writer`` is a name no other writer of this ingest has.
+        """Check, consolidate, sort and write these rows. ``writer`` must differ between the writers of an ingest.
 
-        The same frames give the same files, byte for byte. Holds some 4M updates at a time. Raises what the checks
-        and the file system raise; files written until then stay, unseen, until the next ingest sweeps them.
+        The same frames give the same files, byte for byte. Keeps some 4M updates in memory at a time. Raises DataError,
+        LateUpdate and StorageError; files written before that stay, invisible, until the next ingest deletes them.
         """
         part = Part()
-        held: list[pl.DataFrame] = []
+        batches: list[pl.DataFrame] = []
         for layout, first_row, frame in frames:
             updates = normalise(frame, layout, self.rules, first_row)
             part.rows += len(frame)
             _add(part.digests.setdefault(layout.where, {}), digests(updates, self.dim, self.key))
-            updates = self._unknown(layout.where, updates)
+            updates = self._without_known(layout.where, updates)
             self._note_late(part, updates, layout.where)
-            held.append(self._moved(updates))
-            if sum(map(len, held)) >= _MOST_ROWS or sum(one.estimated_size() for one in held) >= _MOST_BYTES:
-                self._write(part, writer, held)
-                held = []
-        self._write(part, writer, held)
+            batches.append(self._move_late(updates))
+            if sum(map(len, batches)) >= _MOST_ROWS or sum(one.estimated_size() for one in batches) >= _MOST_BYTES:
+                self._write(part, writer, batches)
+                batches = []
+        self._write(part, writer, batches)
         return part
 
     def _note_late(self, part: Part, updates: pl.DataFrame, where: str) -> None:
@@ -153,32 +153,32 @@ class Intake:
         if len(late):
             part.late += len(late)
             first = late.sort(self.dim, *self.rules.schema).row(0, named=True)
-            said = (first[self.dim], where, shown({name: first[name] for name in self.rules.schema}))
-            part.first_late = min(part.first_late or said, said)
+            described = (first[self.dim], where, shown({name: first[name] for name in self.rules.schema}))
+            part.first_late = min(part.first_late or described, described)
 
     def landed(self, layout: Layout, frame: pl.DataFrame) -> pl.DataFrame:
-        """The updates in a batch of a source that go into the log, at the versions where they land."""
-        return self._moved(self._unknown(layout.where, normalise(frame, layout, self.rules)))
+        """The updates in a batch of a source that go into the log, at the versions they get there."""
+        return self._move_late(self._without_known(layout.where, normalise(frame, layout, self.rules)))
 
-    def _unknown(self, where: str, updates: pl.DataFrame) -> pl.DataFrame:
+    def _without_known(self, where: str, updates: pl.DataFrame) -> pl.DataFrame:
         return updates.filter(pl.col(self.dim) > self.known[where]) if where in self.known else updates
 
-    def _moved(self, updates: pl.DataFrame) -> pl.DataFrame:
+    def _move_late(self, updates: pl.DataFrame) -> pl.DataFrame:
         if not self.move or self.closed is None:
             return updates
         if self.closed >= LARGEST_TIME and (updates[self.dim] <= self.closed).any():
             raise LateUpdate(
-                f"rows at closed versions cannot move: version {self.closed} is closed, and it is the last there is",
+                f"rows at closed versions cannot move: version {self.closed} is closed, and no version is larger",
                 "leave them out, or ingest into a new warehouse",
             )
         return updates.with_columns(pl.col(self.dim).clip(lower_bound=min(self.closed, LARGEST_TIME - 1) + 1))
 
-    def _write(self, part: Part, writer: str, held: Sequence[pl.DataFrame]) -> None:
-        if not held:
+    def _write(self, part: Part, writer: str, batches: Sequence[pl.DataFrame]) -> None:
+        if not batches:
             return
-        taken = pl.concat(held)
-        part.counts = merge_counts([part.counts, accumulate_counts(taken, self.dim)])
-        updates = consolidate(taken, self.rules.dims)
+        rows = pl.concat(batches)
+        part.counts = merge_counts([part.counts, accumulate_counts(rows, self.dim)])
+        updates = consolidate(rows, self.rules.dims)
         if updates.is_empty():
             return
         part.retracts |= bool((updates[DIFF] < 0).any())
@@ -187,7 +187,7 @@ class Intake:
 
 
 def shown(row: Mapping[str, Any]) -> str:
-    """A row in a message: ``src=1, dst='x', day=2026-01-31, note=null``."""
+    """A row for a message: ``src=1, dst='x', day=2026-01-31, note=null``."""
     return ", ".join(f"{name}={shown_value(value)}" for name, value in row.items())
 
 

@@ -1,4 +1,4 @@
-"""Intents of runs that did not finish: whether such a run left anything in a table, and how it is given up."""
+"""Intents of unfinished runs: whether such a run committed to a table, and giving it up."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["give_up", "is_committed"]
 def is_committed(warehouse: Warehouse, run: int) -> bool:
     """Whether a table of state or outputs holds a commit of run ``run``.
 
-    Opens every such table. One that cannot be opened counts as committed: nobody can tell.
+    Opens every such table. One that cannot be opened counts as committed.
     """
     folders = [folder for name, folder in warehouse.tables() if not name.startswith("inputs/")]
     try:
@@ -25,11 +25,11 @@ def is_committed(warehouse: Warehouse, run: int) -> bool:
 
 
 def give_up(ledger: Ledger, reason: str) -> bool:
-    """Give the unfinished run up, if there is one and no table holds a commit of it; whether none is left.
+    """Give up the unfinished run unless a table holds a commit of it. Return whether no unfinished run remains.
 
-    Its versions are open again and its program may change: a run that committed nothing left data files that no table
-    names, and nothing else. Once a table is committed, only the same program can finish the run. The caller holds the
-    warehouse's lock, so the run's own process has ended. Raises StorageError where the ledger cannot be written.
+    This opens its versions again, and the program may change: a run without commits left only data files that no table
+    names. After a commit, only the same program can finish the run. The caller holds the warehouse's lock, so the
+    process of the run has ended. Raises StorageError where the ledger cannot be written.
     """
     intent = ledger.open_intent()
     if intent is None:
@@ -43,8 +43,8 @@ def give_up(ledger: Ledger, reason: str) -> bool:
 
 
 def _newest_run(folder: Path) -> int:
-    """The number of the run that committed to a table last, 0 for none."""
+    """The number of the last run that committed to a table, 0 for none."""
     with reporting(folder, "read"):
         table = tables.open_table(folder)
-        table.update_incremental()  # a commit that failed half-way may be there
+        table.update_incremental()  # sees a commit of which this process got no confirmation
         return table.transaction_version(tables.APP) or 0

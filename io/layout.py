@@ -1,6 +1,6 @@
-"""How state lies in tables: which tables a plan has, their columns, and how one is made.
+"""The layout of state in tables: the tables of a plan, their columns, and their creation.
 
-Light on purpose: the driver of a fold on Spark makes and commits tables without loading the engine.
+Must not import the engine: the driver of a fold on Spark creates and commits tables without loading it.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ _INT64 = Type("int64")
 
 @dataclass(frozen=True)
 class Layout:
-    """What the columns of an arrangement are: key columns then value columns in ``schema``, and ``times``.
+    """The columns of an arrangement: key columns, then value columns, in ``schema``; and ``times``.
 
     A *direct* arrangement has one key column of fixed width: the key's word is the code, and is not among the words
-    of a run. Travels between processes, which a plan's arrangement does not.
+    of a run. Can be sent between processes, unlike a plan's arrangement.
     """
 
     schema: Schema
@@ -43,28 +43,28 @@ class Layout:
 
     @property
     def stored(self) -> Schema:
-        """The columns that are words of a run: without the key where it is its own code."""
+        """The columns that are words of a run: all but a key that is its own code."""
         return {name: kind for name, kind in self.schema.items() if not (self.direct and name in self.key)}
 
     @property
     def columns(self) -> Schema:
-        """The columns of a data file, without the partition."""
+        """The columns of a data file; the partition column ``run`` is not one."""
         return {**self.schema, **dict.fromkeys((*self.times, "diff", CODE), _INT64)}
 
 
 def create(folder: Path, layout: Layout, *, replace: bool = False) -> None:
-    """Make the table if there is none; ``replace`` allows other columns than it has now."""
+    """Create the table if it does not exist; with ``replace``, an existing one may change its columns."""
     tables.create(folder, {**layout.columns, "run": _INT64}, partition_by=["run"], replace=replace)
 
 
 def set_aside_damaged(warehouse: Warehouse, plan: Plan) -> None:
-    """Before a full refresh: move tables of state and outputs whose logs cannot be read out of the way."""
+    """Before a full refresh: rename tables of state and outputs whose logs cannot be read."""
     for name in (*(name for name, _, _ in tables_of(plan)), *(f"outputs/{output}" for output in plan.outputs)):
         tables.set_aside_damaged(warehouse.table(name))
 
 
 def layout_of(arrangement: Arrangement) -> Layout:
-    """How an arrangement's rows lie in its table."""
+    """The layout of an arrangement's table."""
     return _layout(arrangement.schema, arrangement.key, arrangement.times)
 
 
@@ -77,14 +77,14 @@ def pending_table(plan: Plan, block: Block) -> tuple[str, Layout]:
 
 
 def held_table(arrangement: Arrangement) -> tuple[str, Layout]:
-    """The table of updates that wait before an arrangement for their times to be complete."""
+    """The table of updates that are held back before an arrangement until their times are complete."""
     return f"state/{arrangement.fingerprint}_held", layout_of(arrangement)
 
 
 def tables_of(plan: Plan) -> Iterator[tuple[str, Layout, bool]]:
     """Every state table a plan can have: name, layout, and whether a run replaces its rows rather than adding to them.
 
-    What is pending or held is replaced. With one time coordinate there is none: all times of a window are complete.
+    Pending times and held updates are replaced. With one time coordinate there are none: a run completes all its times.
     """
     for arrangement in plan.arrangements:
         if not arrangement.transient:
@@ -96,15 +96,15 @@ def tables_of(plan: Plan) -> Iterator[tuple[str, Layout, bool]]:
 
 
 def _layout(schema: Schema, key: tuple[str, ...], times: tuple[str, ...]) -> Layout:
-    """A layout whose columns have names that a table can have.
+    """A layout whose column names a table can have.
 
-    A program may call a column on the way anything: ``diff``, ``a b``, or ``A`` beside ``a``. Such a column lies under
-    its place instead.
+    A program may give an intermediate column any name: ``diff``, ``a b``, or ``A`` beside ``a``. Such a column is named
+    after its position instead.
     """
     names: dict[str, str] = {}
-    taken = {name.casefold() for name in (*times, "diff", "run")}
+    used = {name.casefold() for name in (*times, "diff", "run")}
     for place, name in enumerate(schema):
-        plain = name.isidentifier() and not name.startswith("_") and name.casefold() not in taken
+        plain = name.isidentifier() and not name.startswith("_") and name.casefold() not in used
         names[name] = name if plain else f"_column_{place}"
-        taken.add(name.casefold())
+        used.add(name.casefold())
     return Layout({names[name]: kind for name, kind in schema.items()}, tuple(names[name] for name in key), times)

@@ -1,17 +1,17 @@
-"""The ledger: one small Delta table that says what belongs to the warehouse.
+"""The ledger: a small Delta table with the records of all ingests and runs of a warehouse.
 
-Delta has no commit across tables. So tables are committed first and the ledger last: what no record names is ignored
-by every reader of ours. A run writes its intent before anything else; an intent without its run is a run to be
-finished, unless a record says that its fold failed: that one would only fail again.
+Delta has no commit across tables. So tables are committed first and the ledger last, and our readers ignore data that
+no record names. A run first writes its intent. An intent without a run record is an unfinished run, and the next run
+finishes it; after a failure record it does not, because the run would fail again.
 
-Every row has a summary of all before it, so a command reads the last few rows however old the ledger is. Every row
-has a digest of itself and of the row before, and the state of each table that it names: what was lost or changed on
-the disk is an error, and never another result.
+Every row has a summary of all rows before it, so a command reads only the last few rows, however long the ledger is.
+Every row also has a digest of itself and of the row before, and the state of each table that it names: data that was
+lost or changed on the disk is an error, never another result.
 
-A record is one row in a file of its own. Sixteen files are gathered into one, sixteen of those into one, and so on:
-few files at any time, and each row is written again only as often as the ledger has become sixteen times longer.
+Each record is written as one row in its own file. Sixteen files are merged into one, sixteen of those into one, and so
+on. So there are few files at any time, and a row is rewritten once each time the ledger gets sixteen times longer.
 
-Reading is the first thing every command does, so nothing heavy is imported, and records are parsed when asked for.
+Every command reads the ledger first, so this module imports nothing heavy and parses records only when they are needed.
 """
 
 from __future__ import annotations
@@ -50,21 +50,21 @@ __all__ = [
     "UndoRecord",
 ]
 
-FORMAT = 1  # of the whole warehouse; a warehouse of another one is refused
-Counts = Mapping[int, tuple[int, int]]  # by version: how much was added, and how much was taken away
+FORMAT = 1  # of the whole warehouse; warehouses of other formats are refused
+Counts = Mapping[int, tuple[int, int]]  # by version: (insertions, retractions)
 
 _COLUMNS = ("entry", "kind", "number", "name", "first", "last", "at", "body", "summary", "before", "digest")
 _NUMBERS = ("entry", "number", "first", "last")
-_GATHERED = 16  # files into one
-_AT_ONCE = 4  # rows read first: those of one ingest and one run, of which the newest has the summary
+_MERGED = 16  # files merged into one
+_FIRST_READ = 4  # rows: those of one ingest and one run; the newest has the summary
 _NAME = re.compile(r"entries-([0-9]{8,})-([0-9]{8,})-")
 _SETTINGS = {
-    # What the newest version does not need may go soon: nobody reads an older one.
+    # Older versions may be deleted soon: no reader opens them.
     "delta.checkpointInterval": "32",
     "delta.logRetentionDuration": "interval 1 hours",
     "delta.deletedFileRetentionDuration": "interval 1 hours",
 }
-_KEPT = 3600  # seconds that a file stays after it was gathered, for whoever has just opened the table
+_KEPT = 3600  # seconds that a file is kept after its merge, for readers that have just opened the table
 _DESCRIPTION = "ledger of ddcore, format "
 
 
@@ -74,7 +74,7 @@ def _now() -> datetime:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A source as ingested: its name as given, and the order-free digest of its rows."""
+    """A source of an ingest: its name, and the digest of its rows, which does not depend on their order."""
 
     name: str
     digest: str
@@ -82,10 +82,10 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class IngestRecord:
-    """Versions ``first``..``last`` of ``input`` were taken in from ``sources``, which left its table as ``table``.
+    """Versions ``first``..``last`` of ``input`` were ingested from ``sources``; ``table`` is its state after that.
 
-    ``repeats`` says that some row of the input was seen to count more than once. ``rests_on`` are the earlier ingests
-    whose rows the sources begin with; only the rest of those sources was taken in.
+    ``repeats``: a check found a row of the input with a count above 1. ``rests_on``: earlier ingests that hold the
+    beginnings of some sources; of these, only the remaining rows were ingested.
     """
 
     number: int
@@ -104,9 +104,9 @@ class IngestRecord:
 
 @dataclass(frozen=True, slots=True)
 class UndoRecord:
-    """Ingest ``number`` of ``input`` was taken back: its rows are no longer in the table, which is now as ``table``.
+    """Ingest ``number`` of ``input`` was undone: its rows were removed; ``table`` is the input's state after that.
 
-    ``first``..``last`` are the versions it had brought.
+    ``first``..``last`` are the versions of the ingest.
     """
 
     number: int
@@ -119,7 +119,7 @@ class UndoRecord:
 
 @dataclass(frozen=True, slots=True)
 class IntentRecord:
-    """Run ``run`` is about to fold versions ``first``..``last``; with ``refresh``, from nothing.
+    """Run ``run`` is about to fold versions ``first``..``last``; with ``refresh``, it starts without stored state.
 
     ``program_inputs``: as in :class:`RunRecord`.
     """
@@ -137,9 +137,9 @@ class IntentRecord:
 
 @dataclass(frozen=True, slots=True)
 class FailureRecord:
-    """Run ``run`` is given up: it ended with ``error``, before any table was committed.
+    """Run ``run`` was given up: it ended with ``error`` before any table was committed.
 
-    Its versions are open again, so that rows at them can be put right.
+    Its versions are open again, so that rows at them can be corrected.
     """
 
     run: int
@@ -155,9 +155,9 @@ class FailureRecord:
 class RunRecord:
     """Run ``run`` folded versions ``first``..``last``: what it read and wrote, and all tables that are live after it.
 
-    ``tables`` is keyed as in ``Warehouse.relative`` and complete: tables this run did not touch are in it too.
-    ``inputs`` and ``outputs`` count rows per version, ``quantiles`` cut each arrangement's key codes into even
-    ranges, ``took`` is in seconds. ``program_inputs`` are all inputs of the program, those without rows too.
+    ``tables`` has all live tables, also those that this run did not change, by name as in ``Warehouse.relative``.
+    ``inputs`` and ``outputs`` count rows per version, ``quantiles`` divide each arrangement's key codes into even
+    ranges, ``took`` is in seconds. ``program_inputs`` are all inputs of the program, also those without rows.
     """
 
     run: int
@@ -182,9 +182,7 @@ Record = IngestRecord | UndoRecord | IntentRecord | FailureRecord | RunRecord
 
 @dataclass(frozen=True, slots=True)
 class _Input:
-    """What all ingests of one input left: the least and the greatest version, and the table. No versions where every
-    ingest was taken back.
-    """
+    """An input after all ingests: its least and greatest version (None if all were undone) and its table."""
 
     first: int | None
     last: int | None
@@ -193,12 +191,12 @@ class _Input:
 
 @dataclass(frozen=True, slots=True)
 class _Summary:
-    """What follows from all rows up to one. Rows are known by their ``entry``; its size does not grow with the ledger.
+    """A summary of all rows up to one. Its size does not grow with the ledger. Rows are referred to by their ``entry``.
 
-    ``head`` is the Delta version of the ledger that holds the row; ``runs`` and ``ingests`` are the greatest numbers
-    so far, ``ended`` that of runs that were finished or given up; ``run`` is the row of the last finished run and
-    ``folded`` its last version; ``intent`` is the row of a run to be finished. No ingest before the row ``waiting`` has
-    a version that is not folded, unless it was taken back.
+    ``head``: the Delta version of the ledger that added the row. ``runs``, ``ingests``: the greatest numbers so far;
+    ``ended``: that of finished and given-up runs. ``run``: the row of the last finished run; ``folded``: its last
+    version. ``intent``: the row of the unfinished run. ``waiting``: no ingest before this row has a version that is not
+    folded, unless it was undone.
     """
 
     head: int = 0
@@ -226,9 +224,7 @@ class _Summary:
 
 @dataclass(slots=True)
 class _Entry:
-    """One row of the table; ``body`` is the whole record as JSON, parsed at most once. ``before`` is the digest of the
-    row before.
-    """
+    """One row of the table. ``body``: the record as JSON, parsed at most once. ``before``: the previous digest."""
 
     entry: int
     kind: str
@@ -256,7 +252,7 @@ class _Entry:
 
 
 class Ledger:
-    """All records of a warehouse, as they were when it was loaded or last appended to. Rows are read when needed."""
+    """The records of a warehouse, as of the load or the last append. Rows are read when they are needed."""
 
     def __init__(self, warehouse: Warehouse, table: DeltaTable | None = None) -> None:
         self.warehouse = warehouse
@@ -268,14 +264,16 @@ class Ledger:
 
     @classmethod
     def load(cls, warehouse: Warehouse) -> Ledger:
-        """Read the ledger; empty where there is none yet. Takes no lock. Reads a few rows, however many there are.
+        """Read the ledger; an empty one where the table does not exist. Takes no lock. Reads a few rows, however many
+        there are.
 
-        StorageError where it cannot be read, or where tables hold runs or ingests that it does not know: it was lost,
-        or its end was, and what it does not name would be taken for leftovers of a crash.
+        Raises StorageError where it cannot be read, and where tables hold runs or ingests without a record: then the
+        ledger or its end was lost, and the next command would remove their data as the leftovers of a crash.
         """
         ledger = cls._read(warehouse)
         if ledger._unknown() is not None:
-            ledger = cls._read(warehouse)  # a run that goes on meanwhile writes the ledger before its tables
+            # A concurrent run writes the ledger before its tables, so a second read has its record.
+            ledger = cls._read(warehouse)
         unknown = ledger._unknown()
         if unknown is None:
             return ledger
@@ -283,7 +281,7 @@ class Ledger:
         known = ledger._summary.ingests if what == "ingest" else ledger._summary.runs
         lost = "is missing" if ledger._table is None else f"ends with {what} {known}"
         raise StorageError(
-            f"{warehouse.ledger} {lost}, but {place} holds {what} {number}: the ledger was lost, or a part of it",
+            f"{warehouse.ledger} {lost}, but {place} holds {what} {number}: the ledger, or a part of it, was lost",
             "restore the folder from its newest backup; nothing was changed",
         )
 
@@ -300,12 +298,12 @@ class Ledger:
             return ledger
 
     def begin(self) -> None:
-        """Make the ledger's table if there is none. Before any other table, so that tables without a ledger tell
-        that it was lost. The caller has the warehouse's lock.
+        """Create the ledger's table if it does not exist. It is created before all other tables, so tables without a
+        ledger show that it was lost. The caller holds the warehouse's lock.
         """
         if self._table is not None:
             return
-        from ddcore.schema import Type  # brings Polars, which reading does without
+        from ddcore.schema import Type  # imports Polars, which readers do not need
 
         folder = self.warehouse.ledger
         schema = {name: Type("int64" if name in _NUMBERS else "string") for name in _COLUMNS}
@@ -315,26 +313,26 @@ class Ledger:
         failpoint("after-begin")
 
     def append(self, record: Record) -> None:
-        """Write a record: from here on it holds for every reader. The caller has the warehouse's lock.
+        """Write a record: every reader sees its effects from now on. The caller holds the warehouse's lock.
 
-        A record is known by its kind and number: one that is not newer than all of its kind is a StorageError.
+        Raises StorageError for a record whose number is not greater than all of its kind.
         """
         kind, number, _ = _row_of(record)
         newest = {"ingest": self._summary.ingests, "intent": self._summary.runs}
-        known = number <= newest.get(kind, self._summary.ended)
+        exists = number <= newest.get(kind, self._summary.ended)
         if kind == "undo":
-            known = all(ingest.number != number for ingest in self.ingests())
-        if known:
-            raise StorageError(f"the ledger has {kind} {number} already", "this is a bug: please report it")
+            exists = all(ingest.number != number for ingest in self.ingests())
+        if exists:
+            raise StorageError(f"the ledger already has {kind} {number}", "this is a bug: please report it")
         self.begin()
         with reporting(self.warehouse.ledger, "write the ledger", tables.mend_hint(self.warehouse.ledger)):
             self._write(self._entry(record))
         failpoint(f"after-{kind}")
 
-    # --- what happened ---
+    # --- ingests and runs ---
 
     def ingests(self, input: str | None = None, *, since: int | None = None) -> Iterator[IngestRecord]:
-        """Ingests that were not taken back, oldest first: all, or those of one input, or from version ``since`` on.
+        """Ingests that were not undone, oldest first: all, or those of one input, or with versions from ``since`` on.
 
         Reads all rows, unless ``since`` is a version that is not folded.
         """
@@ -347,7 +345,7 @@ class Ledger:
         )
 
     def undos(self) -> Iterator[UndoRecord]:
-        """Ingests that were taken back, in the order in which they were. Reads all rows."""
+        """Undone ingests, in the order of their undoing. Reads all rows."""
         return (e.record for e in self._range(0) if e.kind == "undo")
 
     def runs(self) -> Iterator[RunRecord]:
@@ -355,41 +353,40 @@ class Ledger:
         return (e.record for e in self._range(0) if e.kind == "run")
 
     def failures(self) -> Iterator[FailureRecord]:
-        """Runs whose fold failed, oldest first. Reads all rows."""
+        """Runs that failed or were given up, oldest first. Reads all rows."""
         return (e.record for e in self._range(0) if e.kind == "failure")
 
     def current_run(self) -> RunRecord | None:
-        """The last finished run: what readers see of outputs and state is what it names."""
+        """The last finished run: readers see the outputs and state that its record names."""
         entry = self._summary.run
         return None if entry is None else self._row(entry).record
 
     def open_intent(self) -> IntentRecord | None:
-        """The run that was begun and neither finished nor given up, if the last one was not."""
+        """The intent of the last run, if that is unfinished: neither finished nor given up."""
         entry = self._summary.intent
         return None if entry is None else self._row(entry).record
 
     # --- versions ---
 
     def last_folded(self) -> int | None:
-        """The last version that outputs are complete for."""
+        """The last version for which the outputs are complete."""
         return self._summary.folded
 
     def first_ingested(self) -> int | None:
-        """The first version any input has rows at."""
+        """The first version at which any input has rows."""
         return min((one.first for one in self._summary.inputs.values() if one.first is not None), default=None)
 
     def latest_ingested(self, inputs: Iterable[str] | None = None) -> int | None:
-        """The last version any input (or any of ``inputs``) has rows at."""
+        """The last version at which any input (or any of ``inputs``) has rows."""
         known = self._summary.inputs
         names = known if inputs is None else [name for name in inputs if name in known]
         lasts = [known[name].last for name in names]
         return max((last for last in lasts if last is not None), default=None)
 
     def closed(self, input: str | None = None) -> int | None:
-        """The last version that takes no more rows (of ``input``): folded, or in a run that is still to be finished.
+        """The last version that accepts no more rows (of ``input``): folded, or in an unfinished run.
 
-        An input that the program of these runs does not have is open at every version: no run of the current state
-        has read it.
+        An input that is not in the program of these runs is open at every version: they have not read it.
         """
         runs = [run for run in (self.open_intent(), self.current_run()) if run is not None]
         reading = [run for run in runs if input is None or not run.program_inputs or input in run.program_inputs]
@@ -418,23 +415,23 @@ class Ledger:
         return run.tables.get(relative) if run else None
 
     def ingested(self, input: str, digest: str) -> IngestRecord | None:
-        """The ingest that took in a source with this digest. Reads all rows."""
+        """The ingest of a source with this digest. Reads all rows."""
         return next((r for r in self.ingests(input) if any(source.digest == digest for source in r.sources)), None)
 
     # --- numbers ---
 
     def next_run(self) -> int:
-        """A number no run or intent has had. An open intent is finished under its own."""
+        """A number that no run or intent has. An unfinished run keeps its own."""
         return 1 + self._summary.runs
 
     def next_ingest(self) -> int:
-        """A number no recorded ingest has had."""
+        """A number that no recorded ingest has."""
         return 1 + self._summary.ingests
 
     # --- rows ---
 
     def _open(self) -> None:
-        """Read the newest rows and the summary in the last of them; what it points to is checked with the rest."""
+        """Read and check the newest rows and the summary in the last of them; older rows are checked when read."""
         assert self._table is not None
         folder, table = self.warehouse.ledger, self._table
         self._files = tables.values(table.get_add_actions().column("path"))
@@ -444,7 +441,7 @@ class Ledger:
                 raise _damaged(folder, "no commit of it has a number")
             return
         self._last = last
-        self._load(max(0, last - _AT_ONCE + 1), last)
+        self._load(max(0, last - _FIRST_READ + 1), last)
         self._summary = _Summary.from_json(self._row(last).summary)
         head = self._summary.head
         newer = [v for v in range(head + 1, table.version() + 1) if commit_file(folder, v).exists()]
@@ -457,22 +454,22 @@ class Ledger:
         return self._rows[entry]
 
     def _ingests(self, first: int) -> Iterator[_Entry]:
-        """The rows of ingests from one on that were not taken back. An undo comes after its ingest."""
+        """The rows, from ``first`` on, of ingests that were not undone. An undo comes after its ingest."""
         rows = [row for row in self._range(first) if row.kind in ("ingest", "undo")]
         undone = {row.number for row in rows if row.kind == "undo"}
         return (row for row in rows if row.kind == "ingest" and row.number not in undone)
 
     def _range(self, first: int) -> Iterator[_Entry]:
-        """The rows from one on, oldest first."""
+        """The rows from ``first`` on, oldest first."""
         if self._last is None:
             return
-        wanted = [entry for entry in range(first, self._last + 1) if entry not in self._rows]
-        if wanted:
-            self._load(wanted[0], wanted[-1])
+        missing = [entry for entry in range(first, self._last + 1) if entry not in self._rows]
+        if missing:
+            self._load(missing[0], missing[-1])
         yield from (self._rows[entry] for entry in range(first, self._last + 1))
 
     def _load(self, first: int, last: int) -> None:
-        """Read and check rows ``first``..``last``: each is there once, is as it was written, and follows the other."""
+        """Read rows ``first``..``last``. Check that each occurs once, is unchanged and follows the one before it."""
         from deltalake import QueryBuilder
 
         assert self._table is not None
@@ -484,15 +481,15 @@ class Ledger:
                     datafile.verify(folder / path, tables.mend_hint(folder))
             query = QueryBuilder().register("ledger", self._table)
             where = f"entry >= {first} and entry <= {last} order by entry"
-            rows = query.execute(f"select {', '.join(_COLUMNS)} from ledger where {where}").read_all()
-        columns = [tables.values(rows.column(name)) for name in _COLUMNS]
-        found = [_Entry(*row) for row in zip(*columns, strict=True)]
-        if [row.entry for row in found] != list(range(first, last + 1)):
-            raise _damaged(folder, f"some of the entries {first}..{last} are missing, or there twice")
-        for row in found:
+            result = query.execute(f"select {', '.join(_COLUMNS)} from ledger where {where}").read_all()
+        columns = [tables.values(result.column(name)) for name in _COLUMNS]
+        rows = [_Entry(*row) for row in zip(*columns, strict=True)]
+        if [row.entry for row in rows] != list(range(first, last + 1)):
+            raise _damaged(folder, f"some of the entries {first}..{last} are missing or occur twice")
+        for row in rows:
             before = self._rows.get(row.entry - 1)
             if row.digest != row.own_digest() or (before is not None and row.before != before.digest):
-                raise _damaged(folder, f"entry {row.entry} is not as it was written")
+                raise _damaged(folder, f"entry {row.entry} has changed since it was written")
             self._rows.setdefault(row.entry, row)
 
     def _entry(self, record: Record) -> _Entry:
@@ -505,11 +502,11 @@ class Ledger:
             0 if last is None else last + 1, kind, number, name, record.first, record.last, at, body, "",
             "" if last is None else self._row(last).digest, parsed=record,
         )  # fmt: skip
-        row.summary = replace(self._followed_by(row), head=self._table.version() + 1).to_json()
+        row.summary = replace(self._add_to_summary(row), head=self._table.version() + 1).to_json()
         row.digest = row.own_digest()
         return row
 
-    def _followed_by(self, row: _Entry) -> _Summary:
+    def _add_to_summary(self, row: _Entry) -> _Summary:
         """The summary with one more row."""
         now, record = self._summary, row.record
         if isinstance(record, IngestRecord):
@@ -535,21 +532,21 @@ class Ledger:
         return replace(now, ingests=max(now.ingests, record.number), inputs={**now.inputs, record.input: one})
 
     def _without_ingest(self, record: UndoRecord) -> _Summary:
-        """Reads all rows: the versions of an input are those of the ingests that are left."""
-        left = [e for e in self._ingests(0) if e.name == record.input and e.number != record.number]
-        first, last = min((e.first for e in left), default=None), max((e.last for e in left), default=None)
+        """The summary after an undo. Reads all rows: the remaining ingests say which versions the input has."""
+        remaining = [e for e in self._ingests(0) if e.name == record.input and e.number != record.number]
+        first, last = min((e.first for e in remaining), default=None), max((e.last for e in remaining), default=None)
         one = _Input(first, last, record.table)
         return replace(self._summary, inputs={**self._summary.inputs, record.input: one})
 
     def _first_waiting(self, folded: int, end: int) -> int:
-        """The first row of an ingest with a version that is not folded; ``end`` where there is none."""
+        """The first row of an ingest with a version that is not folded; ``end`` without one."""
         now = self._summary
         back = now.folded is not None and folded < now.folded  # a full refresh up to an earlier version
         rows = self._ingests(0 if back else now.waiting)
         return next((row.entry for row in rows if row.last > folded), end)
 
     def _write(self, row: _Entry) -> None:
-        """One commit: the row in a file of its own, or gathered with those before it."""
+        """Commit the row in its own file, or in one file with the rows of earlier files."""
         from ddcore.schema import Type
 
         assert self._table is not None
@@ -561,47 +558,47 @@ class Ledger:
         schema = {name: Type("int64" if name in _NUMBERS else "string") for name in _COLUMNS}
         stem = f"entries-{first:08d}-{row.entry:08d}"
         file = tables.write_file(folder, stem, tables.arrow_table(columns, schema), bounded=["entry"])
-        gathered = [path for path in self._files if (_span(path) or (first, 0))[0] >= first]
-        tables.change(table, [file], [path for path in gathered if path != file.path], row.entry)
+        merged = [path for path in self._files if (_span(path) or (first, 0))[0] >= first]
+        tables.change(table, [file], [path for path in merged if path != file.path], row.entry)
         tables.settle(folder, table.version(), table.version())
-        self._files = [path for path in self._files if path not in gathered] + [file.path]
+        self._files = [path for path in self._files if path not in merged] + [file.path]
         self._rows[row.entry], self._last, self._summary = row, row.entry, _Summary.from_json(row.summary)
         if width > 1:
             self._sweep()
 
     def _sweep(self) -> None:
-        """Take away files that were gathered some time ago."""
+        """Delete files that were merged into others an hour ago or earlier."""
         live, before = set(self._files), time.time() - _KEPT
         for path in self.warehouse.ledger.glob("entries-*.parquet"):
             if path.name not in live and path.stat().st_mtime < before:
                 path.unlink(missing_ok=True)
 
-    # --- what the tables say ---
+    # --- the tables' own transactions ---
 
     def _unknown(self) -> tuple[str, str, int] | None:
-        """A table that holds a run or an ingest that this ledger does not know: the table, which of both, its number.
+        """A table with a run or an ingest that has no record: the table, ``run`` or ``ingest``, and the number.
 
-        What a crash may leave is known: tables of a run whose intent is here, and the next ingest of an input. Looks
-        at one commit of each table, mostly at its absence alone.
+        What a crash may leave behind is allowed: tables of a run whose intent is recorded, and the next ingest of an
+        input. Opens at most one commit of a table in most cases, and none if there is no commit after the recorded one.
         """
         begun = self._table is not None
         for place, folder in self.warehouse.tables():
-            room = place.partition("/")[0]
-            state = self.input_table(folder.name) if room == "inputs" else self.table(place)
+            part = place.partition("/")[0]
+            state = self.input_table(folder.name) if part == "inputs" else self.table(place)
             if state is not None and not commit_file(folder, state.version + 1).exists():
                 continue
-            known = self._summary.runs if room != "inputs" else self._summary.ingests + begun
+            known = self._summary.runs if part != "inputs" else self._summary.ingests + begun
             number = last_transaction(folder, tables.APP)
             if number is not None and number > known:
-                return place, "ingest" if room == "inputs" else "run", number
+                return place, "ingest" if part == "inputs" else "run", number
         return None
 
 
 def _width(rows: int) -> int:
-    """How many of the newest rows go into the file that makes it so many: the greatest power that divides them."""
+    """How many of the newest rows one file gets when there are ``rows``: the greatest power of 16 that divides it."""
     width = 1
-    while rows % (width * _GATHERED) == 0:
-        width *= _GATHERED
+    while rows % (width * _MERGED) == 0:
+        width *= _MERGED
     return width
 
 
@@ -614,9 +611,9 @@ def _span(path: str) -> tuple[int, int] | None:
 def _check_format(folder: Path, table: DeltaTable) -> None:
     description = table.metadata().description or ""
     if description != f"{_DESCRIPTION}{FORMAT}":
-        found = description.removeprefix(_DESCRIPTION) or "none"
+        actual = description.removeprefix(_DESCRIPTION) or "none"
         raise StorageError(
-            f"{folder.parent} has the warehouse format {found}, this ddcore reads {FORMAT}",
+            f"{folder.parent} has the warehouse format {actual}, this ddcore reads {FORMAT}",
             "use the version of ddcore that wrote it, or ingest the sources into a new warehouse",
         )
 
@@ -656,8 +653,8 @@ def _from_json(kind: str, body: dict[str, Any]) -> Record:
     if kind in ("intent", "run"):
         body["program_inputs"] = tuple(body["program_inputs"])
     if kind in ("intent", "failure"):
-        begun: IntentRecord | FailureRecord = _RUNS[kind](**body)
-        return begun
+        record: IntentRecord | FailureRecord = _RUNS[kind](**body)
+        return record
     if kind == "undo":
         return UndoRecord(**{**body, "table": TableState(*body["table"])})
     if kind == "ingest":

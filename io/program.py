@@ -1,6 +1,6 @@
-"""The user's program file: imported, and its function checked against the project's inputs.
+"""The user's program file: imports it and checks its function against the project's inputs.
 
-A program is code: loading it runs whatever stands at its top level.
+A program is code: loading it runs its top level.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ __all__ = ["load_program"]
 
 
 def load_program(project: Project) -> Callable[..., Any]:
-    """The program function of ``project``, its file freshly imported.
+    """Import the program file of ``project`` anew and return its program function.
 
     The file becomes a module under a private name that depends on its path alone, with its folder on ``sys.path`` so
-    that it can import its neighbours. Whatever sends functions of that module to another process has to send them by
-    value: the module is not importable there.
+    that it can import its neighbours. Other processes cannot import the module, so its functions must be sent to them
+    by value.
 
-    Raises UsageError when the file is not there, ProgramError when it does not import, has no such function, or the
-    function's parameters are not the project's inputs. What the function itself raises becomes a ProgramError, too.
+    Raises UsageError when the file does not exist, ProgramError when it cannot be imported, has no such function, or
+    the function's parameters are not the project's inputs. Errors in the function itself become ProgramErrors, too.
     """
     file = project.program_file
     if not file.is_file():
@@ -41,47 +41,47 @@ def load_program(project: Project) -> Callable[..., Any]:
             meant(file.name, [other.name for other in file.parent.glob("*.py")])
             or 'name the one to fold: program = "FILE.py:FUNCTION"',
         )
-    module = _imported(file)
+    module = _import(file)
     function = getattr(module, project.program_function, None)
     if not callable(function):
-        there = [
+        names = [
             name
             for name, value in vars(module).items()
             if inspect.isfunction(value) and value.__module__ == module.__name__
         ]
         raise ProgramError(
-            f"{shown(file)} has no function {project.program_function!r}; it has: {listed(there)}",
-            meant(project.program_function, there) or f"name the function in {shown(project.file)}, [project] program",
+            f"{shown(file)} has no function {project.program_function!r}; it has: {listed(names)}",
+            meant(project.program_function, names) or f"name the function in {shown(project.file)}, [project] program",
         )
     _check_parameters(project, function)
-    return _placed(function, file)
+    return _with_place(function, file)
 
 
-def _placed(function: Callable[..., Any], file: Path) -> Callable[..., Any]:
-    """``function``, whose errors name the line of the program."""
+def _with_place(function: Callable[..., Any], file: Path) -> Callable[..., Any]:
+    """``function``, with errors that name the line of the program."""
 
     @functools.wraps(function)
-    def called(*arguments: Any, **named: Any) -> Any:
+    def wrapper(*arguments: Any, **named: Any) -> Any:
         try:
-            returned = function(*arguments, **named)
+            outputs = function(*arguments, **named)
         except DdError:
             raise
-        except BaseException as error:  # sys.exit() in a program is no success of the run
+        except BaseException as error:  # also SystemExit: sys.exit() in a program must not end the run with success
             if is_interrupt(error):
                 raise
             raise ProgramError(
                 f"{_place_of(error, file.resolve())}: the program fails: {described(error)}",
                 "fix the file, then run again",
             ) from error
-        _check_columns(returned)
-        return returned
+        _check_columns(outputs)
+        return outputs
 
-    return called
+    return wrapper
 
 
-def _check_columns(returned: Any) -> None:
-    """Raises ProgramError for an output with a column name that its table cannot have."""
-    for name, output in returned.items() if isinstance(returned, Mapping) else ():
+def _check_columns(outputs: Any) -> None:
+    """Raise ProgramError for an output with a column name that its table cannot have."""
+    for name, output in outputs.items() if isinstance(outputs, Mapping) else ():
         known: dict[str, str] = {}
         for column in getattr(output, "columns", ()):
             first = known.setdefault(column.casefold(), column)
@@ -96,7 +96,7 @@ def _check_columns(returned: Any) -> None:
                 )
 
 
-def _imported(file: Path) -> ModuleType:
+def _import(file: Path) -> ModuleType:
     file = file.resolve()
     name = "_ddcore_program_" + hashlib.blake2b(str(file).encode(), digest_size=6).hexdigest()
     spec = importlib.util.spec_from_file_location(name, file)
@@ -107,7 +107,7 @@ def _imported(file: Path) -> ModuleType:
     linecache.checkcache(str(file))
     sys.modules[name] = module
     try:
-        # Compiled from the text: a .pyc is judged by its time stamp, and a program edited twice in a second is stale.
+        # Compiled from the source: a .pyc is checked by its time in seconds, so a quick second edit could go unnoticed.
         exec(compile(file.read_bytes(), str(file), "exec"), vars(module))
     except BaseException as error:
         del sys.modules[name]
@@ -136,16 +136,16 @@ def _check_parameters(project: Project, function: Callable[..., Any]) -> None:
             raise ProgramError(
                 f"{where}: the parameter {parameter} is not an input", "name each input: def program(edges, roots)"
             )
-    asked = [name for name in parameters if name not in project.inputs]
+    unknown = [name for name in parameters if name not in project.inputs]
     unused = [name for name in project.inputs if name not in parameters]
-    if not asked and not unused:
+    if not unknown and not unused:
         return
     sides = []
-    if asked:
-        sides.append(f"it asks for {listed(asked)}, which [inputs] of {shown(project.file)} lacks")
+    if unknown:
+        sides.append(f"it has the parameters {listed(unknown)}, which [inputs] of {shown(project.file)} lacks")
     if unused:
-        sides.append(f"[inputs] has {listed(unused)}, which it does not take")
-    hint = meant(asked[0], unused) if asked else ""
+        sides.append(f"[inputs] has {listed(unused)}, which it has no parameter for")
+    hint = meant(unknown[0], unused) if unknown else ""
     raise ProgramError(
         f"{where} does not match the inputs: {'; '.join(sides)}", hint or "parameters are inputs, by name"
     )

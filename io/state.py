@@ -1,6 +1,6 @@
-"""The state of a plan as tables: a worker opened from stored runs, and what it gained written back.
+"""The state of a plan as tables: opens a worker over stored runs, and writes what it gained.
 
-Knows how arrangements, pending times and output logs become files; commits nothing. Used by the driver and by tasks.
+Maps arrangements, pending times and output logs to files; commits nothing. Used by the driver and by tasks.
 """
 
 from __future__ import annotations
@@ -24,16 +24,15 @@ from ddcore.worker import Worker, joined
 
 __all__ = ["open_worker", "spans_of", "write_gains"]
 
-_QUANTILES = 16  # cuts kept per arrangement: widths up to 17 get even ranges
+_QUANTILES = 16  # cuts kept per arrangement: enough for even ranges of up to 17 workers
 
 Spans = Mapping[int, Span]
 
 
 def open_worker(plan: Plan, stored: Stored, spans: Spans | None = None) -> Worker:
-    """A worker over the live runs, or over each arrangement's codes in ``spans`` (by arrangement index). Reads rows
-    when they are needed.
+    """A worker over the live runs; with ``spans`` (by arrangement index), over the codes in them only.
 
-    Raises StorageError for files that are missing or damaged.
+    Rows are read when they are needed. Raises StorageError for files that are missing or damaged.
     """
     runs: dict[int, Sequence[SortedBatch]] = {}
     held: dict[int, Batch] = {}
@@ -43,18 +42,18 @@ def open_worker(plan: Plan, stored: Stored, spans: Spans | None = None) -> Worke
         span = (spans or {}).get(arrangement.index, every)
         if not arrangement.transient:
             runs[arrangement.index] = _open(stored, f"state/{arrangement.fingerprint}", layout_of(arrangement), span)
-        waiting = [arrangement.batch_of(run) for run in _all(stored, *held_table(arrangement), span)]
-        if waiting:
-            held[arrangement.index] = concatenate(waiting)
+        batches = [arrangement.batch_of(run) for run in _load_all(stored, *held_table(arrangement), span)]
+        if batches:
+            held[arrangement.index] = concatenate(batches)
     for block in plan.blocks:
         if block.output is not None:
-            times = _all(stored, *pending_table(plan, block), (spans or {}).get(block.ports[0], every))
+            times = _load_all(stored, *pending_table(plan, block), (spans or {}).get(block.ports[0], every))
             if times:
                 pending[block.index] = joined(times)
     return Worker(plan, runs, pending, held)
 
 
-def _all(stored: Stored, table: str, layout: Layout, span: Span) -> list[SortedBatch]:
+def _load_all(stored: Stored, table: str, layout: Layout, span: Span) -> list[SortedBatch]:
     runs = _open(stored, table, layout, span)
     for run in runs:
         if isinstance(run, arrangements.FileBatch):
@@ -70,20 +69,20 @@ def _open(stored: Stored, table: str, layout: Layout, span: Span) -> list[Sorted
 def write_gains(plan: Plan, worker: Worker, stored: Stored, part: str) -> Gained:
     """Write what a finished fold added: one file per table that gained rows, named after the run and ``part``.
 
-    Nothing is visible yet.
+    No reader sees the files before they are committed.
     """
     gained = Gained(rounds=worker.rounds)
     for arrangement, run in worker.harvest():
         place = f"state/{arrangement.fingerprint}", layout_of(arrangement)
-        gained.files |= _written(stored, place, run, part)
+        gained.files |= _write_run(stored, place, run, part)
         gained.quantiles[arrangement.fingerprint] = _quantiles(run.codes)
     for index, run in worker.pending.items():
-        gained.files |= _written(stored, pending_table(plan, plan.blocks[index]), run, part)
+        gained.files |= _write_run(stored, pending_table(plan, plan.blocks[index]), run, part)
     for index, batch in worker.held.items():
         arrangement = plan.arrangements[index]
         run = worker.keyed(arrangement, batch)
         worker.require_int64(arrangement, run)
-        gained.files |= _written(stored, held_table(arrangement), run, part)
+        gained.files |= _write_run(stored, held_table(arrangement), run, part)
     for name, schema in plan.outputs.items():
         frame = output_frame(worker.outputs[name], schema, plan.dims)
         worker.outputs[name] = []
@@ -94,14 +93,14 @@ def write_gains(plan: Plan, worker: Worker, stored: Stored, part: str) -> Gained
     return gained
 
 
-def _written(stored: Stored, place: tuple[str, Layout], run: SortedBatch, part: str) -> dict[str, list[AddedFile]]:
+def _write_run(stored: Stored, place: tuple[str, Layout], run: SortedBatch, part: str) -> dict[str, list[AddedFile]]:
     table, layout = place
     rows = arrangements.run_table(run, layout)
     return {table: [arrangements.write_run(stored.warehouse.table(table), stored.run, part, rows)]}
 
 
 def spans_of(plan: Plan, cuts: Mapping[int, Sequence[int]], part: int) -> Spans:
-    """The codes that worker ``part`` owns of each arrangement, cut at ``cuts``: [lo, hi), None for no bound."""
+    """The codes that worker ``part`` owns of each arrangement, divided at ``cuts``: [lo, hi), None for no bound."""
     spans = {}
     for arrangement in plan.arrangements:
         bounds = [None, *cuts[arrangement.index], None]

@@ -1,7 +1,7 @@
-"""Bounds of a column as Delta's log wants them: JSON text that no reader can misread.
+"""Bounds of a column in the form of Delta's log: JSON text that every reader reads alike.
 
-A bound may be loose and must never be wrong: strings are cut to 32 characters and the upper one raised, timestamps
-are rounded outwards to milliseconds. Where JSON has no form for a value there is no bound.
+Bounds may be loose but never wrong: strings are cut to 32 characters and the upper bound is raised, timestamps are
+rounded outwards to milliseconds. Values without a JSON form get no bound.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _MILLISECOND = timedelta(milliseconds=1)
 
 
 def json_object(members: Mapping[str, str]) -> str:
-    """A JSON object of members that are JSON text already: a decimal keeps every digit."""
+    """A JSON object of members that are JSON text already, so that decimals keep every digit."""
     return "{" + ",".join(f"{json.dumps(name)}:{text}" for name, text in members.items()) + "}"
 
 
@@ -36,11 +36,11 @@ def bounds(column: pa.ChunkedArray) -> tuple[str, str] | None:
     if pa.types.is_boolean(kind) or _is_bytes(kind) or column.null_count == len(column):
         return None
     if pa.types.is_floating(kind) and pc.any(pc.is_nan(column)).as_py():
-        return None  # NaN is above all numbers here, and below none in other readers
+        return None  # here NaN is above all numbers; other readers order it otherwise
     try:
         pair = pc.min_max(column).as_py()
         return _text(pair["min"], upper=False), _text(pair["max"], upper=True)
-    except (OverflowError, ValueError):  # years that Python has no date for; infinities; a string that cannot be raised
+    except (OverflowError, ValueError):  # years beyond Python's dates; infinities; a string without a greater prefix
         return None
 
 

@@ -1,12 +1,11 @@
-"""The few moves on Delta tables that change logs, arrangements and the ledger share.
+"""Operations on Delta tables that change logs, arrangements and the ledger share.
 
-A data file is first written under a name that no reader looks at, then put in place whole; its name ends in a digest,
-so one name never stands for two contents (:mod:`ddcore.io.datafile`). It becomes visible by a commit. A commit says
-what the table shall hold afterwards, not what to add to it: doing it again changes nothing, and files that a crashed
-attempt left behind go with it.
+A data file is written under a temporary name and then renamed; its name ends in a digest, so files of equal names have
+equal contents (:mod:`ddcore.io.datafile`). A commit makes it visible. A commit states the files that the table has
+afterwards, not the files to add: repeating it changes nothing, and it removes the files of a crashed attempt.
 
-A commit gives the :class:`TableState` that it leaves, which the ledger keeps. Whoever opens the table later compares:
-a log that lost a commit, or names other files, rows or bounds, is an error and never another result.
+A commit returns the table's new :class:`TableState`, which the ledger keeps. Whenever the table is opened later, it is
+compared: a log that lost a commit, or names other files, rows or bounds, is an error and never another result.
 
 Tables stay on Delta protocol (1,2): every Delta reader opens them. Nothing here starts a JVM.
 """
@@ -56,7 +55,7 @@ _NOT_IN_PATHS = re.compile(r"%[0-9A-Fa-f]{2}|\\|[\x00-\x1f\x7f\ud800-\udfff]")
 
 @dataclass(frozen=True, slots=True)
 class AddedFile:
-    """A data file that is written and not yet visible: what a commit must know of it. Travels between processes.
+    """A data file that is written and not yet visible, as a commit needs it. Can be sent between processes.
 
     ``path`` is relative to the table; ``stats`` is Delta's statistics as JSON text.
     """
@@ -70,7 +69,7 @@ class AddedFile:
 
 @dataclass(frozen=True, slots=True)
 class LiveFile:
-    """A data file of one version of a table. ``lower`` and ``upper`` bound its columns, where statistics say so."""
+    """A data file of one version of a table. ``lower`` and ``upper`` bound the columns that have statistics."""
 
     path: str
     size: int
@@ -81,9 +80,9 @@ class LiveFile:
 
 @dataclass(frozen=True, slots=True)
 class TableState:
-    """A version of a table as the ledger keeps it: its live files and rows, and a digest of all that readers rely on.
+    """A version of a table as the ledger keeps it: the numbers of its live files and rows, and a digest.
 
-    ``digest`` covers the columns, and of every live file the path, size, rows and bounds of whole numbers.
+    ``digest`` covers the columns, and the path, size, rows and integer bounds of every live file.
     """
 
     version: int
@@ -106,9 +105,9 @@ def create(
     description: str | None = None,
     configuration: Mapping[str, str] | None = None,
 ) -> None:
-    """Make the table if there is none. Where there is one it must have these columns, in this order.
+    """Create the table if it does not exist. An existing table must have these columns, in this order.
 
-    Other columns are a StorageError; with ``replace`` the table becomes an empty one with the new columns, while its
+    Raises StorageError for other columns. With ``replace`` the table becomes empty, with the new columns, and its
     earlier versions stay readable.
     """
     from deltalake import DeltaTable
@@ -140,9 +139,9 @@ def create(
 
 
 def set_aside_damaged(folder: Path) -> None:
-    """Move a table whose log cannot be read out of the way, as ``_damaged-NAME-1``: there is no table then.
+    """Rename a table whose log cannot be read to ``_damaged-NAME-1``, so that a new one can be created.
 
-    For tables that are about to be replaced whole, before anything is written into their folders.
+    For tables that are about to be replaced, before anything is written into their folders.
     """
     if not folder.exists():
         return
@@ -168,10 +167,10 @@ def write_file(
     row_group: int = _ROW_GROUP,
     partition: Mapping[str, str] | None = None,
 ) -> AddedFile:
-    """Write one data file, ``STEM-DIGEST.parquet``, and describe it; no reader sees it before a commit.
+    """Write one data file, ``STEM-DIGEST.parquet``, which no reader sees before a commit.
 
     ``bounded`` names the columns that get statistics. The same rows give the same bytes and so the same name.
-    Partition columns are not in ``table``.
+    ``table`` does not have the partition columns.
     """
     partition = dict(partition or {})
     place = "".join(f"{name}={value}/" for name, value in partition.items())
@@ -188,7 +187,7 @@ def write_file(
         _sync(directory)
         if partition:
             _sync(folder)
-    _reached(folder, "after-file")
+    _failpoint(folder, "after-file")
     return AddedFile(path, size, table.num_rows, file_stats(table, bounded), partition)
 
 
@@ -201,13 +200,13 @@ def commit(
     overwrite: bool = False,
     without: Iterable[str] = (),
 ) -> TableState:
-    """Make the table hold what it held at ``base``, and ``files``; give the state that does.
+    """Make the table's live files those of ``base`` plus ``files``; return its new state.
 
-    ``base`` is the state that the ledger names, None where it names none; ``overwrite`` keeps nothing of it, and of
-    ``without``, paths in it, none is kept. One commit per table and run. Doing it again (after a crash between this and
-    the ledger) commits nothing. What an attempt that was given up had committed is taken out, and what it had taken out
-    is put back; what maintenance by others (OPTIMIZE) did since ``base`` is kept. Every commit after ``base`` is on the
-    disk when this returns, also where there was nothing to do.
+    ``base`` is the state in the ledger, None where the ledger has none. The files of ``base`` whose paths are in
+    ``without`` are left out; ``overwrite`` leaves out all of them. One commit per table and run. Repeating it (after a
+    crash before the ledger's record) commits nothing. Changes of an attempt that was given up are reverted; maintenance
+    by other programs (OPTIMIZE) since ``base`` is kept. When this returns, every commit after ``base`` is on the disk,
+    even if there was nothing to commit.
     """
     with reporting(folder, "commit to", mend_hint(folder)):
         head = open_table(folder)
@@ -215,8 +214,8 @@ def commit(
         live = _paths(head)
         kept = set()
         if base is not None and not overwrite:
-            named = _named(folder, head, base.version)
-            kept = {file.path for file in _checked(folder, named, base)}.difference(without)
+            named = _table_at(folder, head, base.version)
+            kept = {file.path for file in _check_files(folder, named, base)}.difference(without)
             if not kept <= live:
                 head.restore(named.version())
                 head.update_incremental()
@@ -228,12 +227,12 @@ def commit(
         settle(folder, since, head.version())
         state = _state(head, _live(head))
     if added or removed:
-        _reached(folder, "after-table")
+        _failpoint(folder, "after-table")
     return state
 
 
 def change(table: DeltaTable, added: Sequence[AddedFile], removed: Sequence[str], txn: int) -> None:
-    """One commit that adds files and takes others out, under the transaction number ``txn``. Not yet on the disk."""
+    """Add and remove files in one commit with the transaction number ``txn``. Does not sync it to the disk."""
     from deltalake.transaction import RemoveAction
 
     now = int(time.time() * 1000)
@@ -252,18 +251,19 @@ def change(table: DeltaTable, added: Sequence[AddedFile], removed: Sequence[str]
 def live_files(folder: Path, state: TableState | None) -> list[LiveFile]:
     """The data files of a table in the state that the ledger names, by path; none for None. Reads the Delta log only.
 
-    Where nothing but maintenance (OPTIMIZE, VACUUM) has happened since, the files that it left: the others may be gone.
-    StorageError where the log does not say what the ledger says.
+    If all later commits are maintenance (OPTIMIZE, VACUUM), these are the files after it: the old ones may be deleted.
+    Raises StorageError where the log differs from the ledger.
     """
     if state is None:
         return []
     with reporting(folder, f"read version {state.version} of", mend_hint(folder)):
-        return _checked(folder, _named(folder, open_table(folder), state.version), state)
+        return _check_files(folder, _table_at(folder, open_table(folder), state.version), state)
 
 
 def scan(folder: Path, files: Sequence[LiveFile], schema: Schema) -> pl.LazyFrame:
-    """The rows of some of a table's files, in their order, as a lazy frame. Files of ours are checked first, whole:
-    Polars' reader checks nothing.
+    """The rows of some of a table's files, in file order, as a lazy frame.
+
+    Checks the digests of these files first, because Polars' reader checks nothing.
     """
     import polars as pl
 
@@ -281,20 +281,20 @@ def scan(folder: Path, files: Sequence[LiveFile], schema: Schema) -> pl.LazyFram
 
 
 def exists(folder: Path) -> bool:
-    """Whether a folder is a table: a crash while it was created may leave an empty log."""
+    """Whether a folder is a table. One with an empty log, from a crash during creation, is not."""
     return next((folder / LOG).glob("*.json"), None) is not None
 
 
-_tables: dict[Path, DeltaTable] | None = None  # of the command that holds the warehouse's lock: see kept_open
+_tables: dict[Path, DeltaTable] | None = None  # for the holder of the warehouse's lock: see kept_open
 
 
 @contextmanager
 def kept_open() -> Iterator[None]:
-    """Open each table once while this lasts, and follow it through this process's own commits.
+    """Within this context each table is opened once, and then updated by this process's own commits.
 
-    For a command that holds the warehouse's lock: nobody else commits meanwhile.
+    For a command that holds the warehouse's lock, so that no other process commits.
     """
-    global _tables  # noqa: PLW0603  (a process works on one warehouse at a time: the lock)
+    global _tables  # noqa: PLW0603  (a process writes to one warehouse at a time)
     before, _tables = _tables, {} if _tables is None else _tables
     try:
         yield
@@ -303,7 +303,7 @@ def kept_open() -> Iterator[None]:
 
 
 def open_table(folder: Path, version: int | None = None) -> DeltaTable:
-    """The table at a version, or at its newest."""
+    """The table at a version, by default the newest."""
     from deltalake import DeltaTable
 
     if version is not None or _tables is None:
@@ -314,10 +314,11 @@ def open_table(folder: Path, version: int | None = None) -> DeltaTable:
 
 
 def location(folder: Path) -> str:
-    """``folder`` as delta-rs takes it; UsageError where it would look for the table somewhere else.
+    """``folder`` as a path for delta-rs; UsageError where it would look somewhere else.
 
-    delta-rs makes a URL of the real path, and its kernel decodes that URL twice: ``%41`` becomes ``A`` and a backslash
-    becomes a slash. It refuses control characters and bytes that are not UTF-8. Neither quoting nor a symlink helps.
+    delta-rs turns the real path into a URL, and its kernel decodes that URL twice: ``%41`` becomes ``A`` and a
+    backslash becomes a slash. It refuses control characters and bytes that are not UTF-8. Neither quoting nor a symlink
+    helps.
     """
     if wrong := _NOT_IN_PATHS.search(os.path.realpath(folder)):
         raise UsageError(
@@ -333,9 +334,9 @@ def _keep(folder: Path, table: DeltaTable) -> None:
 
 
 def settle(folder: Path, first: int, last: int) -> None:
-    """Bring commits ``first`` to ``last`` to the disk, before anything that rests on them is written.
+    """Sync commits ``first`` to ``last`` to the disk, before anything that depends on them is written.
 
-    Commits that are in a checkpoint may be gone; the checkpoint of the last one is brought along.
+    Commits before a checkpoint may have been deleted. The checkpoint of the last commit is synced too.
     """
     log = folder / LOG
     present = (version for version in range(last, first - 1, -1) if commit_file(folder, version).exists())
@@ -348,22 +349,22 @@ def settle(folder: Path, first: int, last: int) -> None:
 
 
 def mend_hint(folder: Path) -> str:
-    """What to do about a damaged table: state and outputs can be made again, inputs cannot."""
+    """The hint for a damaged table: state and outputs can be rebuilt, inputs cannot."""
     if folder.parent.name == "inputs":
         return "restore the folder from a backup, or ingest its sources into a new warehouse"
     return REFRESH if folder.name != "ledger" else "restore the folder from a backup"
 
 
 def arrow_table(columns: Mapping[str, Any], schema: Schema) -> pa.Table:
-    """Arrow columns cast to exactly the types that files of ``schema`` have."""
+    """Arrow columns, cast to exactly the types of ``schema``."""
     import pyarrow as pa
 
-    wanted = pa.schema([pa.field(name, kind.arrow) for name, kind in schema.items()])
-    return pa.table({name: columns[name] for name in schema}).cast(wanted)
+    types = pa.schema([pa.field(name, kind.arrow) for name, kind in schema.items()])
+    return pa.table({name: columns[name] for name in schema}).cast(types)
 
 
 def file_stats(table: pa.Table, bounded: Iterable[str]) -> str:
-    """Delta's statistics of a file, as JSON text. A column whose bounds JSON cannot hold (NaN, bytes) gets none."""
+    """Delta's statistics of a file, as JSON text. Values without a JSON form (NaN, bytes) get no bounds."""
     from ddcore.io.stats import bounds, json_object
 
     lower, upper = {}, {}
@@ -382,27 +383,27 @@ def file_stats(table: pa.Table, bounded: Iterable[str]) -> str:
     )
 
 
-def _named(folder: Path, head: DeltaTable, version: int) -> DeltaTable:
-    """The table at a version the ledger names, or at the last one that maintenance has made of just that."""
+def _table_at(folder: Path, head: DeltaTable, version: int) -> DeltaTable:
+    """The table at a version that the ledger names, or at the last of the maintenance commits that follow it."""
     newest = head.version()
     while version < newest and is_maintenance(folder, version + 1):
         version += 1
     return head if newest == version else open_table(folder, version)
 
 
-def _checked(folder: Path, table: DeltaTable, state: TableState) -> list[LiveFile]:
-    """The live files of a table at ``state``, or at what maintenance made of it; StorageError if they are others."""
+def _check_files(folder: Path, table: DeltaTable, state: TableState) -> list[LiveFile]:
+    """The live files of a table at ``state`` or at later maintenance of it; StorageError if they differ."""
     files = _live(table)
     now = _state(table, files)
     if now == state or (now.version > state.version and now.rows == state.rows):
         return files
     before, after = ((f"{each.files} files with {each.rows} rows") for each in (state, now))
-    what = f"it has {after}, the ledger says {before}" if before != after else "its files are not the ledger's"
+    what = f"it has {after}, the ledger says {before}" if before != after else "its files differ from the ledger's"
     raise StorageError(f"{folder} is damaged: at version {state.version} of the table {what}", mend_hint(folder))
 
 
 def _state(table: DeltaTable, files: Sequence[LiveFile]) -> TableState:
-    """What the ledger keeps of a table. Bounds are whole numbers alone: no library has two ways to read those."""
+    """The state of a table for the ledger. Only integer bounds count: libraries all read those alike."""
     lines = [repr((columns(table), list(table.metadata().partition_columns)))]
     for file in files:
         bounds = [sorted((name, n) for name, n in side.items() if type(n) is int) for side in (file.lower, file.upper)]
@@ -440,7 +441,7 @@ def _add_actions(table: DeltaTable) -> dict[str, list[Any]]:
 
 
 def values(column: Any) -> list[Any]:
-    """An arro3 column as Python values: it has no ``to_pylist``; its scalars have ``as_py``."""
+    """An arro3 column as Python values: arro3 has no ``to_pylist``, only ``as_py`` of scalars."""
     return [value.as_py() for value in column]
 
 
@@ -477,8 +478,8 @@ def _columns(columns: Sequence[tuple[str, str]]) -> str:
     return "(" + ", ".join(f"{name} {kind}" for name, kind in columns) + ")"
 
 
-def _reached(folder: Path, name: str) -> None:
-    """A failpoint of the tables that a run or an ingest writes; the ledger has its own."""
+def _failpoint(folder: Path, name: str) -> None:
+    """A failpoint for the tables that a run or an ingest writes; the ledger has its own."""
     if folder.name != "ledger":
         failpoint(name)
 
@@ -492,7 +493,7 @@ def _sync(path: Path) -> None:
 
 
 def _sync_parents(folder: Path) -> None:
-    """Bring the entries of a new table's folder to the disk: in its parent and, where those are new, further up."""
+    """Sync a new table's folder and its parents, which may be new as well, to the disk."""
     for parent in (folder, *list(folder.parents)[:2]):
-        with suppress(PermissionError):  # what is above the warehouse need not be readable
+        with suppress(PermissionError):  # folders above the warehouse may be unreadable
             _sync(parent)

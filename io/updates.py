@@ -1,7 +1,7 @@
-"""Updates as frames: what ingest does to the rows it has taken in, before they are stored.
+"""Updates as frames: consolidation, counts and digests, which an ingest needs before it stores rows.
 
 A frame of updates has the columns of the rows, the time columns and ``diff``, as :func:`ddcore.io.checks.normalise`
-makes them. Here such frames are consolidated, counted and given a digest.
+returns them.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ __all__ = [
     "running_counts",
 ]  # fmt: skip
 
-# A limb times half of a hash's word, summed over so many rows, stays inside int64.
+# A limb (in bits) times half of a hash's word, summed over so many rows, fits into int64.
 _LIMB, _MOST_SUMMED = 10, 1 << 20
-_SIP_ROWS = 1 << 14  # hashed at a time: what they need fits into a core's cache
+_SIP_ROWS = 1 << 14  # hashed at a time: their words fit into a core's cache
 _LOW = np.uint64(0xFFFF_FFFF)
 
 
 def consolidate(updates: pl.DataFrame, dims: Sequence[str]) -> pl.DataFrame:
-    """The same differences with one update per (row, time) and no diff of 0, sorted by time, then row.
+    """The same updates with one per (row, time) and no diff of 0, sorted by time, then row.
 
-    Nulls are equal to each other, as are NaNs; the row order of the result depends on the content alone.
+    Nulls are equal to each other, as are NaNs. The order of the result depends on the contents alone.
     O(n log n). Raises DataError when the diffs of one row at one time add up beyond int64.
     """
     if updates.is_empty():
@@ -39,7 +39,7 @@ def consolidate(updates: pl.DataFrame, dims: Sequence[str]) -> pl.DataFrame:
     moving = [dim for dim in dims if updates[dim].min() != updates[dim].max()]
     order = [*moving, *(name for name in updates.columns if name not in (*dims, DIFF))]
     ordered = updates.sort(order)
-    begins = _begins(ordered, order)
+    begins = _differs_from_previous(ordered, order)
     if begins.all():
         return ordered
     starts = begins.arg_true().to_numpy()
@@ -49,8 +49,8 @@ def consolidate(updates: pl.DataFrame, dims: Sequence[str]) -> pl.DataFrame:
 
 
 def _group_sums(diffs: np.ndarray, starts: np.ndarray, ordered: pl.DataFrame) -> np.ndarray:
-    """Sums of the diffs of each group, which begin at ``starts``: int64[groups], exact or refused."""
-    # In halves of 32 bits, whose sums cannot leave int64: so overflow is seen, not guessed.
+    """Sums of the diffs of groups that begin at ``starts``, int64[groups]. DataError if one does not fit."""
+    # In halves of 32 bits, whose sums cannot leave int64. So every overflow is found.
     low = np.add.reduceat(diffs & 0xFFFF_FFFF, starts)
     high = np.add.reduceat(diffs >> 32, starts) + (low >> 32)
     beyond = (high < -(2**31)) | (high >= 2**31)
@@ -58,7 +58,7 @@ def _group_sums(diffs: np.ndarray, starts: np.ndarray, ordered: pl.DataFrame) ->
         group = int(np.flatnonzero(beyond)[0])
         total = (int(high[group]) << 32) + int(low[group] & 0xFFFF_FFFF)
         row = ordered.drop(DIFF).row(int(starts[group]), named=True)
-        raise DataError(f"the diffs of {row} add up to {total}, beyond int64", "mend the diffs at the source")
+        raise DataError(f"the diffs of {row} add up to {total}, beyond int64", "fix the diffs at the source")
     sums: np.ndarray = (high << 32) + (low & 0xFFFF_FFFF)
     return sums
 
@@ -70,10 +70,10 @@ def _group_sums(diffs: np.ndarray, starts: np.ndarray, ordered: pl.DataFrame) ->
 class Digest:
     """A digest of a multiset of updates: the sum, over (row, time), of a keyed hash of 128 bits times the diff.
 
-    The sum is over the integers and never reduced, so that no diff, however large, makes two hashes meet. It does not
-    depend on the order of updates, on how they are cut into batches, or on whether they are consolidated; so equal
-    content has an equal digest, whatever file it is in. Digests of parts add up to that of the whole. Whoever does
-    not know the key cannot make other rows of the same digest; only digests under one key can be compared.
+    The sum is over the integers, without a modulus, so that large diffs cause no collisions. It does not depend on the
+    order of updates, on their batches, or on whether they are consolidated: equal contents have equal digests, in
+    whatever files. The digests of parts add up to the digest of the whole. Without the key nobody can construct other
+    rows with the same digest. Only digests under the same key can be compared.
     """
 
     total: int = 0
@@ -121,7 +121,7 @@ def _part_digests(updates: pl.DataFrame, dim: str, key: bytes) -> dict[int, Dige
 
 
 def _limbs(diffs: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
-    """``diffs`` as sums of ``limb << shift`` with limbs of few bits: next to always it is one limb."""
+    """``diffs`` as sums of ``limb << shift`` with limbs of 10 bits: almost always one limb."""
     sign, rest, shift = np.sign(diffs), np.abs(diffs), 0  # a diff is never -2^63
     while rest.any():
         yield shift, (rest & (2**_LIMB - 1)) * sign
@@ -140,7 +140,7 @@ def _row_hashes(updates: pl.DataFrame, key: bytes) -> list[np.ndarray]:
 
 
 def _null_words(columns: Sequence[pl.Series]) -> list[np.ndarray]:
-    """Which columns are null, as bits: one word for 64 columns. So null differs from every value."""
+    """Which columns are null, as bits: one word for 64 columns. They make null differ from every value."""
     words = []
     for start in range(0, len(columns), 64):
         word = np.zeros(len(columns[0]), dtype=np.uint64)
@@ -152,7 +152,7 @@ def _null_words(columns: Sequence[pl.Series]) -> list[np.ndarray]:
 
 
 def _cells(values: pl.Series) -> list[np.ndarray]:
-    """The words of a column, uint64[n] each: text by 128 bits of its BLAKE3 hash, anything else by its bits."""
+    """The words of a column, uint64[n] each: 128 bits of the BLAKE3 hash for text, else the bits of the value."""
     if values.dtype in (pl.String, pl.Binary):
         return _text_cells(values)
     if values.dtype == pl.Float64:
@@ -164,11 +164,11 @@ def _text_cells(values: pl.Series) -> list[np.ndarray]:
     frame = pl.DataFrame({"value": values.fill_null("" if values.dtype == pl.String else b"")})
     text = frame.select(plh.col("value").chash.blake3().str.slice(0, 32)).to_series().to_arrow()
     digits = np.frombuffer(text.buffers()[2], dtype="<u8", count=4 * len(values)).reshape(-1, 4)
-    return [digits[:, place] for place in range(4)]  # 32 hexadecimal digits as they are: unpacking them costs more
+    return [digits[:, place] for place in range(4)]  # the 32 hexadecimal digits themselves: unpacking them takes longer
 
 
 def _sip(words: Sequence[np.ndarray], key: bytes, first: np.ndarray, second: np.ndarray) -> None:
-    """SipHash-1-3 with 128 bits of output, of n messages of equally many words at once; into ``first``, ``second``."""
+    """SipHash-1-3 with 128 bits of output, of n messages of equal length; writes ``first`` and ``second``."""
     low, high = (int.from_bytes(key[start : start + 8], "little") for start in (0, 8))
     begin = (low ^ 0x736F6D6570736575, high ^ 0x646F72616E646F6D ^ 0xEE, low ^ 0x6C7967656E657261,
              high ^ 0x7465646279746573)  # fmt: skip
@@ -214,7 +214,7 @@ Counts = dict[int, tuple[int, int]]  # version -> (sum of the positive diffs, su
 
 
 def accumulate_counts(updates: pl.DataFrame, dim: str) -> Counts:
-    """How much these updates insert and retract at each version, exactly."""
+    """The sums of positive and of negative diffs at each version, exact."""
     wide = pl.col(DIFF).cast(pl.Int128)
     sums = updates.group_by(dim).agg(plus=wide.filter(wide > 0).sum(), minus=wide.filter(wide < 0).sum())
     return {version: (plus, -minus) for version, plus, minus in sums.sort(dim).iter_rows()}
@@ -235,7 +235,7 @@ def merge_counts(parts: Iterable[Counts]) -> Counts:
 
 @dataclass(frozen=True)
 class RowCount:
-    """A row, a version, and how often the row is there from that version on."""
+    """A row, a version, and the row's count from that version on."""
 
     row: dict[str, Any]
     version: int
@@ -243,33 +243,33 @@ class RowCount:
 
 
 def running_counts(history: pl.DataFrame, dim: str) -> pl.DataFrame:
-    """The count of each row from each version on at which it changes: the row, the version and ``_count``, exactly.
+    """The exact counts of rows at each version where they change: the row, the version and ``_count``.
 
-    ``history`` holds every update of the rows in question. Sorted by version, then row. O(n log n).
+    ``history`` holds every update of these rows. Sorted by version, then row. O(n log n).
     """
     row = [name for name in history.columns if name not in (dim, DIFF)]
     ordered = history.sort([*row, dim])
     lines = ordered.with_columns(
         pl.col(DIFF).cast(pl.Int128),
-        _row=_begins(ordered, row).cum_sum(),
-        _time=_begins(ordered, [*row, dim]).cum_sum(),
+        _row=_differs_from_previous(ordered, row).cum_sum(),
+        _time=_differs_from_previous(ordered, [*row, dim]).cum_sum(),
     )
     running = lines.with_columns(_count=pl.col(DIFF).cum_sum().over("_row")).group_by("_time").last()
     return running.sort(dim, "_row").select(*row, dim, "_count")
 
 
-def first_count(running: pl.DataFrame, dim: str, is_it: pl.Expr) -> RowCount | None:
-    """The first line of :func:`running_counts` for which ``is_it``, an expression over ``_count``, holds."""
-    first = running.filter(is_it).head(1)
+def first_count(running: pl.DataFrame, dim: str, condition: pl.Expr) -> RowCount | None:
+    """The first line of :func:`running_counts` where ``condition``, an expression over ``_count``, is true."""
+    first = running.filter(condition).head(1)
     if first.is_empty():
         return None
     return RowCount(first.drop(dim, "_count").row(0, named=True), first[dim][0], first["_count"][0])
 
 
-def _begins(ordered: pl.DataFrame, names: Sequence[str]) -> pl.Series:
-    """Whether a row differs from the one before it in these columns; the first does. Nulls are equal, so are NaNs."""
+def _differs_from_previous(ordered: pl.DataFrame, names: Sequence[str]) -> pl.Series:
+    """Whether a row differs from the one before it in these columns; the first does. Nulls are equal, as are NaNs."""
     changes = [pl.col(name).ne_missing(pl.col(name).shift()) for name in names]
     begins = ordered.select(pl.any_horizontal(changes)).to_series()
     if len(begins):
-        begins[0] = True  # where the first row is all nulls, it equals what stands before it
+        begins[0] = True  # a first row of nulls equals the nulls that shift() puts before it
     return begins

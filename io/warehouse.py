@@ -1,7 +1,7 @@
-"""The warehouse: where its tables lie, who may write to it now, and how its failures are told.
+"""The warehouse: the paths of its tables, its lock, and the errors of its storage.
 
-Paths are put together here and nowhere else. One process writes at a time: a local file system gives Delta no
-protection between processes, and a blind append over a newer version commits without complaint.
+All paths are built here. One process writes at a time: on a local file system, Delta does not protect processes from
+each other, and a blind append over a newer version commits without an error.
 """
 
 from __future__ import annotations
@@ -41,16 +41,16 @@ _HINTS = {
 
 @contextmanager
 def reporting(path: Path, doing: str, hint: str = "") -> Iterator[None]:
-    """Turn failures of the file system and of the table libraries into a StorageError: ``cannot DOING PATH: reason``.
+    """Turn errors of the file system and of the table libraries into a StorageError: ``cannot DOING PATH: reason``.
 
-    Errors of ours pass; errors that tell of a mistake in our own code pass too.
+    Our own errors pass unchanged, and so do errors that show a bug in our code.
     """
     try:
         yield
     except DdError:
         raise
     except Exception as error:
-        if not isinstance(error, OSError) and not _of_a_library(error):
+        if not isinstance(error, OSError) and not _is_library_error(error):
             raise
         number = getattr(error, "errno", None) or _errno(error)
         known = os.strerror(number) if number in _HINTS else ""
@@ -58,7 +58,7 @@ def reporting(path: Path, doing: str, hint: str = "") -> Iterator[None]:
         raise StorageError(f"cannot {doing} {path}: {reason}", _HINTS.get(number, hint)) from error
 
 
-def _of_a_library(error: Exception) -> bool:
+def _is_library_error(error: Exception) -> bool:
     """Whether an error was raised by a table library; delta-rs's query engine raises bare ``Exception``."""
     return type(error) is Exception or any(
         kind.__module__.partition(".")[0] in _LIBRARIES for kind in type(error).__mro__
@@ -66,7 +66,7 @@ def _of_a_library(error: Exception) -> bool:
 
 
 def _errno(error: Exception) -> int:
-    """The operating system's number for what a library reports in words of its own, or 0."""
+    """The operating system's error number in a library's message, or 0."""
     number = _OS_ERROR.search(str(error))
     return int(number[1]) if number else 0
 
@@ -77,7 +77,7 @@ def _first_line(error: Exception) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """Who holds the lock, as written into the lock file. ``run`` is 0 until the holder has numbered its run."""
+    """The process that holds the lock, as in the lock file. ``run`` is 0 until its run has a number."""
 
     host: str
     pid: int
@@ -91,23 +91,23 @@ class Holder:
 
 
 _LONGEST_NAME = 255  # bytes
-_NO_LINK = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # nor wait for the other end of a pipe
+_NO_LINK = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # O_NONBLOCK: a pipe would wait for its other end
 _ABSENT = (
     "check the path and whether its file system is mounted; a new warehouse begins with: ddcore ingest INPUT SOURCE"
 )
 _UNNAMED = Holder("unknown", 0, "now", "another process")
-_PATIENCE = 10
+_ATTEMPTS = 10
 
 
 class Lock:
-    """The lock, while it is held."""
+    """A held lock."""
 
     def __init__(self, descriptor: int, holder: Holder) -> None:
         self._descriptor, self.holder = descriptor, holder
         self._write()
 
     def note_run(self, run: int) -> None:
-        """Let whoever finds the lock taken see which run it is."""
+        """Write the run's number into the lock file, for the messages of other commands."""
         self.holder = Holder(self.holder.host, self.holder.pid, self.holder.since, self.holder.command, run)
         self._write()
 
@@ -120,7 +120,7 @@ class Lock:
 class Warehouse:
     """A folder of Delta tables: ``inputs/NAME``, ``outputs/NAME``, ``state/FINGERPRINT`` and ``ledger``.
 
-    Making the object touches nothing. Object-store URLs are refused with a UsageError; a ``file://`` URL is a folder.
+    Creating the object touches no file. A ``file://`` URL is a folder; other URLs are a UsageError.
     """
 
     def __init__(self, root: str | os.PathLike[str]) -> None:
@@ -156,12 +156,12 @@ class Warehouse:
 
     @property
     def staging(self) -> Path:
-        """Where several workers on Spark leave what they gained for each other, until the run ends."""
+        """The folder for messages between several workers on Spark, until the run ends."""
         return self.root / "state" / "_staging"
 
     def table(self, relative: str) -> Path:
-        """The folder of a table named as in the ledger: ``inputs/edges``. UsageError for what leads elsewhere, and for
-        what no file system takes.
+        """The folder of a table, by its name in the ledger: ``inputs/edges``. UsageError for a name that is not inside
+        the warehouse or that no file system allows.
         """
         part, _, name = relative.partition("/")
         if part not in ("inputs", "outputs", "state") or not name or "/" in name or "\0" in name or name[0] in "._":
@@ -174,11 +174,11 @@ class Warehouse:
         return self.root / part / name
 
     def relative(self, folder: Path) -> str:
-        """The name the ledger gives to a table's folder: ``inputs/edges``."""
+        """The name of a table's folder in the ledger: ``inputs/edges``."""
         return folder.relative_to(self.root).as_posix()
 
     def tables(self) -> Iterator[tuple[str, Path]]:
-        """The tables that are on the disk, known to the ledger or not: name as in :meth:`relative`, and folder."""
+        """All tables on the disk, in the ledger or not: name as in :meth:`relative`, and folder."""
         for part in ("inputs", "outputs", "state"):
             try:
                 names = sorted(os.listdir(self.root / part))
@@ -189,11 +189,11 @@ class Warehouse:
                     yield f"{part}/{name}", self.root / part / name
 
     def check(self) -> None:
-        """Raise StorageError where there is no warehouse, naming the first folder on the way that is missing.
+        """Raise StorageError where there is no warehouse, naming the first missing folder of its path.
 
-        A missing or an empty folder is mostly a misspelt path, or a file system that is not mounted. So whatever only
-        reads or folds calls this and creates nothing; only ``ingest`` begins a warehouse, by :meth:`begin`. Tables
-        without a ledger pass: loading the ledger says that it was lost.
+        A missing or empty folder is usually a misspelt path, or a file system that is not mounted. So commands that
+        read or fold call this and create nothing; only ``ingest`` creates a warehouse, with :meth:`begin`. Tables
+        without a ledger pass: loading the ledger reports that it was lost.
         """
         with reporting(self.root, "read"):
             missing = [folder for folder in (*reversed(self.root.parents), self.root) if not folder.is_dir()]
@@ -208,43 +208,43 @@ class Warehouse:
         raise StorageError(f"there is no warehouse in {self.root}: {what}", _ABSENT)
 
     def begin(self, project: Path, *, new: bool = False) -> None:
-        """Make the folder for a first ingest; does nothing where there is a ledger, or tables that lost theirs.
+        """Create the folder for a first ingest; does nothing if it has a ledger, or tables whose ledger was lost.
 
-        In the folder ``project`` without a question. Elsewhere only with ``new``: a folder that is missing or empty
-        there may be a file system that is not mounted. StorageError else.
+        Outside of the folder ``project`` a missing or empty folder may be a file system that is not mounted. It is a
+        StorageError there unless ``new``.
         """
         if self.ledger.is_dir() or any(self.tables()):
             return
         if not new and not self.root.resolve().is_relative_to(project.resolve()):
-            state = "is there and has no ledger" if self.root.is_dir() else "is missing"
+            state = "has no ledger" if self.root.is_dir() else "is missing"
             raise StorageError(
                 f"there is no warehouse in {self.root}: the folder {state}",
-                "check the path and whether its file system is mounted; to begin a new warehouse there: "
+                "check the path and whether its file system is mounted; to create a new warehouse there: "
                 "ddcore ingest --new-warehouse",
             )
         self.create()
 
     def create(self) -> None:
-        """Make the folder if there is none."""
+        """Create the folder if it does not exist."""
         with reporting(self.root, "create the warehouse", "name another folder: --warehouse DIR, or dd.toml's"):
             self.root.mkdir(parents=True, exist_ok=True)
 
     @contextmanager
     def lock(self, command: str, run: int = 0) -> Iterator[Lock]:
-        """Hold the warehouse, whose folder exists, for writing. LockHeld names who has it.
+        """Hold the lock for writing; the warehouse's folder must exist. LockHeld names the holder.
 
-        The lock is the operating system's (``flock``): it ends with the process that holds it, however that ends, so
-        a text left behind by a killed process means nothing. The file itself stays: removing it would race. A lock
-        file that is a link, no plain file, or holds something else is a StorageError, and is left as it is.
+        The lock is the operating system's (``flock``) and ends with the process that holds it, however that ends; the
+        text that a killed process leaves in the file means nothing. The file itself is never removed: that would be a
+        race. A lock file that is a link, not a plain file, or has other contents is a StorageError; it stays as it is.
         """
         with self._lock_file_errors("write"):
             descriptor = os.open(self._lock_file, os.O_RDWR | os.O_CREAT | _NO_LINK, 0o666)
         try:
             self._check_lock_file(descriptor)
-            self._take(descriptor)
+            self._wait_for_lock(descriptor)
             self._check_lock_text(descriptor)
             with reporting(self._lock_file, "write"):
-                lock = Lock(descriptor, _me(command, run))
+                lock = Lock(descriptor, _this_process(command, run))
             try:
                 yield lock
             finally:
@@ -253,7 +253,7 @@ class Warehouse:
             os.close(descriptor)
 
     def holder(self) -> Holder | None:
-        """Who holds the lock now, or None. A reader's question: takes no lock that anyone would notice for long."""
+        """The holder of the lock, or None. For readers: tries a shared lock, and releases it at once."""
         try:
             with self._lock_file_errors("read"):
                 descriptor = os.open(self._lock_file, os.O_RDONLY | _NO_LINK)
@@ -272,7 +272,7 @@ class Warehouse:
 
     @contextmanager
     def _lock_file_errors(self, doing: str) -> Iterator[None]:
-        """As :func:`reporting`, for opening the lock file: a link in its place is told as one."""
+        """As :func:`reporting`, for opening the lock file; a link in its place has its own message."""
         try:
             yield
         except FileNotFoundError:
@@ -281,42 +281,42 @@ class Warehouse:
             raise StorageError(f"there is no folder {self.root} to lock", _ABSENT) from None
         except OSError as error:
             if error.errno in (errno.ELOOP, errno.EMLINK):
-                raise self._foreign("is a link") from error
+                raise self._foreign_file("is a link") from error
             with reporting(self._lock_file, doing):
                 raise
 
     def _check_lock_file(self, descriptor: int) -> None:
-        """Raise StorageError for what is no plain file."""
+        """Raise StorageError unless it is a plain file."""
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise self._foreign("is no plain file")
+            raise self._foreign_file("is not a plain file")
 
     def _check_lock_text(self, descriptor: int) -> None:
-        """Raise StorageError where somebody else's text is in the file. A crash may leave zeros, or nothing."""
+        """Raise StorageError where the file has another program's text. A crash may leave zeros, or nothing."""
         text = os.pread(descriptor, 4096, 0)
         if text.strip(b"\0") and _read_holder(descriptor) is _UNNAMED:
-            raise self._foreign("holds something else than the name of its holder")
+            raise self._foreign_file("has other contents than the name of its holder")
 
-    def _foreign(self, what: str) -> StorageError:
+    def _foreign_file(self, what: str) -> StorageError:
         return StorageError(
-            f"the lock file {self._lock_file} {what}", "it is not ddcore's and was left as it is: move it away"
+            f"the lock file {self._lock_file} {what}", "ddcore did not create it and has not changed it: move it away"
         )
 
-    def _take(self, descriptor: int) -> None:
+    def _wait_for_lock(self, descriptor: int) -> None:
         with reporting(self._lock_file, "lock"):
-            taken = _acquire(descriptor, fcntl.LOCK_EX)
-            for _ in range(_PATIENCE):
-                if taken or _read_holder(descriptor) is not _UNNAMED:
+            acquired = _acquire(descriptor, fcntl.LOCK_EX)
+            for _ in range(_ATTEMPTS):
+                if acquired or _read_holder(descriptor) is not _UNNAMED:
                     break
-                time.sleep(0.02)  # whoever only looks (holder()) is gone in no time, and writes no name
-                taken = _acquire(descriptor, fcntl.LOCK_EX)
-        if not taken:
+                time.sleep(0.02)  # a call of holder() writes no name and releases its lock at once
+                acquired = _acquire(descriptor, fcntl.LOCK_EX)
+        if not acquired:
             raise LockHeld(
                 f"warehouse {self.root} is in use by {_read_holder(descriptor)}",
                 "wait until it is done, then run the same command again",
             )
 
 
-def _me(command: str, run: int) -> Holder:
+def _this_process(command: str, run: int) -> Holder:
     since = datetime.now(UTC).isoformat(timespec="seconds")
     return Holder(socket.gethostname(), os.getpid(), since, command, run)
 
@@ -330,7 +330,7 @@ def _acquire(descriptor: int, mode: int) -> bool:
 
 
 def _read_holder(descriptor: int) -> Holder:
-    """The holder's own words; ``_UNNAMED`` where it has not written them yet."""
+    """The holder in the lock file; ``_UNNAMED`` where it has not written its name yet."""
     try:
         return Holder(**json.loads(os.pread(descriptor, 4096, 0)))
     except (ValueError, TypeError):

@@ -99,7 +99,7 @@ def test_wrong_type(mine: Path, refused: Refused) -> None:
     wrong = {"version": [6], "diff": [1], "src": ["a"], "dst": ["b"], "minutes": [date(2026, 1, 31)]}
     pl.DataFrame(wrong).write_parquet("wrong.parquet")
     error, hint = refused(1, "ingest", "links", "wrong.parquet")
-    assert error == "wrong.parquet: the column 'minutes' is Date, and the input says int64"
+    assert error == "wrong.parquet: the column 'minutes' is Date, but the input declares int64"
     assert "cast it at the source" in hint
 
 
@@ -217,7 +217,7 @@ def test_unknown_input(mine: Path, refused: Refused) -> None:
 def test_an_input_that_only_the_program_knows(mine: Path, refused: Refused) -> None:
     Path("program.py").write_text("def program(links, stops):\n    return {'journeys': links}\n")
     error, hint = refused(1, "run")
-    assert "it asks for stops, which [inputs] of dd.toml lacks" in error and hint
+    assert "it has the parameters stops, which [inputs] of dd.toml lacks" in error and hint
 
 
 @pytest.mark.parametrize("command", [["show", "journey"], ["diff", "journey", "1..2"]])
@@ -337,7 +337,7 @@ def test_changed_schema_of_an_input(mine: Path, refused: Refused) -> None:
     Path("dd.toml").write_text(text.replace('minutes = "int64"', 'minutes = "int64", colour = "string"'))
     for command in (("run",), ("run", "--full-refresh")):
         error, hint = refused(1, *command)
-        assert error.startswith("inputs/links was made with (src string, ")
+        assert error.startswith("inputs/links has the columns (src string, ")
         assert "colour string" in error
         assert "put the schema in dd.toml back" in hint
 

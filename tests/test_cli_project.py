@@ -265,10 +265,10 @@ def test_load_program_imports_its_neighbours(folder: Path, monkeypatch: pytest.M
         ("raise SystemExit(3)\n", "program.py:1: the program does not import: SystemExit: 3"),
         ("def progam(edges, roots):\n    pass\n", "program.py has no function 'program'; it has: progam"),
         ("program = 3\n", "program.py has no function 'program'; it has: none"),
-        ("def program(edges):\n    pass\n", "[inputs] has roots, which it does not take"),
+        ("def program(edges):\n    pass\n", "[inputs] has roots, which it has no parameter for"),
         (
             "def program(edges, root):\n    pass\n",
-            "it asks for root, which [inputs] of dd.toml lacks; [inputs] has roots",
+            "it has the parameters root, which [inputs] of dd.toml lacks; [inputs] has roots",
         ),
         ("def program(*inputs):\n    pass\n", "the parameter *inputs is not an input"),
     ],

@@ -121,7 +121,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
     shop = Shop(find_project(folder, {}), folder / "kept", {}, {})
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tables, "CHECKPOINT_EVERY", 2)
-        patch.setattr(ledger, "_GATHERED", 3)
+        patch.setattr(ledger, "_MERGED", 3)
         patch.setitem(ledger._SETTINGS, "delta.checkpointInterval", "3")
         ingest(shop.project, "customers", [str(folder / "customers.parquet")], engine="inline")
         for version, rows in enumerate((1500, 5, 5, 5)):

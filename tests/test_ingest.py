@@ -392,7 +392,7 @@ def test_late_rows_do_not_move_past_the_last_version(desk: Desk) -> None:
     desk.ingest(desk.source("a.csv", (1, 2, 2**63 - 2, 1)))
     desk.fold(2**63 - 2)
     late = desk.source("late.csv", (1, 2, 5, 1))
-    assert "it is the last there is" in refused(desk, LateUpdate, late, late="move").message
+    assert "no version is larger" in refused(desk, LateUpdate, late, late="move").message
 
 
 # --- late rows --------------------------------------------------------------------------------------------------------

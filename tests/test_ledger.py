@@ -226,7 +226,7 @@ def long_ledger(warehouse: Warehouse, records: int) -> None:
 
 
 def test_many_records_are_few_files_and_none_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ledger_module, "_GATHERED", 4)
+    monkeypatch.setattr(ledger_module, "_MERGED", 4)
     warehouse = Warehouse(tmp_path)
     for number in range(1, 70):
         Ledger.load(warehouse).append(ingest(number, number, number))

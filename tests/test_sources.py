@@ -214,8 +214,8 @@ def test_no_version_and_no_diff_column_need_a_rule(tmp_path: Path) -> None:
 
 def test_a_rule_for_a_column_that_is_there_is_refused(tmp_path: Path) -> None:
     file = parquet(tmp_path / "e.parquet", **ROWS)
-    assert "has a column 'version', and --version says it" in refused(file, time=(4,)).message
-    assert "has a column 'diff', and --diff says it" in refused(file, diff=1).message
+    assert "has a column 'version', but --version gives its value" in refused(file, time=(4,)).message
+    assert "has a column 'diff', but --diff gives its value" in refused(file, diff=1).message
 
 
 def test_extra_columns_are_told_and_left_out(tmp_path: Path) -> None:
@@ -629,7 +629,7 @@ def test_a_column_of_a_type_no_input_can_have_is_named(tmp_path: Path, kind: pa.
         assert isinstance(_polars_type(kind), pl.Object)
         return
     error = refused(file, {"x": "int64"})
-    assert "the column 'x' is of a type no input can have, and the input says int64" in error.message
+    assert "the column 'x' is of a type that no input can have, but the input declares int64" in error.message
 
 
 def test_a_version_beyond_int64_is_one_line(tmp_path: Path) -> None:
