@@ -12,7 +12,7 @@ from ddcore.jobs import session
 
 def main(rows: str, out: str) -> None:
     """Read Parquet, shuffle by ``src`` into two partitions, write Parquet."""
-    with session.spark({}, width=2, bulk=True) as spark:
+    with session.spark({}, parallelism=2, bulk=True) as spark:
         spark.read.parquet(rows).repartition(2, "src").write.mode("overwrite").parquet(out)
 
 

@@ -11,11 +11,11 @@ from ddcore.cli.options import (
     EngineOption,
     JsonOption,
     MasterOption,
+    ParallelismOption,
     ProjectOption,
     QuietOption,
     SkipCodeOption,
     WarehouseOption,
-    WidthOption,
     open_project,
 )
 from ddcore.cli.output import Output, count
@@ -51,7 +51,7 @@ def run(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be folded; write nothing.")] = False,
     engine: EngineOption = None,
     master: MasterOption = None,
-    width: WidthOption = None,
+    parallelism: ParallelismOption = None,
     skip_code: SkipCodeOption = None,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
@@ -70,7 +70,7 @@ def run(
         raise UsageError(
             f"--from-version {from_version}: --full-refresh folds all versions anew", "leave one of the two out"
         )
-    found = open_project(project, warehouse=warehouse, engine=engine, spark_master=master, width=width)
+    found = open_project(project, warehouse=warehouse, engine=engine, spark_master=master, parallelism=parallelism)
     first, last = window(found, from_version, to_version)
     from ddcore.cli.notices import listener, notices
     from ddcore.jobs import replay
@@ -83,7 +83,7 @@ def run(
             full_refresh=full_refresh,
             dry_run=dry_run,
             engine=found.engine,
-            width=found.width,
+            parallelism=found.parallelism,
             listener=listener(out, progress, found.engine),
         )
     _tell(out, report, dry_run)

@@ -24,7 +24,7 @@ __all__ = ["fold_with"]
 
 
 def fold_with(context: SparkContext, fold: Fold) -> tuple[Gained, int]:
-    """Fold a window in one task of a Spark context; gives what it wrote, and the width 1.
+    """Fold a window in one task of a Spark context; gives what it wrote, and the parallelism 1.
 
     Errors of the task are raised as they were.
     """

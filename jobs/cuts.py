@@ -13,12 +13,12 @@ from ddcore.plan import Arrangement, Plan
 
 __all__ = ["Cuts", "cuts_of"]
 
-Cuts = Mapping[int, Sequence[int]]  # by arrangement index: width - 1 key codes at which the next worker begins
+Cuts = Mapping[int, Sequence[int]]  # by arrangement index: parallelism - 1 key codes at which the next worker begins
 
 _SAMPLE = 100_000
 
 
-def cuts_of(fold: Fold, width: int) -> dict[int, list[int]]:
+def cuts_of(fold: Fold, parallelism: int) -> dict[int, list[int]]:
     """Codes at which the next worker's range begins, per arrangement: from stored quantiles, or for the first run
     guessed.
 
@@ -26,20 +26,20 @@ def cuts_of(fold: Fold, width: int) -> dict[int, list[int]]:
     not. Hashed codes are spread evenly over 64 bits. Codes that are values themselves are cut as a sample of the
     inputs' integers is.
     """
-    even = [int(-(2**63) + (2**64 * part) // width) for part in range(1, width)]
+    even = [int(-(2**63) + (2**64 * part) // parallelism) for part in range(1, parallelism)]
     sample: np.ndarray | None = None
     cuts: dict[int, list[int]] = {}
     alone = _of_one_worker(fold.plan)
     for group in _meeting(fold.plan):
         if alone & {arrangement.index for arrangement in group}:
-            cuts.update({arrangement.index: [-(2**63)] * (width - 1) for arrangement in group})
+            cuts.update({arrangement.index: [-(2**63)] * (parallelism - 1) for arrangement in group})
             continue
         codes = np.sort(np.array([c for a in group for c in fold.quantiles.get(a.fingerprint, ())], dtype=np.int64))
         if len(codes) == 0 and group[0].direct:
             sample = _sampled(fold) if sample is None else sample
             codes = sample
         for arrangement in group:
-            cuts[arrangement.index] = _quantiles(codes, width) if len(codes) else even
+            cuts[arrangement.index] = _quantiles(codes, parallelism) if len(codes) else even
     return cuts
 
 
@@ -63,8 +63,8 @@ def _meeting(plan: Plan) -> list[list[Arrangement]]:
     return list(groups.values())
 
 
-def _quantiles(codes: np.ndarray, width: int) -> list[int]:
-    return [int(codes[(len(codes) * part) // width]) for part in range(1, width)]
+def _quantiles(codes: np.ndarray, parallelism: int) -> list[int]:
+    return [int(codes[(len(codes) * part) // parallelism]) for part in range(1, parallelism)]
 
 
 def _sampled(fold: Fold) -> np.ndarray:

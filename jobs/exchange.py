@@ -35,8 +35,8 @@ PIECE_ROWS = 1 << 20  # of an input, read by one task
 NARROW_BELOW = 500_000  # updates waiting: a guess
 
 
-def fold_with(context: SparkContext, fold: Fold, width: int, listener: Any = None) -> tuple[Gained, int]:
-    """Fold a window with ``width`` workers in a Spark context; gives what was written, and the width.
+def fold_with(context: SparkContext, fold: Fold, parallelism: int, listener: Any = None) -> tuple[Gained, int]:
+    """Fold a window with ``parallelism`` workers in a Spark context; gives what was written, and the parallelism.
 
     Errors of tasks are raised as they were.
     """
@@ -44,7 +44,7 @@ def fold_with(context: SparkContext, fold: Fold, width: int, listener: Any = Non
     if not pieces:
         return alone.fold_with(context, fold)
     try:
-        return _Exchange(context, fold, width, listener).run(pieces), width
+        return _Exchange(context, fold, parallelism, listener).run(pieces), parallelism
     finally:
         shutil.rmtree(fold.stored.warehouse.staging, ignore_errors=True)
 
@@ -52,12 +52,12 @@ def fold_with(context: SparkContext, fold: Fold, width: int, listener: Any = Non
 class _Exchange:
     """The driver's side of one fold."""
 
-    def __init__(self, context: SparkContext, fold: Fold, width: int, listener: Any) -> None:
+    def __init__(self, context: SparkContext, fold: Fold, parallelism: int, listener: Any) -> None:
         self.context, self.listener = context, listener
-        self.narrow_below = 0 if fold.width else NARROW_BELOW  # a width that is forced stays to the end
-        token, plan, cuts = uuid.uuid4().hex, pickled(fold.plan), cuts_of(fold, width)
+        self.narrow_below = 0 if fold.parallelism else NARROW_BELOW  # a parallelism that is forced stays to the end
+        token, plan, cuts = uuid.uuid4().hex, pickled(fold.plan), cuts_of(fold, parallelism)
         staging = fold.stored.warehouse.staging / token
-        self.task = Task(token, plan, fold.stored, staging, cuts, width, fold.first, fold.last)
+        self.task = Task(token, plan, fold.stored, staging, cuts, parallelism, fold.first, fold.last)
 
     def run(self, pieces: list[Piece]) -> Gained:
         """Supersteps while there is much to do; then one task, or all of them, write what was gained."""
@@ -82,7 +82,7 @@ class _Exchange:
         """
         reports = collector(self.context)
         made = given.mapPartitionsWithIndex(_work(name, self.task, *told, reports))
-        sent = made.partitionBy(self.task.width, _owner)
+        sent = made.partitionBy(self.task.parallelism, _owner)
         sent.localCheckpoint()
         run_job(sent._jrdd.count)  # in the JVM: PySpark's own would pass all messages through Python
         given.unpersist()

@@ -191,7 +191,7 @@ def _spark(project: Project, found: Fitted) -> Iterator[Take]:
     from ddcore.jobs.session import spark
 
     size = sum(os.path.getsize(source.path) for source, _ in found if source.format != "delta")
-    with spark(project.spark_conf, project.spark_master, project.width, bulk=size >= _BULK_BYTES) as session:
+    with spark(project.spark_conf, project.spark_master, project.parallelism, bulk=size >= _BULK_BYTES) as session:
         yield lambda intake, sources: merge(take_by_spark(session, intake, sources))
 
 

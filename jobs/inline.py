@@ -20,7 +20,7 @@ _TELL_EVERY = 0.5  # seconds
 
 
 def fold(fold: Fold, listener: Any = None) -> tuple[Gained, int]:
-    """Fold a window with one worker; gives what it wrote, and the width 1."""
+    """Fold a window with one worker; gives what it wrote, and the parallelism 1."""
     with fold_errors():
         worker = open_worker(fold.plan, fold.stored)
         worker.begin()

@@ -27,7 +27,7 @@ __all__ = ["Piece", "Report", "Superstep", "Task", "collector", "least_of", "rai
 class Task:
     """What every task of a fold is told. ``plan`` is pickled once.
 
-    ``cuts`` divide the key codes among ``width`` workers; versions ``first`` to ``last`` are folded.
+    ``cuts`` divide the key codes among ``parallelism`` workers; versions ``first`` to ``last`` are folded.
     """
 
     token: str
@@ -35,7 +35,7 @@ class Task:
     stored: Stored
     staging: Path
     cuts: Cuts
-    width: int
+    parallelism: int
     first: int
     last: int
 

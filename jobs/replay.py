@@ -55,7 +55,7 @@ class Fold:
     inputs: Mapping[str, TableState | None]  # each input's table
     settings: Project
     quantiles: Mapping[str, Sequence[int]]
-    width: int | None
+    parallelism: int | None
     rows: int  # of the window's data, at most
 
 
@@ -76,13 +76,13 @@ def run(
     full_refresh: bool = False,
     dry_run: bool = False,
     engine: str | None = None,
-    width: int | None = None,
+    parallelism: int | None = None,
     listener: Listener | None = None,
 ) -> RunReport:
     """Fold what is not folded yet, up to version ``last``.
 
     ``first`` may only be the next unfolded version. ``full_refresh`` folds everything again, from nothing, and
-    replaces the outputs. ``width`` forces the number of Spark workers. Raises UsageError, LockHeld, ProgramError,
+    replaces the outputs. ``parallelism`` forces the number of Spark workers. Raises UsageError, LockHeld, ProgramError,
     ProgramChanged, the FoldError family and StorageError, which includes a warehouse that is not there; then nothing
     of the run is visible, and unless tables were being committed its versions are open.
     """
@@ -90,7 +90,7 @@ def run(
         raise UsageError(f"--from-version {first}: --full-refresh folds all versions anew", "leave one of the two out")
     warehouse = Warehouse(project.warehouse)
     warehouse.check()
-    asked = _Asked(project, first, last, full_refresh, engine or project.engine, width, listener)
+    asked = _Asked(project, first, last, full_refresh, engine or project.engine, parallelism, listener)
     if dry_run:
         return _Replay(asked, Ledger.load(warehouse)).foresee()
     with warehouse.lock("ddcore run") as lock, kept_open():
@@ -106,7 +106,7 @@ class _Asked:
     last: int | None
     refresh: bool
     engine: str
-    width: int | None
+    parallelism: int | None
     listener: Listener | None
 
 
@@ -118,7 +118,7 @@ class _Replay:
         self.committing = False  # whether a table may hold a commit of the run that is being folded
         _ = asked.project.dim  # several dimensions are refused before anything is done
         self.plan = _plan(asked.project)
-        self.report = RunReport(engine=asked.engine, width=asked.width or 1, last=ledger.last_folded())
+        self.report = RunReport(engine=asked.engine, parallelism=asked.parallelism or 1, last=ledger.last_folded())
 
     def foresee(self) -> RunReport:
         """What would be folded first; writes nothing."""
@@ -235,7 +235,7 @@ class _Replay:
             shutil.rmtree(self.warehouse.staging, ignore_errors=True)  # of a run that was killed; the lock is ours
             if window.refresh:
                 layout.set_aside_damaged(self.warehouse, self.plan)
-            gained, width = fold(self._task(window, before), asked.listener)
+            gained, parallelism = fold(self._task(window, before), asked.listener)
             tables = self._commit(window, before, gained)
         except BaseException as error:
             self._note_failure(window, error)
@@ -248,7 +248,7 @@ class _Replay:
                 first=window.first,
                 last=window.last,
                 engine=asked.engine,
-                width=width,
+                width=parallelism,
                 rounds=gained.rounds,
                 took=time.perf_counter() - started,
                 inputs=_counts(versions, 1),
@@ -260,7 +260,7 @@ class _Replay:
             )
         )
         self.report.versions += versions
-        self.report.rounds, self.report.width = max(self.report.rounds, gained.rounds), width
+        self.report.rounds, self.report.parallelism = max(self.report.rounds, gained.rounds), parallelism
 
     def _check_names(self) -> None:
         """Refuse, before anything is written, names that no table can have. UsageError, ProgramError."""
@@ -278,7 +278,7 @@ class _Replay:
             fingerprint=self.plan.fingerprint,
             first=window.first,
             last=window.last,
-            width=self.asked.width or 1,
+            width=self.asked.parallelism or 1,
             engine=self.asked.engine,
             refresh=window.refresh,
             program_inputs=tuple(self.plan.inputs),
@@ -303,7 +303,7 @@ class _Replay:
             {name: self.ledger.input_table(name) for name in self.plan.inputs},
             self.asked.project,
             before.quantiles if before else {},
-            self.asked.width,
+            self.asked.parallelism,
             sum(_rows(ingest, window) for ingest in self._ingests(window)),
         )
 
@@ -395,7 +395,7 @@ def _plan(project: Project) -> Plan:
 
 
 def _engine(name: str) -> Callable[[Fold, Listener | None], tuple[Gained, int]]:
-    """The fold of an engine: takes a window, gives what it gained and the width it used.
+    """The fold of an engine: takes a window, gives what it gained and the parallelism it used.
 
     Raises StorageError where the engine lacks something on this machine: Java, jars, kernels.
     """
@@ -414,12 +414,12 @@ def _engine(name: str) -> Callable[[Fold, Listener | None], tuple[Gained, int]]:
 def _on_spark(fold: Fold, listener: Listener | None) -> tuple[Gained, int]:
     from ddcore.jobs import alone, exchange, session
 
-    width = fold.width or (1 if fold.rows < WIDE_FROM else None)
-    with session.spark_context(fold.settings.spark_conf, fold.settings.spark_master, width) as context:
-        width = width or context.defaultParallelism
-        if width == 1:
+    parallelism = fold.parallelism or (1 if fold.rows < WIDE_FROM else None)
+    with session.spark_context(fold.settings.spark_conf, fold.settings.spark_master, parallelism) as context:
+        parallelism = parallelism or context.defaultParallelism
+        if parallelism == 1:
             return alone.fold_with(context, fold)
-        return exchange.fold_with(context, fold, width, listener)
+        return exchange.fold_with(context, fold, parallelism, listener)
 
 
 def _stored(warehouse: Warehouse, run: int, before: RunRecord | None) -> Stored:
@@ -455,14 +455,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     asked = _parser().parse_args(arguments)
     try:
         project = find_project(
-            asked.project, flags={"warehouse": asked.warehouse, "engine": asked.engine, "width": asked.width}
+            asked.project,
+            flags={"warehouse": asked.warehouse, "engine": asked.engine, "parallelism": asked.parallelism},
         )
         report = run(
             project,
             last=asked.to_version,
             full_refresh=asked.full_refresh,
             engine=project.engine,
-            width=project.width,
+            parallelism=project.parallelism,
         )
     except DdError as error:
         print(f"error: {error}", file=sys.stderr)
@@ -481,7 +482,7 @@ def _parser() -> argparse.ArgumentParser:
         "--to-version", type=natural(0), help="the last version to fold, inclusive; default: the latest"
     )
     parser.add_argument("--full-refresh", action="store_true", help="make state and outputs anew from the inputs")
-    parser.add_argument("--width", type=natural(1), help="the number of workers; default: chosen by work")
+    parser.add_argument("--parallelism", type=natural(1), help="the number of workers; default: chosen by work")
     return parser
 
 

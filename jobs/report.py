@@ -32,7 +32,7 @@ class RunReport:
     rounds: int = 0
     took: float = 0.0
     engine: str = "spark"
-    width: int = 1
+    parallelism: int = 1
     nothing_new: bool = True
 
     @property
@@ -53,7 +53,7 @@ def result(report: RunReport, *, dry_run: bool = False) -> dict[str, Any]:
         "rounds": report.rounds,
         "took": round(report.took, 3),
         "engine": report.engine,
-        "width": report.width,
+        "parallelism": report.parallelism,
         "nothing_new": report.nothing_new,
         "dry_run": dry_run,
     }

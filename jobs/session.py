@@ -41,7 +41,7 @@ _UNTIL_DEAD = 2.0  # seconds from a lost connection until the JVM's end is known
 def spark(
     conf: Mapping[str, str],
     master: str = "local[*]",
-    width: int | None = None,
+    parallelism: int | None = None,
     *,
     bulk: bool = False,
     debug: bool = False,
@@ -51,7 +51,7 @@ def spark(
     What their handlers raise is what leaves the ``with``; by default ``KeyboardInterrupt`` and ``SystemExit(143)``.
     Of a session that was there before, the jobs are cancelled and nothing is stopped.
     """
-    with _held(lambda: spark_session(conf, master, width, bulk=bulk, debug=debug)) as session:
+    with _held(lambda: spark_session(conf, master, parallelism, bulk=bulk, debug=debug)) as session:
         yield session
 
 
@@ -64,17 +64,17 @@ def check() -> None:
 
 @contextlib.contextmanager
 def spark_context(
-    conf: Mapping[str, str], master: str = "local[*]", width: int | None = None
+    conf: Mapping[str, str], master: str = "local[*]", parallelism: int | None = None
 ) -> Iterator[SparkContext]:
     """As :func:`spark`, for jobs that need no SQL: there 0.7 s sooner."""
-    with _held(lambda: _context(conf, master, width)) as context:
+    with _held(lambda: _context(conf, master, parallelism)) as context:
         yield context
 
 
 def spark_session(
     conf: Mapping[str, str],
     master: str = "local[*]",
-    width: int | None = None,
+    parallelism: int | None = None,
     *,
     bulk: bool = False,
     debug: bool = False,
@@ -82,7 +82,7 @@ def spark_session(
     """The session to work in; started, in about 2 s, when there is none. End it with :func:`stop`.
 
     ``conf`` is the project's ``[spark] conf`` and wins over every setting of ours, as do ``spark-defaults.conf`` and
-    ``PYSPARK_SUBMIT_ARGS``. ``width`` is the number of workers (default: the cores); ``bulk`` chooses for a long
+    ``PYSPARK_SUBMIT_ARGS``. ``parallelism`` is the number of workers (default: the cores); ``bulk`` chooses for a long
     run; ``debug``, or ``DDCORE_DEBUG``, shows on stderr what Spark says.
 
     Raises StorageError where Java or the jars are missing, DdError where Spark does not start; both say what to do.
@@ -90,15 +90,15 @@ def spark_session(
     from pyspark.sql import SparkSession
 
     if _is_callers():
-        return _callers_session(conf, width, bulk=bulk)
-    return _launched(SparkSession.builder.getOrCreate, conf, master, width, bulk=bulk, debug=debug)
+        return _callers_session(conf, parallelism, bulk=bulk)
+    return _launched(SparkSession.builder.getOrCreate, conf, master, parallelism, bulk=bulk, debug=debug)
 
 
-def _context(conf: Mapping[str, str], master: str, width: int | None) -> SparkContext:
+def _context(conf: Mapping[str, str], master: str, parallelism: int | None) -> SparkContext:
     """The context to work in: a caller's, or one started."""
     from pyspark import SparkContext
 
-    return _callers_context(conf) if _is_callers() else _launched(SparkContext.getOrCreate, conf, master, width)
+    return _callers_context(conf) if _is_callers() else _launched(SparkContext.getOrCreate, conf, master, parallelism)
 
 
 def stop(spark: SparkSession | SparkContext | None, patience: float = 10.0) -> None:
@@ -180,7 +180,7 @@ def _launched(
     start: Callable[[], Spark],
     conf: Mapping[str, str],
     master: str,
-    width: int | None,
+    parallelism: int | None,
     *,
     bulk: bool = False,
     debug: bool = False,
@@ -202,7 +202,7 @@ def _launched(
         package=None if local else package_zip(),
         blocks=scratch.blocks,
         sockets=scratch.sockets,
-        width=width,
+        parallelism=parallelism,
         bulk=bulk,
     )
     if debug:
@@ -256,13 +256,13 @@ def _callers_context(conf: Mapping[str, str]) -> SparkContext:
         return SparkContext.getOrCreate(stated)
 
 
-def _callers_session(conf: Mapping[str, str], width: int | None, *, bulk: bool) -> SparkSession:
+def _callers_session(conf: Mapping[str, str], parallelism: int | None, *, bulk: bool) -> SparkSession:
     """A session of our own on the caller's context, so that our SQL settings are not seen in theirs."""
     from pyspark.sql import SparkSession
 
     stated = _callers_context(conf).getConf()
     session = SparkSession.builder.getOrCreate().newSession()
-    for name, value in runtime(width, bulk=bulk).items():
+    for name, value in runtime(parallelism, bulk=bulk).items():
         if name == "spark.sql.session.timeZone" or not (stated.contains(name) or name in conf):
             session.conf.set(name, value)
     return session

@@ -78,17 +78,17 @@ def settings(
     package: Path | None = None,
     blocks: Path | None = None,
     sockets: Path | None = None,
-    width: int | None = None,
+    parallelism: int | None = None,
     bulk: bool = False,
 ) -> dict[str, str]:
     """Spark's settings for ``master``, with ``asked`` (the caller's) over them.
 
-    ``width`` is the number of workers; it defaults to the cores. ``bulk`` is for long runs: the optimising compiler
-    and adaptive plans, which cost seconds and repay minutes. ``archive`` is a class archive for a quicker start,
-    ``package`` a zip of this package for executors that have none, ``blocks`` and ``sockets`` folders for
-    this session alone.
+    ``parallelism`` is the number of workers; it defaults to the cores. ``bulk`` is for long runs: the optimising
+    compiler and adaptive plans, which cost seconds and repay minutes. ``archive`` is a class archive for a quicker
+    start, ``package`` a zip of this package for executors that have none, ``blocks`` and ``sockets`` folders of this
+    session alone.
     """
-    ours = {**_SAME_EVERYWHERE, **DELTA, **runtime(width or cores_of(master), bulk=bulk), "spark.master": master}
+    ours = {**_SAME_EVERYWHERE, **DELTA, **runtime(parallelism or cores_of(master), bulk=bulk), "spark.master": master}
     options = [_UTC, f"-Dlog4j2.configurationFile={log4j}"]
     if not bulk:
         options.append(_QUICK)
@@ -104,25 +104,25 @@ def settings(
         ours |= _LOOPBACK
     if is_this_machine(master) and blocks is not None and sockets is not None:
         ours |= {"spark.local.dir": str(blocks), "spark.python.unix.domain.socket.dir": str(sockets)}
-    ours["spark.executorEnv.POLARS_MAX_THREADS"] = str(_threads(master, width))
+    ours["spark.executorEnv.POLARS_MAX_THREADS"] = str(_threads(master, parallelism))
     ours["spark.driver.extraJavaOptions"] = " ".join(options)
     return _joined(ours, asked)
 
 
-def runtime(width: int | None, *, bulk: bool) -> dict[str, str]:
+def runtime(parallelism: int | None, *, bulk: bool) -> dict[str, str]:
     """The part that belongs to a session, not to its JVM, and may be set on one that runs already."""
     chosen = {
         "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.adaptive.enabled": str(bulk).lower(),
     }
-    return chosen if width is None else {**chosen, "spark.sql.shuffle.partitions": str(width)}
+    return chosen if parallelism is None else {**chosen, "spark.sql.shuffle.partitions": str(parallelism)}
 
 
-def _threads(master: str, width: int | None) -> int:
+def _threads(master: str, parallelism: int | None) -> int:
     """How many threads Polars may use in one task: the task's share of the machine, not all of it."""
     cores = cores_of(master)
-    return max(1, cores // min(width, cores)) if is_local(master) and cores and width else 1
+    return max(1, cores // min(parallelism, cores)) if is_local(master) and cores and parallelism else 1
 
 
 def _joined(ours: dict[str, str], asked: Mapping[str, str]) -> dict[str, str]:

@@ -124,7 +124,7 @@ def finish(task: Task, step: int, part: int, given: Iterable[Sent]) -> Iterator[
     try:
         worker = open_worker(_plan(task), task.stored)
         worker.begin()
-        _catch_up(task, worker, range(1, step + 1), range(task.width))
+        _catch_up(task, worker, range(1, step + 1), range(task.parallelism))
         for _, message in given:
             messages.accept(worker, message)
         with fold_errors():

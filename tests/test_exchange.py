@@ -76,17 +76,19 @@ def test_stored_state_resumes(seed: int, tmp_path: Path, monkeypatch: pytest.Mon
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("width", [1, 2])
+@pytest.mark.parametrize("parallelism", [1, 2])
 @pytest.mark.parametrize("seed", one_dimensional(range(40))[:3])
-def test_spark_gives_the_same_logs(seed: int, width: int, tmp_path: Path, spark: Any) -> None:
+def test_spark_gives_the_same_logs(seed: int, parallelism: int, tmp_path: Path, spark: Any) -> None:
     drawn = case(seed, plain=True)
-    found = outcome(project_of(tmp_path / "cut", drawn), ends_of(drawn, seed)[-2:], engine="spark", width=width)
-    compare(drawn, f"width {width}", expected_of(drawn), found)
+    found = outcome(
+        project_of(tmp_path / "cut", drawn), ends_of(drawn, seed)[-2:], engine="spark", parallelism=parallelism
+    )
+    compare(drawn, f"parallelism {parallelism}", expected_of(drawn), found)
 
 
 @pytest.mark.spark
 def test_wide_rounds_end_in_one_task(tmp_path: Path, spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a forced width: several workers while much waits, then one takes over what they staged."""
+    """Without a forced parallelism: several workers while much waits, then one takes over what they staged."""
     drawn = next(
         case(seed, plain=True)
         for seed in range(100)
@@ -130,13 +132,13 @@ def test_two_workers_elsewhere(command: Any, tmp_path: Path) -> None:
     )
     project = project_of(tmp_path / "p", drawn)
     done = subprocess.run(
-        command("--project", project.root, "--width", "2"),
+        command("--project", project.root, "--parallelism", "2"),
         env={**os.environ, "PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable},
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-2000:]
     report = json.loads(done.stdout.splitlines()[-1])
-    assert (report["run"], report["engine"], report["width"]) == (1, "spark", 2)
+    assert (report["run"], report["engine"], report["parallelism"]) == (1, "spark", 2)
     outputs = build(load_program(project), project.inputs, project.dims).outputs
     compare(drawn, command.__name__, expected_of(drawn), logs_of(project, outputs))
 
