@@ -1,4 +1,4 @@
-"""What Spark takes to read rows, send each to one of two partitions by a key, and write them: no fold at all.
+"""Reads rows, shuffles them into two partitions by a key, and writes them, with Spark and without a fold.
 
 `python -m bench.bare_shuffle ROWS OUT`. Its session is started as `dd` starts its own.
 """

@@ -9,7 +9,7 @@ import pytest
 
 from ddcore.errors import DdError, ExpressionError, FoldError
 from ddcore.jobs import session
-from ddcore.jobs.failures import fold_errors, said, telling_line
+from ddcore.jobs.failures import fold_errors, one_line, telling_line
 from ddcore.jobs.gateway import _ending
 
 LOST = "Job aborted due to stage failure: Task 0 in stage 0.0 failed 1 times, most recent failure: Lost task 0.0 in "
@@ -51,7 +51,7 @@ class Mute(Exception):
     ],
 )
 def test_any_error_in_one_line(error: BaseException, told: str) -> None:
-    assert said(error) == told
+    assert one_line(error) == told
 
 
 @pytest.mark.parametrize(
