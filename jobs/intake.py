@@ -148,22 +148,22 @@ def _large(name: str, batches: Batches) -> Iterator[pl.DataFrame]:
     import polars as pl
     import pyarrow as pa
 
-    held: list[pa.RecordBatch] = []
+    buffer: list[pa.RecordBatch] = []
     rows = 0
 
     def frame() -> pl.DataFrame:
-        table = pa.Table.from_batches(held)
+        table = pa.Table.from_batches(buffer)
         validate(name, table)
         rows = pl.from_arrow(table)
         assert isinstance(rows, pl.DataFrame)
         return rows
 
     for batch in batches:
-        held.append(batch)
+        buffer.append(batch)
         rows += len(batch)
         if rows >= _BATCH_ROWS:
             yield frame()
-            held, rows = [], 0
+            buffer, rows = [], 0
     if rows:
         yield frame()
 

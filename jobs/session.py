@@ -193,7 +193,7 @@ def _launch(
     spark_home = Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent)
     local = is_local(master)
     scratch = _scratch()
-    chosen = settings(
+    spark_conf = settings(
         master,
         {**defaults_file(os.environ, spark_home), **conf},
         jars=jars.paths(),
@@ -206,13 +206,13 @@ def _launch(
         bulk=bulk,
     )
     if debug:
-        chosen["spark.driver.extraJavaOptions"] += " -Dddcore.log=warn"
-    environment = {"PYSPARK_PYTHON": chosen.get("spark.pyspark.python", sys.executable)}
+        spark_conf["spark.driver.extraJavaOptions"] += " -Dddcore.log=warn"
+    environment = {"PYSPARK_PYTHON": spark_conf.get("spark.pyspark.python", sys.executable)}
     if is_this_machine(master):
         environment["SPARK_LOCAL_IP"] = "127.0.0.1"
     with keeping_signals():
         try:
-            _own = launch(chosen, environment, scratch, debug)
+            _own = launch(spark_conf, environment, scratch, debug)
         except BaseException:
             scratch.remove()
             raise

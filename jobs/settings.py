@@ -111,12 +111,12 @@ def settings(
 
 def runtime(parallelism: int | None, *, bulk: bool) -> dict[str, str]:
     """The settings of a session, not of its JVM: they may be set while it runs."""
-    chosen = {
+    session_conf = {
         "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.adaptive.enabled": str(bulk).lower(),
     }
-    return chosen if parallelism is None else {**chosen, "spark.sql.shuffle.partitions": str(parallelism)}
+    return session_conf if parallelism is None else {**session_conf, "spark.sql.shuffle.partitions": str(parallelism)}
 
 
 def _threads(master: str, parallelism: int | None) -> int:

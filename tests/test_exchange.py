@@ -80,10 +80,10 @@ def test_stored_state_resumes(seed: int, tmp_path: Path, monkeypatch: pytest.Mon
 @pytest.mark.parametrize("seed", one_dimensional(range(40))[:3])
 def test_spark_gives_the_same_logs(seed: int, parallelism: int, tmp_path: Path, spark: Any) -> None:
     drawn = case(seed, plain=True)
-    found = outcome(
+    outcomes = outcome(
         project_of(tmp_path / "cut", drawn), ends_of(drawn, seed)[-2:], engine="spark", parallelism=parallelism
     )
-    compare(drawn, f"parallelism {parallelism}", expected_of(drawn), found)
+    compare(drawn, f"parallelism {parallelism}", expected_of(drawn), outcomes)
 
 
 @pytest.mark.spark
@@ -106,9 +106,9 @@ def test_wide_rounds_end_in_one_task(tmp_path: Path, spark: Any, monkeypatch: py
     monkeypatch.setattr(replay, "WIDE_FROM", 1)
     monkeypatch.setattr(exchange, "NARROW_BELOW", 1)
     monkeypatch.setattr(exchange._Exchange, "_superstep", counted)
-    found = outcome(project_of(tmp_path / "p", drawn), [None], engine="spark")
+    outcomes = outcome(project_of(tmp_path / "p", drawn), [None], engine="spark")
     assert steps == [1, 2, 3]
-    compare(drawn, "wide, then narrow", expected_of(drawn), found)
+    compare(drawn, "wide, then narrow", expected_of(drawn), outcomes)
 
 
 def _submitted(*arguments: object) -> list[object]:
@@ -184,7 +184,7 @@ def test_what_is_owed_and_held_back_is_stored(seed: int, tmp_path: Path) -> None
                 log.create()
                 versions[name] = log.commit(files, run, base=base)
 
-    def found() -> Any:
+    def outcomes() -> Any:
         try:
             cuts = folding.random_cuts(random.Random(seed), times)
             for run, closed in enumerate([*cuts, times], 1):
@@ -204,4 +204,4 @@ def test_what_is_owed_and_held_back_is_stored(seed: int, tmp_path: Path) -> None
             logs[name] = reference.log_of(frame, dims)
         return logs
 
-    compare(drawn, "owed and held", expected_of(drawn), found())
+    compare(drawn, "owed and held", expected_of(drawn), outcomes())

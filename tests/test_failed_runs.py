@@ -537,9 +537,9 @@ def test_an_input_that_is_added_brings_its_history(project: Project, dd: Command
     assert dd("run", "--full-refresh", "-q")[0] == 0
     late = find_project(project.root, {})
     program = load_program(late)
-    found = logs_of(late, build(program, late.inputs, late.dims).outputs)
+    actual = logs_of(late, build(program, late.inputs, late.dims).outputs)
     factors = pl.read_csv("factors.csv")
-    assert found == reference.replay(program, ("version",), numbers=frame_of(ROWS), factors=factors)
+    assert actual == reference.replay(program, ("version",), numbers=frame_of(ROWS), factors=factors)
     Path("late.csv").write_text("f,version,diff\n4,3,1\n")
     assert "version 3 is closed" in dd("ingest", "factors", "late.csv")[2][0]
 

@@ -57,15 +57,15 @@ def undisturbed(ingested: Path, tmp_path_factory: pytest.TempPathFactory) -> dic
 def logs(project: Project) -> dict[str, pl.DataFrame]:
     """Every output log, unconsolidated: a row that is there twice shows."""
     outputs = build(load_program(project), project.inputs, project.dims).outputs
-    found = {name: log_of(project, name, schema) for name, schema in outputs.items()}
-    return {name: log.sort(log.columns) for name, log in found.items()}
+    actual = {name: log_of(project, name, schema) for name, schema in outputs.items()}
+    return {name: log.sort(log.columns) for name, log in actual.items()}
 
 
 def assert_same(project: Project, expected: dict[str, pl.DataFrame]) -> None:
-    found = logs(project)
-    assert found.keys() == expected.keys()
+    actual = logs(project)
+    assert actual.keys() == expected.keys()
     for name, log in expected.items():
-        assert_frame_equal(found[name], log)
+        assert_frame_equal(actual[name], log)
 
 
 # Engine, parallelism, kills; the length of a run in seconds: a first guess, replaced by measurements of runs that end.

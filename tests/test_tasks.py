@@ -35,8 +35,10 @@ def test_every_parallelism_and_whatever_happens_to_tasks(
     sparkless.install(monkeypatch, seed=seed, unrest=0.3)
     monkeypatch.setattr(messages, "MESSAGE_ROWS", 2)  # every body in several messages
     drawn = case(seed, plain=True)
-    found = outcome(project_of(tmp_path / "cut", drawn), ends_of(drawn, seed), engine="spark", parallelism=parallelism)
-    compare(drawn, f"parallelism {parallelism}", expected_of(drawn), found)
+    outcomes = outcome(
+        project_of(tmp_path / "cut", drawn), ends_of(drawn, seed), engine="spark", parallelism=parallelism
+    )
+    compare(drawn, f"parallelism {parallelism}", expected_of(drawn), outcomes)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -55,10 +57,10 @@ def test_one_task_takes_over_at_any_step(seed: int, tmp_path: Path, monkeypatch:
     monkeypatch.setattr(replay, "WIDE_FROM", 1)
     monkeypatch.setattr(exchange, "NARROW_BELOW", 1)
     monkeypatch.setattr(exchange._Exchange, "_superstep", counted)
-    found = outcome(project_of(tmp_path / "p", drawn), [None], engine="spark")
+    outcomes = outcome(project_of(tmp_path / "p", drawn), [None], engine="spark")
     assert steps, "nothing was folded by several"
     assert last >= steps[-1], "and then by one"
-    compare(drawn, f"taken over after step {last}", expected_of(drawn), found)
+    compare(drawn, f"taken over after step {last}", expected_of(drawn), outcomes)
 
 
 SKEWED = """
@@ -84,8 +86,8 @@ def test_sides_of_a_join_are_cut_alike(tmp_path: Path, monkeypatch: pytest.Monke
     exec(SKEWED, space)
     drawn = Case(0, SKEWED, space["program"], frames)
     sparkless.install(monkeypatch)
-    found = outcome(project_of(tmp_path / "p", drawn), [0, 1, None], engine="spark", parallelism=3)
-    compare(drawn, "skewed", expected_of(drawn), found)
+    outcomes = outcome(project_of(tmp_path / "p", drawn), [0, 1, None], engine="spark", parallelism=3)
+    compare(drawn, "skewed", expected_of(drawn), outcomes)
 
 
 SWING = """
