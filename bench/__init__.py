@@ -1,1 +1,1 @@
-"""What ``make bench`` runs: ours and its peers, in turn, on one machine. ``docs/performance.md`` tells what and why."""
+"""The benchmarks of ``make bench``: ddcore and its peers, in turn, on one machine. See ``docs/performance.md``."""

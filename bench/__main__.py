@@ -1,7 +1,7 @@
 """``python -m bench``: every benchmark, or those named; one JSON object per line on stdout.
 
-The table in ``docs/performance.md`` is rewritten when all of them were measured. What this machine lacks something for
-is a line with ``skipped``; a benchmark that fails, or whose sides disagree, ends the command with exit code 1.
+The table in ``docs/performance.md`` is rewritten if all of them were measured. A benchmark that needs something this
+machine lacks prints a line with ``skipped``. If one fails, or its sides disagree, the exit code is 1.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from importlib import import_module
 from bench import table
 from bench.measure import Failed, Result, Skipped
 
-BENCHMARKS = ("bfs", "nothing_new", "ten_rows", "whole_history", "widths")
+BENCHMARKS = ("bfs", "nothing_new", "ten_rows", "whole_history", "parallelism")
 
 
 def main() -> int:
@@ -22,14 +22,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench", description="Measure ours and its peers, in turn.")
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"which: {', '.join(BENCHMARKS)} (default: all)")
     parser.add_argument("--rounds", type=int, default=3, help="runs of each side; medians are given (default: 3)")
-    given = parser.parse_args()
-    if unknown := {*given.names} - {*BENCHMARKS}:
+    options = parser.parse_args()
+    if unknown := {*options.names} - {*BENCHMARKS}:
         parser.error(f"unknown: {', '.join(sorted(unknown))}; there are {', '.join(BENCHMARKS)}")
-    names = given.names or BENCHMARKS
+    names = options.names or BENCHMARKS
     results, complete, failed = [], names == BENCHMARKS, False
     for name in names:
         try:
-            results += measured(name, given.rounds)
+            results += measured(name, options.rounds)
         except Skipped as why:
             complete = False
             print(json.dumps({"name": name, "skipped": str(why)}), flush=True)
@@ -42,7 +42,7 @@ def main() -> int:
 
 
 def measured(name: str, rounds: int) -> list[Result]:
-    """The results of one benchmark, each printed as soon as it is there."""
+    """The results of one benchmark, each printed as soon as it is measured."""
     results = []
     for result in import_module(f"bench.{name}").run(rounds):
         print(result.line(), flush=True)

@@ -1,4 +1,4 @@
-"""What Spark takes to read rows, send each to one of two partitions by a key, and write them: no fold at all.
+"""Reads rows, shuffles them into two partitions by a key, and writes them, with Spark and without a fold.
 
 `python -m bench.bare_shuffle ROWS OUT`. Its session is started as `dd` starts its own.
 """
@@ -12,7 +12,7 @@ from ddcore.jobs import session
 
 def main(rows: str, out: str) -> None:
     """Read Parquet, shuffle by ``src`` into two partitions, write Parquet."""
-    with session.spark({}, width=2, bulk=True) as spark:
+    with session.spark({}, parallelism=2, bulk=True) as spark:
         spark.read.parquet(rows).repartition(2, "src").write.mode("overwrite").parquet(out)
 
 

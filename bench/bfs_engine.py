@@ -1,8 +1,8 @@
 """Breadth-first search in the engine: ``python -m bench.bfs_engine EDGES CHANGES`` prints one JSON object.
 
-A process of its own, so that the peak memory is that of the load and the replay. Timed is what is timed for the peer:
-from building the dataflow until every difference of version 0 is there, then the fold of all later versions. Reading
-the files and importing libraries is outside.
+A separate process, so that its peak memory is that of the load and the replay. The times are as for the peer: from
+building the dataflow until all differences of version 0 exist, then the fold of all later versions. Reading the files
+and importing libraries is not timed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SCHEMAS = {"edges": {"src": "int64", "dst": "int64"}, "roots": {"node": "int64"}
 
 
 def main(edges_file: Path, changes_file: Path) -> None:
-    """Load version 0, replay the others, print what it took."""
+    """Load version 0, replay the others, print the times."""
     edges, changes = read_edges(edges_file), read_changes(changes_file)
     roots = pl.DataFrame({"node": [0], "version": [0], "diff": [1]})
     bfs = example_function("graphs", "bfs")
@@ -46,13 +46,13 @@ def main(edges_file: Path, changes_file: Path) -> None:
 
 
 class Clock:
-    """Started when made."""
+    """A clock that starts when it is created."""
 
     def __init__(self) -> None:
         self._wall, self._cpu = time.perf_counter(), time.process_time()
 
     def figures(self, what: str) -> dict[str, float]:
-        """Seconds since the start, on the wall and of all processors."""
+        """Seconds since the start: wall-clock time and processor time."""
         return {f"{what}_s": time.perf_counter() - self._wall, f"{what}_cpu_s": time.process_time() - self._cpu}
 
 
@@ -64,13 +64,13 @@ def read_edges(file: Path) -> pl.DataFrame:
 
 
 def read_changes(file: Path) -> pl.DataFrame:
-    """The edges that come and go at versions 1 and up."""
+    """The edges inserted and deleted at versions 1 and up."""
     rows = np.fromfile(file, dtype="<i8").reshape(-1, 4)
     return pl.DataFrame({name: rows[:, i].copy() for i, name in enumerate(("version", "src", "dst", "diff"))})
 
 
 def checksum(log: pl.DataFrame) -> int:
-    """The sum of node x dist x diff, as the peer has it."""
+    """The sum of node x dist x diff, as the peer computes it."""
     return int(log.select((pl.col("node") * pl.col("dist") * pl.col("diff")).sum()).item())
 
 

@@ -1,4 +1,4 @@
-"""Taking turns, medians, and what a measurement is once it is taken."""
+"""Runs the sides of a benchmark in turn and takes medians."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 Figures = dict[str, float]
-"""What one run gave, by name: seconds end in ``_s``, memory in ``_mib``."""
+"""The figures of one run by name: seconds end in ``_s``, memory in ``_mib``."""
 
 Side = Callable[[], Figures]
 
@@ -22,7 +22,7 @@ class Failed(Exception):
 
 
 class Skipped(Exception):
-    """A benchmark that this machine lacks something for; the message says what."""
+    """A benchmark that needs something this machine lacks; the message says what."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Result:
         return self.ours_s / self.peer_s
 
     def line(self) -> str:
-        """One JSON object, rounded to milliseconds; what has no value is left out."""
+        """One JSON object, rounded to milliseconds, without fields that have no value."""
         fields = {**asdict(self), "ratio": self.ratio}
         order = ["name", "ours_s", "peer", "peer_s", "ratio", "limit", "ours_cpu_s", "peer_cpu_s"]
         order += ["ours_peak_mib", "peer_peak_mib", "runs"]
@@ -55,15 +55,15 @@ class Result:
 
 
 def in_turn(sides: Mapping[str, Side], rounds: int, least: Collection[str] = ()) -> dict[str, Figures]:
-    """The median of every figure of every side. In a round each side runs once, so a noisy minute hits all alike.
+    """The median of every figure of every side. Each side runs once per round, so that noise affects all alike.
 
-    Of the sides named in ``least`` the smallest figures are taken: the kinder choice for a peer that noise hits harder.
+    For the sides in ``least`` it is the minimum instead: fairer to a peer that noise slows down more.
     """
     runs: dict[str, list[Figures]] = {name: [] for name in sides}
     for _ in range(rounds):
         for name, run in sides.items():
             runs[name].append(run())
-    return {name: _summary(taken, min if name in least else statistics.median) for name, taken in runs.items()}
+    return {name: _summary(figures, min if name in least else statistics.median) for name, figures in runs.items()}
 
 
 def _summary(runs: Sequence[Figures], of: Callable[[list[float]], float]) -> Figures:
@@ -73,10 +73,10 @@ def _summary(runs: Sequence[Figures], of: Callable[[list[float]], float]) -> Fig
 def prompt_to_prompt(
     command: Sequence[object], cwd: Path, environment: Mapping[str, str] | None = None
 ) -> tuple[float, str]:
-    """Seconds from starting ``command`` to its end, and its stdout. Failed, with its last words, if it fails."""
+    """Seconds from starting ``command`` to its end, and its stdout. Raises Failed with its last lines of output."""
     words = [str(word) for word in command]
-    started = time.perf_counter()
-    done = subprocess.run(
+    start = time.perf_counter()
+    process = subprocess.run(
         words,
         cwd=cwd,
         env={**os.environ, **(environment or {})},
@@ -85,8 +85,8 @@ def prompt_to_prompt(
         text=True,
         check=False,
     )
-    took = time.perf_counter() - started
-    if done.returncode != 0:
-        last_words = "\n".join((done.stdout + done.stderr).splitlines()[-20:])
-        raise Failed(f"{' '.join(words)}: exit {done.returncode}\n{last_words}")
-    return took, done.stdout
+    seconds = time.perf_counter() - start
+    if process.returncode != 0:
+        last_lines = "\n".join((process.stdout + process.stderr).splitlines()[-20:])
+        raise Failed(f"{' '.join(words)}: exit {process.returncode}\n{last_lines}")
+    return seconds, process.stdout

@@ -1,4 +1,4 @@
-"""`dd run` when every version is folded already: what cron pays every minute. No JVM may start."""
+"""`dd run` when every version is folded already: the cost of a cron job without work. No JVM may start."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ LIMIT_S = 1.0
 
 
 def run(rounds: int) -> Iterator[Result]:
-    """Against the second it was promised to stay under."""
+    """Against its promised limit of one second."""
     with tempfile.TemporaryDirectory() as scratch:
         project = Project(Path(scratch) / "project")
         project.dd("run", "--engine", "inline")
         trap = Trap(Path(scratch) / "java")
 
         def ours() -> Figures:
-            took = project.dd("run", environment=trap.environment)
+            seconds = project.dd("run", environment=trap.environment)
             trap.check()
-            return {"s": took}
+            return {"s": seconds}
 
-        taken = in_turn({"ours": ours}, rounds)
-    yield Result("dd run, nothing new", taken["ours"]["s"], "1 s, as promised", LIMIT_S, rounds, limit=1.0)
+        medians = in_turn({"ours": ours}, rounds)
+    yield Result("dd run, nothing new", medians["ours"]["s"], "1 s, as promised", LIMIT_S, rounds, limit=1.0)
 
 
 class Trap:
-    """A Java that only notes that it was called: found before any other, by `JAVA_HOME` and on `PATH`."""
+    """A Java that only records that it was called: the first on `PATH` and in `JAVA_HOME`."""
 
     def __init__(self, home: Path) -> None:
         self._sprung = home / "sprung"
@@ -41,6 +41,6 @@ class Trap:
         self.environment = {"JAVA_HOME": str(home), "PATH": f"{java.parent}{os.pathsep}{os.environ['PATH']}"}
 
     def check(self) -> None:
-        """Failed if Java was called."""
+        """Raise Failed if Java was called."""
         if self._sprung.exists():
             raise Failed("dd run with nothing new started Java")

@@ -24,12 +24,12 @@ def example_function(name: str, function: str) -> Callable[..., Any]:
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    found: Callable[..., Any] = getattr(module, function)
-    return found
+    program_function: Callable[..., Any] = getattr(module, function)
+    return program_function
 
 
 def package_set() -> Path:
-    """The package set's change log; Skipped where ``../shared`` is not there."""
+    """The package set's change log; raises Skipped without ``../shared``."""
     file = REPOSITORY.parent / "shared" / "data" / "package_sets" / "dependencies.parquet"
     if not file.exists():
         raise Skipped("needs package_sets/dependencies.parquet from ../shared/data, beside the repository")
@@ -60,16 +60,18 @@ class Project:
         self.dd("ingest", "dependencies", str(source), "--engine", "inline")
 
     def change_ten_rows(self) -> None:
-        """Ingest one more version: five dependencies go, and five packages come to need what some other one needs."""
+        """Ingest one more version: five dependencies go, and five that others have are added."""
         self.version += 1
-        gone = self._rng.sample(sorted(self._present), 5)
-        self._present -= {*gone}
-        come: set[tuple[str, str]] = set()
-        while len(come) < 5:
+        removals = self._rng.sample(sorted(self._present), 5)
+        self._present -= {*removals}
+        additions: set[tuple[str, str]] = set()
+        while len(additions) < 5:
             (package, _), (_, dependency) = self._rng.sample(sorted(self._present), 2)
-            come |= {(package, dependency)} - self._present - {*gone}
-        self._present |= come
-        rows = [(*pair, self.version, diff) for pairs, diff in ((gone, -1), (come, 1)) for pair in sorted(pairs)]
+            additions |= {(package, dependency)} - self._present - {*removals}
+        self._present |= additions
+        rows = [
+            (*pair, self.version, diff) for pairs, diff in ((removals, -1), (additions, 1)) for pair in sorted(pairs)
+        ]
         file = self.folder / f"changes-{self.version}.parquet"
         pl.DataFrame(rows, schema=["package", "dependency", "version", "diff"], orient="row").write_parquet(file)
         self.ingest(file)

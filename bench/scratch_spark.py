@@ -1,9 +1,9 @@
-"""The package example without differential dataflow: every 100th version worked out from scratch by Spark DataFrames.
+"""The package example without differential dataflow: every 100th version computed from scratch by Spark DataFrames.
 
 ``python -m bench.scratch_spark LOG OUTPUTS [--together]`` writes the three outputs of ``examples/packages`` as Delta
-tables with a ``version`` column. It is written as one would for speed: semi-naive, so that a round joins only the
-pairs that the round before found; plans are cut with ``localCheckpoint`` at every round; nothing is computed twice;
-the session has the settings that ``dd`` gives its own. ``--together`` sends all versions round the loop at once.
+tables with a ``version`` column. It is written for speed: semi-naive, so that a round joins only the new pairs of
+the round before; plans are cut with ``localCheckpoint`` at every round; nothing is computed twice;
+the session has the settings that ``dd`` gives its own. ``--together`` computes all versions in one loop.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ def collection_at(log: DataFrame, versions: list[int]) -> DataFrame:
 def closure(direct: DataFrame) -> DataFrame:
     """All transitive pairs. Each round extends the pairs that are new by one dependency in front."""
     front = direct.select("version", "package", F.col("dependency").alias("through"))
-    found = fresh = direct
+    pairs = fresh = direct
     while not fresh.isEmpty():
         onward = fresh.withColumnRenamed("package", "through")
         candidates = front.join(onward, ["version", "through"]).select(PAIR).distinct()
-        fresh = candidates.join(found, PAIR, "left_anti").localCheckpoint()
-        found = found.union(fresh)
-    return found
+        fresh = candidates.join(pairs, PAIR, "left_anti").localCheckpoint()
+        pairs = pairs.union(fresh)
+    return pairs
 
 
 def outputs(depends: DataFrame) -> dict[str, DataFrame]:
@@ -50,12 +50,12 @@ def outputs(depends: DataFrame) -> dict[str, DataFrame]:
 
 
 def main(log_file: str, folder: str, together: bool) -> None:
-    """Work out and write all outputs at all versions."""
+    """Compute and write all outputs at all versions."""
     batches = [list(VERSIONS)] if together else [[version] for version in VERSIONS]
     with session.spark({}) as spark:
         log = spark.read.parquet(log_file).localCheckpoint()
-        found = [closure(collection_at(log, batch).localCheckpoint()) for batch in batches]
-        depends = reduce(DataFrame.union, found).coalesce(spark.sparkContext.defaultParallelism).localCheckpoint()
+        pairs = [closure(collection_at(log, batch).localCheckpoint()) for batch in batches]
+        depends = reduce(DataFrame.union, pairs).coalesce(spark.sparkContext.defaultParallelism).localCheckpoint()
         for name, rows in outputs(depends).items():
             rows.write.format("delta").mode("overwrite").save(f"{folder}/{name}")
 
@@ -65,5 +65,5 @@ if __name__ == "__main__":
     parser.add_argument("log")
     parser.add_argument("outputs")
     parser.add_argument("--together", action="store_true")
-    given = parser.parse_args()
-    main(given.log, given.outputs, given.together)
+    options = parser.parse_args()
+    main(options.log, options.outputs, options.together)

@@ -17,7 +17,7 @@ LIBRARIES = ("pyspark", "delta-spark", "deltalake", "polars", "numba", "numpy")
 
 
 def write(results: Sequence[Result], document: Path = DOCUMENT) -> None:
-    """Replace what is between the markers."""
+    """Replace the text between the markers."""
     text = document.read_text(encoding="utf-8")
     before, _, rest = text.partition(BEGIN)
     _, _, after = rest.partition(END)
@@ -25,7 +25,7 @@ def write(results: Sequence[Result], document: Path = DOCUMENT) -> None:
 
 
 def rendered(results: Sequence[Result]) -> str:
-    """Markdown: one row per result, then what it was measured on."""
+    """Markdown: one row per result, then a line about the machine."""
     lines = [
         "| what | ours, s | peer | peer, s | ratio | promised | peak MiB, ours / peer |",
         "|---|--:|---|--:|--:|--:|--:|",
@@ -40,7 +40,7 @@ def rendered(results: Sequence[Result]) -> str:
 
 
 def machine() -> str:
-    """Cores, memory and versions; no names of machines."""
+    """Cores, memory and versions; not its name."""
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30
     libraries = ", ".join(f"{name} {version(name)}" for name in LIBRARIES)
     return f"{os.cpu_count()} cores and {memory:.0f} GiB, Python {platform.python_version()}, {libraries}"

@@ -31,7 +31,7 @@ def run(rounds: int) -> Iterator[Result]:
             return {"s": prompt_to_prompt(command, cwd=REPOSITORY)[0]}
 
         sides = {"spark": ours, "script": script, "inline": lambda: ours("--engine", "inline")}
-        taken = {name: figures["s"] for name, figures in in_turn(sides, rounds).items()}
+        medians = {name: figures["s"] for name, figures in in_turn(sides, rounds).items()}
     name = "dd run, 10 changed rows"
-    yield Result(name, taken["spark"], "bare PySpark script", taken["script"], rounds, limit=1.0)
-    yield Result(f"{name}, inline", taken["inline"], "2 s, as promised", INLINE_LIMIT_S, rounds, limit=1.0)
+    yield Result(name, medians["spark"], "bare PySpark script", medians["script"], rounds, limit=1.0)
+    yield Result(f"{name}, inline", medians["inline"], "2 s, as promised", INLINE_LIMIT_S, rounds, limit=1.0)

@@ -20,25 +20,25 @@ TOGETHER = "the same, all those versions in one loop"
 
 
 def run(rounds: int) -> Iterator[Result]:
-    """Ours writes the state and three logs of 1,494 versions; the peers three collections at 14 versions."""
+    """ddcore writes the state and three logs of 1,494 versions; the peers write three collections at 14 versions."""
     with tempfile.TemporaryDirectory() as scratch:
         folder, number = Path(scratch), count()
 
         def ours() -> Figures:
             project = Project(folder / f"project-{next(number)}")
-            took = project.dd("run")
+            seconds = project.dd("run")
             if at_each(project) != found_by_spark(folder / "one-by-one"):
                 raise Failed("dd run and Spark from scratch disagree about depends")
-            return {"s": took}
+            return {"s": seconds}
 
         def peer(name: str, *flags: str) -> Figures:
             command = [sys.executable, "-m", "bench.scratch_spark", package_set(), folder / name, *flags]
             return {"s": prompt_to_prompt(command, cwd=REPOSITORY)[0]}
 
         sides = {ONE_BY_ONE: partial(peer, "one-by-one"), TOGETHER: partial(peer, "together", "--together")}
-        taken = {name: figures["s"] for name, figures in in_turn({**sides, "ours": ours}, rounds).items()}
+        medians = {name: figures["s"] for name, figures in in_turn({**sides, "ours": ours}, rounds).items()}
     for name in (ONE_BY_ONE, TOGETHER):
-        yield Result("dd run, all 1,494 versions", taken["ours"], name, taken[name], rounds, limit=1.0)
+        yield Result("dd run, all 1,494 versions", medians["ours"], name, medians[name], rounds, limit=1.0)
 
 
 def at_each(project: Project) -> set[tuple[int, str, str]]:
@@ -46,8 +46,8 @@ def at_each(project: Project) -> set[tuple[int, str, str]]:
     log = pl.read_delta(project.folder / "warehouse" / "outputs" / "depends")
     rows: set[tuple[int, str, str]] = set()
     for version in VERSIONS:
-        there = log.filter(pl.col("version") <= version).group_by("package", "dependency").agg(pl.col("diff").sum())
-        rows |= {(version, *pair) for pair in there.filter(pl.col("diff") > 0).drop("diff").iter_rows()}
+        present = log.filter(pl.col("version") <= version).group_by("package", "dependency").agg(pl.col("diff").sum())
+        rows |= {(version, *pair) for pair in present.filter(pl.col("diff") > 0).drop("diff").iter_rows()}
     return rows
 
 

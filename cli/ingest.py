@@ -60,7 +60,7 @@ def ingest(
         typer.Option(
             parser=whole_number(0),
             metavar="N",
-            help="The version of every row, where sources have no version column.",
+            help="The version of every row, if the sources have no version column.",
             show_default=False,
         ),
     ] = None,
@@ -69,7 +69,7 @@ def ingest(
         typer.Option(
             parser=whole_number(1 - 2**63),
             metavar="N",
-            help="The diff of every row, where sources have no diff column: 1 inserts.",
+            help="The diff of every row, if the sources have no diff column: 1 inserts.",
             show_default=False,
         ),
     ] = None,
@@ -88,14 +88,14 @@ def ingest(
     ] = "refuse",
     allow_gap: Annotated[
         bool,
-        typer.Option("--allow-gap", help="Take in a version far beyond all others, which is mostly a misprint."),
+        typer.Option("--allow-gap", help="Accept a version far beyond all others, which is usually a typo."),
     ] = False,
     undo: Annotated[
         int | None,
         typer.Option(
             parser=whole_number(1),
             metavar="N",
-            help="Take ingest N back instead, while none of its versions is folded. Numbers are in: ddcore log.",
+            help="Undo ingest N instead, if none of its versions is folded. For numbers: ddcore log.",
             show_default=False,
         ),
     ] = None,
@@ -103,7 +103,7 @@ def ingest(
         bool,
         typer.Option(
             "--new-warehouse",
-            help="Begin a warehouse in a folder outside of the project's, where there is none yet.",
+            help="Create a warehouse in a folder outside of the project's.",
         ),
     ] = False,
     engine: EngineOption = None,
@@ -117,21 +117,21 @@ def ingest(
 ) -> int:
     """Append SOURCE's versions to the change log of INPUT: all of it or nothing.
 
-    A source has the input's columns, a version column and a diff column (1 for a row that came, -1 for one that went).
-    The same content again, under whatever name, is a no-op that says so. The last line of stdout is a JSON object with
-    the result (on a terminal: with --json).
+    A source has the input's columns, a version column and a diff column (1 for an inserted row, -1 for a deleted one).
+    The same content again, under any name, changes nothing, and the command says so. The last line of stdout is a JSON
+    object with the result (on a terminal: with --json).
     """
     out = Output(json=as_json, quiet=quiet)
     if undo is None and (input_name is None or not sources):
         raise UsageError(
             f"missing argument '{'INPUT' if input_name is None else 'SOURCE'}'", "see: ddcore ingest --help"
         )
-    found = open_project(project, warehouse=warehouse, engine=engine, spark_master=master)
+    opened = open_project(project, warehouse=warehouse, engine=engine, spark_master=master)
     if undo is not None:
-        _undo(out, found, undo, input_name, sources)
+        _undo(out, opened, undo, input_name, sources)
         return 0
     assert input_name is not None and sources
-    found.input_schema(input_name)
+    opened.input_schema(input_name)
     if late not in LATE:
         raise UsageError(f"--late: {late!r} is none of {', '.join(LATE)}", meant(late, LATE))
     rename = _renamed(column or [])
@@ -139,10 +139,10 @@ def ingest(
 
     with out.claimed(), out.progress() as progress:
         report = job.ingest(
-            found,
+            opened,
             input_name,
             sources,
-            engine=found.engine,
+            engine=opened.engine,
             version=version,
             diff=diff,
             rename=rename,

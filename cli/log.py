@@ -107,7 +107,7 @@ def _run(run: RunRecord) -> dict[str, Any]:
         "inputs": {name: _sides(counts) for name, counts in run.inputs.items()},
         "outputs": {name: _sides(counts) for name, counts in run.outputs.items()},
         "engine": run.engine,
-        "width": run.width,
+        "parallelism": run.width,
         "rounds": run.rounds,
         "took": round(run.took, 3),
         "program": run.fingerprint,
@@ -188,7 +188,7 @@ def _entry_row(record: dict[str, Any]) -> list[str]:
     if record["kind"] == "failed":
         return [f"run {record['run']}", when, span, "", "", f"failed: {cell(record['error'])}; {program}"]
     what = f"{program}, {record['took']:.1f}s, {count(record['rounds'])} rounds, {record['engine']}"
-    what += f" x{record['width']}{', full refresh' if record['refresh'] else ''}"
+    what += f" x{record['parallelism']}{', full refresh' if record['refresh'] else ''}"
     return [f"run {record['run']}", when, span, inputs, outputs, what]
 
 

@@ -24,13 +24,13 @@ __all__ = [
     "LimitOption",
     "MasterOption",
     "OutputArgument",
+    "ParallelismOption",
     "ProjectOption",
     "QuietOption",
     "SkipCodeOption",
     "VersionCommand",
     "VerticalOption",
     "WarehouseOption",
-    "WidthOption",
     "filled",
     "filled_path",
     "open_project",
@@ -99,10 +99,10 @@ EngineOption = Annotated[
         show_default=False,
     ),
 ]
-WidthOption = Annotated[
+ParallelismOption = Annotated[
     int | None,
     typer.Option(
-        "--width",
+        "--parallelism",
         parser=whole_number(1),
         metavar="P",
         help="How many workers. Default: one for small runs, one per core for large ones.",

@@ -11,24 +11,24 @@ from ddcore.cli.options import (
     EngineOption,
     JsonOption,
     MasterOption,
+    ParallelismOption,
     ProjectOption,
     QuietOption,
     SkipCodeOption,
     WarehouseOption,
-    WidthOption,
     open_project,
 )
 from ddcore.cli.output import Output, count
 from ddcore.cli.window import window
 from ddcore.errors import UsageError
-from ddcore.jobs.report import Changes, added, changes_by_name, result
+from ddcore.jobs.report import Changes, changes_by_name, result, totals
 
 if TYPE_CHECKING:
     from ddcore.jobs.report import RunReport
 
 __all__ = ["run"]
 
-ON_TERMINAL = 20  # more versions than these are one line for a person, who had the bar to look at
+ON_TERMINAL = 20  # more versions than these are summed up in one line, after a progress bar
 
 
 def run(
@@ -46,12 +46,12 @@ def run(
         typer.Option(metavar="N", help="The last version to fold, inclusive. Default: latest.", show_default=False),
     ] = None,
     full_refresh: Annotated[
-        bool, typer.Option("--full-refresh", help="Make state and outputs anew from the inputs, for a changed program.")
+        bool, typer.Option("--full-refresh", help="Rebuild state and outputs from the inputs, for a changed program.")
     ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be folded; write nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be folded; write nothing.")] = False,
     engine: EngineOption = None,
     master: MasterOption = None,
-    width: WidthOption = None,
+    parallelism: ParallelismOption = None,
     skip_code: SkipCodeOption = None,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
@@ -61,7 +61,7 @@ def run(
 ) -> int:
     """Fold every version that was ingested and not yet folded; write state, output logs and the ledger.
 
-    Without a window: everything since the last folded version, which is what a scheduler wants. Killed anywhere, the
+    Without a window it folds everything since the last folded version, as a scheduler needs. If it is killed, the
     next run finishes the same work. The last line of stdout is a JSON object with the result (on a terminal: with
     --json).
     """
@@ -70,21 +70,21 @@ def run(
         raise UsageError(
             f"--from-version {from_version}: --full-refresh folds all versions anew", "leave one of the two out"
         )
-    found = open_project(project, warehouse=warehouse, engine=engine, spark_master=master, width=width)
-    first, last = window(found, from_version, to_version)
+    opened = open_project(project, warehouse=warehouse, engine=engine, spark_master=master, parallelism=parallelism)
+    first, last = window(opened, from_version, to_version)
     from ddcore.cli.notices import listener, notices
     from ddcore.jobs import replay
 
     with out.claimed(), out.progress() as progress, notices(out):
         report = replay.run(
-            found,
+            opened,
             first=first,
             last=last,
             full_refresh=full_refresh,
             dry_run=dry_run,
-            engine=found.engine,
-            width=found.width,
-            listener=listener(out, progress, found.engine),
+            engine=opened.engine,
+            parallelism=opened.parallelism,
+            listener=listener(out, progress, opened.engine),
         )
     _tell(out, report, dry_run)
     out.result("run", **result(report, dry_run=dry_run))
@@ -99,19 +99,19 @@ def _tell(out: Output, report: RunReport, dry_run: bool) -> None:
     alone = len(report.versions) == 1 and not dry_run
     ending = f"rounds={report.rounds} took={report.took:.1f}s"
     many = len(report.versions) > ON_TERMINAL and out.bar_shown
-    for version, came, went in report.versions:
+    for version, inputs, outputs in report.versions:
         if out.json:
-            out.record(version=version, **changes_by_name(came, went))
+            out.record(version=version, **changes_by_name(inputs, outputs))
         elif not many:
-            done = "" if dry_run else f" out={_sum(went)} {ending if alone else ''}"
-            out.say(f"version={version} in={_sum(came)}{done}".rstrip())
-    came, went = added(report)
+            done = "" if dry_run else f" out={_sum(outputs)} {ending if alone else ''}"
+            out.say(f"version={version} in={_sum(inputs)}{done}".rstrip())
+    inputs, outputs = totals(report)
     span = f"{report.first_changed}..{report.last}"
     if dry_run:
         versions = f"{count(len(report.versions))} version{'s' * (len(report.versions) != 1)}"
-        out.say(f"would fold {versions}, {span}, in={_sum(came)}; nothing was written")
+        out.say(f"would fold {versions}, {span}, in={_sum(inputs)}; nothing was written")
     elif not alone:
-        out.say(f"run={report.run} versions={span} in={_sum(came)} out={_sum(went)} {ending}")
+        out.say(f"run={report.run} versions={span} in={_sum(inputs)} out={_sum(outputs)} {ending}")
 
 
 def _sum(changes: Changes) -> str:

@@ -33,14 +33,14 @@ _SECTIONS: dict[str, tuple[str, ...]] = {
     "time": ("dims",),
     "inputs": (),
     "outputs": (),
-    "run": ("engine", "width"),
+    "run": ("engine", "parallelism"),
     "spark": ("master", "conf"),
 }
 # Settings that flags and the environment may override: name -> environment variable.
 _ENVIRONMENT = {
     "warehouse": "DDCORE_WAREHOUSE",
     "engine": "DDCORE_ENGINE",
-    "width": "DDCORE_WIDTH",
+    "parallelism": "DDCORE_PARALLELISM",
     "spark_master": "DDCORE_MASTER",
 }
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -74,7 +74,7 @@ class Project:
     inputs: Mapping[str, Schema] = field(default_factory=dict)
     outputs: Mapping[str, OutputSettings] = field(default_factory=dict)
     engine: str = "spark"
-    width: int | None = None
+    parallelism: int | None = None
     spark_master: str = "local[*]"
     spark_conf: Mapping[str, str] = field(default_factory=dict)
     origin: Mapping[str, str] = field(default_factory=dict)
@@ -351,10 +351,15 @@ def _settings(
     stated: dict[str, Any] = {
         "warehouse": sections["project"].text("warehouse"),
         "engine": sections["run"].text("engine"),
-        "width": sections["run"].table.get("width"),
+        "parallelism": sections["run"].table.get("parallelism"),
         "spark_master": sections["spark"].text("master"),
     }
-    default: dict[str, Any] = {"warehouse": "warehouse", "engine": "spark", "width": None, "spark_master": "local[*]"}
+    default: dict[str, Any] = {
+        "warehouse": "warehouse",
+        "engine": "spark",
+        "parallelism": None,
+        "spark_master": "local[*]",
+    }
     settings, origin = {}, {}
     for name, variable in _ENVIRONMENT.items():
         layers = (("flag", flags.get(name)), (variable, env.get(variable) or None), (FILE_NAME, stated[name]))
@@ -372,8 +377,8 @@ def _checked(name: str, value: Any, said_by: str, folder: Path) -> Any:
         raise UsageError(
             f"{said_by}: unknown engine {_said(value)}", meant(value, ENGINES) or f"one of: {listed(ENGINES)}"
         )
-    if name == "width" and value is not None:
-        return _width(value, said_by)
+    if name == "parallelism" and value is not None:
+        return _parallelism(value, said_by)
     if name == "warehouse":
         if not value.strip():
             raise UsageError(f"{said_by}: names no folder", "look at the variable that was to hold the name")
@@ -397,8 +402,10 @@ def _path(text: str, said_by: str) -> Path:
         raise UsageError(f"{said_by}: {_said(text)}: there is no such user", "write the home folder out") from None
 
 
-def _width(value: Any, said_by: str) -> int:
+def _parallelism(value: Any, said_by: str) -> int:
     number = int(value) if isinstance(value, str) and _DIGITS.fullmatch(value) else value
     if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number <= _MOST_WORKERS:
-        raise UsageError(f"{said_by}: the width is a number of workers from 1 up, not {_said(value)}", "for example: 4")
+        raise UsageError(
+            f"{said_by}: the parallelism is a number of workers from 1 up, not {_said(value)}", "for example: 4"
+        )
     return number

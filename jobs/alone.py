@@ -24,19 +24,19 @@ __all__ = ["fold_with"]
 
 
 def fold_with(context: SparkContext, fold: Fold) -> tuple[Gained, int]:
-    """Fold a window in one task of a Spark context; gives what it wrote, and the width 1.
+    """Fold a window in one task of a Spark context; return the files it wrote, and the parallelism 1.
 
-    Errors of the task are raised as they were.
+    Errors of the task are raised unchanged.
     """
-    job = context.parallelize([0], 1).mapPartitions(functools.partial(_work, pickled(fold)))
-    (told,) = run_job(job.collect)
-    if isinstance(told, DdError):
-        raise told
-    return told
+    job = context.parallelize([0], 1).mapPartitions(functools.partial(_fold, pickled(fold)))
+    (result,) = run_job(job.collect)
+    if isinstance(result, DdError):
+        raise result
+    return result
 
 
-def _work(fold: bytes, _: Iterable[int]) -> Iterator[tuple[Gained, int] | DdError]:
-    """What the task does; its error, where it is one of ours, is its result."""
+def _fold(fold: bytes, _: Iterable[int]) -> Iterator[tuple[Gained, int] | DdError]:
+    """The task. A DdError is returned as its result, so that the driver can raise it unchanged."""
     from ddcore.jobs import inline
 
     try:

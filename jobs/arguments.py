@@ -1,4 +1,4 @@
-"""Arguments of the entries for ``spark-submit``: parsers for argparse that refuse what an unset variable leaves."""
+"""Arguments of the entries for ``spark-submit``: parsers for argparse that refuse empty values (of unset variables)."""
 
 from __future__ import annotations
 

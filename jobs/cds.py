@@ -28,13 +28,13 @@ _KEPT = 3  # archives of other environments of this user
 
 
 def archive(java: str, spark_home: Path) -> Path | None:
-    """The archive for this Java and this Spark; None where there is none that can be trusted. A few ``stat`` calls."""
+    """The archive for this Java and this Spark; None if it is missing or not trusted. A few ``stat`` calls."""
     file = _file(java, spark_home)
     return file if file.is_file() and not distrust(file.parent) else None
 
 
 def current() -> Path | None:
-    """The archive that a session started now would use; None where there is no archive or no Java."""
+    """The archive that a session started now would use; None if there is no archive or no Java."""
     try:
         return archive(java_path(), _spark_home())
     except DdError:
@@ -42,7 +42,7 @@ def current() -> Path | None:
 
 
 def make_archive(debug: bool = False) -> bool:
-    """Write the archive, in some 40 s; False when it exists already or cannot be written, which is no error."""
+    """Write the archive, in some 40 s; False if it exists already or cannot be written: it is optional."""
     from ddcore.jobs.session import spark_session, stop
 
     target = _file(java_path(), _spark_home())

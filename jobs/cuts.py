@@ -1,4 +1,4 @@
-"""Dividing key codes between workers: contiguous ranges, as even as what is known of the codes allows."""
+"""Dividing key codes between workers: contiguous ranges, as even as stored quantiles or a sample allow."""
 
 from __future__ import annotations
 
@@ -13,33 +13,33 @@ from ddcore.plan import Arrangement, Plan
 
 __all__ = ["Cuts", "cuts_of"]
 
-Cuts = Mapping[int, Sequence[int]]  # by arrangement index: width - 1 key codes at which the next worker begins
+Cuts = Mapping[int, Sequence[int]]  # by arrangement index: parallelism - 1 key codes at which the next worker begins
 
 _SAMPLE = 100_000
 
 
-def cuts_of(fold: Fold, width: int) -> dict[int, list[int]]:
+def cuts_of(fold: Fold, parallelism: int) -> dict[int, list[int]]:
     """Codes at which the next worker's range begins, per arrangement: from stored quantiles, or for the first run
-    guessed.
+    from estimates.
 
-    Arrangements that meet in an operator are cut alike, or a worker would look for the rows of its keys where they are
-    not. Hashed codes are spread evenly over 64 bits. Codes that are values themselves are cut as a sample of the
-    inputs' integers is.
+    Arrangements that meet in an operator get the same cuts, so that all rows of a key have one worker. Hashed codes are
+    spread evenly over 64 bits. Codes that are values themselves are cut at the quantiles of a sample of the inputs'
+    integers.
     """
-    even = [int(-(2**63) + (2**64 * part) // width) for part in range(1, width)]
+    even = [int(-(2**63) + (2**64 * part) // parallelism) for part in range(1, parallelism)]
     sample: np.ndarray | None = None
     cuts: dict[int, list[int]] = {}
-    alone = _of_one_worker(fold.plan)
+    single = _of_one_worker(fold.plan)
     for group in _meeting(fold.plan):
-        if alone & {arrangement.index for arrangement in group}:
-            cuts.update({arrangement.index: [-(2**63)] * (width - 1) for arrangement in group})
+        if single & {arrangement.index for arrangement in group}:
+            cuts.update({arrangement.index: [-(2**63)] * (parallelism - 1) for arrangement in group})
             continue
         codes = np.sort(np.array([c for a in group for c in fold.quantiles.get(a.fingerprint, ())], dtype=np.int64))
         if len(codes) == 0 and group[0].direct:
             sample = _sampled(fold) if sample is None else sample
             codes = sample
         for arrangement in group:
-            cuts[arrangement.index] = _quantiles(codes, width) if len(codes) else even
+            cuts[arrangement.index] = _quantiles(codes, parallelism) if len(codes) else even
     return cuts
 
 
@@ -56,24 +56,24 @@ def _meeting(plan: Plan) -> list[list[Arrangement]]:
         together = [*block.ports, *([] if block.output is None else [block.output])]
         for other in together[1:]:
             old, new = leader[other], leader[together[0]]
-            leader = {index: new if led == old else led for index, led in leader.items()}
+            leader = {index: new if current == old else current for index, current in leader.items()}
     groups: dict[int, list[Arrangement]] = {}
     for arrangement in plan.arrangements:
         groups.setdefault(leader[arrangement.index], []).append(arrangement)
     return list(groups.values())
 
 
-def _quantiles(codes: np.ndarray, width: int) -> list[int]:
-    return [int(codes[(len(codes) * part) // width]) for part in range(1, width)]
+def _quantiles(codes: np.ndarray, parallelism: int) -> list[int]:
+    return [int(codes[(len(codes) * part) // parallelism]) for part in range(1, parallelism)]
 
 
 def _sampled(fold: Fold) -> np.ndarray:
     """Integers of the new updates, sorted: at most a hundred thousand per input, from the head of its window."""
-    found = [np.empty(0, dtype=np.int64)]
+    samples = [np.empty(0, dtype=np.int64)]
     for name, schema in fold.plan.inputs.items():
         columns = [column for column, kind in schema.items() if kind.name == "int64"]
         log = ChangeLog(fold.stored.warehouse.input(name), schema, fold.plan.dims)
         if columns:
             frame = log.collect(log.window(fold.first, fold.last, fold.inputs[name]).select(columns).head(_SAMPLE))
-            found += [frame[column].drop_nulls().to_numpy() for column in columns]
-    return np.sort(np.concatenate(found))
+            samples += [frame[column].drop_nulls().to_numpy() for column in columns]
+    return np.sort(np.concatenate(samples))

@@ -1,7 +1,7 @@
-"""What this machine and this project lack for a run: a list of checks, each with a hint what to do.
+"""Checks of this machine and this project: what a run needs, each with a hint what to do.
 
-No process is started but ``java -version``, and no file is written but a temporary one in each folder that has to be
-writable. The user's program is imported, so its code runs.
+The only process started is ``java -version``, and the only files written are temporary ones in folders that have to
+be writable. The user's program is imported, so its code runs.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _PINNED = {"pyspark": "4.2.0", "delta-spark": "4.4.0"}
 
 @dataclass(frozen=True)
 class Check:
-    """One check and its result. ``state`` is ``fail`` where a run would fail; a ``note`` is good to know."""
+    """One check and its result. ``state`` is ``fail`` if a run would fail; a ``note`` is for information."""
 
     name: str
     state: Literal["ok", "note", "fail"]
@@ -42,9 +42,9 @@ class Check:
 
 
 def checks(find: Callable[[], Project | None]) -> list[Check]:
-    """All checks, the machine's first. ``find`` gives the project, or None where there is none; it may raise DdError.
+    """All checks, the machine's first. ``find`` gives the project, or or None if there is none; it may raise DdError.
 
-    What only Spark needs is a note and no failure where the project's engine is inline.
+    If the project's engine is inline, a failed check of what only Spark needs becomes a note.
     """
     results: list[Check] = []
     project, inline = None, False
@@ -55,7 +55,7 @@ def checks(find: Callable[[], Project | None]) -> list[Check]:
         results.append(Check("project", "fail", error.message, error.hint))
     else:
         results += _no_project() if project is None else [*_project(project), *_warehouse(project)]
-    for_spark = [check for checked in (_libraries, _java, _spark, _jars, _archive, _cache) for check in checked()]
+    for_spark = [check for group in (_libraries, _java, _spark, _jars, _archive, _cache) for check in group()]
     if inline:
         for_spark = [_not_needed(check) if check.state == "fail" else check for check in for_spark]
     return [*_python(), *for_spark, *_kernels(), *results, *_path()]
@@ -74,15 +74,15 @@ def _python() -> Iterator[Check]:
 
 
 def _libraries() -> Iterator[Check]:
-    for name, wanted in _PINNED.items():
+    for name, pinned in _PINNED.items():
         try:
             version = metadata.version(name)
         except metadata.PackageNotFoundError:
             version = "not installed"
-        if version == wanted:
+        if version == pinned:
             yield Check(name, "ok", version)
         else:
-            yield Check(name, "fail", f"{version}: {wanted} is needed", f"pip install {name}=={wanted}")
+            yield Check(name, "fail", f"{version}: {pinned} is needed", f"pip install {name}=={pinned}")
 
 
 def _java() -> Iterator[Check]:

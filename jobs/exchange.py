@@ -1,11 +1,11 @@
 """The fold on Spark with several workers: one for each range of key codes, with Spark's shuffle between them.
 
-A superstep is one Spark job: each task takes the messages of its range, does the work at one position and sends what
-follows from it. The driver picks the next position from what the tasks report, never by a job of its own. Where
-little is left to do, one task takes over the whole range and finishes without further shuffles.
+A superstep is one Spark job: each task takes the messages of its range, does the work at one position and sends the
+results. The driver picks the next position from the reports of the tasks, never by a job of its own. When few updates
+are left, one task takes over the whole range and finishes without further shuffles.
 
-Plain RDDs: messages are few and large, and a job of the SQL engine takes twice as long to start. What the tasks do is
-in :mod:`ddcore.jobs.tasks`, which only they load.
+Plain RDDs: messages are few and large, and a job of the SQL engine takes twice as long to start. The code of the tasks
+is in :mod:`ddcore.jobs.tasks`, which the driver does not load.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ if TYPE_CHECKING:
 __all__ = ["fold_with"]
 
 PIECE_ROWS = 1 << 20  # of an input, read by one task
-NARROW_BELOW = 500_000  # updates waiting: a guess
+NARROW_BELOW = 500_000  # waiting updates; an estimate
 
 
-def fold_with(context: SparkContext, fold: Fold, width: int, listener: Any = None) -> tuple[Gained, int]:
-    """Fold a window with ``width`` workers in a Spark context; gives what was written, and the width.
+def fold_with(context: SparkContext, fold: Fold, parallelism: int, listener: Any = None) -> tuple[Gained, int]:
+    """Fold a window with ``parallelism`` workers in a Spark context; return the files written, and the parallelism.
 
-    Errors of tasks are raised as they were.
+    Errors of tasks are raised unchanged.
     """
     pieces = list(_pieces(fold))
     if not pieces:
         return alone.fold_with(context, fold)
     try:
-        return _Exchange(context, fold, width, listener).run(pieces), width
+        return _Exchange(context, fold, parallelism, listener).run(pieces), parallelism
     finally:
         shutil.rmtree(fold.stored.warehouse.staging, ignore_errors=True)
 
@@ -52,46 +52,46 @@ def fold_with(context: SparkContext, fold: Fold, width: int, listener: Any = Non
 class _Exchange:
     """The driver's side of one fold."""
 
-    def __init__(self, context: SparkContext, fold: Fold, width: int, listener: Any) -> None:
+    def __init__(self, context: SparkContext, fold: Fold, parallelism: int, listener: Any) -> None:
         self.context, self.listener = context, listener
-        self.narrow_below = 0 if fold.width else NARROW_BELOW  # a width that is forced stays to the end
-        token, plan, cuts = uuid.uuid4().hex, pickled(fold.plan), cuts_of(fold, width)
+        self.narrow_below = 0 if fold.parallelism else NARROW_BELOW  # a forced parallelism is kept to the end
+        token, plan, cuts = uuid.uuid4().hex, pickled(fold.plan), cuts_of(fold, parallelism)
         staging = fold.stored.warehouse.staging / token
-        self.task = Task(token, plan, fold.stored, staging, cuts, width, fold.first, fold.last)
+        self.task = Task(token, plan, fold.stored, staging, cuts, parallelism, fold.first, fold.last)
 
     def run(self, pieces: list[Piece]) -> Gained:
-        """Supersteps while there is much to do; then one task, or all of them, write what was gained."""
+        """Supersteps while many updates wait; then one task, or all of them, write what the fold added."""
         step = 0
-        waiting, reports = self._sent(self.context.parallelize(pieces, len(pieces)), "feed")
+        waiting, reports = self._send(self.context.parallelize(pieces, len(pieces)), "feed")
         while (position := least_of(reports)) is not None:
             if sum(report.waiting for report in reports) < self.narrow_below:
-                return self._gained(waiting.coalesce(1), "finish", step)
+                return self._collect(waiting.coalesce(1), "finish", step)
             step += 1
             waiting, reports = self._superstep(waiting, Superstep(step, position))
-        return self._gained(waiting, "harvest", step)
+        return self._collect(waiting, "harvest", step)
 
     def _superstep(self, waiting: RDD[Any], now: Superstep) -> tuple[RDD[Any], list[Report]]:
         if self.listener:
             self.listener("superstep", now.number, None, f"position {'.'.join(map(str, now.position))}")
-        return self._sent(waiting, "step", now)
+        return self._send(waiting, "step", now)
 
-    def _sent(self, given: RDD[Any], name: str, *told: Any) -> tuple[RDD[Any], list[Report]]:
-        """One job: a piece of work in every partition, and the messages that follow sent to their owners.
+    def _send(self, incoming: RDD[Any], name: str, *arguments: Any) -> tuple[RDD[Any], list[Report]]:
+        """One job: run a function of the tasks in every partition, and send its messages to their owners.
 
-        The messages stay with the executors, the reports come back with the job itself.
+        The messages stay with the executors; the reports come back with the job.
         """
         reports = collector(self.context)
-        made = given.mapPartitionsWithIndex(_work(name, self.task, *told, reports))
-        sent = made.partitionBy(self.task.width, _owner)
-        sent.localCheckpoint()
-        run_job(sent._jrdd.count)  # in the JVM: PySpark's own would pass all messages through Python
-        given.unpersist()
+        results = incoming.mapPartitionsWithIndex(_work(name, self.task, *arguments, reports))
+        messages = results.partitionBy(self.task.parallelism, _owner)
+        messages.localCheckpoint()
+        run_job(messages._jrdd.count)  # in the JVM: RDD.count would pass all messages through Python
+        incoming.unpersist()
         latest = {report.part: report for report in reports.value}
         raise_first(latest.values())
-        return sent, list(latest.values())
+        return messages, list(latest.values())
 
-    def _gained(self, waiting: RDD[Any], name: str, step: int) -> Gained:
-        """The last job of a fold, whose tasks write what they gained."""
+    def _collect(self, waiting: RDD[Any], name: str, step: int) -> Gained:
+        """The last job of a fold, whose tasks write what they added to state and outputs."""
         reports = run_job(waiting.mapPartitionsWithIndex(_work(name, self.task, step)).collect)
         raise_first(reports)
         total = Gained()
@@ -100,15 +100,15 @@ class _Exchange:
         return total
 
 
-def _work(name: str, *told: Any) -> Callable[[int, Iterable[Any]], Iterator[Any]]:
+def _work(name: str, *arguments: Any) -> Callable[[int, Iterable[Any]], Iterator[Any]]:
     """A function of :mod:`ddcore.jobs.tasks`, by name."""
-    return functools.partial(_worked, name, told)
+    return functools.partial(_call, name, arguments)
 
 
-def _worked(name: str, told: tuple[Any, ...], part: int, given: Iterable[Any]) -> Iterator[Any]:
+def _call(name: str, arguments: tuple[Any, ...], part: int, incoming: Iterable[Any]) -> Iterator[Any]:
     from ddcore.jobs import tasks
 
-    yield from getattr(tasks, name)(*told, part, given)
+    yield from getattr(tasks, name)(*arguments, part, incoming)
 
 
 def _owner(dest: int) -> int:

@@ -12,12 +12,12 @@ from typing import TypeVar
 from ddcore.errors import DdError, ExpressionError, FoldError
 from ddcore.wording import shown
 
-__all__ = ["fold_errors", "is_of_spark", "run_job", "said", "telling_line"]
+__all__ = ["fold_errors", "is_of_spark", "one_line", "run_job", "telling_line"]
 
 Result = TypeVar("Result")
 
-_LONGEST = 300  # characters of another's message
-_PROGRAM = "_ddcore_program"  # how the module of every program's file is called: see ddcore.io.program
+_LONGEST = 300  # characters of a message that is not ours
+_PROGRAM = "_ddcore_program"  # the name of the module of every program's file begins so: see ddcore.io.program
 
 _TELLING = re.compile(r"^[\w.]*(Error|Exception): |crashed")
 _LOST = re.compile(r"most recent failure: .*?\(TID.*?\): (.+)")
@@ -26,11 +26,10 @@ _NOISE = re.compile(r"^(?:Caused by)?: |(?:org|java)\.[a-z.]+\.(?=\w+(?:Error|Ex
 
 @contextmanager
 def fold_errors() -> Iterator[None]:
-    """Inside, what a user's function raises leaves as an ExpressionError that names its line, whatever its class:
-    ``SystemExit`` too, and errors that cannot be printed. Memory that ran out is a FoldError.
+    """Turn any error of a user's function, ``SystemExit`` included, into an ExpressionError that names its line.
 
-    KeyboardInterrupt and GeneratorExit come from outside, and pass; so do errors that no function of the user's is
-    part of.
+    MemoryError becomes a FoldError. KeyboardInterrupt, GeneratorExit and errors without a frame in the user's program
+    pass unchanged.
     """
     try:
         yield
@@ -38,7 +37,7 @@ def fold_errors() -> Iterator[None]:
         raise
     except MemoryError as error:
         raise FoldError(
-            f"the fold ran out of memory: {said(error)}",
+            f"the fold ran out of memory: {one_line(error)}",
             "fold fewer versions at a time with --to-version, or give it more memory",
         ) from error
     except BaseException as error:
@@ -46,26 +45,27 @@ def fold_errors() -> Iterator[None]:
         if not place and isinstance(error, Exception):
             raise
         raise ExpressionError(
-            f"{place or 'the program'}: the function failed: {said(first)}", "fix the function, then run again"
+            f"{place or 'the program'}: the function failed: {one_line(first)}", "fix the function, then run again"
         ) from error
 
 
-def said(error: BaseException) -> str:
-    """An error in one line: its message where it is one of ours, else its class and what it says, if it can say it."""
+def one_line(error: BaseException) -> str:
+    """An error in one line: the message of a DdError; else its class, and its text if it can be printed."""
     if isinstance(error, DdError):
         return error.message
     if isinstance(error, KeyboardInterrupt):
         return "interrupted"
     try:
         text = " ".join(str(error).split())[:_LONGEST]
-    except Exception:  # of the error's own __str__
+    except Exception:  # the error's own __str__ failed
         text = ""
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
 def _of_user(error: BaseException) -> tuple[BaseException, str]:
-    """The error that began in the user's program, of all that led to this one, and ``FILE:LINE`` there; or the error
-    itself, and no place.
+    """The first error in the chain of causes that was raised in the user's program, with its ``FILE:LINE``.
+
+    If there is none: the error itself and an empty place.
     """
     chain: list[BaseException] = []
     each: BaseException | None = error
@@ -84,13 +84,13 @@ def _of_user(error: BaseException) -> tuple[BaseException, str]:
 
 
 def run_job(job: Callable[[], Result]) -> Result:
-    """Run a Spark job; what Spark says of its failure becomes one line, a DdError."""
+    """Run a Spark job. If it fails, raise a DdError with the one line of Spark's message that explains it."""
     try:
         return job()
     except Exception as error:
         if not is_of_spark(error):
             raise
-        again = "run it again: it goes on where it stopped (--debug shows Spark's output)"
+        again = "run it again: it continues where it stopped (--debug shows Spark's output)"
         raise DdError(f"the Spark job failed: {telling_line(error)}", again) from error
 
 
@@ -100,12 +100,12 @@ def is_of_spark(error: BaseException) -> bool:
 
 
 def telling_line(error: Exception) -> str:
-    """The part of a Spark failure that says most: the last error a Python worker named, else why a task was lost, else
-    what Java raised first.
+    """The line of a Spark failure that explains it: the last error of a Python worker, else why a task was lost, else
+    the first error of Java.
     """
     lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
-    told = [line for line in lines if _TELLING.search(line)]
-    lost = [found[1] for line in lines if (found := _LOST.search(line))]
+    errors = [line for line in lines if _TELLING.search(line)]
+    losses = [match[1] for line in lines if (match := _LOST.search(line))]
     java = [line for line in lines if line.startswith(": ")]
-    line = told[-1] if told else (lost or java or lines)[0]
+    line = errors[-1] if errors else (losses or java or lines)[0]
     return _NOISE.sub("", line)[:_LONGEST]

@@ -1,7 +1,7 @@
-"""The JVM of a session that this process starts: launched with its noise in a log file, stopped without delay.
+"""The JVM of a session that this process starts: launched with its output in a log file, stopped without delay.
 
-PySpark would let the JVM write to the user's terminal, and waits a second at the end for a thread of its own; this
-module reaches into PySpark for both, which is why ``pyspark`` is pinned to one version. It knows no setting.
+PySpark lets the JVM write to the user's terminal, and at the end waits a second for a thread of its own. To avoid both,
+this module uses private parts of PySpark; therefore ``pyspark`` is pinned to one version. Settings are elsewhere.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from ddcore.cache import cache_folder
 from ddcore.errors import DdError
 from ddcore.jobs.java import find_java
 
-__all__ = ["Gateway", "Scratch", "interruptible", "keeping_signals", "launch", "log4j_file", "see"]
+__all__ = ["Gateway", "Scratch", "interruptible", "keeping_signals", "launch", "log4j_file", "log_hint"]
 
 _KEPT_LOGS = 20
 _UNTIL_KILLED = 5.0  # seconds
@@ -48,47 +48,47 @@ class Scratch:
     sockets: Path
 
     def remove(self) -> None:
-        """Remove both, whatever is in them."""
+        """Remove both with their content."""
         for folder in {self.blocks, self.sockets}:
             shutil.rmtree(folder, ignore_errors=True)
 
 
 class Gateway:
-    """The JVM of a session of ours. ``log`` is the file its streams go to; None when they are shown.
+    """The JVM of a session that this process started. ``log`` is the file its output goes to; None if it is shown.
 
-    Under ``spark-submit`` the JVM launched this process, not the other way round: then only the session is ours.
+    Under ``spark-submit`` the JVM launched this process: then the session is ours, and the JVM is not.
     """
 
     def __init__(self, gateway: Any, log: Path | None = None, scratch: Scratch | None = None) -> None:
         self._gateway = gateway
         self._process: subprocess.Popen[bytes] | None = gateway.proc
         self._scratch = scratch
-        self._is_ended = False  # by this process, which knows why
+        self._is_ended = False  # whether this process ended it
         self.log = log
 
     def terminate(self) -> None:
-        """Ask the JVM to end now: it cancels its jobs, and every call that waits for it fails. Does not wait.
+        """Send SIGTERM to the JVM: it cancels its jobs, and every call that waits for it fails. Does not wait.
 
-        A JVM that hangs in its own clean-up is killed, or whoever waits for a call would wait for ever.
+        A JVM that hangs in its own clean-up is killed after 5 s; otherwise a waiting call would never return.
         """
         self._is_ended = True
         if self._process is not None:
             self._process.terminate()
-            last_word = threading.Timer(_UNTIL_KILLED, self._process.kill)
-            last_word.daemon = True
-            last_word.start()
+            timer = threading.Timer(_UNTIL_KILLED, self._process.kill)
+            timer.daemon = True
+            timer.start()
 
     def death(self, patience: float) -> str:
-        """How the JVM ended, if it did so by itself; else the empty text. Waits for its end up to ``patience`` seconds.
+        """How the JVM ended, if this process did not end it; else "". Waits for its end up to ``patience`` seconds.
 
-        The empty text, too, for a JVM that is not this process's child.
+        Also "" for a JVM that is not this process's child.
         """
         return "" if self._process is None or self._is_ended else _ending(self._process, patience)
 
     def stop(self, context: Any, patience: float) -> None:
-        """Stop ``context`` (None when there is none yet) and end the JVM, by force after ``patience`` seconds.
+        """Stop ``context`` (None if there is none) and end the JVM; kill it after ``patience`` seconds.
 
-        Runs in a thread of its own: the connection of a thread that was interrupted in a call to the JVM is unusable.
+        Runs in a separate thread: after an interrupt in a call to the JVM, that thread's connection is unusable.
         """
         worker = threading.Thread(target=self._stop_politely, args=(context, patience), daemon=True)
         worker.start()
@@ -103,7 +103,7 @@ class Gateway:
             self._scratch.remove()
 
     def _stop_politely(self, context: Any, patience: float) -> None:
-        # PySpark warns of a JVM that has gone already, which is what a signal makes of it.
+        # After a signal the JVM may have ended already; PySpark would warn about that.
         with contextlib.suppress(Exception), warnings.catch_warnings(action="ignore"):
             accumulators = None
             if context is not None:
@@ -120,10 +120,10 @@ class Gateway:
 
 
 def launch(conf: Mapping[str, str], environment: Mapping[str, str], scratch: Scratch, debug: bool) -> Gateway:
-    """Start a JVM with ``conf``, register it with PySpark, and give it. About 1 s.
+    """Start a JVM with ``conf``, register it with PySpark, and return it. About 1 s.
 
-    ``environment`` is added to this process's own where it does not say otherwise; ``scratch`` is removed in the
-    end. DdError, with what the log says, when the JVM does not come up.
+    ``environment`` sets variables that this process's environment lacks; ``scratch`` is removed when the JVM is
+    stopped. Raises DdError, with the error in the log, if the JVM does not start.
     """
     from pyspark import SparkConf, SparkContext
     from pyspark.errors import PySparkRuntimeError
@@ -143,15 +143,15 @@ def launch(conf: Mapping[str, str], environment: Mapping[str, str], scratch: Scr
         except PySparkRuntimeError as error:
             ending = _ending(processes[0], 1.0) if processes else ""
             if "killed" in ending:
-                raise DdError(f"Spark's Java process died while it started: {ending}", see(log)) from None
-            find_java()  # where it is too old, this says so better
-            raise DdError(f"Spark's Java process did not start: {_last_line(log) or error}", see(log)) from None
+                raise DdError(f"Spark's Java process died while it started: {ending}", log_hint(log)) from None
+            find_java()  # raises a better error if Java is too old
+            raise DdError(f"Spark's Java process did not start: {_last_line(log) or error}", log_hint(log)) from None
     SparkContext._ensure_initialized(gateway=gateway)
     return Gateway(gateway, log, scratch)
 
 
 def log4j_file() -> Path:
-    """The logging configuration handed to every JVM: errors only, unless ``-Dddcore.log=`` says otherwise."""
+    """The logging configuration of every JVM: errors only, unless ``-Dddcore.log=`` sets another level."""
     file = cache_folder() / "log4j2.properties"
     if not file.exists() or file.read_text() != _LOG4J:
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -163,7 +163,7 @@ def log4j_file() -> Path:
 
 @contextlib.contextmanager
 def keeping_signals() -> Iterator[None]:
-    """Put back the handler of SIGINT that PySpark replaces: its own calls the JVM on a connection in use."""
+    """Restore the handler of SIGINT that PySpark replaces: PySpark's calls the JVM on a connection in use."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -178,8 +178,8 @@ def keeping_signals() -> Iterator[None]:
 def interruptible(interrupt: Callable[[], None]) -> Iterator[None]:
     """While inside, SIGINT and SIGTERM call ``interrupt``, then do what they did before, or exit with 130 or 143.
 
-    An exception raised by a signal handler inside a call to the JVM is lost on its way up, in clean-up code of
-    PySpark's that calls the JVM again. So whatever comes up after a signal, what the handler raised leaves here.
+    If a signal handler raises inside a call to the JVM, clean-up code of PySpark calls the JVM again, and another error
+    replaces the handler's. So after a signal, this raises the handler's exception, whatever the other error is.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -224,17 +224,17 @@ def _streams(log: Path | None) -> Iterator[dict[str, Any]]:
 
 @contextlib.contextmanager
 def _launches() -> Iterator[list[subprocess.Popen[bytes]]]:
-    """The processes that PySpark launches meanwhile: of one that fails it gives no more than an error."""
+    """The processes that PySpark launches inside: if a launch fails, PySpark does not return its process."""
     from pyspark import java_gateway
 
     module, processes = cast(Any, java_gateway), []
     launcher = module.Popen
 
-    def launch_noted(*arguments: Any, **named: Any) -> Any:
+    def launch_and_record(*arguments: Any, **named: Any) -> Any:
         processes.append(launcher(*arguments, **named))
         return processes[-1]
 
-    module.Popen = launch_noted
+    module.Popen = launch_and_record
     try:
         yield processes
     finally:
@@ -242,7 +242,7 @@ def _launches() -> Iterator[list[subprocess.Popen[bytes]]]:
 
 
 def _ending(process: subprocess.Popen[bytes], patience: float) -> str:
-    """How a process ended, waiting for that up to ``patience`` seconds; the empty text where it has not."""
+    """How a process ended, waiting up to ``patience`` seconds; "" if it has not ended."""
     try:
         code = process.wait(patience)
     except subprocess.TimeoutExpired:
@@ -255,7 +255,7 @@ def _ending(process: subprocess.Popen[bytes], patience: float) -> str:
 
 
 def _silence() -> None:
-    """Keep PySpark from logging what it also raises, and py4j from telling that the JVM has gone."""
+    """Keep PySpark from logging errors that it also raises, and py4j from reporting that the JVM has ended."""
     for name in ("py4j", "SQLQueryContextLogger"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
     logging.getLogger().addFilter(_is_not_py4j)
@@ -282,22 +282,22 @@ def _last_line(log: Path | None) -> str:
     return (telling or lines or [""])[0][:300]
 
 
-def see(log: Path | None) -> str:
-    """The hint after a failed start: what to run, and where the JVM's own words are."""
-    return "run: ddcore doctor" + (f"; all of what it said is in {log}" if log else "")
+def log_hint(log: Path | None) -> str:
+    """The hint after a failed start: what to run, and where the JVM's output is."""
+    return "run: ddcore doctor" + (f"; its whole output is in {log}" if log else "")
 
 
 def _detach_accumulators(context: Any) -> Any:
-    """Take the server that ``SparkContext.stop`` would wait a second for; it ends at once when the JVM has gone."""
+    """Detach the server that ``SparkContext.stop`` would wait a second for. It ends by itself with the JVM."""
     server, context._accumulatorServer = context._accumulatorServer, None
     server.server_shutdown = True
     quiet: Callable[..., None] = lambda *_: None  # noqa: E731
-    server.handle_error = quiet  # it meets the end of its stream, as it should
+    server.handle_error = quiet  # the end of its stream is expected
     return server
 
 
 def _close(server: Any) -> None:
-    """Close a server whose client has gone; it notices within half a second, for which nobody has to wait."""
+    """Close a server whose client has ended: in a thread, because it takes up to half a second."""
     threading.Thread(target=server.shutdown, daemon=True).start()
     if isinstance(server.server_address, str):
         with contextlib.suppress(OSError):
@@ -305,7 +305,7 @@ def _close(server: Any) -> None:
 
 
 def _forget() -> None:
-    """Let PySpark launch another JVM in this process when it is asked to."""
+    """Make PySpark forget its JVM, so that it can launch another one in this process."""
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 

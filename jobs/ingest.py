@@ -1,12 +1,12 @@
 """Ingest: appends the rows of sources to an input's change log, all of them or none.
 
-The order of things: the sources' columns are fitted, their rows checked and written as sorted Parquet into the
-input's table folder, where nobody sees them; then the whole is judged (known already? late? does it retract what is
-not there?); then one commit and one line of the ledger make it visible. Killed anywhere before that line, nothing was
-ingested, and the next ingest sweeps what lies about.
+The steps: fit the sources' columns; check their rows and write them as sorted Parquet into the input's table folder,
+where they are not visible yet; check the source as a whole (ingested before? late? a retraction of a row that does not
+exist?); make it visible by one commit and one record of the ledger. If it is killed before that record, nothing was
+ingested, and the next ingest removes the files.
 
 With the engine ``spark``, Spark reads and one pass of :mod:`ddcore.jobs.intake` checks and writes; with ``inline`` this
-process does, without a JVM. The rows, the errors and the tables are the same.
+process does it, without a JVM. The rows, the errors and the tables are the same.
 """
 
 from __future__ import annotations
@@ -47,25 +47,25 @@ __all__ = ["LATE", "IngestReport", "ingest", "main"]
 LATE = ("refuse", "move")
 _BULK_BYTES = 256 << 20
 _NAMED = 3
-# A version this many times the one before it is far beyond it, unless it is small all the same.
+# A version this many times the one before it is far beyond it, unless it is below _SMALL.
 _FAR, _SMALL = 1000, 1_000_000
 # How many updates of the log are scanned for rows that repeat, and how many of them for each inserted row.
 _SCANNED, _SCANNED_EACH = 4 << 20, 16
 
 Listener = Callable[..., None]  # listener(stage, done, total, note), all but the first optional
-Fitted = list[tuple[Source, Layout]]
-Take = Callable[[Intake, Fitted], Part]
+Layouts = list[tuple[Source, Layout]]
+Take = Callable[[Intake, Layouts], Part]
 
 
 @dataclass(frozen=True)
 class IngestReport:
     """What an ingest did.
 
-    ``ingest`` is its number, or, where there was ``nothing_new``, that of the earlier ingest of the same content (0
-    when the sources' updates cancel out). ``rows`` are the rows read; ``plus`` and ``minus`` the sums of their
-    positive and negative diffs; ``moved`` how many late rows were moved. ``repeated`` is how many rows now count more
-    than once where no row of the input did before, of those that were looked at, and ``repeated_first`` the first of
-    them. ``notes`` are sentences for the user: columns and files left out.
+    ``ingest`` is its number; if there was ``nothing_new``, that of the earlier ingest of the same content, or 0 if the
+    updates cancel out. ``rows`` are the rows read; ``plus`` and ``minus`` the sums of their
+    positive and negative diffs; ``moved`` how many late rows were moved. ``repeated`` is how many of the
+    checked rows now count more than once, where no row of the input did before; ``repeated_first`` is the first of
+    them. ``notes`` are sentences for the user, such as columns and files left out.
     """
 
     input: str
@@ -102,37 +102,36 @@ def ingest(
 ) -> IngestReport:
     """Append the rows of ``sources`` to the change log of the input ``input_name``.
 
-    ``sources`` are files, folders, globs or Delta tables. ``version`` and ``diff`` stand for columns they lack;
-    ``rename`` maps our name of a column to theirs. ``late`` says what becomes of rows at closed versions: ``refuse``,
-    or ``move`` to the next open version; ``allow_gap`` consents to a version far beyond all others. ``new_warehouse``
-    allows a warehouse to begin outside of the project's folder (see :meth:`Warehouse.begin`). A run that did not finish
-    and committed nothing is given up: its versions are open again. ``listener(stage, done, total, note)`` hears of
-    progress. Cost: one pass over the sources, two where a part of them was ingested before; one over the log where
-    something is retracted, or where rows of a log that is not much larger than the source may come to count more than
-    once.
+    ``sources`` are files, folders, globs or Delta tables. ``version`` and ``diff`` replace columns they lack;
+    ``rename`` maps our name of a column to theirs. ``late`` is what to do with rows at closed versions: ``refuse``, or
+    ``move`` to the next open version; ``allow_gap`` allows a version far beyond all others. ``new_warehouse`` allows a
+    new warehouse outside of the project's folder (see :meth:`Warehouse.begin`). An unfinished run that committed
+    nothing is given up: its versions are open again. ``listener(stage, done, total, note)`` is called with the
+    progress. Cost: one pass over the sources, two if a part of them was ingested before; plus one over the log if rows
+    are retracted, or if rows may now count more than once and the log is not much larger than the source.
 
     Raises UsageError (unknown input, no such file), DataError (rows that cannot be taken in), LateUpdate,
     UnknownRetraction, LockHeld, StorageError; the input is then as it was.
     """
-    began = time.monotonic()
+    start = time.monotonic()
     _check_choices(engine, late)
     rules = _rules(project, input_name, version, diff, rename or {})
     tell = listener or _silent
     tell("reading columns")
-    found = fitted(find_sources(sources), rules)
-    _refuse_empty(sources, found)
+    layouts = fitted(find_sources(sources), rules)
+    _refuse_empty(sources, layouts)
     warehouse = Warehouse(project.warehouse)
     warehouse.begin(project.root, new=new_warehouse)
     with warehouse.lock("ddcore ingest"), kept_open():
         ledger = Ledger.load(warehouse)
         give_up(ledger, "it was not finished, and an ingest came first")
         work = _Work(ledger, input_name, rules, move=late == "move", allow_gap=allow_gap, tell=tell, root=project.root)
-        with work.cleaning(), _taking(engine, project, found) as take:
-            report = work.run(take, sources, found)
-    return replace(report, engine=engine, took=time.monotonic() - began)
+        with work.cleaning(), _taker(engine, project, layouts) as take:
+            report = work.run(take, sources, layouts)
+    return replace(report, engine=engine, took=time.monotonic() - start)
 
 
-# --- what was asked ---------------------------------------------------------------------------------------------------
+# --- the arguments ----------------------------------------------------------------------------------------------------
 
 
 def _check_choices(engine: str, late: str) -> None:
@@ -158,40 +157,40 @@ def _rules(project: Project, name: str, version: int | None, diff: int | None, r
     return rules
 
 
-def _refuse_empty(places: Sequence[str], found: Fitted) -> None:
-    """Say at once, before anything is locked or started, that Parquet files have no rows."""
-    if not found:
+def _refuse_empty(places: Sequence[str], layouts: Layouts) -> None:
+    """Refuse Parquet files without rows, before anything is locked or started."""
+    if not layouts:
         raise UsageError("no source was named", "name files, folders, globs or Delta tables")
-    if all(row_count(source) == 0 for source, _ in found):
+    if all(row_count(source) == 0 for source, _ in layouts):
         raise _empty(places)
 
 
 def _empty(places: Sequence[str]) -> DataError:
-    return DataError(f"{', '.join(places)}: no rows", "an empty source is refused: it is mostly a mistake upstream")
+    return DataError(f"{', '.join(places)}: no rows", "an empty source is refused: usually a mistake upstream")
 
 
 def _silent(*_: object) -> None:
-    """A listener for nobody."""
+    """A listener that does nothing."""
 
 
 # --- who reads and writes ---------------------------------------------------------------------------------------------
 
 
-def _taking(engine: str, project: Project, found: Fitted) -> AbstractContextManager[Take]:
-    return _spark(project, found) if engine == "spark" else nullcontext(_take_inline)
+def _taker(engine: str, project: Project, layouts: Layouts) -> AbstractContextManager[Take]:
+    return _spark(project, layouts) if engine == "spark" else nullcontext(_take_inline)
 
 
-def _take_inline(intake: Intake, found: Fitted) -> Part:
-    return merge([intake.take("000", frames_of(found))])
+def _take_inline(intake: Intake, layouts: Layouts) -> Part:
+    return merge([intake.take("000", frames_of(layouts))])
 
 
 @contextmanager
-def _spark(project: Project, found: Fitted) -> Iterator[Take]:
+def _spark(project: Project, layouts: Layouts) -> Iterator[Take]:
     from ddcore.jobs.intake import take_by_spark
     from ddcore.jobs.session import spark
 
-    size = sum(os.path.getsize(source.path) for source, _ in found if source.format != "delta")
-    with spark(project.spark_conf, project.spark_master, project.width, bulk=size >= _BULK_BYTES) as session:
+    size = sum(os.path.getsize(source.path) for source, _ in layouts if source.format != "delta")
+    with spark(project.spark_conf, project.spark_master, project.parallelism, bulk=size >= _BULK_BYTES) as session:
         yield lambda intake, sources: merge(take_by_spark(session, intake, sources))
 
 
@@ -213,47 +212,47 @@ class _Work:
         self.intake = Intake(self.log, ledger.next_ingest(), rules, key, ledger.closed(name), move)
         self.repeated: tuple[int, RowCount] | None = None
 
-    def run(self, take: Take, places: Sequence[str], found: Fitted) -> IngestReport:
-        """Take the sources in, judge them, and make them visible."""
-        notes = self.notes + _left_out(found)
+    def run(self, take: Take, places: Sequence[str], layouts: Layouts) -> IngestReport:
+        """Take the sources in, check them as a whole, and make them visible."""
+        notes = self.notes + _ignored_notes(layouts)
         self.tell("reading rows", 0, None, ", ".join(places))
-        part = take(self.intake, found)
+        part = take(self.intake, layouts)
         if not part.rows:
             raise _empty(places)
-        known = self.earlier.recognise(self._seen(part, found), self.intake.number)
-        fresh = [(source, layout) for source, layout in found if not _is_all(known.get(source.name))]
+        known = self.earlier.recognise(self._identities(part, layouts), self.intake.number)
+        fresh = [(source, layout) for source, layout in layouts if not _is_complete(known.get(source.name))]
         if not any(part.digests.get(source.name) for source, _ in fresh):
             number = max((one.number for one in known.values()), default=0)
             return self._report(places, part, number, nothing_new=True, notes=notes)
         if known:
-            notes += _said_known(known)
+            notes += _known_notes(known)
             self._sweep()
             grown = {name: one.upto for name, one in known.items() if one.upto is not None}
             self.intake = replace(self.intake, known=grown)
-            found, part = fresh, take(self.intake, fresh)
-        seen = self._seen(part, found)
+            layouts, part = fresh, take(self.intake, fresh)
+        identities = self._identities(part, layouts)
         notes += [
             f"ingest {number} was made by an earlier ddcore: rows that it took in are not recognised"
             for number in self.earlier.unknown
         ]
-        notes += [note for one in seen if one.name not in known for note in self._on_top(one)]
+        notes += [note for one in identities if one.name not in known for note in self._overlap_notes(one)]
         if not part.files:
-            notes.append("every update of it is taken back at its own version: nothing changes")
+            notes.append("its updates cancel out at each version: nothing changes")
             return self._report(places, part, 0, nothing_new=True, notes=notes)
-        self._judge(part, found)
+        self._judge(part, layouts)
         if self.repeated is not None:
-            notes.append(_said_repeated(*self.repeated, self.intake.number))
-        self._commit(part, seen, known)
+            notes.append(_repeat_note(*self.repeated, self.intake.number))
+        self._commit(part, identities, known)
         return self._report(places, part, self.intake.number, nothing_new=False, notes=notes)
 
-    def _on_top(self, source: Seen) -> Iterator[str]:
-        """A sentence where rows of a source may be in the log already, and count once more all the same."""
+    def _overlap_notes(self, source: Seen) -> Iterator[str]:
+        """A note if rows of a source may be in the log already, and are added all the same."""
         if before := self.earlier.other_rows(source):
-            yield f"{source.name}: ingest {before} took in other rows of that name; all of its rows come on top"
+            yield f"{source.name}: ingest {before} took in other rows under that name; all of its rows are added"
         elif one := self.earlier.beginning(source):
             yield (
                 f"{source.name}: begins with the rows that ingest {one.number} took in from another place, up to "
-                f"version {one.upto}; all of its rows come on top. If it is that file, moved, take this back with: "
+                f"version {one.upto}; all of its rows are added. If it is that file, moved, take this back with: "
                 f"ddcore ingest --undo {self.intake.number}"
             )
 
@@ -280,17 +279,17 @@ class _Work:
             notes=tuple(notes),
         )
 
-    # --- judging ---
+    # --- checks of the whole source ---
 
-    def _seen(self, part: Part, found: Fitted) -> list[Seen]:
-        """The sources as the ledger knows them: by paths relative to the project, wherever this was called from."""
+    def _identities(self, part: Part, layouts: Layouts) -> list[Seen]:
+        """The sources as the ledger names them: by paths relative to the project, from any working folder."""
         return [
             Seen(source.name, identity(source, self.root), source.member, part.digests.get(source.name, {}))
-            for source, _ in found
+            for source, _ in layouts
         ]
 
-    def _judge(self, part: Part, found: Fitted) -> None:
-        """Raise what is wrong with the source as a whole; note whether rows now count more than once."""
+    def _judge(self, part: Part, layouts: Layouts) -> None:
+        """Raise the error of the source as a whole, if any; note whether rows now count more than once."""
         if part.first_late is not None and not self.intake.move:
             version, where, row = part.first_late
             raise LateUpdate(
@@ -300,20 +299,20 @@ class _Work:
             )
         if not self.allow_gap:
             self._refuse_gap(part)
-        balance, looks, large = self._balance(part)
-        if not (part.retracts or looks or large):
+        balance, finds_repeats, large = self._balance(part)
+        if not (part.retracts or finds_repeats or large):
             return
         self.tell("checking counts")
         counts = balance.counts()
         if short := balance.below_zero(counts):
-            raise self._unknown(short, found)
+            raise self._unknown_retraction(short, layouts)
         if beyond := balance.beyond_int64(counts):
             raise DataError(
-                f"{', '.join(source.name for source, _ in found)}: {shown(beyond.row)} would be there {beyond.count} "
-                f"times as of version {beyond.version}, beyond int64",
-                "nothing was ingested; mend the diffs at the source",
+                f"{', '.join(source.name for source, _ in layouts)}: {shown(beyond.row)} would have the count "
+                f"{beyond.count} as of version {beyond.version}, beyond int64",
+                "nothing was ingested; fix the diffs at the source",
             )
-        if looks:
+        if finds_repeats:
             self.repeated = balance.repeated(counts)
 
     def _refuse_gap(self, part: Part) -> None:
@@ -325,11 +324,11 @@ class _Work:
                 where = next((name for name, of in part.digests.items() if version in of), self.name)
                 raise DataError(
                     f"{where}: version {version} is far beyond the version before it, {before}",
-                    f"once version {version} is folded, none below it takes rows any more; if it is meant: --allow-gap",
+                    f"once version {version} is folded, no version below it accepts rows; if it is meant: --allow-gap",
                 )
 
     def _balance(self, part: Part) -> tuple[Balance, bool, bool]:
-        """What has to be looked at: the rows concerned; whether for repeats; whether for counts beyond int64."""
+        """The rows to check; whether to check for repeats; whether to check for counts beyond int64."""
         live = self.log.files(self.base)
         inserted = sum(plus for plus, _ in part.counts.values())
         stored = sum(file.rows for file in live)
@@ -337,48 +336,48 @@ class _Work:
         balance = Balance(self.log, live, part.files)
         if part.retracts:
             balance.watch(part.files, pl.col(DIFF) < 0)
-        # Rows of one sorted file differ from each other at each version: where nothing else is there, none repeats.
+        # One file has each row once per version: if there is no other file and one version, no row repeats.
         alone = not live and len(part.files) == len(part.counts) == 1 and part.most <= 1
         near = part.retracts or stored <= max(_SCANNED, _SCANNED_EACH * rows)
-        looks = not alone and near and inserted > 0 and not any(record.repeats for record in self.records)
-        if looks:
+        finds_repeats = not alone and near and inserted > 0 and not any(record.repeats for record in self.records)
+        if finds_repeats:
             balance.watch_inserted(part.files, rows)
         total = inserted + sum(plus for record in self.records for plus, _ in record.counts.values())
         if total >= 2**63:
             balance.watch_large(stored + rows)
-        return balance, looks, total >= 2**63
+        return balance, finds_repeats, total >= 2**63
 
-    def _unknown(self, short: RowCount, found: Fitted) -> UnknownRetraction:
-        where, version = self._culprit(short, found)
+    def _unknown_retraction(self, short: RowCount, layouts: Layouts) -> UnknownRetraction:
+        where, version = self._culprit(short, layouts)
         later = "" if version == short.version else f" as of version {short.version}"
         return UnknownRetraction(
-            f"{where}: retracts {shown(short.row)} at version {version}, and the row is not there: "
+            f"{where}: retracts {shown(short.row)} at version {version}, and the row does not exist: "
             f"its count would be {short.count}{later}",
             "nothing was ingested; insert the row first, or take the retraction out of the source",
         )
 
-    def _culprit(self, short: RowCount, found: Fitted) -> tuple[str, int]:
-        """The source with the last retraction of the row that counts at that version, and where it lands in the log."""
+    def _culprit(self, short: RowCount, layouts: Layouts) -> tuple[str, int]:
+        """The source with the row's last retraction up to that version, and that retraction's version in the log."""
         best: tuple[str, int] | None = None
         is_row = pl.all_horizontal(
             pl.col(name).eq_missing(pl.lit(short.row[name], dtype=kind.polars))
             for name, kind in self.rules.schema.items()
         )
         try:
-            for layout, _, frame in frames_of(found):
+            for layout, _, frame in frames_of(layouts):
                 updates = self.intake.landed(layout, frame)
                 mine = updates.filter(is_row, pl.col(DIFF) < 0, pl.col(self.intake.dim) <= short.version)
                 last = mine[self.intake.dim].max()
                 if isinstance(last, int) and (best is None or last > best[1]):
                     best = layout.where, last
         except DataError:
-            if len(found) > 1:  # a Delta table that only Spark reads
-                return ", ".join(source.name for source, _ in found), short.version
-        return best or (found[0][0].name, short.version)
+            if len(layouts) > 1:  # a Delta table that only Spark reads
+                return ", ".join(source.name for source, _ in layouts), short.version
+        return best or (layouts[0][0].name, short.version)
 
     # --- the table and the ledger ---
 
-    def _commit(self, part: Part, seen: Sequence[Seen], known: Mapping[str, Known]) -> None:
+    def _commit(self, part: Part, identities: Sequence[Seen], known: Mapping[str, Known]) -> None:
         self.tell("committing")
         self.committing = True
         table = self.log.commit(part.files, self.intake.number, base=self.base)
@@ -386,7 +385,7 @@ class _Work:
             IngestRecord(
                 number=self.intake.number,
                 input=self.name,
-                sources=tuple(TakenSource(one.identity, stored(one.whole, self.intake.key)) for one in seen),
+                sources=tuple(TakenSource(one.identity, stored(one.whole, self.intake.key)) for one in identities),
                 first=min(part.counts),
                 last=max(part.counts),
                 rows=sum(file.rows for file in part.files),
@@ -400,26 +399,25 @@ class _Work:
 
     @contextmanager
     def cleaning(self) -> Iterator[None]:
-        """Begin with what the ledger names and nothing beside it; leave nothing beside it when this ingest fails."""
+        """Remove files that the ledger does not name, before the ingest, and after it if it fails."""
         self.ledger.begin()
         self.log.create()
-        begun = last_transaction(self.log.folder, APP)
+        transaction = last_transaction(self.log.folder, APP)
         if self._sweep():
-            self.notes.append(_said_swept(begun, self.intake.number))
+            self.notes.append(_sweep_note(transaction, self.intake.number))
         try:
             yield
         finally:
-            # Once the commit has begun only the ledger on disk knows how it ended: then it is the next ingest's to
-            # sweep.
+            # Once the commit has begun, only the ledger on disk says how it ended: the next ingest removes the files.
             if not self.committing:
                 self._sweep()
 
     def _sweep(self) -> bool:
-        """Make the table what the ledger says, and take out of its folder what an unfinished ingest left there; whether
-        the table was another.
+        """Restore the table to the state that the ledger names, and delete files of an unfinished ingest.
 
-        A file that a commit of the table ever named stays: if it was not an ingest but the ledger that failed, the
-        file is the only copy of its rows.
+        Returns whether the table was in another state.
+
+        A file that any commit of the table named is kept: if the ledger was lost, it is the only copy of its rows.
         """
         head = self.log.version()
         state = self.log.commit([], self.intake.number, base=self.base)
@@ -431,40 +429,40 @@ class _Work:
         return state.version != head
 
 
-def _left_out(found: Fitted) -> list[str]:
-    """A sentence for every set of columns that sources have and the input has not."""
+def _ignored_notes(layouts: Layouts) -> list[str]:
+    """A note for every set of columns that sources have and the input does not."""
     by_columns: dict[tuple[str, ...], list[str]] = {}
-    for source, layout in found:
+    for source, layout in layouts:
         if layout.ignored:
             by_columns.setdefault(layout.ignored, []).append(source.name)
-    return [f"{_some(names)}: columns left out: {listed_names(columns)}" for columns, names in by_columns.items()]
+    return [f"{_shorten(names)}: columns left out: {listed_names(columns)}" for columns, names in by_columns.items()]
 
 
-def _said_swept(begun: int | None, number: int) -> str:
-    """A sentence about a commit of an ingest or an undo that the ledger does not know; ingest ``number`` reverts it."""
-    if begun is not None and begun < number:
-        return f"an undo of ingest {begun} was begun before and never finished: the ingest is there as before"
+def _sweep_note(transaction: int | None, number: int) -> str:
+    """A note on an ingest or an undo whose commit the ledger does not name; ingest ``number`` reverts it."""
+    if transaction is not None and transaction < number:
+        return f"an undo of ingest {transaction} was started and never finished: the ingest is in the log as before"
     return (
-        f"ingest {number} was begun before and never finished, and is taken back; "
-        "if its sources were others than these, ingest them again"
+        f"ingest {number} was started and never finished, and is taken back; "
+        "if it had other sources than these, ingest them again"
     )
 
 
-def _said_known(known: Mapping[str, Known]) -> list[str]:
-    """A sentence about what is left out of the sources, and, for each that has grown, from where on it is taken in."""
+def _known_notes(known: Mapping[str, Known]) -> list[str]:
+    """A note on the sources that are left out, and for each that has grown, from which version it is taken in."""
     whole = [name for name, one in known.items() if one.upto is None]
-    said = [f"{_some(whole)}: left out, the same rows were ingested before"] if whole else []
+    notes = [f"{_shorten(whole)}: left out, the same rows were ingested before"] if whole else []
     for name, one in known.items():
         if one.upto is not None:
-            said.append(f"{name}: taken in after version {one.upto}; ingest {one.number} brought what was before")
-    return said
+            notes.append(f"{name}: taken in after version {one.upto}; ingest {one.number} has the rows up to there")
+    return notes
 
 
-def _is_all(known: Known | None) -> bool:
+def _is_complete(known: Known | None) -> bool:
     return known is not None and known.upto is None
 
 
-def _said_repeated(many: int, first: RowCount, number: int) -> str:
+def _repeat_note(many: int, first: RowCount, number: int) -> str:
     rows = "a row counts" if many == 1 else f"{many} rows count"
     return (
         f"{rows} more than once from now on, and none did before: {_shown_count(first)}. "
@@ -473,10 +471,10 @@ def _said_repeated(many: int, first: RowCount, number: int) -> str:
 
 
 def _shown_count(one: RowCount) -> str:
-    return f"{shown(one.row)} is there {one.count} times as of version {one.version}"
+    return f"{shown(one.row)} has the count {one.count} as of version {one.version}"
 
 
-def _some(names: Sequence[str]) -> str:
+def _shorten(names: Sequence[str]) -> str:
     return ", ".join(names) if len(names) <= _NAMED else f"{names[0]} and {len(names) - 1} more"
 
 
@@ -484,33 +482,33 @@ def _some(names: Sequence[str]) -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The entry for ``spark-submit``; takes plain arguments, never sets a master of its own, gives the exit code.
+    """The entry for ``spark-submit``; takes plain arguments, never sets a master, returns the exit code.
 
     The last line of stdout is the report as JSON.
     """
     parser = _parser()
-    asked = parser.parse_args(argv)
-    if asked.undo is None and not (asked.input and asked.source):
+    options = parser.parse_args(argv)
+    if options.undo is None and not (options.input and options.source):
         parser.error("INPUT and SOURCE are needed, or --undo N")
-    if asked.undo is not None and asked.source:
+    if options.undo is not None and options.source:
         parser.error("--undo takes a whole ingest back, not a source")
     report: IngestReport | UndoReport
     try:
-        project = find_project(asked.project, flags={"warehouse": asked.warehouse, "engine": asked.engine})
+        project = find_project(options.project, flags={"warehouse": options.warehouse, "engine": options.engine})
         report = (
-            undo(project, asked.undo, asked.input)
-            if asked.undo is not None
+            undo(project, options.undo, options.input)
+            if options.undo is not None
             else ingest(
                 project,
-                asked.input,
-                asked.source,
+                options.input,
+                options.source,
                 engine=project.engine,
-                version=asked.version,
-                diff=asked.diff,
-                rename=dict(asked.column),
-                late=asked.late,
-                allow_gap=asked.allow_gap,
-                new_warehouse=asked.new_warehouse,
+                version=options.version,
+                diff=options.diff,
+                rename=dict(options.column),
+                late=options.late,
+                allow_gap=options.allow_gap,
+                new_warehouse=options.new_warehouse,
             )
         )
     except DdError as error:
@@ -532,11 +530,11 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--project", type=filled(Path), metavar="DIR", help="the folder of dd.toml")
     parser.add_argument("--warehouse", type=filled(str), metavar="DIR")
-    parser.add_argument("--new-warehouse", action="store_true", help="begin one outside of the project's folder")
+    parser.add_argument("--new-warehouse", action="store_true", help="allow a new one outside of the project's folder")
     parser.add_argument("--engine", choices=ENGINES)
     parser.add_argument("--version", type=int, metavar="N", help="all rows have this version")
     parser.add_argument("--diff", type=int, metavar="N", help="all rows have this diff")
-    parser.add_argument("--undo", type=int, metavar="N", help="take ingest N back, while nothing of it is folded")
+    parser.add_argument("--undo", type=int, metavar="N", help="take ingest N back, if none of its versions is folded")
     parser.add_argument("--column", type=_pair, action="append", default=[], metavar="OURS=THEIRS")
     parser.add_argument("--late", choices=LATE, default="refuse")
     parser.add_argument("--allow-gap", action="store_true", help="take in a version far beyond all others")

@@ -16,27 +16,27 @@ from ddcore.jobs.replay import Fold
 
 __all__ = ["fold", "updates"]
 
-_TELL_EVERY = 0.5  # seconds
+_REPORT_EVERY = 0.5  # seconds
 
 
 def fold(fold: Fold, listener: Any = None) -> tuple[Gained, int]:
-    """Fold a window with one worker; gives what it wrote, and the width 1."""
+    """Fold a window with one worker; return the files it wrote, and the parallelism 1."""
     with fold_errors():
         worker = open_worker(fold.plan, fold.stored)
         worker.begin()
         for name, batch in updates(fold):
             worker.feed(name, batch)
-        told = 0.0
+        reported_at = 0.0
         while worker.next_position is not None:
             worker.step()
-            if listener and time.monotonic() - told > _TELL_EVERY:
-                told = time.monotonic()
+            if listener and time.monotonic() - reported_at > _REPORT_EVERY:
+                reported_at = time.monotonic()
                 listener("fold", worker.rounds, None, f"round {worker.rounds}, {worker.waiting()} differences wait")
         return write_gains(fold.plan, worker, fold.stored, "0"), 1
 
 
 def updates(fold: Fold) -> Iterator[tuple[str, Batch]]:
-    """Each input's updates in the window. Files whose versions all lie outside of it are not opened."""
+    """Each input's updates in the window. Files with no version in it are not opened."""
     for name, schema in fold.plan.inputs.items():
         log = ChangeLog(fold.stored.warehouse.input(name), schema, fold.plan.dims)
         frame = log.collect(log.window(fold.first, fold.last, fold.inputs[name]))

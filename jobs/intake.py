@@ -1,10 +1,10 @@
 """The Spark side of ingest: one job whose tasks read all sources, check their rows and write the input's data files.
 
-Files are read in the tasks as they are without Spark, by the same readers: Spark's own replace bytes that are not
-UTF-8, make nulls of decimals with too many digits, know no row numbers, and leave out files whose names begin with
-``_``. Parquet is divided by row groups; a CSV file is one task's. Delta tables are read by Spark, whatever their
-features. :meth:`ddcore.io.intake.Intake.take` does the rest, and what comes back to the driver is one line of JSON per
-task.
+The tasks read files with the same readers as the inline engine. Spark's own readers replace bytes that are not
+UTF-8, turn decimals with too many digits into nulls, have no row numbers, and skip files whose names begin with
+``_``. Parquet is divided by row groups; one task reads a CSV file. Delta tables are read by Spark, which
+supports all their features. :meth:`ddcore.io.intake.Intake.take` does the rest, and each task returns one line of JSON
+to the driver.
 """
 
 from __future__ import annotations
@@ -33,10 +33,9 @@ if TYPE_CHECKING:
 __all__ = ["take_by_spark"]
 
 _BATCH_ROWS = 1 << 20
-_MOST_BYTES, _OPENING = 128 << 20, 4 << 20  # of files, a task's; opening one costs as much as reading so many bytes
+_MOST_BYTES, _OPENING = 128 << 20, 4 << 20  # of files per task; the cost of opening a file, in bytes read
 _UNREADABLE = re.compile(r"reading file (\S+?)\.?\s")
-# Names are told apart by case, as everywhere here; nanoseconds come as numbers, which Spark would otherwise refuse to
-# read.
+# Names are case-sensitive, as everywhere here. Nanoseconds are read as integers: otherwise Spark refuses them.
 _READING = {"spark.sql.caseSensitive": "true", "spark.sql.legacy.parquet.nanosAsLong": "true"}
 
 Fitted = Sequence[tuple[Source, Layout]]
@@ -44,9 +43,9 @@ Batches = Iterator["pa.RecordBatch"]
 
 
 def take_by_spark(session: SparkSession, intake: Intake, fitted: Fitted) -> list[Part]:
-    """Take all rows of these sources in, in one Spark job; one part per task that had rows.
+    """Take in all rows of these sources in one Spark job; one part per task with rows.
 
-    Raises the first error of the checks, by the order of tasks. Files are then left behind, unseen.
+    Raises the first error of the checks, by the order of tasks. The files written until then stay, invisible.
     """
     with _settings(session, _READING):
         jobs = [
@@ -56,11 +55,11 @@ def take_by_spark(session: SparkSession, intake: Intake, fitted: Fitted) -> list
         try:
             rows = reduce(lambda left, right: left.union(right), jobs).collect()
         except Exception as error:
-            raise _explained(error, fitted) from error
+            raise _explain(error, fitted) from error
     answers = [json.loads(row.part) for row in rows]
     for answer in answers:
         if "error" in answer:
-            raise _revived(*answer["error"])
+            raise _error(*answer["error"])
     return [Part.from_json(row.part) for row in rows]
 
 
@@ -83,7 +82,7 @@ Read = Callable[["Batches"], Iterator[tuple[Layout, int | None, "pl.DataFrame"]]
 
 
 def _frames(session: SparkSession, fitted: Fitted) -> Iterator[tuple[DataFrame, Read]]:
-    """Spark frames, each with what makes checked batches of its Arrow batches in a task."""
+    """Spark frames, each with the function that turns its Arrow batches into frames in a task."""
     shares = _shares(fitted, session.sparkContext.defaultParallelism)
     if shares:
         yield session.range(0, len(shares), 1, len(shares)), partial(_read_files, shares)
@@ -94,7 +93,7 @@ def _frames(session: SparkSession, fitted: Fitted) -> Iterator[tuple[DataFrame, 
 
 
 def _shares(fitted: Fitted, cores: int) -> list[list[tuple[Source, Layout]]]:
-    """What each task reads: files and parts of files, in their order, of about equal size."""
+    """What each task reads: files and parts of files, in order, of about equal size."""
     files = [(source, layout) for source, layout in fitted if source.format != "delta"]
     total = sum(os.path.getsize(source.path) + _OPENING for source, _ in files)
     size = min(_MOST_BYTES, max(_OPENING, total // max(cores, 1)))
@@ -145,26 +144,26 @@ def _read_table(layout: Layout, batches: Batches) -> Iterator[tuple[Layout, int 
 
 
 def _large(name: str, batches: Batches) -> Iterator[pl.DataFrame]:
-    """The rows of Spark's batches, which are small, in fewer frames."""
+    """The rows of Spark's small batches in fewer, larger frames."""
     import polars as pl
     import pyarrow as pa
 
-    held: list[pa.RecordBatch] = []
+    buffer: list[pa.RecordBatch] = []
     rows = 0
 
     def frame() -> pl.DataFrame:
-        table = pa.Table.from_batches(held)
+        table = pa.Table.from_batches(buffer)
         validate(name, table)
-        made = pl.from_arrow(table)
-        assert isinstance(made, pl.DataFrame)
-        return made
+        rows = pl.from_arrow(table)
+        assert isinstance(rows, pl.DataFrame)
+        return rows
 
     for batch in batches:
-        held.append(batch)
+        buffer.append(batch)
         rows += len(batch)
         if rows >= _BATCH_ROWS:
             yield frame()
-            held, rows = [], 0
+            buffer, rows = [], 0
     if rows:
         yield frame()
 
@@ -172,13 +171,13 @@ def _large(name: str, batches: Batches) -> Iterator[pl.DataFrame]:
 # --- errors -----------------------------------------------------------------------------------------------------------
 
 
-def _revived(kind: str, message: str, hint: str) -> DdError:
-    found = getattr(errors, kind, DataError)
-    return found(message, hint) if issubclass(found, DdError) else DataError(message, hint)
+def _error(kind: str, message: str, hint: str) -> DdError:
+    error = getattr(errors, kind, DataError)
+    return error(message, hint) if issubclass(error, DdError) else DataError(message, hint)
 
 
-def _explained(error: Exception, fitted: Fitted) -> Exception:
-    """The DataError for a Delta table's file that Spark could not read; one line for whatever else failed in Spark."""
+def _explain(error: Exception, fitted: Fitted) -> Exception:
+    """The DataError for a Delta table's file that Spark could not read; one line for any other failure of Spark."""
     if not is_of_spark(error):
         return error
     unreadable = _UNREADABLE.search(str(error))

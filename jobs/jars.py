@@ -39,7 +39,7 @@ _EXCLUDES = (
     "org.apache.hadoop:*,org.apache.parquet:*,com.fasterxml.jackson.core:*,com.fasterxml.jackson.datatype:*,"
     "org.apache.logging.log4j:*,org.slf4j:*,org.roaringbitmap:*,com.google.code.findbugs:*,javax.annotation:*"
 )
-_SETUP = "run: make setup, or: python -m ddcore.jobs.setup; ddcore doctor tells what else is missing"
+_SETUP = "run: make setup, or: python -m ddcore.jobs.setup; ddcore doctor lists what else is missing"
 
 
 def folder() -> Path:
@@ -48,7 +48,7 @@ def folder() -> Path:
 
 
 def missing() -> list[str]:
-    """Names of the jars that are not there, or are empty."""
+    """Names of the jars that are missing or empty."""
     return [name for name in JARS if not _is_whole(folder() / name)]
 
 
@@ -64,10 +64,10 @@ def paths() -> list[str]:
 
 
 def resolve(debug: bool = False) -> bool:
-    """Bring the jars into the cache: some 10 s of a small JVM. False, at once, when they are there already.
+    """Download the jars into the cache: some 10 s. False, at once, if none is missing.
 
     Every file is moved into place whole, so an interrupted call leaves no half-written file and may be repeated.
-    Raises StorageError where Java, the network or the folder is lacking.
+    Raises StorageError without Java, without a network, or if the folder cannot be used.
     """
     if not missing():
         return False
@@ -107,7 +107,7 @@ def _run_ivy(ivy: Path, debug: bool) -> str:
     for key, value in settings.items():
         command += ["--conf", f"{key}={value}"]
     environment = {**os.environ, "SPARK_HOME": str(home), "SPARK_LOCAL_IP": "127.0.0.1"}
-    done = subprocess.run(
+    process = subprocess.run(
         [*command, str(script)],
         env=environment,
         stdin=subprocess.DEVNULL,
@@ -117,16 +117,14 @@ def _run_ivy(ivy: Path, debug: bool) -> str:
         check=False,
     )
     if debug:
-        sys.stderr.write(done.stdout)
-    return done.stdout
+        sys.stderr.write(process.stdout)
+    return process.stdout
 
 
 def _reason(output: str) -> str:
     """The resolver's own error message, where its output has one."""
-    complaints = [
-        line.strip(" :\t") for line in output.splitlines() if "unresolved dependency" in line or "ERROR" in line
-    ]
-    return f" ({complaints[-1]})" if complaints else ""
+    errors = [line.strip(" :\t") for line in output.splitlines() if "unresolved dependency" in line or "ERROR" in line]
+    return f" ({errors[-1]})" if errors else ""
 
 
 def _is_whole(path: Path) -> bool:

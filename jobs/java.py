@@ -1,4 +1,4 @@
-"""The Java that Spark would start: its path, its version, and what to install where there is none."""
+"""The Java that Spark would start: its path, its version, and what to install if there is none."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Java:
 def java_path() -> str:
     """The path of the ``java`` that Spark's launcher uses: that of ``JAVA_HOME``, else the first on ``PATH``.
 
-    It is not started. Raises StorageError, with the commands that install Java, where there is none.
+    It is not started. Raises StorageError, with the commands that install Java, if there is none.
     """
     home = os.environ.get("JAVA_HOME")
     path = os.path.join(home, "bin", "java") if home else shutil.which("java")
@@ -44,10 +44,10 @@ def java_path() -> str:
 def find_java() -> Java:
     """The Java at :func:`java_path`, from its ``-version``; about 50 ms. Raises StorageError where it is too old."""
     path = java_path()
-    answer = subprocess.run([path, "-version"], capture_output=True, text=True, check=False)
-    banner = (answer.stderr or answer.stdout).strip()
+    process = subprocess.run([path, "-version"], capture_output=True, text=True, check=False)
+    banner = (process.stderr or process.stdout).strip()
     number = re.search(r'version "(?:1\.)?(\d+)', banner)
-    if answer.returncode != 0 or number is None:
+    if process.returncode != 0 or number is None:
         raise StorageError(f"Spark needs Java {LEAST} or newer: {path} -version failed: {banner[:200]}", INSTALL)
     if int(number[1]) < LEAST:
         raise StorageError(f"Spark needs Java {LEAST} or newer: {path} is version {number[1]}", INSTALL)

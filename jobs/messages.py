@@ -1,6 +1,6 @@
-"""Work on its way between workers: what waits for a block, as messages and back.
+"""Messages between workers: work that waits for a block, encoded and decoded.
 
-Words mean something in one process only, so a message carries values: Arrow IPC, one body per block and round. Bodies
+Words are valid in one process only, so a message carries values: Arrow IPC, one body per block and round. Bodies
 are few and large; Spark moves them without looking inside.
 """
 
@@ -39,7 +39,7 @@ __all__ = [
 ]
 
 ROWS, PENDING, NOTIFICATION = "rows", "pending", "notification"
-MESSAGE_ROWS = 1 << 17  # at most: a shuffle gathers some tens of messages before it writes, below 2 GiB
+MESSAGE_ROWS = 1 << 17  # at most: a shuffle buffers some tens of messages, which must stay below 2 GiB
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Message:
     """Updates for an arrangement (``rows``), pending times of a block (``pending``), or the fact that an arrangement
     gained (``notification``).
 
-    ``target`` is the arrangement's or the block's index, ``dest`` the worker's number, ``rows`` how many there are in
+    ``target`` is the arrangement's or the block's index, ``dest`` the worker's number, ``rows`` the number of rows in
     the body.
     """
 
@@ -60,21 +60,21 @@ class Message:
 
 
 def to_messages(worker: Worker, work: Work, cuts: Cuts, part: int = 0) -> Iterator[Message]:
-    """What waits at one position, addressed to the owners of its keys. A notification is for worker ``part`` itself,
-    whose trace gained.
+    """The work at one position as messages to the owners of its keys. A notification goes to worker ``part`` itself,
+    whose trace has new updates.
 
-    Updates are consolidated first, here where they arise: moving one costs more than sorting it.
+    Updates are consolidated before they are sent: moving one costs more than sorting it.
     """
     for index, batches in work.rows.items():
         arrangement = worker.plan.arrangements[index]
         run = worker.keyed(arrangement, concatenate(batches))
-        for dest, mine in _owned(run, cuts[index]):
+        for dest, mine in _split(run, cuts[index]):
             for portion in _portions(arrangement.batch_of(mine)):
                 body = body_of_batch(portion, arrangement.collection)
                 yield Message(dest, ROWS, index, work.rounds, len(portion), body)
     for pending in work.pending:
         port = worker.plan.arrangements[work.block.ports[0]]
-        for dest, mine in _owned(pending, cuts[port.index]):
+        for dest, mine in _split(pending, cuts[port.index]):
             for body, keys in bodies_of_run(port, mine, keys_only=True):
                 yield Message(dest, PENDING, work.block.index, work.rounds, keys, body)
     if work.notified:
@@ -95,7 +95,7 @@ def accept(worker: Worker, message: Message) -> None:
 
 
 def position_of(plan: Plan, message: Message) -> Position:
-    """Where in the order of work a message belongs."""
+    """The position of a message in the order of work."""
     block = plan.arrangements[message.target].block if message.kind == ROWS else message.target
     return plan.blocks[block].position(message.rounds)
 
@@ -103,16 +103,16 @@ def position_of(plan: Plan, message: Message) -> Position:
 def bodies_of_run(
     arrangement: Arrangement, run: SortedBatch, *, keys_only: bool = False
 ) -> Iterator[tuple[bytes, int]]:
-    """A run's rows as values (key and value columns, or keys alone), times and diffs; with each body, its rows."""
-    schema = _stored(arrangement, keys_only)
+    """A run's rows as values (key and value columns, or keys alone), times and diffs: bodies, and rows in each."""
+    schema = _schema(arrangement, keys_only)
     words = ([run.codes] if arrangement.direct else []) + list(run.words)
     for portion in _portions(Batch(words, list(run.times), run.diffs)):
         yield body_of_batch(portion, schema), len(portion)
 
 
 def run_of_bodies(arrangement: Arrangement, bodies: Sequence[bytes], *, keys_only: bool = False) -> SortedBatch:
-    """One run of what :func:`bodies_of_run` wrote. Sorted anew: the order of strings' words is this process's own."""
-    schema = _stored(arrangement, keys_only)
+    """One run from :func:`bodies_of_run`, sorted again: the order of strings' words differs between processes."""
+    schema = _schema(arrangement, keys_only)
     batch = concatenate([batch_of_body(body, schema) for body in bodies])
     keys = batch.words[: len(arrangement.key)]
     codes = key_codes(keys, arrangement.key_types, len(batch))
@@ -132,7 +132,7 @@ _FILE = pa.schema(
 
 
 def write_file(path: Path, messages: Sequence[Message]) -> None:
-    """Write messages as one Arrow file: whoever reads it takes its content for data, never for code."""
+    """Write messages as one Arrow file, not as pickles: reading it never runs code."""
     columns = {name: [getattr(message, name) for message in messages] for name in _FILE.names}
     with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, _FILE) as file:
         file.write_table(pa.table(columns, schema=_FILE))
@@ -149,13 +149,13 @@ def read_file(path: Path) -> list[Message]:
     ]
 
 
-def _stored(arrangement: Arrangement, keys_only: bool) -> Schema:
+def _schema(arrangement: Arrangement, keys_only: bool) -> Schema:
     schema = arrangement.schema
     return {name: schema[name] for name in arrangement.key} if keys_only else schema
 
 
-def _owned(run: SortedBatch, cuts: Sequence[int]) -> Iterator[tuple[int, SortedBatch]]:
-    """The run cut into the ranges of the workers; those without rows are left out."""
+def _split(run: SortedBatch, cuts: Sequence[int]) -> Iterator[tuple[int, SortedBatch]]:
+    """The run cut into the ranges of the workers; workers without rows are left out."""
     bounds = [0, *np.searchsorted(run.codes, np.array(cuts, dtype=np.int64)).tolist(), len(run)]
     for dest, (a, b) in enumerate(pairwise(bounds)):
         if a < b:
@@ -164,7 +164,7 @@ def _owned(run: SortedBatch, cuts: Sequence[int]) -> Iterator[tuple[int, SortedB
 
 
 def _portions(batch: Batch) -> Iterator[Batch]:
-    """The batch in portions of which each fits into a message: neither Arrow nor the JVM moves a value of 2 GiB."""
+    """The batch in portions that each fit into a message: neither Arrow nor the JVM moves a value of 2 GiB."""
     for start in range(0, len(batch), MESSAGE_ROWS):
         yield batch.take(slice(start, start + MESSAGE_ROWS))
 
@@ -177,7 +177,7 @@ def body_of_batch(batch: Batch, schema: Schema) -> bytes:
     if batch.high is not None:
         diffs.append(pl.Series("_high", batch.high))
     into = io.BytesIO()
-    # Not hstack: a frame without columns, as of the only key of a group of everything, has no height.
+    # Not hstack: a frame without columns, as for a group without key columns, has no height.
     pl.DataFrame([*frame.get_columns(), *times, *diffs]).write_ipc(into, compression="lz4")
     return into.getvalue()
 

@@ -1,6 +1,6 @@
-"""What the driver of a fold on Spark tells its tasks, and what they tell it.
+"""What the driver of a fold on Spark sends to its tasks, and what they report.
 
-Light on purpose: the driver knows all of this without loading the engine.
+Must not import the engine: the driver loads this module.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ __all__ = ["Piece", "Report", "Superstep", "Task", "collector", "least_of", "rai
 
 @dataclass(frozen=True)
 class Task:
-    """What every task of a fold is told. ``plan`` is pickled once.
+    """The parameters of every task of a fold. ``plan`` is pickled once.
 
-    ``cuts`` divide the key codes among ``width`` workers; versions ``first`` to ``last`` are folded.
+    ``cuts`` divide the key codes among ``parallelism`` workers; versions ``first`` to ``last`` are folded.
     """
 
     token: str
@@ -35,7 +35,7 @@ class Task:
     stored: Stored
     staging: Path
     cuts: Cuts
-    width: int
+    parallelism: int
     first: int
     last: int
 
@@ -60,7 +60,7 @@ class Superstep:
 
 @dataclass(frozen=True)
 class Report:
-    """What a task tells the driver: the least position it sent work for and how many updates wait, what it wrote, or
+    """A task's report to the driver: the least position it sent work for and how many updates wait, what it wrote, or
     its error.
     """
 
@@ -72,7 +72,7 @@ class Report:
 
 
 def collector(context: SparkContext) -> Accumulator[list[Report]]:
-    """Takes the reports of one job's tasks. One that was retried reports again."""
+    """An accumulator of the reports of one job's tasks. A retried task reports again."""
     from pyspark.accumulators import AccumulatorParam
 
     class Lists(AccumulatorParam[list[Report]]):
@@ -86,12 +86,12 @@ def collector(context: SparkContext) -> Accumulator[list[Report]]:
 
 
 def least_of(reports: Iterable[Report]) -> Position | None:
-    """Where the least work waits, or None."""
+    """The least position at which work waits, or None."""
     return min((report.position for report in reports if report.position is not None), default=None)
 
 
 def raise_first(reports: Iterable[Report]) -> None:
-    """Raise the error of the tasks, if any; of a loop that diverged, for all ranges together."""
+    """Raise the first error of the tasks, if any. For a loop that diverged, the counts of all ranges are summed."""
     errors = [report.error for report in reports if report.error is not None]
     diverged = [error for error in errors if isinstance(error, Diverged)]
     if diverged:

@@ -1,13 +1,12 @@
 """Replay: folds every version that was ingested and not yet folded, and makes the result visible all at once.
 
-The order of things: whatever can be checked first (program, names, Java, jars, kernels); intent into the ledger; the
-fold, which writes files nobody sees; one commit per table, state first and outputs last; the run's record into the
-ledger. A run that fails before its first commit, for whatever reason, is given up, on record: its versions stay open
-and its program may change. One that was killed is finished by whoever runs next, over the same window: the fold is
-deterministic, and a table that holds the run's files already is left as it is. With another program it is given up,
-too, if no table holds a commit of it.
+The steps: check the program, names, Java, jars and kernels; write an intent record to the ledger; fold, which writes
+files that are not visible yet; commit each table, state first and outputs last; write the run's record to the ledger.
+If a run fails before its first commit, a failure record gives it up: its versions stay open and its program may
+change. If it is killed, the next run finishes it over the same window: the fold is deterministic, and a table that
+holds the run's files already stays as it is. With another program it is given up, if no table holds a commit of it.
 
-With nothing to fold this imports neither numba nor Spark.
+If there is nothing to fold, this imports neither numba nor Spark.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from ddcore.io.project import ENGINES, Project, find_project
 from ddcore.io.tables import kept_open
 from ddcore.io.warehouse import Warehouse
 from ddcore.jobs.arguments import filled, natural
-from ddcore.jobs.failures import said
+from ddcore.jobs.failures import one_line
 from ddcore.jobs.report import Changes, RunReport, json_line, result
 
 if TYPE_CHECKING:
@@ -46,7 +45,7 @@ WIDE_FROM = 20_000_000  # rows in a window from which several workers fold it: d
 
 @dataclass(frozen=True)
 class Fold:
-    """One window of versions to be folded, and all that a worker needs to know for it."""
+    """One window of versions to be folded, and all that its workers need."""
 
     plan: Plan
     stored: Stored
@@ -55,8 +54,8 @@ class Fold:
     inputs: Mapping[str, TableState | None]  # each input's table
     settings: Project
     quantiles: Mapping[str, Sequence[int]]
-    width: int | None
-    rows: int  # of the window's data, at most
+    parallelism: int | None
+    rows: int  # an upper bound of the rows in the window
 
 
 @dataclass(frozen=True)
@@ -65,7 +64,7 @@ class _Window:
     first: int
     last: int
     refresh: bool
-    known: bool  # the intent is in the ledger already
+    known: bool  # whether its intent is in the ledger already
 
 
 def run(
@@ -76,61 +75,61 @@ def run(
     full_refresh: bool = False,
     dry_run: bool = False,
     engine: str | None = None,
-    width: int | None = None,
+    parallelism: int | None = None,
     listener: Listener | None = None,
 ) -> RunReport:
     """Fold what is not folded yet, up to version ``last``.
 
     ``first`` may only be the next unfolded version. ``full_refresh`` folds everything again, from nothing, and
-    replaces the outputs. ``width`` forces the number of Spark workers. Raises UsageError, LockHeld, ProgramError,
-    ProgramChanged, the FoldError family and StorageError, which includes a warehouse that is not there; then nothing
-    of the run is visible, and unless tables were being committed its versions are open.
+    replaces the outputs. ``parallelism`` forces the number of Spark workers. Raises UsageError, LockHeld, ProgramError,
+    ProgramChanged, the FoldError family and StorageError (also for a missing warehouse); then nothing of the run is
+    visible, and its versions are open unless tables were being committed.
     """
     if full_refresh and first is not None:
         raise UsageError(f"--from-version {first}: --full-refresh folds all versions anew", "leave one of the two out")
     warehouse = Warehouse(project.warehouse)
     warehouse.check()
-    asked = _Asked(project, first, last, full_refresh, engine or project.engine, width, listener)
+    options = _Options(project, first, last, full_refresh, engine or project.engine, parallelism, listener)
     if dry_run:
-        return _Replay(asked, Ledger.load(warehouse)).foresee()
+        return _Replay(options, Ledger.load(warehouse)).preview()
     with warehouse.lock("ddcore run") as lock, kept_open():
-        return _Replay(asked, Ledger.load(warehouse)).fold_all(lock.note_run)
+        return _Replay(options, Ledger.load(warehouse)).fold_all(lock.note_run)
 
 
 @dataclass(frozen=True)
-class _Asked:
-    """What :func:`run` was asked for."""
+class _Options:
+    """The arguments of :func:`run`."""
 
     project: Project
     first: int | None
     last: int | None
     refresh: bool
     engine: str
-    width: int | None
+    parallelism: int | None
     listener: Listener | None
 
 
 class _Replay:
-    """One command: an unfinished window first, then what is new."""
+    """One command: finishes an unfinished window, then folds new versions."""
 
-    def __init__(self, asked: _Asked, ledger: Ledger) -> None:
-        self.asked, self.ledger, self.warehouse = asked, ledger, ledger.warehouse
+    def __init__(self, options: _Options, ledger: Ledger) -> None:
+        self.options, self.ledger, self.warehouse = options, ledger, ledger.warehouse
         self.committing = False  # whether a table may hold a commit of the run that is being folded
-        _ = asked.project.dim  # several dimensions are refused before anything is done
-        self.plan = _plan(asked.project)
-        self.report = RunReport(engine=asked.engine, width=asked.width or 1, last=ledger.last_folded())
+        _ = options.project.dim  # raises UsageError for several dimensions, before anything is done
+        self.plan = _plan(options.project)
+        self.report = RunReport(engine=options.engine, parallelism=options.parallelism or 1, last=ledger.last_folded())
 
-    def foresee(self) -> RunReport:
-        """What would be folded first; writes nothing."""
-        window, _ = self._next_window(self.asked.refresh, is_dry=True)
+    def preview(self) -> RunReport:
+        """Report the window that would be folded first; write nothing."""
+        window, _ = self._next_window(self.options.refresh, is_dry=True)
         if window is not None:
             self._note(window)
             self.report.versions = self._versions(window, {})
         return self.report
 
     def fold_all(self, note_run: Callable[[int], None]) -> RunReport:
-        """Fold until nothing waits."""
-        started, refresh, done = time.perf_counter(), self.asked.refresh, False
+        """Fold until no version is left."""
+        start, refresh, done = time.perf_counter(), self.options.refresh, False
         while not done:
             window, done = self._next_window(refresh)
             if window is None:
@@ -139,7 +138,7 @@ class _Replay:
             self._note(window)
             self._fold(window)
             refresh = False
-        self.report.took = time.perf_counter() - started
+        self.report.took = time.perf_counter() - start
         return self.report
 
     def _note(self, window: _Window) -> None:
@@ -151,7 +150,7 @@ class _Replay:
 
     def _next_window(self, refresh: bool, *, is_dry: bool = False) -> tuple[_Window | None, bool]:
         """The window to fold now, and whether it is the last one of this command."""
-        ledger, last = self.ledger, self.asked.last
+        ledger, last = self.ledger, self.options.last
         latest = ledger.latest_ingested(self.plan.inputs)
         if refresh:
             self._check_range(None, latest)
@@ -170,7 +169,7 @@ class _Replay:
     def _unfinished(self, is_dry: bool) -> IntentRecord | None:
         """The run that has to be finished first. One of another program is given up, if no table holds a commit of it.
 
-        Raises ProgramChanged where one does.
+        Raises ProgramChanged if a table holds one.
         """
         intent = self.ledger.open_intent()
         if intent is None or intent.fingerprint == self.plan.fingerprint:
@@ -189,15 +188,15 @@ class _Replay:
 
     def _check_program(self, fingerprint: str, what: str) -> None:
         if fingerprint != self.plan.fingerprint:
-            self._check_inputs()  # another schema makes another program; say which
+            self._check_inputs()  # if a schema changed, raises an error that names the input
             raise ProgramChanged(
                 f"the program changed: {what} was made by program {fingerprint[:12]}, this one is "
                 f"{self.plan.fingerprint[:12]}",
-                f"put the program back, or make state and outputs anew: {REFRESH}",
+                f"put the program back, or rebuild state and outputs: {REFRESH}",
             )
 
     def _check_range(self, start: int | None, latest: int | None) -> None:
-        first, last = self.asked.first, self.asked.last
+        first, last = self.options.first, self.options.last
         if first is not None and start is not None and first != start:
             raise UsageError(
                 f"--from-version {first}: the next version to fold is {start}; no other is supported (docs/limits.md)",
@@ -218,24 +217,24 @@ class _Replay:
     # -- the fold, between intent and record --------------------------------------------------------------------------
 
     def _fold(self, window: _Window) -> None:
-        """Fold a window and record it; where that fails before anything is committed, record that instead."""
+        """Fold a window and record the run, or its failure if nothing was committed."""
         from ddcore.io import layout
 
-        started, asked = time.perf_counter(), self.asked
+        start, options = time.perf_counter(), self.options
         self._check_inputs()
         self._check_names()
-        if asked.listener:
-            asked.listener("fold", 0, None, f"versions {window.first}..{window.last}")
-        fold = _engine(asked.engine)
+        if options.listener:
+            options.listener("fold", 0, None, f"versions {window.first}..{window.last}")
+        fold = _engine(options.engine)
         if not window.known:
             self.ledger.append(self._intent(window))
         before = None if window.refresh else self.ledger.current_run()
         self.committing = window.known  # an earlier attempt may have committed tables
         try:
-            shutil.rmtree(self.warehouse.staging, ignore_errors=True)  # of a run that was killed; the lock is ours
+            shutil.rmtree(self.warehouse.staging, ignore_errors=True)  # of a killed run; this process has the lock
             if window.refresh:
                 layout.set_aside_damaged(self.warehouse, self.plan)
-            gained, width = fold(self._task(window, before), asked.listener)
+            gained, parallelism = fold(self._fold_input(window, before), options.listener)
             tables = self._commit(window, before, gained)
         except BaseException as error:
             self._note_failure(window, error)
@@ -247,10 +246,10 @@ class _Replay:
                 fingerprint=self.plan.fingerprint,
                 first=window.first,
                 last=window.last,
-                engine=asked.engine,
-                width=width,
+                engine=options.engine,
+                width=parallelism,
                 rounds=gained.rounds,
-                took=time.perf_counter() - started,
+                took=time.perf_counter() - start,
                 inputs=_counts(versions, 1),
                 outputs=_counts(versions, 2),
                 tables=tables,
@@ -260,7 +259,7 @@ class _Replay:
             )
         )
         self.report.versions += versions
-        self.report.rounds, self.report.width = max(self.report.rounds, gained.rounds), width
+        self.report.rounds, self.report.parallelism = max(self.report.rounds, gained.rounds), parallelism
 
     def _check_names(self) -> None:
         """Refuse, before anything is written, names that no table can have. UsageError, ProgramError."""
@@ -278,32 +277,34 @@ class _Replay:
             fingerprint=self.plan.fingerprint,
             first=window.first,
             last=window.last,
-            width=self.asked.width or 1,
-            engine=self.asked.engine,
+            width=self.options.parallelism or 1,
+            engine=self.options.engine,
             refresh=window.refresh,
             program_inputs=tuple(self.plan.inputs),
         )
 
     def _note_failure(self, window: _Window, error: BaseException) -> None:
-        """Give the run up where no table holds a commit of it. A ledger that cannot be written leaves it unfinished:
-        then the next run decides.
+        """Give the run up if no table holds a commit of it. If the ledger cannot be written, the run stays unfinished,
+        and the next run finishes it or gives it up.
         """
         if self.committing and is_committed(self.warehouse, window.run):
             return
         with suppress(DdError, OSError):
             span = window.first, window.last
-            self.ledger.append(FailureRecord(window.run, self.plan.fingerprint, *span, self.asked.engine, said(error)))
+            self.ledger.append(
+                FailureRecord(window.run, self.plan.fingerprint, *span, self.options.engine, one_line(error))
+            )
 
-    def _task(self, window: _Window, before: RunRecord | None) -> Fold:
+    def _fold_input(self, window: _Window, before: RunRecord | None) -> Fold:
         return Fold(
             self.plan,
             _stored(self.warehouse, window.run, before),
             window.first,
             window.last,
             {name: self.ledger.input_table(name) for name in self.plan.inputs},
-            self.asked.project,
+            self.options.project,
             before.quantiles if before else {},
-            self.asked.width,
+            self.options.parallelism,
             sum(_rows(ingest, window) for ingest in self._ingests(window)),
         )
 
@@ -312,7 +313,7 @@ class _Replay:
         return (ingest for ingest in self.ledger.ingests(since=window.first) if ingest.input in self.plan.inputs)
 
     def _commit(self, window: _Window, before: RunRecord | None, gained: Gained) -> dict[str, TableState]:
-        """Make every table hold the run: state first, outputs last. Doing it again changes nothing."""
+        """Commit the run to every table: state first, outputs last. Idempotent."""
         from ddcore.io import layout, tables
         from ddcore.io.changelog import ChangeLog
 
@@ -333,7 +334,7 @@ class _Replay:
         for output, schema in self.plan.outputs.items():
             name = f"outputs/{output}"
             if name not in live:
-                # A run that was given up may have left a table with other columns.
+                # A failed run may have left a table with other columns.
                 ChangeLog(self.warehouse.output(output), schema, self.plan.dims).create(replace=True)
             if name in gained.files or name not in live:
                 settle(name, overwrite=window.refresh)
@@ -342,31 +343,34 @@ class _Replay:
     def _versions(
         self, window: _Window, outputs: Mapping[str, Mapping[int, tuple[int, int]]]
     ) -> list[tuple[int, Changes, Changes]]:
-        """Per version of the window that changed anything, and its last: what inputs brought, what outputs changed.
+        """The changes of inputs and outputs at each version of the window with changes, and at its last version.
 
-        Inputs are as ingest counted them: nothing is read for it.
+        Inputs are counted by the ledger: no table is read.
         """
-        came: dict[int, Changes] = {window.last: {}}
-        went: dict[int, Changes] = {}
+        inputs_by_version: dict[int, Changes] = {window.last: {}}
+        outputs_by_version: dict[int, Changes] = {}
         for ingest in self._ingests(window):
             for version, change in ingest.counts.items():
                 if window.first <= version <= window.last:
-                    _add(came.setdefault(version, {}), ingest.input, change)
+                    _add(inputs_by_version.setdefault(version, {}), ingest.input, change)
         for name, counts in outputs.items():
             for version, change in counts.items():
-                _add(went.setdefault(version, {}), name, change)
-                came.setdefault(version, {})
-        return [(version, came[version], went.get(version, {})) for version in sorted(came)]
+                _add(outputs_by_version.setdefault(version, {}), name, change)
+                inputs_by_version.setdefault(version, {})
+        return [
+            (version, inputs_by_version[version], outputs_by_version.get(version, {}))
+            for version in sorted(inputs_by_version)
+        ]
 
 
 def _rows(ingest: IngestRecord, window: _Window) -> int:
-    """How many rows of an ingest lie in the window, at most: a row has a diff of at least 1, and may have far more."""
+    """An upper bound of an ingest's rows in the window: each row has a diff of at least 1, and it may be far more."""
     inside = [change for version, change in ingest.counts.items() if window.first <= version <= window.last]
     return min(ingest.rows, sum(plus + minus for plus, minus in inside))
 
 
 def _check_columns(names: Sequence[str]) -> None:
-    """Raise ProgramError for names that differ only by case: Delta takes them for one."""
+    """Raise ProgramError for names that differ only by case: Delta treats them as equal."""
     seen: dict[str, str] = {}
     for name in names:
         if seen.setdefault(name.lower(), name) != name:
@@ -395,9 +399,9 @@ def _plan(project: Project) -> Plan:
 
 
 def _engine(name: str) -> Callable[[Fold, Listener | None], tuple[Gained, int]]:
-    """The fold of an engine: takes a window, gives what it gained and the width it used.
+    """The fold of an engine: takes a window, returns its new files and the parallelism.
 
-    Raises StorageError where the engine lacks something on this machine: Java, jars, kernels.
+    Raises StorageError if this machine lacks something that the engine needs: Java, jars, kernels.
     """
     if name != "inline":
         from ddcore.jobs import session
@@ -406,20 +410,20 @@ def _engine(name: str) -> Callable[[Fold, Listener | None], tuple[Gained, int]]:
         return _on_spark
     try:
         from ddcore.jobs.inline import fold
-    except Exception as error:  # whatever numba raises where it can neither load nor compile a kernel
-        raise StorageError(f"the kernels of the engine do not load: {said(error)}", "see: ddcore doctor") from error
+    except Exception as error:  # numba raises many kinds if it can neither load nor compile a kernel
+        raise StorageError(f"the kernels of the engine do not load: {one_line(error)}", "see: ddcore doctor") from error
     return fold
 
 
 def _on_spark(fold: Fold, listener: Listener | None) -> tuple[Gained, int]:
     from ddcore.jobs import alone, exchange, session
 
-    width = fold.width or (1 if fold.rows < WIDE_FROM else None)
-    with session.spark_context(fold.settings.spark_conf, fold.settings.spark_master, width) as context:
-        width = width or context.defaultParallelism
-        if width == 1:
+    parallelism = fold.parallelism or (1 if fold.rows < WIDE_FROM else None)
+    with session.spark_context(fold.settings.spark_conf, fold.settings.spark_master, parallelism) as context:
+        parallelism = parallelism or context.defaultParallelism
+        if parallelism == 1:
             return alone.fold_with(context, fold)
-        return exchange.fold_with(context, fold, width, listener)
+        return exchange.fold_with(context, fold, parallelism, listener)
 
 
 def _stored(warehouse: Warehouse, run: int, before: RunRecord | None) -> Stored:
@@ -442,27 +446,28 @@ def _counts(versions: Sequence[tuple[int, Changes, Changes]], side: int) -> dict
 
 
 def _quantiles(before: RunRecord | None, gained: Gained) -> dict[str, tuple[int, ...]]:
-    """Cuts of each arrangement: kept from the first run that had any, which is the one that loaded it."""
+    """Cuts of each arrangement: kept from the first run that had any, which is the one that loaded the arrangement."""
     kept: dict[str, tuple[int, ...]] = {name: tuple(cuts) for name, cuts in gained.quantiles.items()}
     return {**kept, **(dict(before.quantiles) if before else {})}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The entry for ``spark-submit``; takes plain arguments, never sets a master of its own, gives the exit code.
+    """The entry for ``spark-submit``; takes plain arguments, never sets a master, returns the exit code.
 
     The last line of stdout is the JSON object of ``dd run``.
     """
-    asked = _parser().parse_args(arguments)
+    options = _parser().parse_args(arguments)
     try:
         project = find_project(
-            asked.project, flags={"warehouse": asked.warehouse, "engine": asked.engine, "width": asked.width}
+            options.project,
+            flags={"warehouse": options.warehouse, "engine": options.engine, "parallelism": options.parallelism},
         )
         report = run(
             project,
-            last=asked.to_version,
-            full_refresh=asked.full_refresh,
+            last=options.to_version,
+            full_refresh=options.full_refresh,
             engine=project.engine,
-            width=project.width,
+            parallelism=project.parallelism,
         )
     except DdError as error:
         print(f"error: {error}", file=sys.stderr)
@@ -480,8 +485,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--to-version", type=natural(0), help="the last version to fold, inclusive; default: the latest"
     )
-    parser.add_argument("--full-refresh", action="store_true", help="make state and outputs anew from the inputs")
-    parser.add_argument("--width", type=natural(1), help="the number of workers; default: chosen by work")
+    parser.add_argument("--full-refresh", action="store_true", help="rebuild state and outputs from the inputs")
+    parser.add_argument("--parallelism", type=natural(1), help="the number of workers; default: chosen by work")
     return parser
 
 

@@ -10,19 +10,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["SCHEMA_VERSION", "Changes", "RunReport", "added", "changes_by_name", "json_line", "result"]
+__all__ = ["SCHEMA_VERSION", "Changes", "RunReport", "changes_by_name", "json_line", "result", "totals"]
 
-# The shape of every JSON line; goes up when a reader would break.
+# The version of the shape of every JSON line. It is raised by changes that break readers.
 SCHEMA_VERSION = 1
 
-Changes = dict[str, tuple[int, int]]  # by name: how much was added, and how much was taken away
+Changes = dict[str, tuple[int, int]]  # by name: the sums of positive and of negative diffs
 
 
 @dataclass
 class RunReport:
-    """What a run did. ``versions``: per folded version, what each input brought and each output changed (plus, minus).
+    """What a run did. ``versions``: per folded version, the changes of each input and each output (plus, minus).
 
-    ``run`` is the last run's number (0 where there was none), ``took`` is in seconds. A dry run knows of no outputs.
+    ``run`` is the last run's number (0: no run), ``took`` is in seconds. A dry run has no outputs.
     """
 
     run: int = 0
@@ -32,13 +32,13 @@ class RunReport:
     rounds: int = 0
     took: float = 0.0
     engine: str = "spark"
-    width: int = 1
+    parallelism: int = 1
     nothing_new: bool = True
 
     @property
     def first_changed(self) -> int | None:
-        """The first version that an input or output changed at, as in the ledger; ``first`` may lie earlier, at 0."""
-        changed = [version for version, came, went in self.versions if came or went]
+        """The first version that an input or output changed at, as in the ledger; ``first`` may be less, 0."""
+        changed = [version for version, inputs, outputs in self.versions if inputs or outputs]
         return min(changed, default=self.first)
 
 
@@ -49,11 +49,11 @@ def result(report: RunReport, *, dry_run: bool = False) -> dict[str, Any]:
         "first": report.first_changed,
         "last": report.last,
         "versions": len(report.versions),
-        **changes_by_name(*added(report)),
+        **changes_by_name(*totals(report)),
         "rounds": report.rounds,
         "took": round(report.took, 3),
         "engine": report.engine,
-        "width": report.width,
+        "parallelism": report.parallelism,
         "nothing_new": report.nothing_new,
         "dry_run": dry_run,
     }
@@ -65,20 +65,20 @@ def json_line(command: str, fields: Mapping[str, Any]) -> str:
     return json.dumps(whole, ensure_ascii=False, allow_nan=False)
 
 
-def added(report: RunReport) -> tuple[Changes, Changes]:
-    """What came in and what went out, all versions together."""
-    totals: tuple[Changes, Changes] = ({}, {})
+def totals(report: RunReport) -> tuple[Changes, Changes]:
+    """The changes of inputs and of outputs, summed over all versions."""
+    sums: tuple[Changes, Changes] = ({}, {})
     for _, *sides in report.versions:
-        for total, changes in zip(totals, sides, strict=True):
+        for total, changes in zip(sums, sides, strict=True):
             for name, (plus, minus) in changes.items():
                 before = total.get(name, (0, 0))
                 total[name] = (before[0] + plus, before[1] + minus)
-    return totals
+    return sums
 
 
-def changes_by_name(came: Changes, went: Changes) -> dict[str, dict[str, dict[str, int]]]:
-    """Changes of inputs and outputs as JSON has them."""
+def changes_by_name(inputs: Changes, outputs: Changes) -> dict[str, dict[str, dict[str, int]]]:
+    """Changes of inputs and outputs, as in the JSON object."""
     return {
         side: {name: {"plus": plus, "minus": minus} for name, (plus, minus) in changes.items()}
-        for side, changes in (("inputs", came), ("outputs", went))
+        for side, changes in (("inputs", inputs), ("outputs", outputs))
     }

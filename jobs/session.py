@@ -1,7 +1,7 @@
-"""A Spark session that starts quickly, says nothing, and stops when it is told to.
+"""A Spark session that starts quickly, prints nothing, and stops at once.
 
-:func:`spark_session` takes what is there: a session of the caller's (a notebook, ``spark-submit``) is used as it is
-and never stopped; else one is started with the settings of :mod:`ddcore.jobs.settings`, Delta's jars from the cache,
+:func:`spark_session` uses the caller's session where there is one (a notebook, ``spark-submit``), as it is, and never
+stops it; else it starts one with the settings of :mod:`ddcore.jobs.settings`, Delta's jars from the cache,
 and the JVM's output in a log file. Nothing here touches the network.
 """
 
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from ddcore.errors import DdError
 from ddcore.jobs import cds, jars
 from ddcore.jobs.failures import is_of_spark
-from ddcore.jobs.gateway import Gateway, Scratch, interruptible, keeping_signals, launch, log4j_file, see
+from ddcore.jobs.gateway import Gateway, Scratch, interruptible, keeping_signals, launch, log4j_file, log_hint
 from ddcore.jobs.java import java_path
 from ddcore.jobs.settings import DELTA, defaults_file, is_local, is_this_machine, runtime, settings
 from ddcore.jobs.shipping import package_zip
@@ -32,7 +32,7 @@ __all__ = ["cancel", "check", "is_debugging", "log_file", "spark", "spark_contex
 
 Spark = TypeVar("Spark", "SparkSession", "SparkContext")
 
-# What this process launched; PySpark allows one context per process.
+# The JVM that this process launched; PySpark allows one context per process.
 _own: Gateway | None = None
 _UNTIL_DEAD = 2.0  # seconds from a lost connection until the JVM's end is known
 
@@ -41,17 +41,17 @@ _UNTIL_DEAD = 2.0  # seconds from a lost connection until the JVM's end is known
 def spark(
     conf: Mapping[str, str],
     master: str = "local[*]",
-    width: int | None = None,
+    parallelism: int | None = None,
     *,
     bulk: bool = False,
     debug: bool = False,
 ) -> Iterator[SparkSession]:
     """A session for the length of a ``with``. SIGINT and SIGTERM cancel its jobs and end its JVM at once.
 
-    What their handlers raise is what leaves the ``with``; by default ``KeyboardInterrupt`` and ``SystemExit(143)``.
-    Of a session that was there before, the jobs are cancelled and nothing is stopped.
+    The ``with`` then raises what their handlers raise; by default ``KeyboardInterrupt`` and ``SystemExit(143)``.
+    In a session that existed before, the jobs are cancelled and nothing is stopped.
     """
-    with _held(lambda: spark_session(conf, master, width, bulk=bulk, debug=debug)) as session:
+    with _hold(lambda: spark_session(conf, master, parallelism, bulk=bulk, debug=debug)) as session:
         yield session
 
 
@@ -64,53 +64,53 @@ def check() -> None:
 
 @contextlib.contextmanager
 def spark_context(
-    conf: Mapping[str, str], master: str = "local[*]", width: int | None = None
+    conf: Mapping[str, str], master: str = "local[*]", parallelism: int | None = None
 ) -> Iterator[SparkContext]:
-    """As :func:`spark`, for jobs that need no SQL: there 0.7 s sooner."""
-    with _held(lambda: _context(conf, master, width)) as context:
+    """As :func:`spark`, for jobs that need no SQL: it starts 0.7 s sooner."""
+    with _hold(lambda: _context(conf, master, parallelism)) as context:
         yield context
 
 
 def spark_session(
     conf: Mapping[str, str],
     master: str = "local[*]",
-    width: int | None = None,
+    parallelism: int | None = None,
     *,
     bulk: bool = False,
     debug: bool = False,
 ) -> SparkSession:
-    """The session to work in; started, in about 2 s, when there is none. End it with :func:`stop`.
+    """The session to work in; if there is none, one is started in about 2 s. End it with :func:`stop`.
 
     ``conf`` is the project's ``[spark] conf`` and wins over every setting of ours, as do ``spark-defaults.conf`` and
-    ``PYSPARK_SUBMIT_ARGS``. ``width`` is the number of workers (default: the cores); ``bulk`` chooses for a long
-    run; ``debug``, or ``DDCORE_DEBUG``, shows on stderr what Spark says.
+    ``PYSPARK_SUBMIT_ARGS``. ``parallelism`` is the number of workers (default: the cores); ``bulk`` sets it up for a
+    long run; ``debug``, or ``DDCORE_DEBUG``, shows Spark's output on stderr.
 
-    Raises StorageError where Java or the jars are missing, DdError where Spark does not start; both say what to do.
+    Raises StorageError where Java or the jars are missing, DdError where Spark does not start.
     """
     from pyspark.sql import SparkSession
 
     if _is_callers():
-        return _callers_session(conf, width, bulk=bulk)
-    return _launched(SparkSession.builder.getOrCreate, conf, master, width, bulk=bulk, debug=debug)
+        return _callers_session(conf, parallelism, bulk=bulk)
+    return _launch(SparkSession.builder.getOrCreate, conf, master, parallelism, bulk=bulk, debug=debug)
 
 
-def _context(conf: Mapping[str, str], master: str, width: int | None) -> SparkContext:
-    """The context to work in: a caller's, or one started."""
+def _context(conf: Mapping[str, str], master: str, parallelism: int | None) -> SparkContext:
+    """The context to work in: the caller's, or a new one."""
     from pyspark import SparkContext
 
-    return _callers_context(conf) if _is_callers() else _launched(SparkContext.getOrCreate, conf, master, width)
+    return _callers_context(conf) if _is_callers() else _launch(SparkContext.getOrCreate, conf, master, parallelism)
 
 
 def stop(spark: SparkSession | SparkContext | None, patience: float = 10.0) -> None:
-    """End a session or context that was started here, and its JVM; about 0.2 s. Leaves any other alone.
+    """End a session or context that was started here, and its JVM; about 0.2 s. Any other is left alone.
 
     After ``patience`` seconds the JVM is killed: it has no state that the next run needs.
     """
     global _own
     if _own is not None:
-        launched, _own = _own, None
+        gateway, _own = _own, None
         with keeping_signals():
-            launched.stop(_context_of(spark), patience)
+            gateway.stop(_context_of(spark), patience)
 
 
 def cancel(spark: SparkSession | SparkContext) -> None:
@@ -121,54 +121,54 @@ def cancel(spark: SparkSession | SparkContext) -> None:
 
 
 def log_file() -> Path | None:
-    """Where the running JVM's output goes; None when it is shown, or the JVM is not ours."""
+    """The file of the running JVM's output; None if it is shown, or the JVM is not ours."""
     return _own.log if _own is not None else None
 
 
 def is_debugging() -> bool:
-    """Whether ``DDCORE_DEBUG`` asks for what Spark says; the command line's ``--debug`` sets it."""
+    """Whether Spark's output is shown: ``DDCORE_DEBUG`` is set. The command line's ``--debug`` sets it."""
     return os.environ.get("DDCORE_DEBUG", "0") not in ("", "0")
 
 
 @contextlib.contextmanager
-def _held(start: Callable[[], Spark]) -> Iterator[Spark]:
-    """What ``start`` gives, for the length of a ``with``, as :func:`spark` describes."""
-    found: Spark | None = None
-    borrowed = _own is not None  # launched by this process, for others who go on with it
+def _hold(start: Callable[[], Spark]) -> Iterator[Spark]:
+    """The session or context of ``start``, for the length of a ``with``: see :func:`spark`."""
+    session: Spark | None = None
+    is_borrowed = _own is not None  # launched by an outer caller, who continues with it
 
     def interrupt() -> None:
-        if _own is not None and not borrowed:
+        if _own is not None and not is_borrowed:
             _own.terminate()
-        elif found is not None:
-            cancel(found)
+        elif session is not None:
+            cancel(session)
 
     with interruptible(interrupt):
         try:
-            found = start()
-            yield found
+            session = start()
+            yield session
         except BaseException as error:
-            died = _death(error)
-            if died or not borrowed:
-                stop(found, patience=3.0)
-            if died:
-                raise died from error
+            death = _death(error)
+            if death or not is_borrowed:
+                stop(session, patience=3.0)
+            if death:
+                raise death from error
             raise
-        if not borrowed:
-            stop(found)
+        if not is_borrowed:
+            stop(session)
 
 
 def _death(error: BaseException) -> DdError | None:
-    """The error to raise instead of ``error``, where the JVM died; PySpark only knows of a connection that was lost."""
+    """The error to raise instead of ``error`` if the JVM died; PySpark itself reports a lost connection only."""
     if _own is None or not isinstance(error, Exception):
         return None
-    lost = any(is_of_spark(each) or isinstance(each, OSError) for each in (error, error.__cause__) if each)
-    how = _own.death(_UNTIL_DEAD if lost else 0.0)
-    if not how:
+    is_lost = any(is_of_spark(each) or isinstance(each, OSError) for each in (error, error.__cause__) if each)
+    ending = _own.death(_UNTIL_DEAD if is_lost else 0.0)
+    if not ending:
         return None
     return DdError(
-        f"Spark's Java process died: {how}",
-        "run it again; if it dies again, give it more memory, or less to do at a time (run: --to-version)"
-        + (f"; all of what it said is in {_own.log}" if _own.log else ""),
+        f"Spark's Java process died: {ending}",
+        "run it again; if it dies again, give it more memory, or fold fewer versions at a time (run: --to-version)"
+        + (f"; its whole output is in {_own.log}" if _own.log else ""),
     )
 
 
@@ -176,16 +176,16 @@ def _context_of(spark: SparkSession | SparkContext | None) -> Any:
     return getattr(spark, "sparkContext", spark)
 
 
-def _launched(
+def _launch(
     start: Callable[[], Spark],
     conf: Mapping[str, str],
     master: str,
-    width: int | None,
+    parallelism: int | None,
     *,
     bulk: bool = False,
     debug: bool = False,
 ) -> Spark:
-    """What ``start`` gives in a JVM of our own."""
+    """The session or context that ``start`` creates, in a JVM of our own."""
     global _own  # noqa: PLW0603
     import pyspark
 
@@ -193,7 +193,7 @@ def _launched(
     spark_home = Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent)
     local = is_local(master)
     scratch = _scratch()
-    chosen = settings(
+    spark_conf = settings(
         master,
         {**defaults_file(os.environ, spark_home), **conf},
         jars=jars.paths(),
@@ -202,45 +202,45 @@ def _launched(
         package=None if local else package_zip(),
         blocks=scratch.blocks,
         sockets=scratch.sockets,
-        width=width,
+        parallelism=parallelism,
         bulk=bulk,
     )
     if debug:
-        chosen["spark.driver.extraJavaOptions"] += " -Dddcore.log=warn"
-    environment = {"PYSPARK_PYTHON": chosen.get("spark.pyspark.python", sys.executable)}
+        spark_conf["spark.driver.extraJavaOptions"] += " -Dddcore.log=warn"
+    environment = {"PYSPARK_PYTHON": spark_conf.get("spark.pyspark.python", sys.executable)}
     if is_this_machine(master):
         environment["SPARK_LOCAL_IP"] = "127.0.0.1"
     with keeping_signals():
         try:
-            _own = launch(chosen, environment, scratch, debug)
+            _own = launch(spark_conf, environment, scratch, debug)
         except BaseException:
             scratch.remove()
             raise
         try:
             return start()
         except Exception as error:
-            log, died = log_file(), _death(error)
+            log, death = log_file(), _death(error)
             stop(None)
-            if died:
-                raise died from error
-            raise DdError(f"Spark did not start on {master}: {_cause(error)}", see(log)) from error
+            if death:
+                raise death from error
+            raise DdError(f"Spark did not start on {master}: {_cause(error)}", log_hint(log)) from error
 
 
 def _scratch() -> Scratch:
     blocks = Path(tempfile.mkdtemp(prefix="dd-"))
-    # A socket's path has a hundred characters at most, 43 of which PySpark takes for a name.
+    # A socket's path has at most a hundred characters; PySpark's file name takes 43 of them.
     return Scratch(blocks, blocks if len(str(blocks)) <= 60 else Path(tempfile.mkdtemp(prefix="dd-", dir="/tmp")))
 
 
 def _is_callers() -> bool:
-    """Whether this process has a context, or a JVM to have one in, that is not ours to launch."""
+    """Whether the caller has a context already, or a JVM for one."""
     from pyspark import SparkContext
 
     return SparkContext._active_spark_context is not None or "PYSPARK_GATEWAY_PORT" in os.environ
 
 
 def _callers_context(conf: Mapping[str, str]) -> SparkContext:
-    """The caller's context; under ``spark-submit``, where there is only its JVM, one made in it."""
+    """The caller's context; under ``spark-submit``, which brings a JVM only, a new one in that JVM."""
     global _own  # noqa: PLW0603
     from pyspark import SparkConf, SparkContext
 
@@ -249,21 +249,21 @@ def _callers_context(conf: Mapping[str, str]) -> SparkContext:
     with keeping_signals():
         SparkContext._ensure_initialized()
         _own = Gateway(SparkContext._gateway)
-        stated = SparkConf()
+        existing = SparkConf()
         for name, value in (_extensions() | dict(conf)).items():
-            if name != "spark.master" and not stated.contains(name):
-                stated.set(name, value)
-        return SparkContext.getOrCreate(stated)
+            if name != "spark.master" and not existing.contains(name):
+                existing.set(name, value)
+        return SparkContext.getOrCreate(existing)
 
 
-def _callers_session(conf: Mapping[str, str], width: int | None, *, bulk: bool) -> SparkSession:
+def _callers_session(conf: Mapping[str, str], parallelism: int | None, *, bulk: bool) -> SparkSession:
     """A session of our own on the caller's context, so that our SQL settings are not seen in theirs."""
     from pyspark.sql import SparkSession
 
-    stated = _callers_context(conf).getConf()
+    existing = _callers_context(conf).getConf()
     session = SparkSession.builder.getOrCreate().newSession()
-    for name, value in runtime(width, bulk=bulk).items():
-        if name == "spark.sql.session.timeZone" or not (stated.contains(name) or name in conf):
+    for name, value in runtime(parallelism, bulk=bulk).items():
+        if name == "spark.sql.session.timeZone" or not (existing.contains(name) or name in conf):
             session.conf.set(name, value)
     return session
 

@@ -1,7 +1,7 @@
-"""What Spark is told at its start, for a master and a purpose: a dict of strings, computed without starting anything.
+"""Spark's settings for a master and a purpose: a dict of strings, computed without starting anything.
 
 The caller's own settings win. Where a setting is a list by nature (class path, JVM options, SQL extensions, jars)
-ours comes first and the caller's is appended, so that the caller's word is the last one there too.
+ours comes first and the caller's is appended, so that the caller's wins there too.
 Measured reasons for each setting: docs/spark.md.
 """
 
@@ -37,7 +37,7 @@ _SAME_EVERYWHERE = {
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "4",
     "spark.cleaner.periodicGC.interval": "5min",
     "spark.sql.ui.retainedExecutions": "20",
-    # Hadoop's checksummed local file system leaves .crc files in tables, which a later Delta read stumbles over.
+    # Hadoop's checksummed local file system leaves .crc files in tables, on which later Delta reads fail.
     "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
     "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
 }
@@ -53,12 +53,12 @@ def is_local(master: str) -> bool:
 
 
 def is_this_machine(master: str) -> bool:
-    """Whether ``master`` leaves this machine not at all: ``local[...]`` and ``local-cluster[...]``."""
+    """Whether ``master`` uses this machine only: ``local[...]`` and ``local-cluster[...]``."""
     return master.startswith("local")
 
 
 def cores_of(master: str) -> int | None:
-    """How many tasks ``master`` runs at a time; None for a cluster, which only knows once it runs."""
+    """How many tasks ``master`` runs at a time; None for a cluster: known only when it runs."""
     if master == "local":
         return 1
     here = re.fullmatch(r"local\[(\*|\d+)(?:,.*)?\]", master)
@@ -70,7 +70,7 @@ def cores_of(master: str) -> int | None:
 
 def settings(
     master: str,
-    asked: Mapping[str, str],
+    overrides: Mapping[str, str],
     *,
     jars: Sequence[str],
     log4j: Path,
@@ -78,17 +78,17 @@ def settings(
     package: Path | None = None,
     blocks: Path | None = None,
     sockets: Path | None = None,
-    width: int | None = None,
+    parallelism: int | None = None,
     bulk: bool = False,
 ) -> dict[str, str]:
-    """Spark's settings for ``master``, with ``asked`` (the caller's) over them.
+    """Spark's settings for ``master``, with ``overrides`` (the caller's) over them.
 
-    ``width`` is the number of workers; it defaults to the cores. ``bulk`` is for long runs: the optimising compiler
-    and adaptive plans, which cost seconds and repay minutes. ``archive`` is a class archive for a quicker start,
-    ``package`` a zip of this package for executors that have none, ``blocks`` and ``sockets`` folders for
-    this session alone.
+    ``parallelism`` is the number of workers; it defaults to the cores. ``bulk`` is for long runs: the optimising
+    compiler and adaptive plans, which cost seconds and save minutes. ``archive`` is a class archive for a quicker
+    start, ``package`` a zip of this package for executors that have none, ``blocks`` and ``sockets`` folders of this
+    session alone.
     """
-    ours = {**_SAME_EVERYWHERE, **DELTA, **runtime(width or cores_of(master), bulk=bulk), "spark.master": master}
+    ours = {**_SAME_EVERYWHERE, **DELTA, **runtime(parallelism or cores_of(master), bulk=bulk), "spark.master": master}
     options = [_UTC, f"-Dlog4j2.configurationFile={log4j}"]
     if not bulk:
         options.append(_QUICK)
@@ -104,31 +104,31 @@ def settings(
         ours |= _LOOPBACK
     if is_this_machine(master) and blocks is not None and sockets is not None:
         ours |= {"spark.local.dir": str(blocks), "spark.python.unix.domain.socket.dir": str(sockets)}
-    ours["spark.executorEnv.POLARS_MAX_THREADS"] = str(_threads(master, width))
+    ours["spark.executorEnv.POLARS_MAX_THREADS"] = str(_threads(master, parallelism))
     ours["spark.driver.extraJavaOptions"] = " ".join(options)
-    return _joined(ours, asked)
+    return _join(ours, overrides)
 
 
-def runtime(width: int | None, *, bulk: bool) -> dict[str, str]:
-    """The part that belongs to a session, not to its JVM, and may be set on one that runs already."""
-    chosen = {
+def runtime(parallelism: int | None, *, bulk: bool) -> dict[str, str]:
+    """The settings of a session, not of its JVM: they may be set while it runs."""
+    session_conf = {
         "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.adaptive.enabled": str(bulk).lower(),
     }
-    return chosen if width is None else {**chosen, "spark.sql.shuffle.partitions": str(width)}
+    return session_conf if parallelism is None else {**session_conf, "spark.sql.shuffle.partitions": str(parallelism)}
 
 
-def _threads(master: str, width: int | None) -> int:
+def _threads(master: str, parallelism: int | None) -> int:
     """How many threads Polars may use in one task: the task's share of the machine, not all of it."""
     cores = cores_of(master)
-    return max(1, cores // min(width, cores)) if is_local(master) and cores and width else 1
+    return max(1, cores // min(parallelism, cores)) if is_local(master) and cores and parallelism else 1
 
 
-def _joined(ours: dict[str, str], asked: Mapping[str, str]) -> dict[str, str]:
-    both = {**ours, **asked}
+def _join(ours: dict[str, str], overrides: Mapping[str, str]) -> dict[str, str]:
+    both = {**ours, **overrides}
     for name, separator in _LISTS.items():
-        parts = [side[name] for side in (ours, asked) if side.get(name)]
+        parts = [side[name] for side in (ours, overrides) if side.get(name)]
         if parts:
             both[name] = separator.join(dict.fromkeys(parts))
     return both

@@ -1,8 +1,8 @@
-"""Everything that is prepared once per machine, so that no run pays for it: ``python -m ddcore.jobs.setup``.
+"""Prepares once per machine what would otherwise delay the first run: ``python -m ddcore.jobs.setup``.
 
 Delta's jars, compiled kernels, and a class archive for a quicker start of Spark, all in the cache folder, which can be
-deleted at any time. A step whose work is done already costs next to nothing. Kernels need no Java and are compiled even
-where the other steps fail. ``--inline`` prepares only what the inline engine needs, ``--no-archive`` leaves the archive
+deleted at any time. A step that is done already takes almost no time. Kernels need no Java and are compiled even
+if the other steps fail. ``--inline`` prepares only what the inline engine needs, ``--no-archive`` leaves the archive
 out, ``--debug`` shows what Ivy and Spark print.
 """
 
@@ -26,7 +26,7 @@ __all__ = ["compile_kernels", "main"]
 
 
 def compile_kernels() -> bool:
-    """Compile the kernels that the cache lacks, in about a minute; False when it lacks none, after half a second.
+    """Compile the kernels that the cache lacks, in about a minute; False if none is missing, after half a second.
 
     Raises StorageError where the cache folder cannot be used.
     """
@@ -44,28 +44,28 @@ def compile_kernels() -> bool:
 
 
 def main(arguments: list[str]) -> int:
-    """Do the steps, a line each on stderr; exit code 1 with what to do where one of them cannot be done."""
+    """Do the steps, a line each on stderr; exit code 1, and what to do, if one of them fails."""
     logger = logging.getLogger("ddcore")
-    logger.addHandler(logging.NullHandler())  # the lines below say that kernels are compiled
+    logger.addHandler(logging.NullHandler())  # the lines below report the compilation of kernels
     debug, spark = "--debug" in arguments or is_debugging(), "--inline" not in arguments
     problems: list[DdError] = []
 
     def step(name: str, cost: str, action: Callable[[], bool]) -> bool:
         _say(f"  {name:<18}{cost} ... ", end="")
-        began = time.monotonic()
+        start = time.monotonic()
         try:
-            worked = action()
+            is_new = action()
         except (DdError, OSError) as error:
             problems.append(error if isinstance(error, DdError) else StorageError(f"{name}: {error}", OWN_FOLDER))
             _say("failed")
             return False
-        _say(f"{time.monotonic() - began:.0f} s" if worked else "there")
+        _say(f"{time.monotonic() - start:.0f} s" if is_new else "done already")
         return True
 
-    # One keeps Python busy and the other Java: on two cores they take the time of the longer one.
-    with ThreadPoolExecutor(1) as beside:
+    # Kernels keep Python busy and the archive Java, so they run at the same time.
+    with ThreadPoolExecutor(1) as pool:
         has_jars = spark and step("Delta's jars", "13 MB, once", lambda: bool(find_java()) and jars.resolve(debug))
-        archive = beside.submit(cds.make_archive, debug) if has_jars and "--no-archive" not in arguments else None
+        archive = pool.submit(cds.make_archive, debug) if has_jars and "--no-archive" not in arguments else None
         step("compiled kernels", "about a minute, once", compile_kernels)
         if archive is not None:
             step("class archive", "about a minute, once; Spark then starts in half the time", archive.result)

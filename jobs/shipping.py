@@ -2,8 +2,8 @@
 
 The package's libraries (numpy, pyarrow, pandas, Polars, numba) contain native code and must be installed on the
 executors; see docs/spark.md. Importing the package from the zip unpacks it into the executor's cache folder, once per
-content, and continues from there: Spark puts the zip into a new folder for every application, and functions that numba
-compiles need source files.
+content, and continues from there: Spark puts the zip into a new folder for every application, and numba needs source
+files to cache compiled functions.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from typing import Any
 from ddcore import cache
 from ddcore.cache import OWN_FOLDER, cache_folder, make_private
 from ddcore.errors import ProgramError, StorageError
-from ddcore.jobs.failures import said
+from ddcore.jobs.failures import one_line
 
 __all__ = ["package_zip", "pickled"]
 
 _PACKAGES = ("ddcore", "ddcore.io", "ddcore.jobs", "ddcore.cli")
-_INSIDE = "unpacked/"  # ddcore.cache.unpacked knows it, too
-_STACK, _DEPTH = 512 << 20, 1_000_000  # bytes and calls to pickle a plan with; memory is used only as needed
+_INSIDE = "unpacked/"  # also in ddcore.cache.unpacked
+_STACK, _DEPTH = 512 << 20, 1_000_000  # bytes and calls for pickling a plan; only what is used takes memory
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 # ddcore/__init__.py of the zip. Beside it lies a copy of ddcore/cache.py, which unpacks the rest.
@@ -49,11 +49,11 @@ with open(__file__, encoding="utf-8") as _source:
 
 
 def package_zip() -> Path:
-    """The zip of the package as it is now; written when its content is new, in some ten milliseconds.
+    """The zip of the package as it is now, in some ten milliseconds; written only if its content is new.
 
     Raises StorageError where the cache folder cannot be used.
     """
-    content = _packed()
+    content = _pack()
     folder = cache_folder() / "ship"
     target = folder / f"ddcore-{hashlib.sha256(content).hexdigest()[:16]}.zip"
     try:
@@ -68,15 +68,15 @@ def package_zip() -> Path:
 
 
 def pickled(work: Any) -> bytes:
-    """A plan, or an object that holds one, with the user's functions: executors need not have the program's file.
+    """A pickled plan, or object with a plan, with the user's functions by value: executors need no program file.
 
-    pickle recurses through the plan's graph, so it runs on a large stack of its own: the usual one ends at a hundred
-    operators. Raises ProgramError for a function that captured what cannot be sent.
+    pickle recurses through the plan's graph, so it runs in a thread with a large stack: the default one overflows at a
+    hundred operators. Raises ProgramError if a function holds an object that cannot be pickled.
     """
     from pyspark import cloudpickle
 
-    mine = [module for name, module in sys.modules.items() if name.startswith("_ddcore_program")]
-    for module in mine:
+    modules = [module for name, module in sys.modules.items() if name.startswith("_ddcore_program")]
+    for module in modules:
         cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
     stack, depth = threading.stack_size(_STACK), sys.getrecursionlimit()
     sys.setrecursionlimit(_DEPTH)
@@ -86,17 +86,17 @@ def pickled(work: Any) -> bytes:
             return dumped
     except Exception as error:
         raise ProgramError(
-            f"the program cannot be sent to Spark's workers: a function holds what cannot be pickled: {said(error)}",
+            f"the program cannot be sent to Spark's workers: a function cannot be pickled: {one_line(error)}",
             "let its functions capture plain values only, not open files, locks or generators; or use --engine inline",
         ) from error
     finally:
         sys.setrecursionlimit(depth)
         threading.stack_size(stack)
-        for module in mine:
+        for module in modules:
             cloudpickle.unregister_pickle_by_value(module)  # type: ignore[no-untyped-call]
 
 
-def _packed() -> bytes:
+def _pack() -> bytes:
     """The zip's bytes, the same for the same sources."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as packed:

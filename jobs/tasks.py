@@ -1,7 +1,7 @@
 """What the tasks of a fold on Spark do: each is one worker, for one range of key codes, in one job.
 
-A task's memory is only profited from: what its traces gain goes to files named after (step, range), and any process
-can take a range over from there. Errors of ours travel to the driver as reports, where they are raised as they were.
+A task's memory is only a cache: additions to its traces go to files named after (step, range), from which any process
+can continue the range. A DdError travels to the driver in a report, and is raised there unchanged.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ if TYPE_CHECKING:
 __all__ = ["Sent", "feed", "finish", "harvest", "step"]
 
 Sent = tuple[int, Message]  # with its destination
-# A message of this many rows for a later position goes on unread; smaller ones are gathered, or they would be too many.
+# Messages for a later position with this many rows are forwarded undecoded; smaller ones are merged to be fewer.
 PASSED_ON = 10_000
 
 
 @dataclass
-class _Held:
-    """A worker that this process keeps between jobs, and the last step it has seen."""
+class _Kept:
+    """A worker that this process keeps between jobs, and the last step it took part in."""
 
     worker: Worker
     step: int
@@ -47,17 +47,17 @@ class _Held:
 
 @dataclass
 class _Memory:
-    """What this process remembers of the fold it worked on last."""
+    """The workers of the fold that this process worked on last."""
 
     token: str = ""
     plan: Plan | None = None
-    workers: dict[int, _Held] = field(default_factory=dict)
+    workers: dict[int, _Kept] = field(default_factory=dict)
 
 
 _memory = _Memory()
 
 
-def _remembered(task: Task) -> _Memory:
+def _remember(task: Task) -> _Memory:
     global _memory  # noqa: PLW0603  (a Python worker serves one fold at a time; older memories are dropped)
     if _memory.token != task.token:
         _memory = _Memory(task.token, pickle.loads(task.plan))
@@ -65,13 +65,13 @@ def _remembered(task: Task) -> _Memory:
 
 
 def _plan(task: Task) -> Plan:
-    plan = _remembered(task).plan
+    plan = _remember(task).plan
     assert plan is not None
     return plan
 
 
 def feed(task: Task, reports: Accumulator[list[Report]], part: int, pieces: Iterable[Piece]) -> Iterator[Sent]:
-    """Input rows to messages: linear operators run here, where the rows are read."""
+    """Turn input rows into messages: linear operators run here, where the rows are read."""
     try:
         plan = _plan(task)
         worker = Worker(plan)
@@ -85,47 +85,47 @@ def feed(task: Task, reports: Accumulator[list[Report]], part: int, pieces: Iter
             with fold_errors():
                 worker.feed(piece.input, batch)
         report = Report(part, worker.next_position, worker.waiting())
-        yield from _drained(task, worker)
+        yield from _drain(task, worker)
         reports.add([report])
     except DdError as error:
         reports.add([Report(part, error=error)])
 
 
 def step(
-    task: Task, now: Superstep, reports: Accumulator[list[Report]], part: int, given: Iterable[Sent]
+    task: Task, now: Superstep, reports: Accumulator[list[Report]], part: int, incoming: Iterable[Sent]
 ) -> Iterator[Sent]:
     """One worker's part of a superstep."""
     try:
-        worker, later = _taken(task, part, now.number - 1), 0
-        places: list[Position] = []  # of what is sent
-        for dest, message in given:
+        worker, later = _take(task, part, now.number - 1), 0
+        places: list[Position] = []  # of the messages sent
+        for dest, message in incoming:
             place = messages.position_of(worker.plan, message)
             if place > now.position and message.rows >= PASSED_ON:
                 later, places = later + message.rows, [min([*places, place])]
                 yield dest, message
             else:
                 messages.accept(worker, message)
-        worker.journal, told = [], {name: len(batches) for name, batches in worker.outputs.items()}
+        worker.journal, sizes = [], {name: len(batches) for name, batches in worker.outputs.items()}
         with fold_errors():
             while worker.next_position == now.position:
                 worker.step()
-        _stage(task, worker, told, now.number, part)
+        _stage(task, worker, sizes, now.number, part)
         places += [worker.next_position] if worker.next_position is not None else []
         report = Report(part, min(places, default=None), worker.waiting() + later)
-        yield from _drained(task, worker, part)
-        _remembered(task).workers[part] = _Held(worker, now.number)
+        yield from _drain(task, worker, part)
+        _remember(task).workers[part] = _Kept(worker, now.number)
         reports.add([report])
     except DdError as error:
         reports.add([Report(part, error=error)])
 
 
-def finish(task: Task, step: int, part: int, given: Iterable[Sent]) -> Iterator[Report]:
+def finish(task: Task, step: int, part: int, incoming: Iterable[Sent]) -> Iterator[Report]:
     """The whole range in one task, to the end."""
     try:
         worker = open_worker(_plan(task), task.stored)
         worker.begin()
-        _catch_up(task, worker, range(1, step + 1), range(task.width))
-        for _, message in given:
+        _catch_up(task, worker, range(1, step + 1), range(task.parallelism))
+        for _, message in incoming:
             messages.accept(worker, message)
         with fold_errors():
             worker.run()
@@ -134,37 +134,37 @@ def finish(task: Task, step: int, part: int, given: Iterable[Sent]) -> Iterator[
         yield Report(part, error=error)
 
 
-def harvest(task: Task, step: int, part: int, given: Iterable[Sent]) -> Iterator[Report]:
-    """Write what one range gained in the fold; nothing waits any more."""
-    for _ in given:
+def harvest(task: Task, step: int, part: int, incoming: Iterable[Sent]) -> Iterator[Report]:
+    """Write what the fold added in one range, when no work is left."""
+    for _ in incoming:
         pass
     try:
-        worker = _taken(task, part, step)
+        worker = _take(task, part, step)
         yield Report(part, gained=write_gains(_plan(task), worker, task.stored, str(part)))
     except DdError as error:
         yield Report(part, error=error)
 
 
-def _drained(task: Task, worker: Worker, part: int = 0) -> Iterator[Sent]:
+def _drain(task: Task, worker: Worker, part: int = 0) -> Iterator[Sent]:
     for work in worker.drain():
         for message in messages.to_messages(worker, work, task.cuts, part):
             yield message.dest, message
 
 
-def _taken(task: Task, part: int, step: int) -> Worker:
-    """The worker of a range as it was after a step: from this process's memory, as far as it reaches, and from staged
-    files. It is taken out of the memory: a task that fails half way leaves nothing behind for the one that retries it.
+def _take(task: Task, part: int, step: int) -> Worker:
+    """The worker of a range as it was after a step: from this process's memory if it is there, brought forward from
+    staged files. It leaves the memory, so that the retry of a failed task does not find a half-changed worker.
     """
-    held = _remembered(task).workers.pop(part, None)
-    if held is None or held.step > step:
+    kept = _remember(task).workers.pop(part, None)
+    if kept is None or kept.step > step:
         worker = open_worker(_plan(task), task.stored, spans_of(_plan(task), task.cuts, part))
         worker.begin()
-        held = _Held(worker, 0)
-    _catch_up(task, held.worker, range(held.step + 1, step + 1), [part])
-    return held.worker
+        kept = _Kept(worker, 0)
+    _catch_up(task, kept.worker, range(kept.step + 1, step + 1), [part])
+    return kept.worker
 
 
-def _stage(task: Task, worker: Worker, told: Mapping[str, int], step: int, part: int) -> None:
+def _stage(task: Task, worker: Worker, sizes: Mapping[str, int], step: int, part: int) -> None:
     """Write what a step added to traces and outputs, under a name that depends on step and range alone."""
     entries = [
         Message(part, "trace", a.index, rounds, rows, body)
@@ -173,10 +173,10 @@ def _stage(task: Task, worker: Worker, told: Mapping[str, int], step: int, part:
     ]
     names = list(worker.plan.outputs)
     for index, name in enumerate(names):
-        for batch in worker.outputs[name][told[name] :]:
+        for batch in worker.outputs[name][sizes[name] :]:
             body = messages.body_of_batch(batch, worker.plan.outputs[name])
             entries.append(Message(part, "output", index, (), len(batch), body))
-    path = _staged(task, step, part)
+    path = _staging_file(task, step, part)
     with reporting(path, "write"):
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary = path.with_name(f".{path.name}-{uuid.uuid4().hex}")
@@ -187,12 +187,12 @@ def _stage(task: Task, worker: Worker, told: Mapping[str, int], step: int, part:
 def _catch_up(task: Task, worker: Worker, steps: Iterable[int], parts: Sequence[int]) -> None:
     """Bring a worker's traces and outputs forward from staged files.
 
-    What a trace gained in one step is one run again, whoever staged it: whoever listens is to hear of all of it.
+    Additions to a trace in one step become one run, from all ranges: listeners read only the newest run.
     """
     names = list(worker.plan.outputs)
     for step in steps:
         gains: dict[tuple[int, Rounds], list[bytes]] = {}
-        for message in (each for part in parts for each in _read(_staged(task, step, part))):
+        for message in (each for part in parts for each in _read(_staging_file(task, step, part))):
             if message.kind == "trace":
                 gains.setdefault((message.target, message.rounds), []).append(message.body)
             else:
@@ -209,5 +209,5 @@ def _read(path: Path) -> Sequence[Message]:
         return messages.read_file(path)
 
 
-def _staged(task: Task, step: int, part: int) -> Path:
+def _staging_file(task: Task, step: int, part: int) -> Path:
     return task.staging / f"{step:06d}-{part}.arrow"

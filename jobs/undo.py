@@ -1,7 +1,7 @@
 """Undo: takes an ingest back whose versions are not folded yet.
 
-The ingest's files leave the input's table by one commit, and one record of the ledger makes it so; killed before that
-record, nothing was taken back. The files stay on the disk, as of earlier versions of the table, until it is vacuumed.
+One commit removes the ingest's files from the input's table, and one record of the ledger makes that valid. If it is
+killed before the record, nothing was taken back. The files stay on the disk until the table is vacuumed.
 The ledger keeps both records, and the same sources may be ingested again.
 """
 
@@ -44,14 +44,14 @@ class UndoReport:
 
 
 def undo(project: Project, number: int, input_name: str | None = None) -> UndoReport:
-    """Take ingest ``number`` back; ``input_name``, where it is named, has to be its input.
+    """Take ingest ``number`` back; ``input_name``, if given, has to be its input.
 
-    Raises UsageError for an ingest that there is not, LateUpdate where a version of it is folded, DataError where a
-    later ingest builds on it, StorageError, LockHeld; everything is then as it was. A run that did not finish, stands
-    against it and committed nothing is given up: its versions are open again. Cost: a scan of the input's log where
-    other ingests of it retract rows, else next to nothing.
+    Raises UsageError if there is no such ingest, LateUpdate if a version of it is folded, DataError if a
+    later ingest builds on it, StorageError, LockHeld; the input is then as it was. An unfinished run of these versions
+    that committed nothing is given up: its versions are open again. Cost: a scan of the input's log if other ingests of
+    it retract rows, else a few small reads.
     """
-    began = time.monotonic()
+    start = time.monotonic()
     warehouse = Warehouse(project.warehouse)
     warehouse.check()
     with warehouse.lock("ddcore ingest --undo"), kept_open():
@@ -69,7 +69,7 @@ def undo(project: Project, number: int, input_name: str | None = None) -> UndoRe
         minus=sum(minus for _, minus in record.counts.values()),
         first=record.first,
         last=record.last,
-        took=time.monotonic() - began,
+        took=time.monotonic() - start,
     )
 
 
@@ -89,12 +89,12 @@ def _ingest(ledger: Ledger, number: int, input_name: str | None) -> IngestRecord
 
 
 def _unknown(number: int, numbers: list[int]) -> UsageError:
-    there = f"the last is {max(numbers)}" if numbers else "nothing is ingested"
-    return UsageError(f"--undo {number}: there is no ingest {number}; {there}", "ingests are listed by: ddcore log")
+    others = f"the last is {max(numbers)}" if numbers else "nothing is ingested"
+    return UsageError(f"--undo {number}: there is no ingest {number}; {others}", "ingests are listed by: ddcore log")
 
 
 class _Undo:
-    """One ingest to be taken back, with the warehouse's lock held."""
+    """The undo of one ingest, with the warehouse's lock held."""
 
     def __init__(self, project: Project, ledger: Ledger, record: IngestRecord) -> None:
         self.ledger, self.record = ledger, record
@@ -103,7 +103,7 @@ class _Undo:
         self.others = [other for other in ledger.ingests(record.input) if other.number != record.number]
 
     def check(self) -> None:
-        """Raise what stands against it."""
+        """Raise the error that forbids the undo, if any."""
         record, closed = self.record, self._closed()
         if closed is not None and give_up(self.ledger, "it was not finished, and an undo came first"):
             closed = self._closed()
@@ -111,12 +111,12 @@ class _Undo:
             raise LateUpdate(
                 f"ingest {record.number} cannot be taken back: it has rows at version {record.first}, and version "
                 f"{closed} is closed",
-                "ingest rows that retract what it brought, at a later version",
+                "ingest rows that retract its rows, at a later version",
             )
         for other in self.others:
             if record.number in other.rests_on:
                 raise DataError(
-                    f"ingest {record.number} cannot be taken back: ingest {other.number} took in only what came after "
+                    f"ingest {record.number} cannot be taken back: ingest {other.number} took in only the rows after "
                     f"it in {', '.join(source.name for source in other.sources)}",
                     f"take that back first: ddcore ingest --undo {other.number}",
                 )
@@ -124,7 +124,7 @@ class _Undo:
         if len(self.files) < len(record.files) or not record.files:
             raise StorageError(
                 f"ingest {record.number} cannot be taken back: its files in {self.log.folder} were merged with others",
-                "ingest rows that retract what it brought, at a later version",
+                "ingest rows that retract its rows, at a later version",
             )
         self._check_counts()
 
@@ -140,11 +140,11 @@ class _Undo:
 
     @cached_property
     def files(self) -> list[LiveFile]:
-        """Those of them that the ingest wrote."""
+        """Those files of the table that the ingest wrote."""
         return [file for file in self.live if file.path in self.record.files]
 
     def _check_counts(self) -> None:
-        """Raise DataError where the rest retracts what the ingest inserted, or needs what it retracts to fit int64."""
+        """Raise DataError if other ingests retract its rows, or if counts fit int64 only with its retractions."""
         rest = [file for file in self.live if file.path not in self.record.files]
         balance = Balance(self.log, rest)
         retracts = any(minus for other in self.others for _, minus in other.counts.values())
@@ -164,13 +164,13 @@ class _Undo:
     def _needed(self, row: RowCount, why: str) -> DataError:
         number = self.record.number
         return DataError(
-            f"ingest {number} cannot be taken back: without it {shown(row.row)} would be there {row.count} times as of "
+            f"ingest {number} cannot be taken back: without it {shown(row.row)} would have the count {row.count} as of "
             f"version {row.version}, as another ingest {why}",
             f"take back that one first, of ingest {', '.join(str(other.number) for other in self.others)}",
         )
 
     def commit(self) -> None:
-        """Take the files out of the table; the ledger's record makes it so."""
+        """Remove the files from the table, then record it in the ledger."""
         record = self.record
         table = self.log.remove(record.files, record.number, base=self.base)
         self.ledger.append(UndoRecord(record.number, record.input, record.first, record.last, table))

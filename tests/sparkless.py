@@ -39,16 +39,16 @@ class Rows:
     def mapPartitions(self, work: Any) -> Rows:
         return self.mapPartitionsWithIndex(lambda _, given: work(given))
 
-    def partitionBy(self, width: int, owner: Callable[[Any], int]) -> Rows:
+    def partitionBy(self, parallelism: int, owner: Callable[[Any], int]) -> Rows:
         written = [functools.cache(part) for part in self.parts]
 
         def part(number: int) -> Iterable[Any]:
-            return [pair for source in written for pair in source() if owner(pair[0]) % width == number]
+            return [pair for source in written for pair in source() if owner(pair[0]) % parallelism == number]
 
-        return Rows(self.context, [partial(part, number) for number in range(width)])
+        return Rows(self.context, [partial(part, number) for number in range(parallelism)])
 
-    def coalesce(self, width: int) -> Rows:
-        assert width == 1
+    def coalesce(self, parallelism: int) -> Rows:
+        assert parallelism == 1
         return Rows(self.context, [self.collect])
 
     def localCheckpoint(self) -> None:
@@ -100,8 +100,8 @@ def install(patch: pytest.MonkeyPatch, *, seed: int = 0, unrest: float = 0.2) ->
     rng = random.Random(seed)
 
     @contextmanager
-    def context(conf: Any, master: Any, width: int | None) -> Iterator[Context]:
-        yield Context(width or 3, rng, unrest)
+    def context(conf: Any, master: Any, parallelism: int | None) -> Iterator[Context]:
+        yield Context(parallelism or 3, rng, unrest)
 
     from ddcore.jobs import session
 

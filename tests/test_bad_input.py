@@ -348,7 +348,7 @@ def test_changed_schema_of_an_input(mine: Path, refused: Refused) -> None:
 def test_retraction_of_a_row_that_never_was(mine: Path, dd: Command, refused: Refused) -> None:
     error, hint = refused(1, "ingest", "links", csv("6,1,Zoo,Farm,2\n6,-1,Zoo,Airport,20\n"))
     assert error == (
-        "wrong.csv: retracts src='Zoo', dst='Airport', minutes=20 at version 6, and the row is not there: "
+        "wrong.csv: retracts src='Zoo', dst='Airport', minutes=20 at version 6, and the row does not exist: "
         "its count would be -1"
     )
     assert "nothing was ingested" in hint

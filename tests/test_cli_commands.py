@@ -138,7 +138,8 @@ EMPTY = [
     ["ingest", "links", "data/links.csv", "--late", ""], ["show", ""], ["show", "journeys", "--at", ""],
     ["diff", "", "1", "2"], ["diff", "journeys", "", ""], ["diff", "journeys", "", "2"], ["diff", "journeys", "1", ""],
     ["log", "--warehouse", ""], ["status", "--project", ""], ["init", ""], ["doctor", "--project", ""],
-    ["run", "--to-version", ""], ["run", "--from-version", ""], ["run", "--width", ""], ["run", "--skip-code", ""],
+    ["run", "--to-version", ""], ["run", "--from-version", ""], ["run", "--parallelism", ""],
+    ["run", "--skip-code", ""],
 ]  # fmt: skip
 
 
@@ -151,7 +152,7 @@ def test_what_an_unset_variable_leaves_is_refused(arguments: list[str], mine: Pa
 
 
 def test_empty_environment_variables_count_as_not_set(here: Path, dd: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("PROJECT", "WAREHOUSE", "ENGINE", "WIDTH", "MASTER", "DEBUG"):
+    for name in ("PROJECT", "WAREHOUSE", "ENGINE", "PARALLELISM", "MASTER", "DEBUG"):
         monkeypatch.setenv(f"DDCORE_{name}", "")
     code, out, _ = dd("status", "--json")
     assert (code, records(out)[0]["warehouse"]) == (0, str(here / "warehouse"))

@@ -15,9 +15,9 @@ from ddcore.io.project import find_project
 def test_init_makes_a_project_that_loads(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / "deep" / "trams"
     assert run_command(["init", str(folder)]) == 0
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert f"cd {folder}" in said.err
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert f"cd {folder}" in captured.err
     assert sorted(str(file.relative_to(folder)) for file in folder.rglob("*") if file.is_file()) == sorted(FILES)
     project = find_project(folder)
     assert list(project.inputs) == ["links", "starts"]

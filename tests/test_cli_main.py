@@ -96,7 +96,7 @@ def test_version_begins_with_the_name(capsys: pytest.CaptureFixture[str]) -> Non
             "see: ddcore run --help",
         ),
         (["run", "x"], "unexpected extra argument", "see: ddcore run --help"),
-        (["run", "--width", "two"], "'two' is not a whole number from 1 up", "see: ddcore run --help"),
+        (["run", "--parallelism", "two"], "'two' is not a whole number from 1 up", "see: ddcore run --help"),
         (["run", "--skip-code", "300"], "'300' is not a whole number from 0 to 255", "see: ddcore run --help"),
         (["ingest"], "missing argument 'INPUT'", "see: ddcore ingest --help"),
         (["ingest", "links"], "missing argument 'SOURCE'", "see: ddcore ingest --help"),

@@ -210,9 +210,9 @@ def test_claimed_stdout_is_the_commands_alone(capsys: pytest.CaptureFixture[str]
         print("the program talks")
         out.data("data")
     print("afterwards")
-    said = capsys.readouterr()
-    assert said.out == "data\nafterwards\n"
-    assert said.err == "the program talks\n"
+    captured = capsys.readouterr()
+    assert captured.out == "data\nafterwards\n"
+    assert captured.err == "the program talks\n"
 
 
 def test_claimed_gives_stdout_back_after_an_error() -> None:

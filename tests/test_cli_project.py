@@ -57,7 +57,7 @@ def test_a_project(folder: Path) -> None:
         "roots": {"node": "string"},
     }
     assert project.outputs == {"dists": OutputSettings(key=("node",))}
-    assert (project.dims, project.dim, project.engine, project.width) == (("version",), "version", "spark", None)
+    assert (project.dims, project.dim, project.engine, project.parallelism) == (("version",), "version", "spark", None)
     assert (project.spark_master, project.spark_conf) == ("local[*]", {})
     assert project.program_file == folder / "program.py"
 
@@ -90,10 +90,10 @@ def test_flag_environment_file_default(folder: Path) -> None:
     assert find_project().origin["warehouse"] == "default"
     (folder / "dd.toml").write_text(TOML.replace("[inputs.edges]", 'warehouse = "w1"\n[inputs.edges]', 1))
     assert (find_project().warehouse, find_project().origin["warehouse"]) == (folder / "w1", "dd.toml")
-    env = {"DDCORE_WAREHOUSE": "w2", "DDCORE_ENGINE": "inline", "DDCORE_WIDTH": "3", "DDCORE_MASTER": "local[1]"}
+    env = {"DDCORE_WAREHOUSE": "w2", "DDCORE_ENGINE": "inline", "DDCORE_PARALLELISM": "3", "DDCORE_MASTER": "local[1]"}
     project = find_project(env=env)
-    assert (project.warehouse, project.engine, project.width) == (folder / "w2", "inline", 3)
-    assert (project.spark_master, project.origin["width"]) == ("local[1]", "DDCORE_WIDTH")
+    assert (project.warehouse, project.engine, project.parallelism) == (folder / "w2", "inline", 3)
+    assert (project.spark_master, project.origin["parallelism"]) == ("local[1]", "DDCORE_PARALLELISM")
     project = find_project(env=env, flags={"warehouse": "w3", "engine": None})
     assert (project.warehouse, project.origin["warehouse"]) == (folder / "w3", "flag")
     assert project.engine == "inline"
@@ -103,8 +103,8 @@ def test_flag_environment_file_default(folder: Path) -> None:
     ("env", "says"),
     [
         ({"DDCORE_ENGINE": "spak"}, "DDCORE_ENGINE: unknown engine 'spak'"),
-        ({"DDCORE_WIDTH": "0"}, "DDCORE_WIDTH: the width is a number of workers from 1 up, not '0'"),
-        ({"DDCORE_WIDTH": "two"}, "not 'two'"),
+        ({"DDCORE_PARALLELISM": "0"}, "DDCORE_PARALLELISM: the parallelism is a number of workers from 1 up, not '0'"),
+        ({"DDCORE_PARALLELISM": "two"}, "not 'two'"),
         ({"DDCORE_WAREHOUSE": "s3://bucket/w"}, "object stores are not supported"),
     ],
 )
@@ -142,7 +142,7 @@ def test_wrong_environment(folder: Path, env: dict[str, str], says: str) -> None
         ("[outputs.dists]", '[time]\ndims = ["diff"]\n[outputs.dists]', "'diff' cannot name a time dimension", ""),
         ("[outputs.dists]", '[time]\ndim = ["v"]\n[outputs.dists]', "[time] dim: unknown key", "did you mean 'dims'?"),
         ("[outputs.dists]", '[run]\nengine = "flink"\n[outputs.dists]', "unknown engine 'flink'", "spark, inline"),
-        ("[outputs.dists]", "[run]\nwidth = true\n[outputs.dists]", "the width is a number", ""),
+        ("[outputs.dists]", "[run]\nparallelism = true\n[outputs.dists]", "the parallelism is a number", ""),
         ("[outputs.dists]", "[spark]\nconf = 3\n[outputs.dists]", "[spark] conf: must be", ""),
         ("[outputs.dists]", "[spark]\nconf = { a = { b = 3 } }\n[outputs.dists]", "conf.a: must be text", "dots"),
         ("[project]", "[project", "not valid TOML: ", ""),
@@ -164,8 +164,12 @@ HUGE = "9" * 5000
         ("[project]", "[project]\ndeep = " + "[" * 2000 + "]" * 2000, "nested too deeply"),
         ("[project]", "[project]\ndeep = " + "{a = " * 2000 + "1" + "}" * 2000, "nested too deeply"),
         ("[project]", f"[project]\nlong = {HUGE}", "cannot be read: Exceeds the limit"),
-        ("[outputs.dists]", f"[run]\nwidth = 0x{HUGE}\n[outputs.dists]", "not a very large int"),
-        ("[outputs.dists]", "[run]\nwidth = 99999999999\n[outputs.dists]", "the width is a number of workers"),
+        ("[outputs.dists]", f"[run]\nparallelism = 0x{HUGE}\n[outputs.dists]", "not a very large int"),
+        (
+            "[outputs.dists]",
+            "[run]\nparallelism = 99999999999\n[outputs.dists]",
+            "the parallelism is a number of workers",
+        ),
         ("[outputs.dists]", f"[spark]\nconf = {{ a = 0x{HUGE} }}\n[outputs.dists]", "conf.a: is a number of more than"),
         ('"program.py:program"', f"0x{HUGE}", "must be text, not a very large int"),
         ('"program.py:program"', f'"{"x" * 100_000}"', "must be FILE.py:FUNCTION, not 'xxx"),
@@ -186,7 +190,7 @@ def test_values_beyond_all_bounds_are_one_line(folder: Path, old: str, new: str,
         ({"warehouse": ""}, "--warehouse: the value is empty"),
         ({"warehouse": "a\0b"}, "--warehouse: 'a\\x00b' has a NUL character"),
         ({"warehouse": "~nosuchuser"}, "--warehouse: '~nosuchuser': there is no such user"),
-        ({"width": "9" * 5000}, "the width is a number of workers"),
+        ({"parallelism": "9" * 5000}, "the parallelism is a number of workers"),
     ],
 )
 def test_flags_that_name_nothing_are_one_line(folder: Path, flags: dict[str, str], says: str) -> None:
@@ -322,7 +326,7 @@ def cut_short(text: str) -> str:
     [
         ("x = " + "[" * 2000 + "]" * 2000, "dd.toml: nested too deeply"),
         ("x = " + "{a = " * 2000 + "1" + "}" * 2000, "dd.toml: nested too deeply"),
-        (TOML + "[run]\nwidth = " + "9" * 5000, "dd.toml: cannot be read: Exceeds the limit"),
+        (TOML + "[run]\nparallelism = " + "9" * 5000, "dd.toml: cannot be read: Exceeds the limit"),
         (TOML.replace("[inputs.edges]", 'warehouse = "a\\u0000b"\n[inputs.edges]', 1), "has a NUL character"),
         (TOML.replace("program.py", "pro\\u0000gram.py"), "has a NUL character"),
         (TOML.replace("[inputs.edges]", f'warehouse = "{NO_USER}/w"\n[inputs.edges]', 1), "there is no such user"),
@@ -350,7 +354,7 @@ def test_a_file_that_python_itself_refuses(
         (["status", "--project", "a\0b"], "error: --project: 'a\\x00b' has a NUL character"),
         (["status", "--warehouse", f"{NO_USER}/w"], f"error: --warehouse: '{NO_USER}/w': there is no such user"),
         (["status", "--project", NO_USER], f"error: --project: '{NO_USER}': there is no such user"),
-        (["run", "--width", "9" * 5000], "error: invalid value for '--width': '999"),
+        (["run", "--parallelism", "9" * 5000], "error: invalid value for '--parallelism': '999"),
         (["show", "dists", "--limit", "9" * 5000], "error: invalid value for '--limit': '999"),
         (["log", "--limit", "-1"], "error: invalid value for '--limit': '-1' is not a whole number from 0 up"),
     ],
@@ -366,12 +370,13 @@ def test_options_that_no_file_and_no_number_can_be(
     assert len(err) < 3000
 
 
-def test_a_width_of_thousands_of_digits_in_the_environment(
+def test_a_parallelism_of_thousands_of_digits_in_the_environment(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("DDCORE_WIDTH", "9" * 5000)
+    monkeypatch.setenv("DDCORE_PARALLELISM", "9" * 5000)
     assert run_command(["status"]) == 2
     err = capsys.readouterr().err
     assert (
-        err.startswith("error: DDCORE_WIDTH: the width is a number of workers from 1 up, not '999") and len(err) < 300
+        err.startswith("error: DDCORE_PARALLELISM: the parallelism is a number of workers from 1 up, not '999")
+        and len(err) < 300
     )

@@ -76,12 +76,14 @@ def test_stored_state_resumes(seed: int, tmp_path: Path, monkeypatch: pytest.Mon
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("width", [1, 2])
+@pytest.mark.parametrize("parallelism", [1, 2])
 @pytest.mark.parametrize("seed", one_dimensional(range(40))[:3])
-def test_spark_gives_the_same_logs(seed: int, width: int, tmp_path: Path, spark: Any) -> None:
+def test_spark_gives_the_same_logs(seed: int, parallelism: int, tmp_path: Path, spark: Any) -> None:
     drawn = case(seed, plain=True)
-    found = outcome(project_of(tmp_path / "cut", drawn), ends_of(drawn, seed)[-2:], engine="spark", width=width)
-    compare(drawn, f"width {width}", expected_of(drawn), found)
+    outcomes = outcome(
+        project_of(tmp_path / "cut", drawn), ends_of(drawn, seed)[-2:], engine="spark", parallelism=parallelism
+    )
+    compare(drawn, f"parallelism {parallelism}", expected_of(drawn), outcomes)
 
 
 REACH = """
@@ -102,7 +104,7 @@ def reach() -> Case:
 
 @pytest.mark.spark
 def test_wide_rounds_end_in_one_task(tmp_path: Path, spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a forced width: several workers while much waits, then one takes over what they staged."""
+    """Without a forced parallelism: several workers while much waits, then one takes over what they staged."""
     drawn, steps = reach(), []
     real = exchange._Exchange._superstep
 
@@ -115,9 +117,9 @@ def test_wide_rounds_end_in_one_task(tmp_path: Path, spark: Any, monkeypatch: py
     monkeypatch.setattr(replay, "WIDE_FROM", 1)
     monkeypatch.setattr(exchange, "NARROW_BELOW", 1)
     monkeypatch.setattr(exchange._Exchange, "_superstep", counted)
-    found = outcome(project_of(tmp_path / "p", drawn), [None], engine="spark")
+    outcomes = outcome(project_of(tmp_path / "p", drawn), [None], engine="spark")
     assert steps == [1, 2, 3]
-    compare(drawn, "wide, then narrow", expected_of(drawn), found)
+    compare(drawn, "wide, then narrow", expected_of(drawn), outcomes)
 
 
 def _submitted(*arguments: object) -> list[object]:
@@ -137,13 +139,13 @@ def test_two_workers_elsewhere(command: Any, tmp_path: Path) -> None:
     drawn = reach()
     project = project_of(tmp_path / "p", drawn)
     done = subprocess.run(
-        command("--project", project.root, "--width", "2"),
+        command("--project", project.root, "--parallelism", "2"),
         env={**os.environ, "PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable},
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-2000:]
     report = json.loads(done.stdout.splitlines()[-1])
-    assert (report["run"], report["engine"], report["width"]) == (1, "spark", 2)
+    assert (report["run"], report["engine"], report["parallelism"]) == (1, "spark", 2)
     outputs = build(load_program(project), project.inputs, project.dims).outputs
     compare(drawn, command.__name__, expected_of(drawn), logs_of(project, outputs))
 
@@ -189,7 +191,7 @@ def test_what_is_owed_and_held_back_is_stored(seed: int, tmp_path: Path) -> None
                 log.create()
                 versions[name] = log.commit(files, run, base=base)
 
-    def found() -> Any:
+    def outcomes() -> Any:
         try:
             cuts = folding.random_cuts(random.Random(seed), times)
             for run, closed in enumerate([*cuts, times], 1):
@@ -209,4 +211,4 @@ def test_what_is_owed_and_held_back_is_stored(seed: int, tmp_path: Path) -> None
             logs[name] = reference.log_of(frame, dims)
         return logs
 
-    compare(drawn, "owed and held", expected_of(drawn), found())
+    compare(drawn, "owed and held", expected_of(drawn), outcomes())

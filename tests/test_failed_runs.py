@@ -160,10 +160,10 @@ ENGINES = {"inline": ("inline", None), "one task": ("spark", 1), "two tasks": ("
 @pytest.fixture(params=ENGINES)
 def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """How to fold; Spark is pretended, see ``sparkless``."""
-    name, width = ENGINES[request.param]
+    name, parallelism = ENGINES[request.param]
     if name == "spark":
         sparkless.install(monkeypatch, unrest=0)
-    return {"engine": name, "width": width}
+    return {"engine": name, "parallelism": parallelism}
 
 
 @pytest.mark.parametrize("place", ["linear", "reduce"])
@@ -225,16 +225,16 @@ def test_after_a_failure_the_program_may_be_corrected(engine: dict[str, Any], pr
     check_law(project)
 
 
-@pytest.mark.parametrize("width", [1, 2])
-def test_a_function_that_cannot_be_sent(width: int, project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("parallelism", [1, 2])
+def test_a_function_that_cannot_be_sent(parallelism: int, project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     sparkless.install(monkeypatch, unrest=0)
     held = "import threading\nLOCK = threading.Lock()\n" + PROGRAM.replace('fail("reduce")', "LOCK.locked()")
     (project.root / "program.py").write_text(held)
     with pytest.raises(DdError, match="sent to Spark"):
-        replay.run(project, engine="spark", width=width)
+        replay.run(project, engine="spark", parallelism=parallelism)
     check_open(project)
     (project.root / "program.py").write_text(PROGRAM)
-    replay.run(project, engine="spark", width=width)
+    replay.run(project, engine="spark", parallelism=parallelism)
     check_law(project)
 
 
@@ -324,8 +324,8 @@ class JavaError(Exception):
 
 
 @pytest.mark.parametrize("error", [JavaError("call o5.\n: java.io.IOException: full"), ConnectionRefusedError(111, "")])
-@pytest.mark.parametrize("width", [1, 2])
-def test_errors_of_spark(width: int, error: Exception, project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("parallelism", [1, 2])
+def test_errors_of_spark(parallelism: int, error: Exception, project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     def failing(*_: Any) -> Any:
         raise error
 
@@ -333,7 +333,7 @@ def test_errors_of_spark(width: int, error: Exception, project: Project, monkeyp
         sparkless.install(patch, unrest=0)
         patch.setattr(sparkless.Rows, "collect", failing)
         with pytest.raises((DdError, OSError)):
-            replay.run(project, engine="spark", width=width)
+            replay.run(project, engine="spark", parallelism=parallelism)
     check_open(project)
     replay.run(project)
     check_law(project)
@@ -537,9 +537,9 @@ def test_an_input_that_is_added_brings_its_history(project: Project, dd: Command
     assert dd("run", "--full-refresh", "-q")[0] == 0
     late = find_project(project.root, {})
     program = load_program(late)
-    found = logs_of(late, build(program, late.inputs, late.dims).outputs)
+    actual = logs_of(late, build(program, late.inputs, late.dims).outputs)
     factors = pl.read_csv("factors.csv")
-    assert found == reference.replay(program, ("version",), numbers=frame_of(ROWS), factors=factors)
+    assert actual == reference.replay(program, ("version",), numbers=frame_of(ROWS), factors=factors)
     Path("late.csv").write_text("f,version,diff\n4,3,1\n")
     assert "version 3 is closed" in dd("ingest", "factors", "late.csv")[2][0]
 
@@ -564,10 +564,10 @@ def test_parallelism_goes_by_rows_and_not_by_what_they_count(project: Project, m
     monkeypatch.setattr(exchange, "NARROW_BELOW", 1)
     replay.run(project, engine="inline")
     bring(project, (1, 4, 20_000_000))
-    assert replay.run(project, engine="spark").width == 1
+    assert replay.run(project, engine="spark").parallelism == 1
     monkeypatch.setattr(replay, "WIDE_FROM", 5)
     bring(project, *[(n, 5, 1) for n in range(5)])
-    assert replay.run(project, engine="spark").width == 3
+    assert replay.run(project, engine="spark").parallelism == 3
     check_law(project)
 
 
@@ -599,7 +599,7 @@ def test_the_entry_file_reports_as_the_command_does(
 
 @pytest.mark.parametrize(
     "arguments",
-    [["--width", "0"], ["--to-version", "-1"], ["--project", ""], ["--warehouse", ""], ["--engine", ""]],
+    [["--parallelism", "0"], ["--to-version", "-1"], ["--project", ""], ["--warehouse", ""], ["--engine", ""]],
     ids=" ".join,
 )
 def test_the_entry_file_refuses_what_the_command_refuses(
@@ -632,13 +632,13 @@ def jvms(pid: int) -> Iterator[int]:
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("width", ["1", "2"])
-def test_a_killed_jvm_is_said_to_be_one(width: str, project: Project) -> None:
+@pytest.mark.parametrize("parallelism", ["1", "2"])
+def test_a_killed_jvm_is_said_to_be_one(parallelism: str, project: Project) -> None:
     """The fold has begun, which a function of the program says by a file; it waits until the JVM is gone."""
     (project.root / "cause").write_text(
         "linear: import time; Path(__file__).with_name('begun').touch(); time.sleep(60)"
     )
-    command = [str(Path(sys.executable).with_name("ddcore")), "run", "--engine", "spark", "--width", width]
+    command = [str(Path(sys.executable).with_name("ddcore")), "run", "--engine", "spark", "--parallelism", parallelism]
     with subprocess.Popen(command, cwd=project.root, stderr=subprocess.PIPE, text=True) as run:
         begun = project.root / "begun"
         while run.poll() is None and not begun.exists():

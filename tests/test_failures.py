@@ -9,7 +9,7 @@ import pytest
 
 from ddcore.errors import DdError, ExpressionError, FoldError
 from ddcore.jobs import session
-from ddcore.jobs.failures import fold_errors, said, telling_line
+from ddcore.jobs.failures import fold_errors, one_line, telling_line
 from ddcore.jobs.gateway import _ending
 
 LOST = "Job aborted due to stage failure: Task 0 in stage 0.0 failed 1 times, most recent failure: Lost task 0.0 in "
@@ -28,9 +28,9 @@ SAID = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("said", "told"), SAID)
-def test_the_line_that_says_most(said: str, told: str) -> None:
-    assert telling_line(RuntimeError(said)) == told
+@pytest.mark.parametrize(("said", "expected"), SAID)
+def test_the_line_that_says_most(said: str, expected: str) -> None:
+    assert telling_line(RuntimeError(said)) == expected
 
 
 class Mute(Exception):
@@ -50,8 +50,8 @@ class Mute(Exception):
         (ValueError("x" * 10_000), "ValueError: " + "x" * 300),
     ],
 )
-def test_any_error_in_one_line(error: BaseException, told: str) -> None:
-    assert said(error) == told
+def test_any_error_in_one_line(error: BaseException, expected: str) -> None:
+    assert one_line(error) == expected
 
 
 @pytest.mark.parametrize(

@@ -240,7 +240,7 @@ def test_a_grown_file_under_another_spelling_brings_only_its_new_rows(
     desk.source("data/a.csv", (1, 2, 0, 1), (2, 3, 1, 1))
     report = desk.ingest(file.as_uri() if spelling == "url" else spelling)
     assert desk.updates() == [(1, 2, 0, 1), (2, 3, 1, 1)]
-    assert "taken in after version 0; ingest 1 brought what was before" in report.notes[0]
+    assert "taken in after version 0; ingest 1 has the rows up to there" in report.notes[0]
     assert desk.ingest(str(file)).nothing_new
 
 
@@ -304,9 +304,9 @@ def test_rows_that_count_more_than_once_for_the_first_time_are_noted(desk: Desk)
     assert (report.repeated, report.repeated_first, report.notes) == (0, None, ())
     again = [(number, number, 1, 1) for number in range(3, 9)]
     report = desk.ingest(desk.source("b.csv", *again))
-    assert (report.repeated, report.repeated_first) == (2, "src=3, dst=3 is there 2 times as of version 1")
+    assert (report.repeated, report.repeated_first) == (2, "src=3, dst=3 has the count 2 as of version 1")
     assert report.notes == (
-        "2 rows count more than once from now on, and none did before: src=3, dst=3 is there 2 times as of version 1. "
+        "2 rows count more than once from now on, and none did before: src=3, dst=3 has the count 2 as of version 1. "
         "Was it ingested before, in another form? Take it back with: ddcore ingest --undo 2",
     )
     report = desk.ingest(desk.source("c.csv", (8, 8, 2, 1)))  # some did before
@@ -353,7 +353,7 @@ def test_counts_that_leave_int64_are_refused(desk: Desk) -> None:
     desk.ingest(desk.source("a.parquet", (1, 2, 0, 2**62), (5, 5, 0, 2**62)))
     desk.ingest(desk.source("b.parquet", (1, 2, 3, 2**62 - 1), (5, 5, 9, -1)))
     error = refused(desk, DataError, desk.source("c.parquet", (7, 7, 1, 1), (1, 2, 2, 1)))
-    assert "src=1, dst=2 would be there 9223372036854775808 times as of version 3, beyond int64" in error.message
+    assert "src=1, dst=2 would have the count 9223372036854775808 as of version 3, beyond int64" in error.message
     desk.ingest(desk.source("d.parquet", (7, 7, 1, 1), (5, 5, 1, 2**62 - 1)))
 
 
@@ -460,16 +460,16 @@ def test_T45_a_retraction_of_a_row_that_never_was_names_row_version_and_source(d
     bad = desk.source("bad.csv", (5, 6, 3, -1), (9, 9, 3, -1), (8, 8, 4, -1))
     error = refused(desk, UnknownRetraction, good, bad)
     assert error.message == (
-        f"{bad}: retracts src=9, dst=9 at version 3, and the row is not there: its count would be -1"
+        f"{bad}: retracts src=9, dst=9 at version 3, and the row does not exist: its count would be -1"
     )
 
 
 @pytest.mark.parametrize(
     ("updates", "says"),
     [
-        ([(1, 2, 3, -2)], "at version 3, and the row is not there: its count would be -1"),
+        ([(1, 2, 3, -2)], "at version 3, and the row does not exist: its count would be -1"),
         ([(4, 4, 3, -1), (4, 4, 5, 1)], "retracts src=4, dst=4 at version 3"),
-        ([(1, 2, 2, -1)], "at version 2, and the row is not there: its count would be -1 as of version 7"),
+        ([(1, 2, 2, -1)], "at version 2, and the row does not exist: its count would be -1 as of version 7"),
         ([(4, 4, 3, 1), (4, 4, 3, -1), (4, 4, 4, -1)], "retracts src=4, dst=4 at version 4"),
     ],
 )

@@ -96,13 +96,13 @@ def test_bad_rows_are_refused_as_they_are_inline(tmp_path: Path) -> None:
     ]  # fmt: skip
     for number, (kind, columns) in enumerate(cases):
         bad = by_spark.source(f"bad-{number}.parquet", (7, 7, 5, 1), **columns)
-        said = []
+        messages = []
         for desk in (by_spark, inline):
             with pytest.raises(kind) as caught:
                 desk.ingest(bad, good)
             assert desk.stray_files() == [] and len(desk.records()) == 1
-            said.append((caught.value.message.removesuffix(" (row 1)"), caught.value.hint))
-        assert said[0] == said[1]
+            messages.append((caught.value.message.removesuffix(" (row 1)"), caught.value.hint))
+        assert messages[0] == messages[1]
 
 
 def test_a_file_that_breaks_in_the_middle_is_named(tmp_path: Path) -> None:
@@ -132,13 +132,13 @@ def test_values_that_their_types_do_not_allow_are_refused(tmp_path: Path) -> Non
     for number, bad in enumerate([{"s": text}, {"n": numbers}]):
         file = str(tmp_path / f"{number}.parquet")
         pq.write_table(pa.table({**good, **bad}), file)
-        said = []
+        messages = []
         for desk in (by_spark, inline):
             with pytest.raises(DataError, match=r"column '[sn]': a value that is no .* \(row 2\)") as caught:
                 desk.ingest(file)
-            said.append(str(caught.value))
+            messages.append(str(caught.value))
             assert desk.updates() == [] and desk.stray_files() == []
-        assert said[0] == said[1]
+        assert messages[0] == messages[1]
 
 
 def test_a_grown_file_under_another_spelling_brings_only_its_new_rows(

@@ -414,8 +414,8 @@ def program(rows):
 """
 
 
-@pytest.mark.parametrize("width", [1, 2, 3])
-def test_widths_agree(width: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("parallelism", [1, 2, 3])
+def test_every_parallelism_agrees(parallelism: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What one worker sends may be beyond int64 as long as all send together what fits."""
     rows = [(k, v, 0, HUGE) for k in (1, 2) for v in range(8)] + [(k, v, 1, 1) for k in (1, 2) for v in range(3)]
     frame = pl.DataFrame(rows, schema=dict.fromkeys(["k", "v", "version", "diff"], pl.Int64), orient="row")
@@ -423,7 +423,7 @@ def test_widths_agree(width: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     exec(TOGETHER, space)
     drawn = Case(0, TOGETHER, space["program"], {"rows": frame})
     sparkless.install(monkeypatch)
-    found = outcome(project_of(tmp_path / "p", drawn), [0, None], engine="spark", width=width)
+    found = outcome(project_of(tmp_path / "p", drawn), [0, None], engine="spark", parallelism=parallelism)
     assert found == folding.by_reference(drawn.program, rows=frame)
 
 

@@ -57,18 +57,18 @@ def undisturbed(ingested: Path, tmp_path_factory: pytest.TempPathFactory) -> dic
 def logs(project: Project) -> dict[str, pl.DataFrame]:
     """Every output log, unconsolidated: a row that is there twice shows."""
     outputs = build(load_program(project), project.inputs, project.dims).outputs
-    found = {name: log_of(project, name, schema) for name, schema in outputs.items()}
-    return {name: log.sort(log.columns) for name, log in found.items()}
+    actual = {name: log_of(project, name, schema) for name, schema in outputs.items()}
+    return {name: log.sort(log.columns) for name, log in actual.items()}
 
 
 def assert_same(project: Project, expected: dict[str, pl.DataFrame]) -> None:
-    found = logs(project)
-    assert found.keys() == expected.keys()
+    actual = logs(project)
+    assert actual.keys() == expected.keys()
     for name, log in expected.items():
-        assert_frame_equal(found[name], log)
+        assert_frame_equal(actual[name], log)
 
 
-# Engine, width, kills; and the length of a run in seconds, a first guess: better ones are learnt from runs that end.
+# Engine, parallelism, kills; the length of a run in seconds: a first guess, replaced by measurements of runs that end.
 KILLED = [("inline", 1, KILLS, 3.0), ("spark", 1, KILLS, 6.0), ("spark", 2, KILLS // 3, 10.0)]
 
 
@@ -76,7 +76,7 @@ KILLED = [("inline", 1, KILLS, 3.0), ("spark", 1, KILLS, 6.0), ("spark", 2, KILL
 def test_killed_at_random_moments(
     how: tuple[str, int, int, float], ingested: Path, undisturbed: dict[str, pl.DataFrame], tmp_path: Path
 ) -> None:
-    engine, width, kills, length = how
+    engine, parallelism, kills, length = how
     folder = shutil.copytree(ingested, tmp_path / "project")
     project = find_project(folder, {})
     seed = random.randrange(10**6)
@@ -86,19 +86,19 @@ def test_killed_at_random_moments(
     while killed < kills:
         end = rng.randrange(folded(project) + 1, LAST + 1) if folded(project) < LAST - 1 else LAST
         began = time.monotonic()
-        run = start(folder, engine, end, width)
+        run = start(folder, engine, end, parallelism)
         moment = rng.uniform(0.1, length)
         victim = disturb(run, moment, worker=engine == "spark" and rng.random() < 0.4)
         killed += victim != ""
         code = run.wait(120)
-        print(f"{engine} x{width} to {end}: killed {victim or 'nothing'} after {moment:.2f} s, exit {code}")
+        print(f"{engine} x{parallelism} to {end}: killed {victim or 'nothing'} after {moment:.2f} s, exit {code}")
         if code == 0:
             length = 0.5 * length + 0.5 * (time.monotonic() - began)
             if folded(project) == LAST:
                 assert_same(project, undisturbed)
                 shutil.rmtree(project.warehouse)
                 shutil.copytree(ingested / "warehouse", project.warehouse)
-    assert start(folder, engine, LAST, width).wait(120) == 0
+    assert start(folder, engine, LAST, parallelism).wait(120) == 0
     assert_same(project, undisturbed)
     assert not Warehouse(project.warehouse).staging.exists()
 
@@ -108,8 +108,8 @@ def folded(project: Project) -> int:
     return -1 if last is None else last
 
 
-def start(folder: Path, engine: str, end: int, width: int = 1, **environment: str) -> subprocess.Popen[bytes]:
-    arguments = ["run", "-q", "--project", str(folder), "--engine", engine, "--width", str(width)]
+def start(folder: Path, engine: str, end: int, parallelism: int = 1, **environment: str) -> subprocess.Popen[bytes]:
+    arguments = ["run", "-q", "--project", str(folder), "--engine", engine, "--parallelism", str(parallelism)]
     arguments += ["--to-version", str(end)]
     if end <= folded(find_project(folder, {})):
         arguments = arguments[:-2]

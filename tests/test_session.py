@@ -89,10 +89,10 @@ def test_a_session_says_nothing_and_leaves_nothing(tmp_path: Path) -> None:
         """
         from ddcore.jobs.session import spark
 
-        for width in (1, 2):
-            with spark({}, "local[2]", width) as session:
+        for parallelism in (1, 2):
+            with spark({}, "local[2]", parallelism) as session:
                 assert session.range(10).mapInArrow(lambda batches: batches, "id long").count() == 10
-                assert session.conf.get("spark.sql.shuffle.partitions") == str(width)
+                assert session.conf.get("spark.sql.shuffle.partitions") == str(parallelism)
         """,
         tmp_path,
         TMPDIR=str(tmp_path),

@@ -1,4 +1,4 @@
-"""Tasks of the exchange that lose their memory and run twice, in every width: one log all the same.
+"""Tasks of the exchange that lose their memory and run twice, with every parallelism: one log all the same.
 
 No Spark: see ``sparkless``. Each case is folded in several runs, so that later ones are cut where earlier ones found
 their quantiles.
@@ -28,13 +28,17 @@ SEEDS = one_dimensional(range(60))
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_every_width_and_whatever_happens_to_tasks(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    width = 2 + seed % 2
+def test_every_parallelism_and_whatever_happens_to_tasks(
+    seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parallelism = 2 + seed % 2
     sparkless.install(monkeypatch, seed=seed, unrest=0.3)
     monkeypatch.setattr(messages, "MESSAGE_ROWS", 2)  # every body in several messages
     drawn = case(seed, plain=True)
-    found = outcome(project_of(tmp_path / "cut", drawn), ends_of(drawn, seed), engine="spark", width=width)
-    compare(drawn, f"width {width}", expected_of(drawn), found)
+    outcomes = outcome(
+        project_of(tmp_path / "cut", drawn), ends_of(drawn, seed), engine="spark", parallelism=parallelism
+    )
+    compare(drawn, f"parallelism {parallelism}", expected_of(drawn), outcomes)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -53,10 +57,10 @@ def test_one_task_takes_over_at_any_step(seed: int, tmp_path: Path, monkeypatch:
     monkeypatch.setattr(replay, "WIDE_FROM", 1)
     monkeypatch.setattr(exchange, "NARROW_BELOW", 1)
     monkeypatch.setattr(exchange._Exchange, "_superstep", counted)
-    found = outcome(project_of(tmp_path / "p", drawn), [None], engine="spark")
+    outcomes = outcome(project_of(tmp_path / "p", drawn), [None], engine="spark")
     assert steps, "nothing was folded by several"
     assert last >= steps[-1], "and then by one"
-    compare(drawn, f"taken over after step {last}", expected_of(drawn), found)
+    compare(drawn, f"taken over after step {last}", expected_of(drawn), outcomes)
 
 
 SKEWED = """
@@ -82,8 +86,8 @@ def test_sides_of_a_join_are_cut_alike(tmp_path: Path, monkeypatch: pytest.Monke
     exec(SKEWED, space)
     drawn = Case(0, SKEWED, space["program"], frames)
     sparkless.install(monkeypatch)
-    found = outcome(project_of(tmp_path / "p", drawn), [0, 1, None], engine="spark", width=3)
-    compare(drawn, "skewed", expected_of(drawn), found)
+    outcomes = outcome(project_of(tmp_path / "p", drawn), [0, 1, None], engine="spark", parallelism=3)
+    compare(drawn, "skewed", expected_of(drawn), outcomes)
 
 
 SWING = """
@@ -98,14 +102,15 @@ def program(x):
 """
 
 
-def test_a_loop_diverges_alike_in_every_width(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_loop_diverges_alike_with_every_parallelism(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     frames = {"x": pl.DataFrame({"x": [0, -4], "version": [3, 5], "diff": [1, 1]})}
     space: dict[str, Any] = {}
     exec(SWING, space)
     drawn = Case(0, SWING, space["program"], frames)
     sparkless.install(monkeypatch)
     errors = [
-        outcome(project_of(tmp_path / f"{width}", drawn), [None], engine="spark", width=width) for width in (1, 2, 3)
+        outcome(project_of(tmp_path / f"{parallelism}", drawn), [None], engine="spark", parallelism=parallelism)
+        for parallelism in (1, 2, 3)
     ]
     assert {(error.time, error.round, error.moving) for error in errors} == {((3, 20), 20, 2)}
 

@@ -78,7 +78,7 @@ def test_the_first_ingest_may_go_and_so_may_one_between(desk: Desk) -> None:
 def test_what_a_later_ingest_retracts_stays(desk: Desk) -> None:
     desk.ingest(desk.source("b.csv", (2, 3, 5, -1)))
     error = refused(desk, DataError, 1)
-    assert "without it src=2, dst=3 would be there -1 times as of version 5" in error.message
+    assert "without it src=2, dst=3 would have the count -1 as of version 5" in error.message
     take_back(desk, 2)
     take_back(desk, 1)
     assert desk.updates() == []
@@ -97,7 +97,7 @@ def test_an_ingest_that_a_grown_source_rests_on_stays(desk: Desk) -> None:
     grown = desk.source("a.csv", (1, 2, 0, 1), (2, 3, 0, 1), (7, 7, 4, 1))
     desk.ingest(grown)
     error = refused(desk, DataError, 1)
-    assert "ingest 2 took in only what came after it in a.csv" in error.message and "--undo 2" in error.hint
+    assert "ingest 2 took in only the rows after it in a.csv" in error.message and "--undo 2" in error.hint
     take_back(desk, 2)
     assert "taken in after version 0" in desk.ingest(grown).notes[0]
     take_back(desk, 3)

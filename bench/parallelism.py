@@ -1,4 +1,4 @@
-"""`dd run` over five million rows on Spark, with one worker and with two: where several begin to pay."""
+"""`dd run` over five million rows on Spark, with one worker and with two."""
 
 from __future__ import annotations
 
@@ -30,29 +30,29 @@ schema = { node = "int64" }
 
 
 def run(rounds: int) -> Iterator[Result]:
-    """Breadth-first search over version 0 of the graph, ingested before, with each width; and a shuffle of the rows."""
+    """Breadth-first search over version 0 of the graph by one and by two workers; and a shuffle of its rows."""
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         make_project(folder)
 
-        def folded(width: int) -> Figures:
+        def folded(parallelism: int) -> Figures:
             shutil.rmtree(folder / "warehouse", ignore_errors=True)
             shutil.copytree(folder / "ingested", folder / "warehouse")
-            took = dd(folder, "run", "--width", width)
+            seconds = dd(folder, "run", "--parallelism", parallelism)
             hops = pl.read_delta(folder / "warehouse" / "outputs" / "hops")
-            return {"s": took, "rows": len(hops), "sum": int((hops["node"] * hops["dist"]).sum())}
+            return {"s": seconds, "rows": len(hops), "sum": int((hops["node"] * hops["dist"]).sum())}
 
         def shuffled() -> Figures:
             command = [sys.executable, "-m", "bench.bare_shuffle", folder / "edges.parquet", folder / "shuffled"]
             return {"s": prompt_to_prompt(command, cwd=REPOSITORY)[0]}
 
-        taken = in_turn({"one": partial(folded, 1), "two": partial(folded, 2), "shuffle": shuffled}, rounds)
-    one, two = taken["one"], taken["two"]
+        medians = in_turn({"one": partial(folded, 1), "two": partial(folded, 2), "shuffle": shuffled}, rounds)
+    one, two = medians["one"], medians["two"]
     if (one["rows"], one["sum"]) != (two["rows"], two["sum"]):
-        raise Failed(f"the widths disagree: {one} {two}")
+        raise Failed(f"one worker and two disagree: {one} {two}")
     yield Result("dd run, 5M edges, 2 workers", two["s"], "dd run, 1 worker", one["s"], rounds)
     yield Result(
-        "dd run, 5M edges, 1 worker", one["s"], "Spark reads, shuffles and writes them", taken["shuffle"]["s"], rounds
+        "dd run, 5M edges, 1 worker", one["s"], "Spark reads, shuffles and writes them", medians["shuffle"]["s"], rounds
     )
 
 
