@@ -17,7 +17,7 @@ class Batch:
     ``words`` holds one int64[n] per column of the collection, ``times`` one int64[n] per coordinate, ``diffs`` is
     int64[n]. A batch is not consolidated: the same (row, time) may occur again, and diffs may cancel.
 
-    On their way to where they are added up, diffs may need 128 bits (a product of two, -2**63 negated). ``high`` then
+    Until they are added up, diffs may need 128 bits (a product of two, -2**63 negated). ``high`` then
     has the upper words, int64[n], and ``diffs`` the lower ones; it is None where int64 holds every diff.
     """
 
@@ -46,7 +46,7 @@ class Batch:
         """The same updates with opposite diffs."""
         if self.high is None and not (len(self.diffs) and self.diffs.min() == _LEAST):
             return Batch(self.words, self.times, -self.diffs)
-        low = np.negative(self.diffs)  # numpy wraps around without a word, which is right for the lower words
+        low = np.negative(self.diffs)  # numpy wraps around silently, which is right for the lower words
         return Batch(self.words, self.times, low, ~self.upper() + (low == 0))
 
     def upper(self) -> np.ndarray:

@@ -1,11 +1,11 @@
-"""Rows as int64 words: how a value of any type enters the kernels and comes back.
+"""Rows as int64 words: the encoding of values for the kernels.
 
-Every value is one 64-bit word whose equality is the equality of the values, so that kernels compare and
-move integers only. Fixed-width types are mapped one to one; strings and binaries get an id in a
+Every value is one 64-bit word. Words are equal exactly if the values are, so kernels compare and move integers
+only. Fixed-width types are mapped one to one; strings and binaries get an id in a
 process-wide :class:`Pool`. A null is the word ``NULL`` in every type, which costs int64 one value: -2**63.
 
-Words of a string are not stable between processes. What is stable is the *key code* (:func:`key_codes`), by which
-arrangements are sorted and divided between workers.
+Words of strings differ between processes. The *key code* (:func:`key_codes`), by which arrangements are sorted and
+divided between workers, is the same in all.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ _FIRST_CAPACITY = 1024
 class Pool:
     """Distinct strings with dense ids, shared by every collection of a process.
 
-    Interning is injective: where two strings meet in one 64-bit hash, the second one is kept apart by value, so
-    a collision costs time and never a result. Ids are only ever added.
+    Interning is injective: if two strings have the same 64-bit hash, the second one is looked up by value, so
+    a collision costs time and never changes a result. Ids are never removed.
     """
 
     def __init__(self) -> None:
@@ -62,8 +62,8 @@ class Pool:
             )
             self._add(fresh["value"], fresh["hash"].to_numpy())
             ids[missing] = kernels.hashing.probe(hashes[missing], self._slots, self._hashes)
-        impostors = np.flatnonzero((self._gather(ids) != values).to_numpy())
-        for row in impostors:  # two strings under one 64-bit hash: next to never, but never wrong
+        collisions = np.flatnonzero((self._gather(ids) != values).to_numpy())
+        for row in collisions:  # two strings with the same 64-bit hash: rare
             ids[row] = self._intern_collided(str(values[int(row)]), int(hashes[row]))
         return ids
 
@@ -74,7 +74,7 @@ class Pool:
     def _gather(self, ids: np.ndarray) -> pl.Series:
         if not self._chunks:
             return pl.Series([], dtype=pl.String)
-        if len(self._chunks) > 1 and len(ids) > self._size // 8:  # worth a copy of all; a few strings are not
+        if len(self._chunks) > 1 and len(ids) > self._size // 8:  # many strings are worth a copy of all
             self._chunks = [pl.concat(self._chunks, rechunk=True)]
         return pl.concat(self._chunks, rechunk=False).gather(ids)
 
@@ -85,9 +85,9 @@ class Pool:
         self._hashes[start : self._size] = hashes
         if 2 * self._size > len(self._slots):
             self._slots = np.full(1 << (4 * self._size).bit_length(), -1, dtype=np.int64)
-            apart = np.fromiter(self._collided.values(), dtype=np.int64)
-            everyone = np.setdiff1d(np.arange(self._size, dtype=np.int64), apart)
-            kernels.hashing.insert(everyone, self._slots, self._hashes)
+            collided_ids = np.fromiter(self._collided.values(), dtype=np.int64)
+            other_ids = np.setdiff1d(np.arange(self._size, dtype=np.int64), collided_ids)
+            kernels.hashing.insert(other_ids, self._slots, self._hashes)
         elif indexed:
             kernels.hashing.insert(np.arange(start, self._size, dtype=np.int64), self._slots, self._hashes)
         self._chunks.append(values)
@@ -134,7 +134,7 @@ def encode(series: pl.Series, kind: Type) -> np.ndarray:
 
 
 def decode(words: np.ndarray, kind: Type, name: str = "") -> pl.Series:
-    """The series of n values that :func:`encode` made ``words`` of."""
+    """The series of n values that :func:`encode` turned into ``words``."""
     nulls = words == NULL
     some = bool(nulls.any())
     safe = np.where(nulls, 0, words) if some else words
@@ -175,7 +175,7 @@ def key_codes(words: Sequence[np.ndarray], kinds: Sequence[Type], rows: int) -> 
     """Codes of ``rows`` keys: int64[rows], the same in every process and version.
 
     The word itself for a direct key, else a 64-bit hash of the values. Equal keys have equal codes; unequal keys may
-    share a code when hashed, and whoever groups by code compares the key's words too.
+    share a code when hashed, so code that groups by key code must also compare the key's words.
     """
     if is_direct(kinds):
         return words[0]
@@ -189,7 +189,7 @@ def key_codes(words: Sequence[np.ndarray], kinds: Sequence[Type], rows: int) -> 
 
 
 def rank_words(words: np.ndarray, kind: Type) -> tuple[np.ndarray, np.ndarray | None]:
-    """Words whose integer order is the order of the values, and the table that leads back (or None).
+    """Words whose integer order is the order of the values, and the table from ranks to words (or None).
 
     Fixed-width words are ordered as they are. Pooled words become positions among the distinct strings present,
     in byte order: O(n log n) string comparisons.

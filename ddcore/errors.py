@@ -3,13 +3,13 @@
     DdError                      exit 1
     ├── UsageError               exit 2   the command line or dd.toml is wrong
     ├── LockHeld                 exit 75  another process works on the warehouse
-    ├── Mismatch                 exit 3   differences where none were allowed
+    ├── Mismatch                 exit 3   two collections differ that must be equal
     ├── ProgramError             the program cannot be built: unknown column, types that do not meet
     │   └── ProgramChanged       stored state belongs to another program
     ├── DataError                rows that cannot be ingested
     │   ├── LateUpdate           an update at a time that is closed
-    │   └── UnknownRetraction    a retraction of a row that is not there
-    ├── FoldError                the fold itself cannot go on
+    │   └── UnknownRetraction    a retraction of a row that does not exist
+    ├── FoldError                the fold failed
     │   ├── NegativeMultiplicity a row with a negative count reached a reducer
     │   ├── Diverged             a loop did not reach its fixed point
     │   ├── DiffOverflow         a count or a sum that int64 cannot hold
@@ -54,7 +54,7 @@ def _restore(kind: type[DdError], message: str, hint: str, state: dict[str, Any]
 
 
 class UsageError(DdError):
-    """The command line, an environment variable or dd.toml asks for something that is not there."""
+    """The command line, an environment variable or dd.toml names something that does not exist."""
 
     exit_code = 2
 
@@ -66,7 +66,7 @@ class LockHeld(DdError):
 
 
 class Mismatch(DdError):
-    """Two collections differ that had to be equal."""
+    """Two collections differ that must be equal."""
 
     exit_code = 3
 
@@ -84,7 +84,7 @@ class DataError(DdError):
 
 
 class LateUpdate(DataError):
-    """An update lies at a time that is already closed."""
+    """An update has a time that is already closed."""
 
 
 class UnknownRetraction(DataError):
@@ -92,7 +92,7 @@ class UnknownRetraction(DataError):
 
 
 class FoldError(DdError):
-    """The fold cannot go on; nothing of the run is kept."""
+    """The fold failed; nothing of the run is stored."""
 
 
 class NegativeMultiplicity(FoldError):
@@ -110,10 +110,10 @@ class NegativeMultiplicity(FoldError):
 
 
 class Diverged(FoldError):
-    """A loop had differences left after its last allowed round.
+    """A loop still had differences after its last allowed round.
 
-    Attributes: ``loop`` (its name and place), ``time`` (a time still moving, rounds included), ``round``, ``moving``
-    (differences left).
+    Attributes: ``loop`` (its name and place), ``time`` (a time that still changes, rounds included), ``round``,
+    ``moving`` (the number of remaining differences).
     """
 
     def __init__(self, loop: str, time: tuple[int, ...], round: int, moving: int) -> None:
@@ -126,7 +126,7 @@ class Diverged(FoldError):
 
 
 class DiffOverflow(FoldError):
-    """A diff, a count or a sum that has to be given is more than int64 holds."""
+    """A diff, a count or a sum in a result is more than int64 holds."""
 
     def __init__(
         self, message: str, hint: str = "look for values or diffs that are far too large among the inputs"
@@ -143,9 +143,9 @@ class StorageError(DdError):
 
 
 def is_interrupt(error: BaseException) -> bool:
-    """Whether ``error`` came of a signal (Ctrl-C), rather than from a ``raise`` or an exit in a user's program.
+    """Whether ``error`` comes from a signal (Ctrl-C), not from a ``raise`` or an exit in a user's program.
 
-    A signal's exception comes up between any two instructions, or in the handler that was set for it.
+    A signal's exception is raised between any two instructions, or in its handler.
     """
     trace = error.__traceback__
     if not isinstance(error, KeyboardInterrupt) or trace is None:

@@ -79,7 +79,7 @@ class Term:
 
 
 class Overflow(Exception):
-    """Some value on the way may lie outside of int64."""
+    """Some intermediate value may be outside of int64."""
 
 
 # -- intervals --------------------------------------------------------------------------------------------------------
@@ -396,7 +396,7 @@ def widen(term: Term) -> Wide:
     """The wide form of a term. An integer's is an Int128 column, whose range the caller checks."""
     vast: list[Tree] = []
     tree = _wide(term, vast) if term.op else _exact(term, vast)
-    guards = [Guard(0, tree, "an integer on the way has more than 126 bits") for tree in vast]
+    guards = [Guard(0, tree, "an intermediate integer has more than 126 bits") for tree in vast]
     return Wide(tree, guards + temporal.guards(term, lambda part: _exact(part, [])))
 
 
@@ -446,7 +446,7 @@ def _is_vast(term: Term) -> bool:
 
 
 def _guard(op: str, parts: list[Tree]) -> Tree:
-    """True where the operation on these Int128 parts may leave Int128, judged in floating point."""
+    """True where the operation on these Int128 parts may overflow Int128, computed in floating point."""
     sizes = [syntax.function("Abs", syntax.cast(part, "Float64")) for part in parts]
     total = sizes[0]
     for size in sizes[1:]:

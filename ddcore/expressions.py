@@ -96,7 +96,7 @@ class Projection:
     def computed(self, frame: pl.DataFrame) -> pl.DataFrame:
         """The results that are no bare columns, in order, for the rows of ``frame``.
 
-        ``frame`` has at least ``columns``, or where that is empty any column that tells its height. Raises
+        ``frame`` has at least ``columns``, or if that is empty any column, for its height. Raises
         ExpressionError, with the expression's text, where Polars fails on a value or an integer leaves int64.
         """
         return self._formulas.evaluate(frame)
@@ -189,7 +189,7 @@ class ListProjection:
 
 @dataclass(slots=True)
 class _Form:
-    """An expression ready to run, and guards (level, condition, reason) to look at before it, lowest level first."""
+    """An expression ready to run, and guards (level, condition, reason) to check before it, lowest level first."""
 
     expr: pl.Expr
     guards: list[tuple[int, pl.Expr, str]]
@@ -197,7 +197,7 @@ class _Form:
 
 @dataclass(slots=True)
 class _Formula:
-    """An expression in both forms. ``safe``: columns whose integers are all within +-safe need no further look."""
+    """An expression in both forms. ``safe``: columns whose integers are all within +-safe cannot overflow."""
 
     name: str
     text: str
@@ -493,7 +493,7 @@ def _result_type(dtype: pl.DataType, tree: Tree) -> Type:
 def _sql(text: str) -> pl.Expr:
     if _CLOCK.search(_QUOTED.sub("", text)):
         raise ProgramError(
-            f"the SQL text {text!r} asks the clock",
+            f"the SQL text {text!r} reads the clock",
             "a program must mean the same in every run: give times in columns",
         )
     try:

@@ -69,8 +69,8 @@ def beyond(times: np.ndarray, upper: np.ndarray) -> np.ndarray:
 
 
 def advance(time: Time, since: Sequence[Time]) -> Time:
-    """The representative of a time among those that no time beyond ``since`` can tell apart; an empty frontier
-    changes nothing.
+    """The representative of all times that compare alike with every time beyond ``since``; with an empty frontier the
+    time itself.
 
     >>> advance((0, 0), [(4, 8), (5, 3)]), advance((6, 1), [(4, 8), (5, 3)])
     ((4, 3), (6, 3))

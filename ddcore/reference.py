@@ -1,20 +1,19 @@
-"""What a program means: every operator by its definition, every time from nothing.
+"""The meaning of a program: every operator by its definition, every time computed from nothing.
 
-The engine in the other modules must give the differences that :func:`replay` gives; nothing else is asked of it.
-This module shares no code with the engine, keeps no state from one time to the next, and is in no hurry. Its whole
-idea is
+The engine in the other modules must give the differences that :func:`replay` gives. This module shares no code with
+the engine, keeps no state from one time to the next, and is slow. It computes
 
     output at t        =  program( accumulate(inputs, t) )
     differences at t   =  output at t  -  differences at every earlier time
 
 A collection is a ``Counter`` from row to count, a row is a tuple of Python values. Only the expressions of a
-``select``, ``where`` or ``agg`` are left to Polars, which maps each distinct row by itself. (Integers are computed on
-128 bits, so that none wraps around; those that a cast or a function makes narrower on the way, as the length of a
-string, are not.)
+``select``, ``where`` or ``agg`` are evaluated by Polars, on each distinct row by itself. (Integers are computed on
+128 bits, so none wraps around, except intermediate ones that a cast or a function makes narrower, such as the length of
+a string.)
 
-Counts are Python's integers: nothing overflows on the way. What has to be an int64 is what is given to somebody: an
-aggregate, a count in the frame of a ``reduce`` function, and the differences of what operators with state keep: the
-inputs of ``join``, ``distinct``, ``agg`` and ``reduce``, the results of ``reduce``, and the outputs (:class:`_Kept`).
+Counts are Python's integers, so no intermediate count overflows. These must be an int64: an aggregate, a count in the
+frame of a ``reduce`` function, and the differences of the collections that operators with state store: the inputs of
+``join``, ``distinct``, ``agg`` and ``reduce``, the results of ``reduce``, and the outputs (:class:`_Record`).
 
 Cost: (number of grid times) x (rounds of the loops) x (rows), in Python. Meant for tens of rows and times.
 """
@@ -79,7 +78,7 @@ def accumulate(frame: pl.DataFrame, time: Time, dims: Sequence[str]) -> Rows:
 def differences(collection_at: Callable[[Time], Rows], times: Sequence[Time]) -> Log:
     """The one log whose accumulation at each of ``times`` is ``collection_at(time)`` (Moebius inversion).
 
-    At each time: what should be there, less what the differences at earlier times already add up to.
+    At each time: the collection there, minus the sum of the differences at earlier times.
     ``times`` holds the join of any two of its members, and no time before one that precedes it: see :func:`grid`.
     """
     log: Log = {}
@@ -129,12 +128,12 @@ def replay(
         for name, frame in frames.items()
     }
     times = grid(time for frame in frames.values() for time in frame.select(dims).iter_rows())
-    kept: dict[Time, _Kept] = {}
+    records: dict[Time, _Record] = {}
 
     def outputs_at(time: Time) -> dict[str, Rows]:
         inputs = {name: accumulate(frame, time, dims) for name, frame in frames.items()}
         try:
-            with _keeping() as kept[time]:
+            with _recording() as records[time]:
                 return evaluate(program, inputs, schemas)
         except NegativeMultiplicity as error:
             raise NegativeMultiplicity(error.op, error.key, time, error.count) from None
@@ -142,7 +141,7 @@ def replay(
             raise Diverged(error.loop, (*time, error.round), error.round, error.moving) from None
 
     outputs = {time: outputs_at(time) for time in times}
-    _require_int64_differences(kept)
+    _require_int64_differences(records)
     names = outputs[times[0]] if times else []
     logs = {name: differences(lambda time, name=name: outputs[time][name], times) for name in names}  # type: ignore[misc]
     for log in logs.values():
@@ -151,29 +150,29 @@ def replay(
     return logs
 
 
-# What operators with state keep --------------------------------------------------------------------------------------
+# Collections of operators with state --------------------------------------------------------------------------------
 
 
-class _Kept:
-    """At one time: the collections that operators with state were given or gave, by the number of the call and, for
-    calls inside of loops, the rounds they were made in.
+class _Record:
+    """The inputs and results of operators with state at one time, by the number of the call and, for calls inside of
+    loops, by the rounds.
 
-    A program makes the same calls at every time, but goes round its loops as often as it takes.
+    A program makes the same calls at every time, but its loops may take different numbers of rounds.
     """
 
     def __init__(self) -> None:
         self.calls: defaultdict[Time, dict[Time, Rows]] = defaultdict(dict)
-        self.numbers = [0]  # of the call that comes next, for each loop around
+        self.numbers = [0]  # of the next call, for each enclosing loop
         self.rounds: list[int] = []
 
     def keep(self, rows: Rows) -> None:
-        """Take note of the next call's collection."""
+        """Record the collection of the next call."""
         self.numbers[-1] += 1
         self.calls[tuple(self.numbers)][tuple(self.rounds)] = rows
 
     @contextlib.contextmanager
     def round(self, number: int) -> Iterator[None]:
-        """Calls are inside of a loop, in this round."""
+        """Record calls as inside of a loop, in this round."""
         self.numbers.append(0)
         self.rounds.append(number)
         yield
@@ -181,40 +180,40 @@ class _Kept:
         self.rounds.pop()
 
     def at(self, call: Time, rounds: Time) -> Rows:
-        """What the call was given in these rounds. A loop that has come to rest stays as it was in its last round."""
+        """The collection of the call in these rounds. After its fixed point a loop stays as in its last round."""
         reached: Time = ()
         for number in rounds:
-            there = {each[len(reached)] for each in self.calls[call] if each[: len(reached)] == reached}
-            reached += (max(each for each in there if each <= number),)
+            numbers = {each[len(reached)] for each in self.calls[call] if each[: len(reached)] == reached}
+            reached += (max(each for each in numbers if each <= number),)
         return self.calls[call][reached]
 
 
-_now: list[_Kept] = [_Kept()]
-"""What takes note at present; outside of :func:`replay` nobody reads it."""
+_recorders: list[_Record] = [_Record()]
+"""The active recorder is the last one; records outside of :func:`replay` are not read."""
 
 
 @contextlib.contextmanager
-def _keeping() -> Iterator[_Kept]:
-    _now.append(_Kept())
+def _recording() -> Iterator[_Record]:
+    _recorders.append(_Record())
     try:
-        yield _now[-1]
+        yield _recorders[-1]
     finally:
-        _now.pop()
+        _recorders.pop()
 
 
-def _require_int64_differences(kept: Mapping[Time, _Kept]) -> None:
-    """Raise DiffOverflow where a kept collection, over all times and rounds, has a difference that is no int64."""
-    dims = len(next(iter(kept), ()))
-    for call in {call for each in kept.values() for call in each.calls}:
+def _require_int64_differences(records: Mapping[Time, _Record]) -> None:
+    """Raise DiffOverflow if a recorded collection, over all times and rounds, has a difference that is no int64."""
+    dims = len(next(iter(records), ()))
+    for call in {call for each in records.values() for call in each.calls}:
 
         def collection_at(point: Time, call: Time = call) -> Rows:
-            return kept[point[:dims]].at(call, point[dims:])
+            return records[point[:dims]].at(call, point[dims:])
 
-        counts = [count for each in kept.values() for rows in each.calls[call].values() for count in rows.values()]
+        counts = [count for each in records.values() for rows in each.calls[call].values() for count in rows.values()]
         if max(map(abs, counts), default=0) * 2 ** (dims + len(call)) < 2**63:
             continue  # a difference is a sum of at most 2**coordinates counts
-        rounds = grid({rounds for each in kept.values() for rounds in each.calls[call]}) if len(call) > 1 else [()]
-        for diff in differences(collection_at, [(*time, *at) for time in kept for at in rounds]).values():
+        rounds = grid({rounds for each in records.values() for rounds in each.calls[call]}) if len(call) > 1 else [()]
+        for diff in differences(collection_at, [(*time, *at) for time in records for at in rounds]).values():
             _fits(diff)
 
 
@@ -242,13 +241,13 @@ class NaiveCollection:
         return NaiveCollection(columns, zip(mapped, self.rows.values(), strict=True))
 
     def with_columns(self, *names: Any, **exprs: Any) -> NaiveCollection:
-        """Each row with more columns, or with other values in those that it has."""
+        """Each row with more columns, or with other values in existing ones."""
         return self.select(**({name: pl.col(name) for name in self.columns} | _named(self._spread(names), exprs)))
 
     def drop(self, *names: Any) -> NaiveCollection:
         """Each row without some columns."""
-        gone = [each.meta.output_name() for each in self._spread(names)]
-        return self.select(*(name for name in self.columns if name not in gone))
+        dropped = [each.meta.output_name() for each in self._spread(names)]
+        return self.select(*(name for name in self.columns if name not in dropped))
 
     def rename(self, names: Any) -> NaiveCollection:
         """Each row with columns of other names."""
@@ -258,11 +257,11 @@ class NaiveCollection:
     def where(self, *predicates: Any) -> NaiveCollection:
         """The rows for which every predicate is true: null is not."""
         _, truths = self._map({f"p{i}": _expression(predicate) for i, predicate in enumerate(predicates)})
-        kept = [item for item, truth in zip(self.rows.items(), truths, strict=True) if all(truth)]
-        return NaiveCollection(self.columns, kept)
+        rows = [item for item, truth in zip(self.rows.items(), truths, strict=True) if all(truth)]
+        return NaiveCollection(self.columns, rows)
 
     def filter(self, *predicates: Any) -> NaiveCollection:
-        """What ``where`` is called in Polars."""
+        """``where``, by its name in Polars."""
         return self.where(*predicates)
 
     def flat_map(
@@ -270,16 +269,16 @@ class NaiveCollection:
     ) -> NaiveCollection:
         """Each row replaced by any number of rows, each with the row's count.
 
-        With a list expression: by one row for each element, beside the columns there are; several lists go side by
-        side, and an empty or null list gives no row. With a function: by what it returns for the row, told by the
-        column ``row``.
+        With a list expression: by one row for each element, beside the other columns; several lists go side by side,
+        and an empty or null list gives no row. With a function: by the rows that it returns for the row, identified by
+        the column ``row``.
         """
         if fn is None:
             types, values = self._map(_named([], lists))
             columns = self.columns | {name: _inner(dtype) for name, dtype in types.items()}
-            kept = self._picker(name for name in self.columns if name not in lists)
+            rest = self._picker(name for name in self.columns if name not in lists)
             exploded = (
-                (kept(row) + elements, count)
+                (rest(row) + elements, count)
                 for (row, count), of_row in zip(self.rows.items(), values, strict=True)
                 for elements in zip(*(each or [] for each in of_row), strict=True)
             )
@@ -287,21 +286,21 @@ class NaiveCollection:
             return NaiveCollection({name: columns[name] for name in names}, exploded)
         columns, counts = _columns(schema), list(self.rows.values())
         mapped = fn(self._frame().with_columns(row=pl.int_range(pl.len(), dtype=pl.Int64)))
-        found = _exactly(mapped.select("row", *columns), {"row": pl.Int64(), **columns}).rows()
-        return NaiveCollection(columns, ((tuple(row), counts[number]) for number, *row in found))
+        rows = _exactly(mapped.select("row", *columns), {"row": pl.Int64(), **columns}).rows()
+        return NaiveCollection(columns, ((tuple(row), counts[number]) for number, *row in rows))
 
     def concat(self, *others: NaiveCollection) -> NaiveCollection:
         """All rows of all: counts add up. Columns are matched by name."""
         return NaiveCollection(self.columns, [item for each in (self, *others) for item in each._like(self)])
 
     def negate(self) -> NaiveCollection:
-        """The same rows with the counts' signs turned."""
+        """The same rows with negated counts."""
         return NaiveCollection(self.columns, ((row, -count) for row, count in self.rows.items()))
 
     def join(self, other: NaiveCollection, on: Any, how: str = "inner") -> NaiveCollection:
         """Each pair of rows that agree on the key, as often as the product of their counts.
 
-        A null in a key agrees with nothing. Columns: all of the left, then the right's but for its key; one whose name
+        A null in a key agrees with nothing. Columns: all of the left, then the right's without its key; one whose name
         the left has too gets ``_right``. Other values of ``how`` choose among the pairs and the rows that are in none:
         semi and anti give left rows by whether they are in a pair, left, right and full add to the pairs the rows that
         are in none, from the named side or both, with nulls for the other side and the key of their own.
@@ -309,32 +308,32 @@ class NaiveCollection:
         pairs = dict(on) if isinstance(on, Mapping) else {name: name for name in _names(on)}
         rest = [name for name in other.columns if name not in pairs.values()]
         left_key, right_key, right_rest = self._picker(pairs), other._picker(pairs.values()), other._picker(rest)
-        _now[-1].keep(self.rows)
-        _now[-1].keep(other.rows)
+        _recorders[-1].keep(self.rows)
+        _recorders[-1].keep(other.rows)
         partners: defaultdict[Row, list[tuple[Row, int]]] = defaultdict(list)
         for row, count in other.rows.items():
             if None not in right_key(row):
                 partners[right_key(row)].append((row, count))
         paired = {row for row in self.rows if left_key(row) in partners}
         if how in ("semi", "anti"):
-            kept = ((row, count) for row, count in self.rows.items() if (row in paired) == (how == "semi"))
-            return NaiveCollection(self.columns, kept)
-        found = [
+            chosen = ((row, count) for row, count in self.rows.items() if (row in paired) == (how == "semi"))
+            return NaiveCollection(self.columns, chosen)
+        rows = [
             (left + right_rest(right), left_count * right_count)
             for left, left_count in self.rows.items()
             for right, right_count in partners.get(left_key(left), [])
         ]
         if how in ("left", "full"):
             nothing = (None,) * len(rest)
-            found += [(row + nothing, count) for row, count in self.rows.items() if row not in paired]
+            rows += [(row + nothing, count) for row, count in self.rows.items() if row not in paired]
         if how in ("right", "full"):
             keys = {left_key(row) for row in paired}
-            lonely = [(row, count) for row, count in other.rows.items() if right_key(row) not in keys]
-            for row, count in lonely:
+            unmatched = [(row, count) for row, count in other.rows.items() if right_key(row) not in keys]
+            for row, count in unmatched:
                 own = dict(zip(pairs, right_key(row), strict=True))
-                found.append((tuple(own.get(name) for name in self.columns) + right_rest(row), count))
+                rows.append((tuple(own.get(name) for name in self.columns) + right_rest(row), count))
         named = {f"{name}_right" if name in self.columns else name: other.columns[name] for name in rest}
-        return NaiveCollection(self.columns | named, found)
+        return NaiveCollection(self.columns | named, rows)
 
     @staticmethod
     def delta_join(*relations: tuple[NaiveCollection, Sequence[str]]) -> NaiveCollection:
@@ -344,7 +343,7 @@ class NaiveCollection:
         columns: Columns = {}
         partial: list[tuple[dict[str, Any], int]] = [({}, 1)]
         for collection, names in relations:
-            _now[-1].keep(collection.rows)
+            _recorders[-1].keep(collection.rows)
             longer = []
             for known, count in partial:
                 for row, other in collection.rows.items():
@@ -367,15 +366,15 @@ class NaiveCollection:
         return self._by_row("intersect", other, min, allow_negative)
 
     def except_(self, other: NaiveCollection, allow_negative: bool = False) -> NaiveCollection:
-        """Each row as often as there are more of it here than there, if there are."""
+        """Each row by how many more of it are here than in ``other``, if any."""
         return self._by_row("except_", other, lambda here, there: max(here - there, 0), allow_negative)
 
     def _by_row(
         self, name: str, other: NaiveCollection, counted: Callable[[int, int], int], allow_negative: bool
     ) -> NaiveCollection:
         theirs: Rows = Counter(dict(other._like(self)))
-        _now[-1].keep(self.rows)
-        _now[-1].keep(theirs)
+        _recorders[-1].keep(self.rows)
+        _recorders[-1].keep(theirs)
         if not allow_negative:
             for side in (self.rows, theirs):
                 for row, count in side.items():
@@ -391,7 +390,7 @@ class NaiveCollection:
 
     def distinct(self, allow_negative: bool = False) -> NaiveCollection:
         """Each row whose count is positive, once."""
-        _now[-1].keep(self.rows)
+        _recorders[-1].keep(self.rows)
         if not allow_negative:
             for row, count in self.rows.items():
                 _require_no_negative("distinct", row, [(row, count)])
@@ -410,7 +409,7 @@ class NaiveCollection:
         max_rounds: int = 10_000,
         at_limit: str = "fail",
     ) -> NaiveCollection:
-        """The body applied to this, then to what it returned, and so on, until it returns what it was given."""
+        """The body applied to this, then to its result, and so on, until it returns its argument."""
 
         def only(variable: NaiveCollection) -> dict[str, NaiveCollection]:
             return {"variable": body(variable)}
@@ -426,14 +425,14 @@ class NaiveCollection:
         max_rounds: int,
         at_limit: str,
     ) -> dict[str, NaiveCollection]:
-        """The body applied to all of these, then to what it returned, and so on, until it returns what it was given.
+        """The body applied to all of these, then to its results, and so on, until it returns its arguments.
 
-        A priority changes no result, and so nothing here.
+        A priority changes no result, so it is ignored.
         """
         current = dict(collections)
-        _now[-1].numbers[-1] += 1
+        _recorders[-1].numbers[-1] += 1
         for number in range(max_rounds):
-            with _now[-1].round(number):
+            with _recorders[-1].round(number):
                 returned = body(**current)
             following = {
                 name: NaiveCollection(each.columns, returned[name]._like(each)) for name, each in current.items()
@@ -459,8 +458,8 @@ class NaiveCollection:
     def _map(self, exprs: Mapping[str, pl.Expr]) -> tuple[Columns, list[Row]]:
         """The types of ``exprs`` and their values on each distinct row, in the order of ``self.rows``.
 
-        Integers are computed on 128 bits and have to fit their own type in the end. What Polars cannot do on 128 bits
-        is computed as it stands.
+        Integers are computed on 128 bits and have to fit their own type in the end. Operations that Polars does not
+        have on 128 bits are computed unchanged.
         """
         frame = self._frame().with_row_index("_row")  # beside it, a literal has a value for each row
         types = {name: _widened(dtype) for name, dtype in frame.clear().select(**exprs).schema.items()}
@@ -483,9 +482,9 @@ class NaiveCollection:
                 spread += self._spread(each)
                 continue
             expr = pl.col(each) if isinstance(each, str) else each
-            found = pl.DataFrame(schema=self.columns).select(expr).columns
+            columns = pl.DataFrame(schema=self.columns).select(expr).columns
             named = expr.meta.output_name(raise_if_undetermined=False) is not None
-            spread += [expr] if named else [pl.struct(expr).struct.field(name) for name in found]
+            spread += [expr] if named else [pl.struct(expr).struct.field(name) for name in columns]
         return spread
 
     def _like(self, model: NaiveCollection) -> Iterable[tuple[Row, int]]:
@@ -509,20 +508,20 @@ class NaiveGroups:
         self.collection, self.keys = collection, keys
 
     def agg(self, *, allow_negative: bool = False, **aggregates: Any) -> NaiveCollection:
-        """One row for each group that has any: its key and its aggregates.
+        """One row for each group with rows: its key and its aggregates.
 
-        Looked at are the values under the aggregates, with their counts. A negative count is an error; with
-        ``allow_negative``, count and sum take it as it is and min and max do not see the value.
+        The input is the values of the aggregates' arguments, with their counts. A negative count is an error; with
+        ``allow_negative``, count and sum use it as it is and min and max ignore the value.
         """
         exprs = {name: _expression(each.expr) for name, each in aggregates.items() if each.expr is not None}
-        looked_at = self.collection.select(*self.keys, **exprs)
-        _now[-1].keep(looked_at.rows)
-        columns = {name: looked_at.columns[name] for name in self.keys}
+        arguments = self.collection.select(*self.keys, **exprs)
+        _recorders[-1].keep(arguments.rows)
+        columns = {name: arguments.columns[name] for name in self.keys}
         for name, each in aggregates.items():
-            columns[name] = _aggregate_type(each.kind, looked_at.columns.get(name))
+            columns[name] = _aggregate_type(each.kind, arguments.columns.get(name))
 
-        found = []
-        for key, members in _by_key(looked_at, len(self.keys)).items():
+        rows = []
+        for key, members in _by_key(arguments, len(self.keys)).items():
             if not allow_negative:
                 _require_no_negative("agg", key, members)
             if _is_absent([each.kind for each in aggregates.values()], [count for _, count in members]):
@@ -532,18 +531,18 @@ class NaiveGroups:
                 place = list(exprs).index(name) if name in exprs else 0
                 values = [(row[place] if row else None, count) for row, count in members]
                 results.append(_aggregate(each.kind, values, columns[name]))
-            found.append(((*key, *results), 1))
-        return NaiveCollection(columns, found)
+            rows.append(((*key, *results), 1))
+        return NaiveCollection(columns, rows)
 
     def top_k(
         self, k: int, by: Any, descending: Any = False, ties: str = "cut", allow_negative: bool = False
     ) -> NaiveCollection:
         """The first k rows of each group in the order of the columns ``by``, nulls last, then of the other columns.
 
-        Each row counts as often as it is there. With ``ties`` rank: every row before which fewer than k rows come in
+        Each row counts with its multiplicity. With ``ties`` rank: every row with fewer than k rows before it in
         the order of ``by`` alone.
         """
-        _now[-1].keep(self.collection.rows)
+        _recorders[-1].keep(self.collection.rows)
         names = _names(by)
         downs = [descending] * len(names) if isinstance(descending, bool) else list(descending)
         rest = [name for name in self.collection.columns if name not in self.keys]
@@ -560,7 +559,7 @@ class NaiveGroups:
                     return (_order(x) > _order(y)) if down else (_order(x) < _order(y))
             return False
 
-        found = []
+        rows = []
         for key, members in _by_key(source, len(self.keys)).items():
             if not allow_negative:
                 _require_no_negative("top_k", key, members)
@@ -569,39 +568,39 @@ class NaiveGroups:
                 ahead = sum(
                     n for other, n in present if before(other, row, order if ties == "cut" else order[: len(names)])
                 )
-                kept = count if ties == "rank" and ahead < k else max(0, min(count, k - ahead))
-                found.append(((*key, *row), kept))
-        return NaiveCollection(source.columns, found)
+                number = count if ties == "rank" and ahead < k else max(0, min(count, k - ahead))
+                rows.append(((*key, *row), number))
+        return NaiveCollection(source.columns, rows)
 
     def reduce(
         self, fn: Callable[[pl.DataFrame], pl.DataFrame], schema: Mapping[str, Any], allow_negative: bool = False
     ) -> NaiveCollection:
-        """What ``fn`` makes of each group's rows and counts, beside the group's key.
+        """The result of ``fn`` for each group's rows and counts, beside the group's key.
 
-        ``fn`` is given all groups at once: ``group`` (a number, not the key), the columns that are no keys, ``count``.
-        It returns ``group``, the columns of ``schema`` and, if it likes, ``count``. Rows whose count is negative are
-        an error, or with ``allow_negative`` shown like any other.
+        ``fn`` gets all groups at once: ``group`` (a number, not the key), the columns that are no keys, ``count``.
+        It returns ``group``, the columns of ``schema`` and optionally ``count``. Rows whose count is negative are
+        an error, or with ``allow_negative`` included like any other.
         """
-        _now[-1].keep(self.collection.rows)
+        _recorders[-1].keep(self.collection.rows)
         source, columns = self.collection, _columns(schema)
         rest = {name: dtype for name, dtype in source.columns.items() if name not in self.keys}
         groups = _by_key(source.select(*self.keys, *rest), len(self.keys))
-        shown = []
+        group_rows = []
         for number, (key, members) in enumerate(groups.items()):
             if not allow_negative:
                 _require_no_negative("reduce", key, members)
-            shown += [(number, *row, _fits(count)) for row, count in members]
-        frame = pl.DataFrame(shown, schema={"group": pl.Int64, **rest, "count": pl.Int64}, orient="row")
+            group_rows += [(number, *row, _fits(count)) for row, count in members]
+        frame = pl.DataFrame(group_rows, schema={"group": pl.Int64, **rest, "count": pl.Int64}, orient="row")
         returned = fn(frame.sort("group", *rest))
         if "count" not in returned.columns:
             returned = returned.with_columns(count=pl.lit(1))
         keys, whole = list(groups), {"group": pl.Int64(), "count": pl.Int64()}
-        found = [
+        result_rows = [
             ((*keys[number], *row), count)
             for number, count, *row in _exactly(returned.select(*whole, *columns), whole | columns).rows()
         ]
-        result = NaiveCollection({name: source.columns[name] for name in self.keys} | columns, found)
-        _now[-1].keep(result.rows)
+        result = NaiveCollection({name: source.columns[name] for name in self.keys} | columns, result_rows)
+        _recorders[-1].keep(result.rows)
         return result
 
 
@@ -626,7 +625,7 @@ def _is_absent(kinds: Sequence[str], counts: Sequence[int]) -> bool:
 
 
 def _exact_sum(values: list[tuple[Any, int]], dtype: pl.DataType) -> Any:
-    """The sum without any rounding on the way; a float is rounded once, at the end. Of none: 0."""
+    """The exact sum; a float is rounded once, at the end. 0 without values."""
     unusual = [value * math.copysign(1, count) for value, count in values if not math.isfinite(value)]
     if unusual:
         return sum(unusual)
@@ -666,7 +665,7 @@ def _by_key(collection: NaiveCollection, width: int) -> dict[Row, list[tuple[Row
 
 
 def _canonical(row: Iterable[Any]) -> Row:
-    """Values that are equal to us made equal to Python: one NaN, and 0.0 for -0.0. Null (None) equals itself."""
+    """Values that count as equal made equal in Python: one NaN, and 0.0 for -0.0. Null (None) equals itself."""
     return tuple((NAN if math.isnan(value) else value + 0.0) if isinstance(value, float) else value for value in row)
 
 

@@ -81,9 +81,9 @@ def parse_type(kind: Any) -> Type:
     if isinstance(kind, pl.DataType) or (isinstance(kind, type) and issubclass(kind, pl.DataType)):
         return type_of(kind)
     name = kind.strip() if isinstance(kind, str) else _PYTHON.get(kind, "") if isinstance(kind, type) else ""
-    found = _DECIMAL.fullmatch(name)
-    if found:
-        return _decimal(int(found[1]), int(found[2]), name)
+    match = _DECIMAL.fullmatch(name)
+    if match:
+        return _decimal(int(match[1]), int(match[2]), name)
     name = _WIDENED.get(name, name)
     if name not in _NAMES or name == "decimal":
         raise ProgramError(

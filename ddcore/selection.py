@@ -1,4 +1,5 @@
-"""Which columns an expression stands for: ``*``, ``pl.all()``, ``pl.exclude``, regular expressions, ``cs.numeric()``.
+"""The columns that an expression stands for: ``*``, ``pl.all()``, ``pl.exclude``, regular expressions,
+``cs.numeric()``.
 
 Polars resolves each selector against the schema, and names the results. What is left to do here is to put the columns
 into the expression, as Polars does: an expression per column; several selectors side by side; but functions that take
@@ -21,14 +22,14 @@ __all__ = ["column_names", "expand", "selects"]
 def expand(expr: pl.Expr, schema: Schema) -> dict[str, pl.Expr]:
     """The expressions that ``expr`` stands for over rows of ``schema``, each of one value, by the names of results.
 
-    None where a selector matches nothing. Raises ProgramError where Polars refuses, and where two have one name.
+    Empty where a selector matches nothing. Raises ProgramError where Polars does, and where two have one name.
     """
     tree = syntax.read(expr)
     if not selects(expr):
         return {_output_name(expr, tree): expr}
     frame = _frame(schema)
     names = _names(expr, frame)
-    parts = [syntax.build(each) for each in _expanded(tree, frame)]
+    parts = [syntax.build(each) for each in _expand(tree, frame)]
     if names != [name for part in parts for name in _names(part, frame)]:
         raise ProgramError(
             f"{syntax.text(tree)} may name any number of columns, and in this place it is not known which",
@@ -50,11 +51,11 @@ def column_names(expr: pl.Expr, schema: Schema) -> list[str] | None:
     return list(expand(expr, schema)) if syntax.kind(tree) == "Selector" else None
 
 
-def _expanded(tree: Tree, frame: pl.LazyFrame) -> list[Tree]:
+def _expand(tree: Tree, frame: pl.LazyFrame) -> list[Tree]:
     """The tree once for each column that its selectors stand for."""
     if syntax.kind(tree) == "Selector":
         return [{"Column": name} for name in _names(syntax.build(tree), frame)]
-    parts = [_expanded(child, frame) for child in syntax.children(tree)]
+    parts = [_expand(child, frame) for child in syntax.children(tree)]
     if all(len(part) == 1 for part in parts):
         return [syntax.with_children(tree, [part[0] for part in parts])]
     if syntax.kind(tree) == "Function" and len(_names(syntax.build(tree), frame)) == 1:
@@ -79,5 +80,5 @@ def _output_name(expr: pl.Expr, tree: Tree) -> str:
     try:
         return expr.meta.output_name()
     except pl.exceptions.PolarsError as error:
-        vocabulary.check(tree)  # a selector under a sum, say: that it is a sum matters more
+        vocabulary.check(tree)  # report an unsupported function first, for example a sum of a selector
         raise ProgramError(one_line(error), "give the result a name: name=expression") from None

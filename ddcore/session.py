@@ -100,7 +100,7 @@ def replay(program: Program, /, dims: Sequence[str] = ("version",), **frames: An
 
 
 def as_frame(frame: Any, name: str) -> pl.DataFrame:
-    """A Polars frame of whatever frame this is, or of a dict of columns. Raises DataError."""
+    """Any frame, or a dict of columns, as a Polars frame. Raises DataError."""
     if isinstance(frame, pl.LazyFrame):
         return frame.collect()
     if isinstance(frame, pl.DataFrame):

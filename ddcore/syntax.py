@@ -1,7 +1,7 @@
-"""Expressions as trees: read from Polars' JSON, written as text of our own, made expressions again.
+"""Expressions as trees: read from Polars' JSON, written as canonical text, converted back to expressions.
 
-A tree is the JSON that Polars serializes an expression to (dicts, lists, numbers), so that any subtree can be made an
-expression again. One kind of node is ours: ``{"NonFinite": "inf"}``, for the floats JSON has no number for.
+A tree is the JSON that Polars serializes an expression to (dicts, lists, numbers), so any subtree can become an
+expression again. One kind of node is our own: ``{"NonFinite": "inf"}``, for floats that JSON has no number for.
 """
 
 from __future__ import annotations
@@ -57,14 +57,14 @@ def read(expr: pl.Expr) -> Tree:
 def build(tree: Tree) -> pl.Expr:
     """The expression that a tree stands for."""
 
-    def restored(node: Tree) -> Tree:
+    def restore(node: Tree) -> Tree:
         if isinstance(node, dict) and "NonFinite" in node:
             return cast({"Literal": {"Scalar": {"String": node["NonFinite"]}}}, "Float64")
-        return with_children(node, [restored(child) for child in children(node)])
+        return with_children(node, [restore(child) for child in children(node)])
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return pl.Expr.deserialize(io.StringIO(json.dumps(restored(tree))), format="json")
+        return pl.Expr.deserialize(io.StringIO(json.dumps(restore(tree))), format="json")
 
 
 def cast(tree: Tree, dtype: Any) -> Tree:
@@ -98,7 +98,7 @@ def kind(tree: Tree) -> str:
 
 
 def children(tree: Tree) -> list[Tree]:
-    """The subtrees whose values, row by row, a node's value is made of."""
+    """The subtrees from whose values, row by row, a node's value is computed."""
     match tree:
         case {"BinaryExpr": {"left": left, "right": right}}:
             return [left, right]
@@ -148,7 +148,7 @@ def bare(tree: Tree) -> Tree:
 
 
 def operation(tree: Tree) -> str:
-    """What a node does: the operator of a binary expression, the qualified name of a function, else its kind.
+    """The operation of a node: the operator of a binary expression, the qualified name of a function, else its kind.
 
     Functions that Polars keeps in families are ``Family.Name``; its SQL operators are ``Sql.Name``.
     """
@@ -228,7 +228,7 @@ def _dtype(dtype: Any) -> str:
 
 
 def _literal(body: dict[str, Any]) -> str:  # noqa: PLR0911  (one case, one return)
-    """Literals by value, so that ``1`` is ``1`` whether Polars was told its type or left to guess it."""
+    """Literals by value, so that ``1`` is ``1`` whether its type is given or inferred by Polars."""
     match body:
         case {"Dyn": {"Int": int(value)}} | {"Scalar": {"Int64": int(value)}}:
             return str(value)
@@ -325,7 +325,7 @@ def _with_list_in(node: Tree) -> Tree:
 
 
 def _parts(tree: Tree, expr: pl.Expr) -> list[pl.Expr]:
-    """The expressions of :func:`children`: Polars hands them out last first, but a predicate before its branches."""
+    """The expressions of :func:`children`: Polars returns the last one first, but a predicate before its branches."""
     popped = expr.meta.pop()
     return [popped[0], popped[2], popped[1]] if kind(tree) == "Ternary" else popped[::-1]
 

@@ -1,9 +1,10 @@
-"""Dates, timestamps and durations in expressions: what leaves the calendar is an error, never null or another time.
+"""Dates, timestamps and durations in expressions: a result outside of the calendar is an error, never null or another
+time.
 
 Polars computes with the numbers behind times. They wrap around, and functions of the calendar give null, or panic, some
-260,000 years from now. So every part of an expression that computes with a time is guarded: the time must lie within
-100,000 years of 1970 (nanoseconds: 146 years), before and after. Sums of two such numbers cannot wrap around.
-Comparing, choosing and passing on is not computing: that takes any time.
+260,000 years from now. So every operation that computes with a time is guarded: the time must lie within 100,000 years
+of 1970 (nanoseconds: 146 years), before and after. Sums of two such numbers cannot wrap around. Comparing and choosing
+times works for all of them.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ _OUTSIDE = "a date, timestamp or duration lies beyond 100,000 years (nanoseconds
 
 @dataclass(slots=True)
 class Guard:
-    """A tree that is true for a row that must not be computed with, and why. Lower levels must be looked at first."""
+    """A tree that is true for a row outside of the limits, and the reason. Lower levels must be checked first."""
 
     level: int
     tree: Tree
@@ -128,7 +129,7 @@ def _per_day(dtype: pl.DataType) -> int:
 
 
 def _scaled(term: Term, operation: str, form: Callable[[Term], Tree]) -> Tree | None:
-    """True where a multiplication inside Polars would leave the limits, judged in floating point."""
+    """True where a multiplication inside Polars would exceed the limits, computed in floating point."""
     parts = term.parts
     match operation:
         case "Cast" if is_temporal(term.dtype) and (is_temporal(parts[0].dtype) or parts[0].dtype.is_numeric()):

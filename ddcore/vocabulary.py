@@ -1,6 +1,6 @@
-"""What an expression may use: the functions, operators and types whose result depends on the row alone.
+"""The vocabulary of expressions: the functions, operators and types whose result depends on the row alone.
 
-A function that is not listed is refused. A wrong guess would make the result depend on the rows that share a batch, on
+A function that is not listed is refused. A wrong entry would make the result depend on the rows that share a batch, on
 their order or on the process, and a retraction could then miss the row it retracts. The tests evaluate every name
 below row by row, in batches cut at random and in several processes: a new name needs a sample there.
 """
@@ -15,7 +15,7 @@ from ddcore.errors import ProgramError
 from ddcore.syntax import Tree
 
 Objection = tuple[str, str]
-"""What is wrong with an expression, to follow its text, and a hint."""
+"""The end of an error message, to follow the expression's text, and a hint."""
 
 OPERATORS = {
     "Plus", "Minus", "Multiply", "TrueDivide", "FloorDivide", "TruncDivide", "Modulus", "Eq", "NotEq", "Lt", "LtEq",
@@ -73,16 +73,16 @@ FUNCTIONS = {
 }  # fmt: skip
 
 INSIDE_LISTS = {"Filter", "Reverse", "Unique", "Any", "All", "First", "Last", "Item", "NUnique"}
-"""What ``list.filter``, ``list.unique``, ``list.any`` and the like do with all elements of one list at once."""
+"""Operations of ``list.filter``, ``list.unique``, ``list.any`` and others on all elements of one list."""
 _AGGREGATES = {"Any", "All", "First", "Last", "Item", "NUnique"}
 
 TYPES = {
     "Boolean", "Int8", "Int16", "Int32", "Int64", "UInt8", "UInt16", "UInt32", "UInt64", "Int128", "Float32",
     "Float64", "String", "Binary", "Date", "Time", "Datetime", "Duration", "Decimal", "List", "Struct",
 }  # fmt: skip
-"""Types to cast to. The codes of a Categorical depend on what else the process has seen."""
+"""Types to cast to. The codes of a Categorical depend on the other strings of the process."""
 
-# Polars reads these arguments once for all rows, so that they must be the same for all: argument numbers.
+# Polars reads these arguments once for all rows, so they must be the same for all: argument numbers.
 _VALUES: dict[str, slice] = {
     "Replace": slice(1, 3), "ReplaceStrict": slice(1, 3), "StringExpr.Replace": slice(1, 3),
     "StringExpr.ContainsAny": slice(1, 2), "StringExpr.ReplaceMany": slice(1, 3),
@@ -108,7 +108,7 @@ _MIXING = "an expression must map each row by itself: use group_by().agg() or re
 
 
 def check(tree: Tree) -> None:
-    """Raises ProgramError for a tree that looks beyond its own row, or whose value is not a function of the row."""
+    """Raises ProgramError for a tree that reads other rows, or whose value is not a function of the row."""
     objection = _first_objection(tree, inside=False)
     if objection:
         raise ProgramError(f"the expression {syntax.text(tree)} {objection[0]}", objection[1])
@@ -166,7 +166,7 @@ def _objection_to_cast(body: dict[str, Any]) -> Objection | None:
 
 
 def _objection_to_type(dtype: Any) -> Objection | None:
-    """``dtype`` as Polars writes it: a name, or a name and what is inside, in one or no ``Literal``."""
+    """``dtype`` as Polars writes it: a name, or a name and its inner types, perhaps inside of a ``Literal``."""
     if isinstance(dtype, dict) and "Literal" in dtype:
         dtype = dtype["Literal"]
     name = dtype if isinstance(dtype, str) else next(iter(dtype), "")
@@ -192,7 +192,7 @@ def _objection_to_eval(body: dict[str, Any]) -> Objection | None:
 
 
 def inside_list(body: dict[str, Any]) -> tuple[str | None, list[Tree]]:
-    """What an ``Eval`` does with the whole list (None: nothing), and the trees that it applies to each element."""
+    """The operation of an ``Eval`` on the whole list (None: none), and the trees that it applies to each element."""
     match body["evaluation"]:
         case {"Filter": {"input": {"Column": ""} | "Element", "by": by}}:
             return "Filter", [by]

@@ -23,12 +23,12 @@ def listed(names: Iterable[str]) -> str:
 
 
 def one_line(error: BaseException) -> str:
-    """What another's error says, on one line; its type where it says nothing, or fails when it is asked."""
+    """The text of any error, on one line; its type if the text is empty or cannot be computed."""
     return _text_of(error) or type(error).__name__
 
 
 def described(error: BaseException) -> str:
-    """The type of another's error and what it says, on one line: ``ValueError: no such day``."""
+    """The type and text of any error, on one line: ``ValueError: no such day``."""
     text = _text_of(error)
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
@@ -49,7 +49,7 @@ def _text_of(error: BaseException) -> str:
 
 
 def advice(error: OSError) -> str:
-    """What to do about an error of the operating system; empty where nothing is known."""
+    """What to do about an error of the operating system; empty if there is none."""
     if error.errno == errno.ENOENT and not error.filename:
         return "the working folder is gone: change to one that exists"
     return _ADVICE.get(error.errno or 0, "")

@@ -21,8 +21,8 @@ def test_interning_is_injective(bits: int, monkeypatch: pytest.MonkeyPatch) -> N
     for _ in range(40):
         texts = [f"s{number}" for number in rng.integers(0, 3000, rng.integers(1, 60))]
         ids = pool.intern(pl.Series(texts))
-        for text, found in zip(texts, ids, strict=True):
-            assert known.setdefault(text, int(found)) == found
+        for text, actual in zip(texts, ids, strict=True):
+            assert known.setdefault(text, int(actual)) == actual
         assert pool.strings(ids).to_list() == texts
     assert sorted(known.values()) == list(range(len(pool)))
 

@@ -69,8 +69,8 @@ def test_a_string_is_a_column_or_sql() -> None:
 def test_a_python_value_is_a_literal(value: Any, kind: str) -> None:
     projection = Projection({"x": parse(value, bare_string="sql")}, SCHEMA)
     assert str(projection.schema["x"]) == kind
-    found = projection.computed(frame(a=[1, 2]))["x"].to_list()
-    assert found == 2 * [value.replace(tzinfo=UTC) if isinstance(value, datetime) else value]
+    actual = projection.computed(frame(a=[1, 2]))["x"].to_list()
+    assert actual == 2 * [value.replace(tzinfo=UTC) if isinstance(value, datetime) else value]
 
 
 @pytest.mark.parametrize("value", [2**63, -(2**63), Decimal("1e18"), Decimal("NaN"), [1], object()])
@@ -506,8 +506,8 @@ def test_decimals_are_pythons_in_both_spellings(spellings: list[Any], value: Cal
         read = set(expr.meta.root_names())
         nulls = [{name for name, part in zip("pq", pair, strict=True) if part is None} for pair in PRICES.rows()]
         expected = [None if read & none else value(*pair) for pair, none in zip(PRICES.rows(), nulls, strict=True)]
-        found = Projection({"x": expr}, WITH_DECIMALS).computed(PRICES)["x"].to_list()
-        assert found == expected, spelling
+        actual = Projection({"x": expr}, WITH_DECIMALS).computed(PRICES)["x"].to_list()
+        assert actual == expected, spelling
 
 
 def test_a_product_of_a_pair_that_was_rounded() -> None:
@@ -614,8 +614,8 @@ def test_computing_with_a_time_beyond_the_limits_is_an_error_of_its_row(expr: pl
 )
 def test_any_time_may_be_compared_and_passed_on(expr: pl.Expr, numbers: list[Any]) -> None:
     rows = times([FIRST, LAST], [-(2**31), 2**31 - 1])
-    found = Projection({"x": expr}, SCHEMA).evaluate(rows)["x"]
-    assert found.to_physical().to_list() == numbers
+    actual = Projection({"x": expr}, SCHEMA).evaluate(rows)["x"]
+    assert actual.to_physical().to_list() == numbers
 
 
 @pytest.mark.parametrize("number", [-98_000, -10_000, -1, 0, 9_999, 99_999])
@@ -782,11 +782,11 @@ def test_integers_are_pythons_or_an_error(formula: Formula, rows: list[dict[str,
     columns = {name: [row[name] for row in rows] for name in "abc"}
     fits = all(value is None or abs(value) <= MOST for value in expected)
     try:
-        found = Projection({"x": formula.expr}, SCHEMA).evaluate(frame(**columns))["x"].to_list()
+        actual = Projection({"x": formula.expr}, SCHEMA).evaluate(frame(**columns))["x"].to_list()
     except ExpressionError:
         assert not fits or max(row.get("largest") or 0 for row in rows) >= 2**125
     else:
-        assert found == expected
+        assert actual == expected
 
 
 @EXAMPLES
@@ -805,11 +805,11 @@ def test_comparisons_are_those_of_pythons_integers(
     expected = [holds(row) for row in rows]
     columns = {name: [row[name] for row in rows] for name in "abc"}
     try:
-        found = Predicate([expr], SCHEMA).evaluate(frame(**columns)).tolist()
+        actual = Predicate([expr], SCHEMA).evaluate(frame(**columns)).tolist()
     except ExpressionError:
         assert max(row.get("largest") or 0 for row in rows) >= 2**125
     else:
-        assert found == expected
+        assert actual == expected
 
 
 # -- predicates and lists ---------------------------------------------------------------------------------------------

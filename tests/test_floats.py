@@ -110,10 +110,10 @@ def is_there(parts: Iterable[Part]) -> bool:
 def test_sums_are_those_of_fractions() -> None:
     groups = {seed: parts_of(random.Random(seed)) for seed in seeds() for seed in range(20 * seed, 20 * seed + 20)}
     groups = {seed: parts for seed, parts in groups.items() if is_there(parts)}
-    found = by_group(folding.whole(alone, rows=frame_of(groups.items()))["out"])
-    assert len(found) == len(groups)
-    wrong = [seed for seed, parts in groups.items() if not same(found[seed], exact(merged(parts)))]
-    assert not wrong, f"seeds {wrong[:5]}: {[(groups[s], found[s], exact(merged(groups[s]))) for s in wrong[:3]]}"
+    actual = by_group(folding.whole(alone, rows=frame_of(groups.items()))["out"])
+    assert len(actual) == len(groups)
+    wrong = [seed for seed, parts in groups.items() if not same(actual[seed], exact(merged(parts)))]
+    assert not wrong, f"seeds {wrong[:5]}: {[(groups[s], actual[s], exact(merged(groups[s]))) for s in wrong[:3]]}"
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -136,8 +136,8 @@ def test_large_groups_that_change_at_many_versions(seed: int) -> None:
     assert folding.randomly_cut(alone, rows=rows, seed=seed) == expected, f"seed {seed}"
     for version in sorted({version for _, _, version, _ in updates}):
         parts = merged((value, count) for _, value, at, count in updates if at <= version)
-        found = by_group(expected["out"], version)[0]
-        assert same(found, exact(parts)), f"seed {seed}, version {version}"
+        actual = by_group(expected["out"], version)[0]
+        assert same(actual, exact(parts)), f"seed {seed}, version {version}"
 
 
 @pytest.mark.parametrize(

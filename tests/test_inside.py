@@ -33,14 +33,14 @@ def inside(request: pytest.FixtureRequest) -> Any:
                 session.fold({name: each.filter(version=version) for name, each in frames.items()})
         plan = session.plan
         variables = {v for loop in plan.loops.values() for v in loop.variables}
-        (kept,) = (a for a in plan.arrangements if a.node in variables and not a.transient)
-        updates = [kept.batch_of(run) for run in session._worker.traces[kept.index].batches]
+        (arrangement,) = (a for a in plan.arrangements if a.node in variables and not a.transient)
+        updates = [arrangement.batch_of(batch) for batch in session._worker.traces[arrangement.index].batches]
         # The trace is that of W, and R_i = W_{i+1}: what W is at round 0 or 1, R is at round 0.
-        found: Counter[Any] = Counter()
-        variable = reference.log_of(output_frame(updates, kept.collection, kept.times), kept.times)
+        actual: Counter[Any] = Counter()
+        variable = reference.log_of(output_frame(updates, arrangement.collection, arrangement.times), arrangement.times)
         for (row, (version, number)), diff in variable.items():
-            found[row, (version, max(0, number - 1))] += diff
-        return {update: diff for update, diff in found.items() if diff}
+            actual[row, (version, max(0, number - 1))] += diff
+        return {update: diff for update, diff in actual.items() if diff}
 
     return differences
 
@@ -58,15 +58,15 @@ def test_T26_transitive_closure(inside: Any) -> None:
 
         return {"out": edges.where("false").iterate(body)}
 
-    found = inside(program, edges=frame("src dst", "ab,bc,bd,ca:+1@0 bc:-1@1", pair))
-    later = {update: diff for update, diff in found.items() if update[1][0] == 1}
+    actual = inside(program, edges=frame("src dst", "ab,bc,bd,ca:+1@0 bc:-1@1", pair))
+    later = {update: diff for update, diff in actual.items() if update[1][0] == 1}
     same(later, log("bc:-1@(1,0) ac,ba:-1@(1,1) aa,bb,cc:-1@(1,2)", pair))
 
 
 def test_T27_distances(inside: Any) -> None:
     edges = frame("src dst", "ab,bc,cd:+1@0 ad:+1@1 bc:-1@2", pair)
-    found = inside(distances, edges=edges, seeds=frame("node dist", "(a,0):+1@0"))
-    later = {update: diff for update, diff in found.items() if update[1][0] > 0}
+    actual = inside(distances, edges=edges, seeds=frame("node dist", "(a,0):+1@0"))
+    later = {update: diff for update, diff in actual.items() if update[1][0] > 0}
     same(later, log("(d,1):+1@(1,0) (d,3):-1@(1,2) (c,2):-1@(2,1)"))
 
 

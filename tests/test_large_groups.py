@@ -99,8 +99,8 @@ def test_large_groups_in_a_loop(dims: tuple[str, ...]) -> None:
 
         labels = edges.select(node="dst", label="dst").distinct()
 
-        def spread(found: Any) -> Any:
-            hops = found.join(edges, on={"node": "src"}).select(node="dst", label="label")
+        def spread(actual: Any) -> Any:
+            hops = actual.join(edges, on={"node": "src"}).select(node="dst", label="label")
             return hops.concat(labels).group_by("node").agg(label=dd.max("label"))
 
         return {"dists": seeds.iterate(relax), "labels": labels.iterate(spread)}

@@ -56,13 +56,13 @@ LEFT, RIGHT = "(a,1):+1,(b,2):+2,(null,3):+1@0 (b,2):-1@2", "(a,x):+1,(c,y):+1,(
     ],
 )
 def test_joins_of_every_kind(fold: Fold, how: str, expected: str) -> None:
-    found = fold(joined(how), left=frame("k n", LEFT), right=frame("k w", RIGHT))
-    same(found["out"], log(expected))
+    actual = fold(joined(how), left=frame("k n", LEFT), right=frame("k w", RIGHT))
+    same(actual["out"], log(expected))
 
 
 def test_T16_antijoin_with_duplicates(fold: Fold) -> None:
-    found = fold(joined("anti"), left=frame("k v", "(k,v):+1@0"), right=frame("k", "k:+2@0"))
-    same(found["out"], {})
+    actual = fold(joined("anti"), left=frame("k v", "(k,v):+1@0"), right=frame("k", "k:+2@0"))
+    same(actual["out"], {})
 
 
 @pytest.mark.parametrize("how", ["semi", "anti", "left", "right", "full"])
@@ -88,13 +88,13 @@ A, B = "x:+3,y:+1@0 y:-1@1", "x:+2,y:+5@0 x:+2@1"
     ],
 )
 def test_T44_multisets(fold: Fold, operation: str, expected: str) -> None:
-    found = fold(lambda a, b: {"out": getattr(a, operation)(b)}, a=frame("k", A), b=frame("k", B))
-    same(found["out"], log(expected))
+    actual = fold(lambda a, b: {"out": getattr(a, operation)(b)}, a=frame("k", A), b=frame("k", B))
+    same(actual["out"], log(expected))
 
 
 def test_T44_the_difference_that_may_be_negative(fold: Fold) -> None:
-    found = fold(lambda a, b: {"out": a.concat(b.negate())}, a=frame("k", A), b=frame("k", B))
-    same(found["out"], log("x:+1,y:-4@0 x:-2,y:-1@1"))
+    actual = fold(lambda a, b: {"out": a.concat(b.negate())}, a=frame("k", A), b=frame("k", B))
+    same(actual["out"], log("x:+1,y:-4@0 x:-2,y:-1@1"))
 
 
 # -- the first rows of each group -------------------------------------------------------------------------------------
@@ -135,19 +135,19 @@ def test_T14_times_that_are_not_ordered(fold: Fold) -> None:
         return {"out": dd.delta_join((r, ["a", "b"]), (s, ["b", "c"]), (t, ["a", "c"]))}
 
     r, s = frame("x y", "12:+1@(1,0)", pair), frame("x y", "23:+1@(0,1)", pair)
-    found = fold(program, r=r, s=s, t=frame("x y", "13:+1@(1,1) 13:-1@(2,0)", pair))
-    same(found["out"], log("(1,2,3):+1@(1,1) (1,2,3):-1@(2,1)"))
+    actual = fold(program, r=r, s=s, t=frame("x y", "13:+1@(1,1) 13:-1@(2,0)", pair))
+    same(actual["out"], log("(1,2,3):+1@(1,1) (1,2,3):-1@(2,1)"))
 
 
 def test_multiplicities_multiply_in_a_delta_join(fold: Fold) -> None:
-    found = fold(triangles, edges=frame("src dst", "12:+2,23:+3,13:+1@0 12:-1@1", pair))
-    same(found["out"], log("(1,2,3):+6@0 (1,2,3):-3@1"))
+    actual = fold(triangles, edges=frame("src dst", "12:+2,23:+3,13:+1@0 12:-1@1", pair))
+    same(actual["out"], log("(1,2,3):+6@0 (1,2,3):-3@1"))
 
 
 def test_a_delta_join_shares_its_arrangements() -> None:
     plan = build(triangles, {"edges": {"src": "int64", "dst": "int64"}})
-    kept = [each for each in plan.arrangements if not each.transient]
-    assert sorted(each.key for each in kept) == [("dst",), ("src",), ("src", "dst")]
+    stored = [each for each in plan.arrangements if not each.transient]
+    assert sorted(each.key for each in stored) == [("dst",), ("src",), ("src", "dst")]
     (block,) = (block for block in plan.blocks if block.op == "delta_join")
     assert plan.operator(block).name == "delta_join" and block.output is None
 
@@ -157,23 +157,23 @@ def test_triangles_of_a_real_network() -> None:
     edges = pl.read_parquet(shared_data("wiki_vote", "edges.parquet"))
     ends = edges.select(src=pl.min_horizontal("src", "dst"), dst=pl.max_horizontal("src", "dst"))
     ends = ends.filter(pl.col("src") != pl.col("dst")).unique(maintain_order=True).cast(pl.Int64)
-    gone = ends.sample(50, seed=7)
+    deletions = ends.sample(50, seed=7)
     history = pl.concat(
         [
             ends.with_columns(version=pl.lit(0, pl.Int64), diff=pl.lit(1, pl.Int64)),
-            gone.with_columns(version=pl.lit(1, pl.Int64), diff=pl.lit(-1, pl.Int64)),
+            deletions.with_columns(version=pl.lit(1, pl.Int64), diff=pl.lit(-1, pl.Int64)),
         ]
     )
 
     def counted(edges: Any) -> Any:
         return {"out": triangles(edges)["out"].group_by().agg(n=dd.count())}
 
-    left = ends.join(gone, on=["src", "dst"], how="anti")
+    left = ends.join(deletions, on=["src", "dst"], how="anti")
     rest = left.join(left, left_on="dst", right_on="src").join(
         left, left_on=["src", "dst_right"], right_on=["src", "dst"]
     )
-    found = dd.replay(counted, edges=history)["out"]
-    assert found.filter(diff=1).sort("version")["n"].to_list() == [608_389, len(rest)]
+    actual = dd.replay(counted, edges=history)["out"]
+    assert actual.filter(diff=1).sort("version")["n"].to_list() == [608_389, len(rest)]
 
 
 # -- loops ------------------------------------------------------------------------------------------------------------
@@ -188,8 +188,8 @@ def test_T36_mutual_recursion_as_a_bag(fold: Fold) -> None:
         both = dd.iterate({"evens": one, "odds": zero}, body)
         return {"out": both["evens"].concat(both["odds"]).group_by().agg(total=dd.sum("n"))}
 
-    found = fold(program, one=frame("n", "1:+1@0"), zero=frame("n", "0:+1@0"))
-    same(found["out"], log("10100:+1@0"))
+    actual = fold(program, one=frame("n", "1:+1@0"), zero=frame("n", "0:+1@0"))
+    same(actual["out"], log("10100:+1@0"))
 
 
 def test_variables_of_a_loop_advance_together(fold: Fold) -> None:
@@ -199,9 +199,9 @@ def test_variables_of_a_loop_advance_together(fold: Fold) -> None:
         both = dd.iterate({"x": a, "y": b}, lambda x, y: {"x": y, "y": x}, max_rounds=3, at_limit="return")
         return {"x": both["x"], "y": both["y"]}
 
-    found = fold(program, a=frame("k", "a:+1@0"), b=frame("k", "b:+1@1"))
-    same(found["x"], log("b:+1@1"))
-    same(found["y"], log("a:+1@0"))
+    actual = fold(program, a=frame("k", "a:+1@0"), b=frame("k", "b:+1@1"))
+    same(actual["x"], log("b:+1@1"))
+    same(actual["y"], log("a:+1@0"))
 
 
 @pytest.mark.parametrize(("rounds", "expected"), [(1, "1:+1@0"), (2, "0:+1@0"), (3, "1:+1@0")])

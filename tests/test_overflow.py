@@ -71,10 +71,10 @@ def everything(rows: Counter[Row]) -> Counter[Row]:
 
 
 def keys(rows: Counter[Row]) -> Counter[Row]:
-    found: Counter[Row] = Counter()
+    actual: Counter[Row] = Counter()
     for (k, _), count in rows.items():
-        found[k,] += count
-    return found
+        actual[k,] += count
+    return actual
 
 
 def groups_of(rows: Counter[Row]) -> dict[Any, list[tuple[Any, int]]]:
@@ -98,24 +98,24 @@ def sums(rows: Counter[Row]) -> tuple[Counter[Row], list[int]]:
 
 
 def extremes(choose: Callable[..., Any], rows: Counter[Row]) -> tuple[Counter[Row], list[int]]:
-    found: Counter[Row] = Counter()
+    actual: Counter[Row] = Counter()
     for k, members in groups_of(rows).items():
         present = [v for v, count in members if count > 0]
         if present:
-            found[k, choose((v for v in present if v is not None), default=None)] = 1
-    return found, []
+            actual[k, choose((v for v in present if v is not None), default=None)] = 1
+    return actual, []
 
 
 def joined(rows: Counter[Row]) -> tuple[Counter[Row], list[int]]:
     """Pairs of equal k, of which k alone is left."""
-    found: Counter[Row] = Counter()
+    actual: Counter[Row] = Counter()
     for (k, _), (other, _) in product(rows, rows):
         if k is not None and k == other:
-            found[k,] += 0
+            actual[k,] += 0
     for k, members in groups_of(rows).items():
         if k is not None:
-            found[k,] += sum(count for _, count in members) ** 2
-    return found, []
+            actual[k,] += sum(count for _, count in members) ** 2
+    return actual, []
 
 
 EVALUATIONS = {
@@ -186,14 +186,14 @@ def expected(evaluation: Evaluation, rows: pl.DataFrame, dims: tuple[str, ...]) 
 def changes(collections: dict[Any, Counter[Row]]) -> dict[tuple[Row, Any], int]:
     """The differences of which the collections are the sums, by inclusion and exclusion over the grid."""
     axes = [sorted(set(axis)) for axis in zip(*collections, strict=True)]
-    found: dict[tuple[Row, Any], int] = {}
+    actual: dict[tuple[Row, Any], int] = {}
     for time in collections:
         places = [axis.index(at) for axis, at in zip(axes, time, strict=True)]
         for back in product(*([0, 1] if place else [0] for place in places)):
             before = tuple(axis[p - b] for axis, p, b in zip(axes, places, back, strict=True))
             for row, count in collections[before].items():
-                found[row, time] = found.get((row, time), 0) + (-1) ** sum(back) * count
-    return {update: diff for update, diff in found.items() if diff}
+                actual[row, time] = actual.get((row, time), 0) + (-1) ** sum(back) * count
+    return {update: diff for update, diff in actual.items() if diff}
 
 
 def history(rng: random.Random, dims: tuple[str, ...], size: int) -> pl.DataFrame:
@@ -231,8 +231,8 @@ def test_every_way_gives_what_fits_and_an_error_for_what_does_not(name: str) -> 
         log = expected(evaluation, rows, dims)
         outcomes[log is None] += 1
         for way in WAYS:
-            found = found_by(way, lambda rows: {"out": evaluation.program(rows)}, seed, rows)
-            assert found == log, f"{name}, seed {seed}, {way}\n{rows.rows()}"
+            actual = found_by(way, lambda rows: {"out": evaluation.program(rows)}, seed, rows)
+            assert actual == log, f"{name}, seed {seed}, {way}\n{rows.rows()}"
     print(f"{name}: {outcomes[False]} logs, {outcomes[True]} overflows")
     assert len(seeds()) < 60 or min(outcomes[False], outcomes[True]) > 0, outcomes
 
@@ -276,8 +276,8 @@ def test_loops_end_alike(loop: Any) -> None:
         log = found_by("reference", lambda rows: {"out": loop(rows)}, seed, rows)
         outcomes[log is None] += 1
         for way in ("whole", "cut", "one time each"):
-            found = found_by(way, lambda rows: {"out": loop(rows)}, seed, rows)
-            assert found == log, f"{loop.__name__}, seed {seed}, {way}\n{rows.rows()}"
+            actual = found_by(way, lambda rows: {"out": loop(rows)}, seed, rows)
+            assert actual == log, f"{loop.__name__}, seed {seed}, {way}\n{rows.rows()}"
     print(f"{loop.__name__}: {outcomes[False]} logs, {outcomes[True]} overflows")
     assert min(outcomes[False], outcomes[True]) > 0, outcomes
 
@@ -295,8 +295,8 @@ def test_large_groups_are_as_exact_as_small_ones(name: str, dims: tuple[str, ...
         rows = rows.with_columns(pl.Series(dims[0], [rng.randrange(side) for _ in range(len(rows))]))
         log = expected(evaluation, rows, dims)
         for way in ("reference", "whole", "cut"):
-            found = found_by(way, lambda rows: {"out": evaluation.program(rows)}, seed, rows)
-            assert found == log, f"{name}, seed {seed}, {way}"
+            actual = found_by(way, lambda rows: {"out": evaluation.program(rows)}, seed, rows)
+            assert actual == log, f"{name}, seed {seed}, {way}"
 
 
 def padded(*updates: tuple[int, Any, int, int]) -> pl.DataFrame:
@@ -423,8 +423,8 @@ def test_every_parallelism_agrees(parallelism: int, tmp_path: Path, monkeypatch:
     exec(TOGETHER, space)
     drawn = Case(0, TOGETHER, space["program"], {"rows": frame})
     sparkless.install(monkeypatch)
-    found = outcome(project_of(tmp_path / "p", drawn), [0, None], engine="spark", parallelism=parallelism)
-    assert found == folding.by_reference(drawn.program, rows=frame)
+    actual = outcome(project_of(tmp_path / "p", drawn), [0, None], engine="spark", parallelism=parallelism)
+    assert actual == folding.by_reference(drawn.program, rows=frame)
 
 
 def test_the_ledger_counts_diffs_exactly(tmp_path: Path) -> None:
@@ -435,8 +435,8 @@ def test_the_ledger_counts_diffs_exactly(tmp_path: Path) -> None:
     space: dict[str, Any] = {}
     exec(source, space)
     project = project_of(tmp_path / "p", Case(0, source, space["program"], {"rows": frame}))
-    found = outcome(project, [None])
-    assert found == folding.by_reference(space["program"], rows=frame)
+    actual = outcome(project, [None])
+    assert actual == folding.by_reference(space["program"], rows=frame)
     run = Ledger.load(Warehouse(project.warehouse)).current_run()
     assert run is not None
     assert run.outputs == {"out": {0: (2 * MOST, -2 * LEAST)}}

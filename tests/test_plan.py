@@ -113,13 +113,13 @@ def test_the_last_round_allowed_is_the_reference_s(rounds: int) -> None:
 
         return {"x": nodes.iterate(body, max_rounds=rounds)}
 
-    found: list[Any] = []
+    actual: list[Any] = []
     for fold in (folding.by_reference, folding.whole):
         try:
-            found.append(fold(program, edges=path, nodes=start))
+            actual.append(fold(program, edges=path, nodes=start))
         except Diverged:
-            found.append(Diverged)
-    assert found[0] == found[1]
+            actual.append(Diverged)
+    assert actual[0] == actual[1]
 
 
 def test_long_programs() -> None:
@@ -134,10 +134,10 @@ def test_long_programs() -> None:
 
 def test_a_plan_of_hundreds_of_operators_travels() -> None:
     def program(t: Any) -> Any:
-        found = t
+        actual = t
         for number in range(100):
-            found = found.join(t.select("a", b=number), on="a").select("a").distinct()
-        return {"x": found}
+            actual = actual.join(t.select("a", b=number), on="a").select("a").distinct()
+        return {"x": actual}
 
     plan = build(program, {"t": {"a": "int64"}})
     assert len(pickle.loads(pickled(plan)).blocks) == len(plan.blocks)
@@ -309,8 +309,8 @@ def no_column_at_all(edges: Any, nodes: Any) -> Any:
 @pytest.mark.parametrize("program", [every_column_a_key, two_left_columns_meet_one, no_column_at_all])
 def test_keys_of_odd_shape(program: Any) -> None:
     for fold in (folding.whole, folding.one_time_each):
-        found = fold(program, edges=EDGES, nodes=NODES)
-        assert found == folding.by_reference(program, edges=EDGES, nodes=NODES)
+        actual = fold(program, edges=EDGES, nodes=NODES)
+        assert actual == folding.by_reference(program, edges=EDGES, nodes=NODES)
     plan = build(program, {"edges": {"a": "int64", "b": "int64"}, "nodes": {"a": "int64"}})
     assert all(len(each.schema) == len(each.collection) for each in plan.arrangements)
 

@@ -72,15 +72,15 @@ def outcome(fold: folding.Fold, drawn: Case, **how: Any) -> Any:
         raise
 
 
-def compare(drawn: Case, how: str, expected: Any, found: Any) -> None:
-    if isinstance(expected, DdError) or isinstance(found, DdError):
-        assert type(found) is type(expected), f"{how}: engine {found!r}, reference {expected!r}\n{drawn}"
+def compare(drawn: Case, how: str, expected: Any, actual: Any) -> None:
+    if isinstance(expected, DdError) or isinstance(actual, DdError):
+        assert type(actual) is type(expected), f"{how}: engine {actual!r}, reference {expected!r}\n{drawn}"
         return
-    assert found.keys() == expected.keys()
+    assert actual.keys() == expected.keys()
     wrong = []
     for name, log in expected.items():
-        only_engine = {key: diff for key, diff in found[name].items() if log.get(key) != diff}
-        only_reference = {key: diff for key, diff in log.items() if found[name].get(key) != diff}
+        only_engine = {key: diff for key, diff in actual[name].items() if log.get(key) != diff}
+        only_reference = {key: diff for key, diff in log.items() if actual[name].get(key) != diff}
         if only_engine or only_reference:
             wrong.append(f"{name}: in engine, not in reference\n{spell(only_engine)}")
             wrong.append(f"{name}: in reference, not in engine\n{spell(only_reference)}")

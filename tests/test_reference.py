@@ -55,8 +55,8 @@ def test_log_of_consolidates() -> None:
 
 def test_three_coordinates_need_the_join_of_all_three() -> None:
     words = frame("w", "k:+1@(1,0,0) k:+1@(0,1,0) k:+1@(0,0,1)")
-    found = replay(lambda words: {"out": words.distinct()}, ("region", "day", "revision"), words=words)["out"]
-    assert found == log("k:+1@(1,0,0) k:+1@(0,1,0) k:+1@(0,0,1) k:-1@(1,1,0) k:-1@(1,0,1) k:-1@(0,1,1) k:+1@(1,1,1)")
+    actual = replay(lambda words: {"out": words.distinct()}, ("region", "day", "revision"), words=words)["out"]
+    assert actual == log("k:+1@(1,0,0) k:+1@(0,1,0) k:+1@(0,0,1) k:-1@(1,1,0) k:-1@(1,0,1) k:-1@(0,1,1) k:+1@(1,1,1)")
 
 
 # Loops, round by round: the differences of R_i = body(W_i) at (version, i)
@@ -98,8 +98,8 @@ def test_T26_closure_inside() -> None:
         return steps.concat(inputs["edges"]).distinct()
 
     edges = frame("src dst", "ab,bc,bd,ca:+1@0 bc:-1@1", pair)
-    found = rounds(body, "nothing", 5, edges=edges, nothing=edges.clear())
-    assert {update: diff for update, diff in found.items() if update[1][0] == 1} == log(
+    actual = rounds(body, "nothing", 5, edges=edges, nothing=edges.clear())
+    assert {update: diff for update, diff in actual.items() if update[1][0] == 1} == log(
         "bc:-1@(1,0) ac,ba:-1@(1,1) aa,bb,cc:-1@(1,2)", pair
     )
 
@@ -110,8 +110,8 @@ def test_T27_distances_inside() -> None:
         return hops.concat(inputs["seeds"]).group_by("node").agg(dist=dd.min("dist"))
 
     edges = frame("src dst", "ab,bc,cd:+1@0 ad:+1@1 bc:-1@2", pair)
-    found = rounds(body, "seeds", 5, edges=edges, seeds=frame("node dist", "(a,0):+1@0"))
-    assert {update: diff for update, diff in found.items() if update[1][0] > 0} == log(
+    actual = rounds(body, "seeds", 5, edges=edges, seeds=frame("node dist", "(a,0):+1@0"))
+    assert {update: diff for update, diff in actual.items() if update[1][0] > 0} == log(
         "(d,1):+1@(1,0) (d,3):-1@(1,2) (c,2):-1@(2,1)"
     )
 
@@ -206,8 +206,8 @@ def test_sum_of_floats_is_rounded_once() -> None:
 )
 def test_sum_of_unusual_floats(values: list[float], expected: float | None) -> None:
     floats = NaiveCollection({"f": pl.Float64()}, [((value,), 1) for value in values])
-    (((found,), _),) = floats.group_by().agg(s=dd.sum("f")).rows.items()
-    assert math.isnan(found) if expected is None else found == expected
+    (((actual,), _),) = floats.group_by().agg(s=dd.sum("f")).rows.items()
+    assert math.isnan(actual) if expected is None else actual == expected
 
 
 def test_sum_of_ints_overflows_loudly() -> None:
@@ -224,8 +224,8 @@ def test_sum_of_decimals_keeps_the_scale() -> None:
 
 def test_aggregates_skip_nulls_and_count_does_not() -> None:
     maybe = NaiveCollection({"k": pl.Int64(), "x": pl.Int64()}, [((1, None), 2), ((1, 5), 1), ((2, None), 1)])
-    found = maybe.group_by("k").agg(n=dd.count(), s=dd.sum("x"), lo=dd.min("x"), hi=dd.max("x"))
-    assert found.rows == {(1, 3, 5, 5, 5): 1, (2, 1, 0, None, None): 1}
+    actual = maybe.group_by("k").agg(n=dd.count(), s=dd.sum("x"), lo=dd.min("x"), hi=dd.max("x"))
+    assert actual.rows == {(1, 3, 5, 5, 5): 1, (2, 1, 0, None, None): 1}
 
 
 def test_nan_is_greater_than_every_number() -> None:
@@ -244,11 +244,11 @@ def test_no_rows_no_group() -> None:
 
 
 def test_negative_counts_are_refused_by_name() -> None:
-    owed = NaiveCollection(WORD, [(("a",), -1), (("b",), 1)])
+    negative = NaiveCollection(WORD, [(("a",), -1), (("b",), 1)])
     refusing: list[Callable[[], Any]] = [
-        owed.distinct,
-        lambda: owed.group_by("w").agg(n=dd.count()),
-        lambda: owed.group_by("w").reduce(lambda f: f.select("group", n="count"), {"n": "int64"}),
+        negative.distinct,
+        lambda: negative.group_by("w").agg(n=dd.count()),
+        lambda: negative.group_by("w").reduce(lambda f: f.select("group", n="count"), {"n": "int64"}),
     ]
     for op, refuse in zip(["distinct", "agg", "reduce"], refusing, strict=True):
         with pytest.raises(NegativeMultiplicity) as caught:
@@ -285,8 +285,8 @@ def test_reduce_may_give_counts_and_is_shown_groups_by_number() -> None:
         assert groups.columns == ["group", "y", "count"]
         return groups.group_by("group").agg(y=col("y").min(), count=col("count").sum())
 
-    found = ints((1, 5), (1, 3), (2, 9)).group_by("x").reduce(least, {"y": "int64"})
-    assert found.rows == {(1, 3): 2, (2, 9): 1}
+    actual = ints((1, 5), (1, 3), (2, 9)).group_by("x").reduce(least, {"y": "int64"})
+    assert actual.rows == {(1, 3): 2, (2, 9): 1}
 
 
 def test_flat_map_with_a_function() -> None:

@@ -27,9 +27,9 @@ def fold(request: pytest.FixtureRequest) -> Fold:
     return way
 
 
-def same(found: Any, expected: Any) -> None:
+def same(actual: Any, expected: Any) -> None:
     """Fails with both logs spelled out."""
-    assert found == expected, f"\nfound\n{spell(found)}\nexpected\n{spell(expected)}"
+    assert actual == expected, f"\nfound\n{spell(actual)}\nexpected\n{spell(expected)}"
 
 
 def counted(words: Any) -> dict[str, Any]:
@@ -109,9 +109,9 @@ def test_T05_min_over_two_axes(fold: Fold) -> None:
 
 def test_T06_bitemporal_count(fold: Fold) -> None:
     words = frame("k v", "(k,a):+1@(0,0) (k,b):+1@(0,2) (k,a):-1@(1,1)")
-    found = fold(counted, words=words)["out"]
-    same(found, log("(k,1):+1@(0,0) (k,1):-1,(k,2):+1@(0,2) (k,1):-1@(1,1) (k,1):+2,(k,2):-1@(1,2)"))
-    spelled = pl.DataFrame([(*row, *time, diff) for (row, time), diff in found.items()], orient="row")
+    actual = fold(counted, words=words)["out"]
+    same(actual, log("(k,1):+1@(0,0) (k,1):-1,(k,2):+1@(0,2) (k,1):-1@(1,1) (k,1):+2,(k,2):-1@(1,2)"))
+    spelled = pl.DataFrame([(*row, *time, diff) for (row, time), diff in actual.items()], orient="row")
     spelled.columns = ["k", "n", *DIMS[2], "diff"]
     assert reference.accumulate(spelled, (1, 1), DIMS[2]) == {}
     assert reference.accumulate(spelled, (1, 2), DIMS[2]) == {("k", 1): 1}
@@ -163,14 +163,14 @@ def test_T09_reduce_follows_its_group(fold: Fold) -> None:
 def test_T11_join_time_and_weight(fold: Fold) -> None:
     a = frame("k v", "(k,x):+2@(1,0)")
     b = frame("k u", "(k,y):+3@(0,1) (k,y):-3@(2,2)")
-    found = fold(lambda a, b: {"out": a.join(b, on="k")}, a=a, b=b)["out"]
-    same(found, log("(k,x,y):+6@(1,1) (k,x,y):-6@(2,2)"))
+    actual = fold(lambda a, b: {"out": a.join(b, on="k")}, a=a, b=b)["out"]
+    same(actual, log("(k,x,y):+6@(1,1) (k,x,y):-6@(2,2)"))
 
 
 def test_T11_self_join(fold: Fold) -> None:
     a = frame("k v", "(k,v):+1@0 (k,v):+1@1 (k,v):-2@2")
-    found = fold(lambda a: {"out": a.join(a, on="k").select("k", "v")}, a=a)["out"]
-    same(found, log("(k,v):+1@0 (k,v):+3@1 (k,v):-4@2"))
+    actual = fold(lambda a: {"out": a.join(a, on="k").select("k", "v")}, a=a)["out"]
+    same(actual, log("(k,v):+1@0 (k,v):+3@1 (k,v):-4@2"))
 
 
 # 4. Closed times
@@ -196,8 +196,8 @@ def reach(edges: Any, roots: Any) -> dict[str, Any]:
 
 def test_T25_reach(fold: Fold) -> None:
     edges = frame("src dst", "ab,bc,cd:+1@0 ab:-1,ac:+1@1 cd:-1@2", pair)
-    found = fold(reach, edges=edges, roots=frame("node", "a:+1@0"))["out"]
-    same(found, log("a,b,c,d:+1@0 b:-1@1 d:-1@2"))
+    actual = fold(reach, edges=edges, roots=frame("node", "a:+1@0"))["out"]
+    same(actual, log("a,b,c,d:+1@0 b:-1@1 d:-1@2"))
 
 
 def test_T26_transitive_closure(fold: Fold) -> None:
@@ -207,9 +207,9 @@ def test_T26_transitive_closure(fold: Fold) -> None:
 
         return {"out": edges.where("false").iterate(body), "same": edges.iterate(body)}
 
-    found = fold(program, edges=frame("src dst", "ab,bc,bd,ca:+1@0 bc:-1@1", pair))
-    same(found["out"], log("ab,bc,bd,ca,ac,ad,ba,cb,aa,bb,cc,cd:+1@0 bc,ac,ba,aa,bb,cc:-1@1", pair))
-    same(found["same"], found["out"])
+    actual = fold(program, edges=frame("src dst", "ab,bc,bd,ca:+1@0 bc:-1@1", pair))
+    same(actual["out"], log("ab,bc,bd,ca,ac,ad,ba,cb,aa,bb,cc,cd:+1@0 bc,ac,ba,aa,bb,cc:-1@1", pair))
+    same(actual["same"], actual["out"])
 
 
 def distances(edges: Any, seeds: Any) -> dict[str, Any]:
@@ -222,15 +222,15 @@ def distances(edges: Any, seeds: Any) -> dict[str, Any]:
 
 def test_T27_distances(fold: Fold) -> None:
     edges = frame("src dst", "ab,bc,cd:+1@0 ad:+1@1 bc:-1@2", pair)
-    found = fold(distances, edges=edges, seeds=frame("node dist", "(a,0):+1@0"))["out"]
-    same(found, log("(a,0),(b,1),(c,2),(d,3):+1@0 (d,3):-1,(d,1):+1@1 (c,2):-1@2"))
+    actual = fold(distances, edges=edges, seeds=frame("node dist", "(a,0):+1@0"))["out"]
+    same(actual, log("(a,0),(b,1),(c,2),(d,3):+1@0 (d,3):-1,(d,1):+1@1 (c,2):-1@2"))
 
 
 def test_T28_published_distances(fold: Fold) -> None:
     # The edge 12 is there twice from version 3 on.
     history = "11,21,01,02,10:+1@0 20:+1,11:-1@1 12:+1,21:-1@2 12:+1,01:-1@3 21:+1,02:-1@4 02:+1,10:-1@5"
-    found = fold(distances, edges=frame("src dst", history, pair), seeds=frame("node dist", "(0,0):+1@0"))["out"]
-    same(found, log("(0,0),(1,1),(2,1):+1@0 (1,1):-1@3 (2,1):-1@4 (1,2),(2,1):+1@5"))
+    actual = fold(distances, edges=frame("src dst", history, pair), seeds=frame("node dist", "(0,0):+1@0"))["out"]
+    same(actual, log("(0,0),(1,1),(2,1):+1@0 (1,1):-1@3 (2,1):-1@4 (1,2),(2,1):+1@5"))
 
 
 HALVE = "CASE WHEN x % 2 = 0 THEN x // 2 ELSE x END"
@@ -238,17 +238,17 @@ HALVE = "CASE WHEN x % 2 = 0 THEN x // 2 ELSE x END"
 
 def test_T29_bag_without_distinct(fold: Fold) -> None:
     bag = frame("x", "1,2,3,4,5,6,7,8,9:+1@0 8:-1@1")
-    found = fold(lambda bag: {"out": bag.iterate(lambda w: w.select(x=HALVE))}, bag=bag)["out"]
-    same(found, log("1:+4,3:+2,5:+1,7:+1,9:+1@0 1:-1@1"))
+    actual = fold(lambda bag: {"out": bag.iterate(lambda w: w.select(x=HALVE))}, bag=bag)["out"]
+    same(actual, log("1:+4,3:+2,5:+1,7:+1,9:+1@0 1:-1@1"))
 
 
 def test_T30_feedback_takes_the_source_back(fold: Fold) -> None:
     bag = frame("x", "8:+2,6:+1@(0,0) 8:-1@(1,0) 4:+3@(0,1) 8:-1@(1,1)")
-    found = fold(
+    actual = fold(
         lambda bag: {"same": bag.iterate(lambda w: w), "out": bag.iterate(lambda w: w.select(x=HALVE))}, bag=bag
     )
-    same(found["same"], log("8:+2,6:+1@(0,0) 8:-1@(1,0) 4:+3@(0,1) 8:-1@(1,1)"))
-    same(found["out"], log("1:+2,3:+1@(0,0) 1:-1@(1,0) 1:+3@(0,1) 1:-1@(1,1)"))
+    same(actual["same"], log("8:+2,6:+1@(0,0) 8:-1@(1,0) 4:+3@(0,1) 8:-1@(1,1)"))
+    same(actual["out"], log("1:+2,3:+1@(0,0) 1:-1@(1,0) 1:+3@(0,1) 1:-1@(1,1)"))
 
 
 def strongly_connected(edges: Any) -> dict[str, Any]:
@@ -261,8 +261,8 @@ def strongly_connected(edges: Any) -> dict[str, Any]:
             hops = reached.join(candidates, on={"node": "src"}).select(node="dst", label="label")
             return hops.concat(labels).group_by("node").agg(label=dd.min("label"))
 
-        found = labels.iterate(spread)
-        ends = graph.join(found, on={"src": "node"}).join(found, on={"dst": "node"})
+        actual = labels.iterate(spread)
+        ends = graph.join(actual, on={"src": "node"}).join(actual, on={"dst": "node"})
         return ends.where("label = label_right").select(src="dst", dst="src")
 
     turned = edges.select(src="dst", dst="src")
@@ -271,8 +271,8 @@ def strongly_connected(edges: Any) -> dict[str, Any]:
 
 def test_T31_strongly_connected(fold: Fold) -> None:
     edges = frame("src dst", "12,21,23,34,43:+1@0 43:-1@1 41:+1@2", pair)
-    found = fold(strongly_connected, edges=edges)["out"]
-    same(found, log("12,21,34,43:+1@0 34,43:-1@1 23,34,41:+1@2", pair))
+    actual = fold(strongly_connected, edges=edges)["out"]
+    same(actual, log("12,21,34,43:+1@0 34,43:-1@1 23,34,41:+1@2", pair))
 
 
 def test_T32_components_of_a_path_with_two_ways_back(fold: Fold) -> None:
@@ -291,9 +291,9 @@ def test_T32_components_of_a_path_with_two_ways_back(fold: Fold) -> None:
         hops = labels.join(intra, on={"node": "src"}).select(node="dst", label="label")
         return hops.concat(labels).group_by("node").agg(label=dd.min("label"))
 
-    found = fold(program, edges=frame("src dst", f"{path} (4,2):+1@0 (8,6):+1@0"))
-    same(found["intra"], log("23,34,42,67,78,86:+1@0", pair))
-    same(found["sizes"], log("(3,2):+1,(1,5):+1@0"))
+    actual = fold(program, edges=frame("src dst", f"{path} (4,2):+1@0 (8,6):+1@0"))
+    same(actual["intra"], log("23,34,42,67,78,86:+1@0", pair))
+    same(actual["sizes"], log("(3,2):+1,(1,5):+1@0"))
 
 
 def test_T33_two_core(fold: Fold) -> None:
@@ -320,9 +320,9 @@ def test_T34_components_by_least_label(fold: Fold) -> None:
 
         return {"out": own.iterate(body)}
 
-    found = fold(program, edges=frame("src dst", "12,23,45:+1@0 34:+1@1 12:-1@2", pair))["out"]
+    actual = fold(program, edges=frame("src dst", "12,23,45:+1@0 34:+1@1 12:-1@2", pair))["out"]
     same(
-        found,
+        actual,
         log(
             "11,21,31,44,54:+1@0 44,54:-1,41,51:+1@1 11,21,31,41,51:-1,22,32,42,52:+1@2",
             pair,
@@ -379,8 +379,8 @@ def test_T38_wide_coordinates(fold: Fold) -> None:
 
 def test_T38_wide_coordinates_through_a_loop(fold: Fold) -> None:
     edges = frame("src dst", "ab,bc,cd:+1@70000 ab:-1,ac:+1@2147483648 cd:-1@2147483649", pair)
-    found = fold(reach, edges=edges, roots=frame("node", "a:+1@0"))["out"]
-    same(found, log("a:+1@0 b,c,d:+1@70000 b:-1@2147483648 d:-1@2147483649"))
+    actual = fold(reach, edges=edges, roots=frame("node", "a:+1@0"))["out"]
+    same(actual, log("a:+1@0 b,c,d:+1@70000 b:-1@2147483648 d:-1@2147483649"))
 
 
 def test_T38_far_rounds_compare_join_and_come_back() -> None:
@@ -403,8 +403,8 @@ def test_T40_leaving_does_not_deduplicate(fold: Fold) -> None:
 
         return {"out": seeds.iterate(body)}
 
-    found = fold(program, edges=frame("src dst", "12,13,24,34:+1@0", pair), seeds=frame("node label", "(1,0):+1@0"))
-    same(found["out"], log("(1,0),(2,0),(3,0):+1,(4,0):+2@0"))
+    actual = fold(program, edges=frame("src dst", "12,13,24,34:+1@0", pair), seeds=frame("node label", "(1,0):+1@0"))
+    same(actual["out"], log("(1,0),(2,0),(3,0):+1,(4,0):+2@0"))
 
 
 # 7. Negative counts
@@ -413,8 +413,8 @@ X, Y = frame("w", "x:+1@0"), frame("w", "x:+2@0 x:-1@1 x:-1@2")
 
 
 def test_T43_except_is_linear(fold: Fold) -> None:
-    found = fold(lambda x, y: {"out": x.concat(y.negate())}, x=X, y=Y)["out"]
-    same(found, log("x:-1@0 x:+1@1 x:+1@2"))
+    actual = fold(lambda x, y: {"out": x.concat(y.negate())}, x=X, y=Y)["out"]
+    same(actual, log("x:-1@0 x:+1@1 x:+1@2"))
 
 
 def test_T43_distinct_refuses_a_negative_count(fold: Fold) -> None:
@@ -426,8 +426,8 @@ def test_T43_distinct_refuses_a_negative_count(fold: Fold) -> None:
 
 
 def test_T43_distinct_allows_a_negative_count(fold: Fold) -> None:
-    found = fold(lambda x, y: {"out": x.concat(y.negate()).distinct(allow_negative=True)}, x=X, y=Y)["out"]
-    same(found, log("x:+1@2"))
+    actual = fold(lambda x, y: {"out": x.concat(y.negate()).distinct(allow_negative=True)}, x=X, y=Y)["out"]
+    same(actual, log("x:+1@2"))
 
 
 def test_T43_aggregates_refuse_a_negative_count(fold: Fold) -> None:
@@ -447,7 +447,7 @@ def test_T43_aggregates_allow_a_negative_count(fold: Fold) -> None:
             "both": rest.agg(n=dd.count(), lo=dd.min("w"), allow_negative=True),
         }
 
-    found = fold(program, x=X, y=Y)
-    same(found["count"], log("(x,-1):+1@0 (x,-1):-1@1 (x,1):+1@2"))
-    same(found["least"], log("(x,x):+1@2"))
-    same(found["both"], log("(x,1,x):+1@2"))
+    actual = fold(program, x=X, y=Y)
+    same(actual["count"], log("(x,-1):+1@0 (x,-1):-1@1 (x,1):+1@2"))
+    same(actual["least"], log("(x,x):+1@2"))
+    same(actual["both"], log("(x,1,x):+1@2"))

@@ -21,8 +21,8 @@ def coarse(monkeypatch: pytest.MonkeyPatch) -> None:
     real = encoding.key_codes
 
     def codes(words: Any, kinds: Any, rows: int) -> Any:
-        found = real(words, kinds, rows)
-        return found if is_direct(kinds) else found & 3
+        actual = real(words, kinds, rows)
+        return actual if is_direct(kinds) else actual & 3
 
     monkeypatch.setattr(encoding, "key_codes", codes)
     monkeypatch.setattr(worker, "key_codes", codes)
@@ -50,9 +50,9 @@ def updates(rng: np.random.Generator, n: int, spread: int) -> tuple[Any, list[An
 
 def as_dict(run: SortedBatch) -> dict[tuple[int, ...], int]:
     rows = zip(run.codes, *run.words, *run.times, run.diffs, strict=True)
-    found = {tuple(map(int, row[:-1])): int(row[-1]) for row in rows}
-    assert len(found) == len(run) and list(found) == sorted(found)
-    return found
+    actual = {tuple(map(int, row[:-1])): int(row[-1]) for row in rows}
+    assert len(actual) == len(run) and list(actual) == sorted(actual)
+    return actual
 
 
 def summed(codes: Any, words: Any, times: Any, diffs: Any) -> dict[tuple[int, ...], int]:
@@ -82,9 +82,9 @@ def test_arrange_merge_gather(spread: int, n: int) -> None:
     rows = gather([a, b], keys, 1, 2)
     merged = gather([both], keys, 1, 2)
     for k in range(len(keys)):
-        mine, known = (slice(r.offsets[k], r.offsets[k + 1]) for r in (rows, merged))
-        found = summed(rows.words[0, mine], rows.times[:, mine], [], rows.diffs[mine])
-        assert found == summed(merged.words[0, known], merged.times[:, known], [], merged.diffs[known])
+        mine, theirs = (slice(r.offsets[k], r.offsets[k + 1]) for r in (rows, merged))
+        actual = summed(rows.words[0, mine], rows.times[:, mine], [], rows.diffs[mine])
+        assert actual == summed(merged.words[0, theirs], merged.times[:, theirs], [], merged.diffs[theirs])
 
 
 @pytest.mark.parametrize("codes", [[5] * 9, [-(2**63), -(2**63), 0, 2**63 - 1], [1, 2, 4, 2**62], list(range(100))])

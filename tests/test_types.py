@@ -116,46 +116,46 @@ def best(pick: Callable[..., Any], values: Iterable[tuple[Any, int]], kind: str)
 @pytest.mark.parametrize("kind", TYPES)
 class TestEveryType:
     def test_comes_back_as_it_was(self, kind: str, seed: int) -> None:
-        found, rows, log = folded(lambda rows: rows, kind, seed)
-        assert found == rows
+        actual, rows, log = folded(lambda rows: rows, kind, seed)
+        assert actual == rows
         assert log.schema["v"] == TYPES[kind][0]
 
     def test_distinct(self, kind: str, seed: int) -> None:
-        found, rows, _ = folded(lambda rows: rows.select("v").distinct(), kind, seed)
-        assert found == {(v,): 1 for _, v in rows}
+        actual, rows, _ = folded(lambda rows: rows.select("v").distinct(), kind, seed)
+        assert actual == {(v,): 1 for _, v in rows}
 
     def test_join(self, kind: str, seed: int) -> None:
-        found, rows, log = folded(lambda rows: rows.join(rows, on="v"), kind, seed)
+        actual, rows, log = folded(lambda rows: rows.join(rows, on="v"), kind, seed)
         expected: Counter[tuple[Any, ...]] = Counter()
         for v, group in by(1, rows).items():
             for left, m in group:
                 for right, n in group if v is not None else []:
                     expected[left, v, right] += m * n
-        assert found == expected
+        assert actual == expected
         assert log.columns[:3] == ["k", "v", "k_right"]
 
     def test_as_a_key(self, kind: str, seed: int) -> None:
-        found, rows, _ = folded(lambda rows: rows.group_by("v").agg(n=dd.count(), least=dd.min("k")), kind, seed)
+        actual, rows, _ = folded(lambda rows: rows.group_by("v").agg(n=dd.count(), least=dd.min("k")), kind, seed)
         expected = {(v, sum(n for _, n in group), min(k for k, _ in group)) for v, group in by(1, rows).items()}
-        assert found == dict.fromkeys(expected, 1)
+        assert actual == dict.fromkeys(expected, 1)
 
     def test_min_and_max(self, kind: str, seed: int) -> None:
-        found, rows, log = folded(lambda rows: rows.group_by("k").agg(lo=dd.min("v"), hi=dd.max("v")), kind, seed)
+        actual, rows, log = folded(lambda rows: rows.group_by("k").agg(lo=dd.min("v"), hi=dd.max("v")), kind, seed)
         expected = {(k, best(min, group, kind), best(max, group, kind)) for k, group in by(0, rows).items()}
-        assert found == dict.fromkeys(expected, 1)
+        assert actual == dict.fromkeys(expected, 1)
         assert log.schema["lo"] == log.schema["hi"] == TYPES[kind][0]
 
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("kind", SUMMED)
 def test_sums_are_pythons(kind: str, seed: int) -> None:
-    found, rows, log = folded(lambda rows: rows.group_by("k").agg(s=dd.sum("v")), kind, seed, SUMMED[kind])
+    actual, rows, log = folded(lambda rows: rows.group_by("k").agg(s=dd.sum("v")), kind, seed, SUMMED[kind])
     zero: dict[str, Any] = {"int64": 0, "float64": Fraction(0), "decimal(12,3)": Decimal(0)}
     expected = {}
     for k, group in by(0, rows).items():
         exact = sum((type(zero[kind])(value) * count for value, count in group if value is not None), zero[kind])
         expected[k, float(exact) if kind == "float64" else exact] = 1
-    assert found == expected
+    assert actual == expected
     assert str(log.schema["s"]) == {"int64": "Int64", "float64": "Float64"}.get(kind, "Decimal(precision=18, scale=3)")
 
 
