@@ -1,10 +1,10 @@
-"""A project: what ``dd.toml`` says, found by walking up, with the environment and the flags laid over it.
+"""A project: the settings of ``dd.toml``, of the environment and of the flags.
 
 A setting comes from a flag, else from an environment variable ``DDCORE_...``, else from ``dd.toml``, else from the
-default; ``Project.origin`` says which. Everything wrong with the file is one :class:`UsageError` that names the file,
-the key and, where there is one, the name that was probably meant.
+default; ``Project.origin`` says which. Every mistake in the file is a :class:`UsageError` that names the file, the key
+and, where there is one, the closest valid name.
 
-This module reads no table, runs no program and starts nothing.
+This module reads no table, runs no program and starts no process.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = ["ENGINES", "FILE_NAME", "OutputSettings", "Project", "find_project"]
 FILE_NAME = "dd.toml"
 ENGINES = ("spark", "inline")
 
-# What each section may hold. [inputs] and [outputs] hold one table per name.
+# The keys of each section. [inputs] and [outputs] have one table per name.
 _SECTIONS: dict[str, tuple[str, ...]] = {
     "project": ("program", "warehouse"),
     "time": ("dims",),
@@ -48,13 +48,13 @@ _DIGITS = re.compile(r"[0-9]{1,10}")
 _PROGRAM = re.compile(r"(?P<file>.+\.py):(?P<function>[A-Za-z_][A-Za-z0-9_]*)")
 # Delta on protocol (1,2) takes none of these in a column name.
 NOT_IN_COLUMNS = set(" ,;{}()\n\t=`.\0")
-_LONGEST_SAID = 100
+_LONGEST_SHOWN = 100
 _MOST_WORKERS = 2**31 - 1
 
 
 @dataclass(frozen=True)
 class OutputSettings:
-    """What ``[outputs.NAME]`` says: ``key`` names the columns by which ``diff`` pairs a delete with an insert."""
+    """The settings in ``[outputs.NAME]``: ``key`` names the columns by which ``diff`` pairs a delete with an insert."""
 
     key: tuple[str, ...] = ()
 
@@ -96,7 +96,7 @@ class Project:
 
     @property
     def dim(self) -> str:
-        """The one time dimension; a project with several is refused by whatever cannot handle them yet."""
+        """The time dimension. UsageError for several: the commands support one."""
         if len(self.dims) != 1:
             raise UsageError(
                 f"{shown(self.file)}: [time] dims = {list(self.dims)}: the commands support one time dimension",
@@ -105,7 +105,7 @@ class Project:
         return self.dims[0]
 
     def input_schema(self, name: str) -> Schema:
-        """The schema of input ``name``; UsageError naming the inputs there are."""
+        """The schema of input ``name``. UsageError, with the names of all inputs, for an unknown one."""
         if name not in self.inputs:
             raise UsageError(
                 f"no input {name!r} in {shown(self.file)}; there are: {listed(self.inputs)}",
@@ -121,7 +121,7 @@ def find_project(
 ) -> Project:
     """The project of ``start`` (``--project``), else of ``DDCORE_PROJECT``, else of the nearest folder upwards.
 
-    A folder that is named has to hold ``dd.toml`` itself: only the working folder is searched upwards, so that a
+    A named folder must contain ``dd.toml`` itself. Only the search from the working folder goes upwards, so that a
     misspelt ``--project`` in a crontab never folds another project. ``flags`` are settings by name; None is unset.
     """
     env = os.environ if env is None else env
@@ -134,11 +134,11 @@ def find_project(
     return _read(file, env, flags or {})
 
 
-def _named_file(place: Path, said_by: str) -> Path:
+def _named_file(place: Path, setting: str) -> Path:
     file = place if place.name == FILE_NAME else place / FILE_NAME
     if not file.is_file():
         what = f"there is no {FILE_NAME} in {place}" if place.is_dir() else f"{place} is not a project folder"
-        raise UsageError(f"{said_by}: {what}", f"make one with: ddcore init {place}")
+        raise UsageError(f"{setting}: {what}", f"make one with: ddcore init {place}")
     return file.resolve()
 
 
@@ -155,22 +155,22 @@ def _nearest_file(folder: Path) -> Path:
 # --- reading the file -------------------------------------------------------------------------------------------------
 
 
-def _said(value: Any) -> str:
-    """A value of the file in a message, bounded: it may be nested, or have digits, beyond what Python prints."""
+def _quote(value: Any) -> str:
+    """A value of the file for a message, of bounded length. Python cannot print some deep or very long values."""
     try:
         text = repr(value)
     except (ValueError, RecursionError):
         return f"a very large {type(value).__name__}"
-    return text if len(text) <= _LONGEST_SAID else f"{text[:_LONGEST_SAID]}..."
+    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}..."
 
 
 class _Section:
-    """One table of the file, taken apart key by key so that every complaint names file, section and key."""
+    """One table of the file, read key by key, so that every error names the file, the section and the key."""
 
     def __init__(self, file: Path, name: str, table: Any) -> None:
         self.file, self.name = file, name
         if not isinstance(table, dict):
-            raise UsageError(f"{shown(file)}: {name} must be a section [{name}], not {_said(table)}")
+            raise UsageError(f"{shown(file)}: {name} must be a section [{name}], not {_quote(table)}")
         self.table: dict[str, Any] = table
 
     def wrong(self, key: str, what: str, hint: str = "") -> UsageError:
@@ -187,9 +187,9 @@ class _Section:
         if value is None:
             return None
         if not isinstance(value, str) or not value:
-            raise self.wrong(key, f"must be text, not {_said(value)}")
+            raise self.wrong(key, f"must be text, not {_quote(value)}")
         if "\0" in value:
-            raise self.wrong(key, f"{_said(value)} has a NUL character", "look at what wrote the file")
+            raise self.wrong(key, f"{_quote(value)} has a NUL character", "check the program that wrote the file")
         return value
 
     def names(self, key: str) -> tuple[str, ...] | None:
@@ -197,21 +197,21 @@ class _Section:
         if value is None:
             return None
         if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-            raise self.wrong(key, f"must be a list of names, not {_said(value)}")
+            raise self.wrong(key, f"must be a list of names, not {_quote(value)}")
         if len(set(value)) != len(value):
-            raise self.wrong(key, f"names something twice: {_said(value)}")
+            raise self.wrong(key, f"names something twice: {_quote(value)}")
         return tuple(value)
 
 
 def _read(file: Path, env: Mapping[str, str], flags: Mapping[str, str | int | None]) -> Project:
-    sections = _sections(file, _parsed(file))
+    sections = _sections(file, _parse(file))
     dims = _dims(sections["time"])
     settings, origin = _settings(file, sections, env, flags)
     program = sections["project"].text("program")
     if program is None:
         raise sections["project"].wrong("program", "is missing", 'say program = "program.py:program"')
     if not _PROGRAM.fullmatch(program):
-        raise sections["project"].wrong("program", f"must be FILE.py:FUNCTION, not {_said(program)}")
+        raise sections["project"].wrong("program", f"must be FILE.py:FUNCTION, not {_quote(program)}")
     return Project(
         root=file.parent,
         program=program,
@@ -224,7 +224,7 @@ def _read(file: Path, env: Mapping[str, str], flags: Mapping[str, str | int | No
     )
 
 
-def _parsed(file: Path) -> dict[str, Any]:
+def _parse(file: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(file.read_text(encoding="utf-8"))
     except tomllib.TOMLDecodeError as error:
@@ -281,18 +281,20 @@ def _inputs(section: _Section, dims: tuple[str, ...]) -> dict[str, Schema]:
 def _schema(section: _Section, dims: tuple[str, ...]) -> Schema:
     columns = section.table.get("schema")
     if not isinstance(columns, dict) or not columns:
-        what = "is missing" if columns is None else f"must be {{ column = type }}, not {_said(columns)}"
+        what = "is missing" if columns is None else f"must be {{ column = type }}, not {_quote(columns)}"
         raise section.wrong("schema", what, 'say schema = { src = "int64", dst = "int64" }')
     schema: Schema = {}
     for column, kind in columns.items():
         if column in dims or column == "diff" or column.startswith("_"):
-            raise section.wrong(f"schema.{column}", "this name is taken: time columns, diff and names in _ are ours")
+            raise section.wrong(
+                f"schema.{column}", "this name is reserved, as are all time columns, diff and names that begin with _"
+            )
         if not column or NOT_IN_COLUMNS & set(column):
             raise section.wrong(f"schema.{column}", f"a column's name has none of {' '.join(sorted(NOT_IN_COLUMNS))!r}")
         try:
             schema[column] = parse_type(kind)
         except (DdError, TypeError, AttributeError) as error:
-            what = error.message if isinstance(error, DdError) else f"must be the name of a type, not {_said(kind)}"
+            what = error.message if isinstance(error, DdError) else f"must be the name of a type, not {_quote(kind)}"
             hint = error.hint if isinstance(error, DdError) else ""
             raise section.wrong(
                 f"schema.{column}", what, hint or "types are int64, string, decimal(10,2), ..."
@@ -315,26 +317,26 @@ def _outputs(section: _Section) -> dict[str, OutputSettings]:
 def _spark_conf(section: _Section) -> dict[str, str]:
     conf = section.table.get("conf", {})
     if not isinstance(conf, dict):
-        raise section.wrong("conf", f"must be {{ name = value }}, not {_said(conf)}")
+        raise section.wrong("conf", f"must be {{ name = value }}, not {_quote(conf)}")
     settings = {}
     for key, value in conf.items():
         if not isinstance(value, str | int | float):
-            raise section.wrong(f"conf.{key}", f"must be text, a number or true/false, not {_said(value)}",
+            raise section.wrong(f"conf.{key}", f"must be text, a number or true/false, not {_quote(value)}",
                                 "quote names that have dots in them")  # fmt: skip
         if isinstance(value, int) and abs(value) >= 2**64:
-            raise section.wrong(f"conf.{key}", "is a number of more than 64 bits", "quote it if it is meant")
+            raise section.wrong(f"conf.{key}", "is a number of more than 64 bits", "quote it if it is intended")
         settings[key] = str(value).lower() if isinstance(value, bool) else str(value)
     return settings
 
 
 def _check_name(section: _Section, name: str) -> None:
-    # The name becomes a folder of the warehouse: nothing that could leave it.
+    # The name becomes a folder of the warehouse and must not lead out of it.
     if not _IDENTIFIER.fullmatch(name):
         raise section.wrong(repr(name), "a name has letters, digits and _ only, and does not begin with a digit")
 
 
 def _check_case(section: _Section, names: Iterable[str]) -> None:
-    # Spark and some file systems do not tell upper from lower case.
+    # Spark and some file systems ignore case.
     seen: dict[str, str] = {}
     for name in names:
         if name.lower() in seen:
@@ -348,7 +350,7 @@ def _check_case(section: _Section, names: Iterable[str]) -> None:
 def _settings(
     file: Path, sections: dict[str, _Section], env: Mapping[str, str], flags: Mapping[str, str | int | None]
 ) -> tuple[dict[str, Any], dict[str, str]]:
-    stated: dict[str, Any] = {
+    file_settings: dict[str, Any] = {
         "warehouse": sections["project"].text("warehouse"),
         "engine": sections["run"].text("engine"),
         "parallelism": sections["run"].table.get("parallelism"),
@@ -362,50 +364,54 @@ def _settings(
     }
     settings, origin = {}, {}
     for name, variable in _ENVIRONMENT.items():
-        layers = (("flag", flags.get(name)), (variable, env.get(variable) or None), (FILE_NAME, stated[name]))
+        layers = (("flag", flags.get(name)), (variable, env.get(variable) or None), (FILE_NAME, file_settings[name]))
         where, value = next((layer for layer in layers if layer[1] is not None), ("default", default[name]))
         origin[name] = where
         if where == "flag" and isinstance(value, str) and not value.strip():
             raise UsageError(f"--{name.replace('spark_', '')}: the value is empty", "is a variable not set?")
-        said_by = {"flag": "--" + name.replace("spark_", ""), FILE_NAME: f"{shown(file)}: {name}"}.get(where, where)
-        settings[name] = _checked(name, value, said_by, file.parent if where in (FILE_NAME, "default") else Path.cwd())
+        setting = {"flag": "--" + name.replace("spark_", ""), FILE_NAME: f"{shown(file)}: {name}"}.get(where, where)
+        settings[name] = _check_setting(
+            name, value, setting, file.parent if where in (FILE_NAME, "default") else Path.cwd()
+        )
     return settings, origin
 
 
-def _checked(name: str, value: Any, said_by: str, folder: Path) -> Any:
+def _check_setting(name: str, value: Any, setting: str, folder: Path) -> Any:
     if name == "engine" and value not in ENGINES:
         raise UsageError(
-            f"{said_by}: unknown engine {_said(value)}", meant(value, ENGINES) or f"one of: {listed(ENGINES)}"
+            f"{setting}: unknown engine {_quote(value)}", meant(value, ENGINES) or f"one of: {listed(ENGINES)}"
         )
     if name == "parallelism" and value is not None:
-        return _parallelism(value, said_by)
+        return _parallelism(value, setting)
     if name == "warehouse":
         if not value.strip():
-            raise UsageError(f"{said_by}: names no folder", "look at the variable that was to hold the name")
+            raise UsageError(f"{setting}: names no folder", "is a variable not set?")
         if value.startswith("file://"):
             value = unquote(value.removeprefix("file://").removeprefix("localhost"))
         if "://" in value:
             raise UsageError(
-                f"{said_by}: {_said(value)}: object stores are not supported", "name a folder: see docs/limits.md"
+                f"{setting}: {_quote(value)}: object stores are not supported", "name a folder: see docs/limits.md"
             )
-        return Path(os.path.normpath(folder / _path(value, said_by)))
+        return Path(os.path.normpath(folder / _path(value, setting)))
     return value
 
 
-def _path(text: str, said_by: str) -> Path:
-    """A path that a person wrote; UsageError for one that no file system can have."""
+def _path(text: str, setting: str) -> Path:
+    """A path from the user; UsageError for one that no file system can have."""
     if "\0" in text:
-        raise UsageError(f"{said_by}: {_said(text)} has a NUL character", "look at what put the path together")
+        raise UsageError(
+            f"{setting}: {_quote(text)} has a NUL character", "check the script or variable that built the path"
+        )
     try:
         return Path(text).expanduser()
     except RuntimeError:
-        raise UsageError(f"{said_by}: {_said(text)}: there is no such user", "write the home folder out") from None
+        raise UsageError(f"{setting}: {_quote(text)}: there is no such user", "write the home folder out") from None
 
 
-def _parallelism(value: Any, said_by: str) -> int:
+def _parallelism(value: Any, setting: str) -> int:
     number = int(value) if isinstance(value, str) and _DIGITS.fullmatch(value) else value
     if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number <= _MOST_WORKERS:
         raise UsageError(
-            f"{said_by}: the parallelism is a number of workers from 1 up, not {_said(value)}", "for example: 4"
+            f"{setting}: the parallelism is a number of workers from 1 up, not {_quote(value)}", "for example: 4"
         )
     return number

@@ -1,14 +1,14 @@
 """Sources: the foreign files and tables that ``dd ingest`` reads, and the batches of rows in them.
 
 A source is a Parquet or CSV file, a folder or a glob of such files, or a Delta table; all of them are change logs: the
-columns of a row, one column per time dimension, and ``diff``. This module finds the sources behind what a person typed,
-tells the columns of each, and reads them batch by batch without Spark. What the rows have to look like is judged in
-:mod:`ddcore.io.checks`, which the Spark job uses on its batches just the same.
+columns of a row, one column per time dimension, and ``diff``. This module finds the sources that the user's paths name,
+returns the columns of each, and reads them batch by batch without Spark. :mod:`ddcore.io.checks` checks the rows, for
+the Spark job as well.
 
-Every batch is fully validated before it becomes a frame: bytes that are no UTF-8, indices that are out of range and
-decimals with too many digits would otherwise be stored as they are and fail whoever reads them later.
+Every batch is fully validated before it becomes a frame. Otherwise bytes that are not UTF-8, indices out of range and
+decimals with too many digits would be stored as they are, and later readers would fail.
 
-It differences no snapshots and follows no change data feed.
+Snapshots are not differenced, and change data feeds are not read.
 """
 
 from __future__ import annotations
@@ -42,11 +42,10 @@ _HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
 class Source:
     """One thing that is read by itself: a file, or a Delta table as of one version.
 
-    ``name`` is how messages call it; ``path`` is where it is read, absolute and without ``..``; ``real`` is the same
-    place with every symbolic link followed. ``folders`` holds the columns that folder names of the form
-    ``name=value`` carry, as text. ``version`` is the Delta version that is read. ``member`` says that nobody named this
-    file, but a folder it is in. ``row_groups`` are the row groups of a Parquet file to read, None for all, and
-    ``before`` is how many rows the file has before the first of them.
+    ``name`` is its name in messages; ``path`` is absolute and without ``..``; ``real`` is the path with all symbolic
+    links resolved. ``folders`` holds the columns, as text, from folder names of the form ``name=value``. ``version`` is
+    the Delta version to read. ``member``: the file was found in a folder that the user named. ``row_groups``: the row
+    groups of a Parquet file to read, None for all; ``before``: the number of rows before the first of them.
     """
 
     name: str
@@ -60,25 +59,25 @@ class Source:
 
     @property
     def real(self) -> str:
-        """The path that every other spelling of this path leads to."""
+        """The path with all symbolic links resolved: the same for every spelling of this path."""
         return os.path.realpath(self.path)
 
 
 def find_sources(places: Sequence[str]) -> list[Source]:
-    """The sources behind paths, globs and ``file:`` URLs, in the order of ``places``, then of their names.
+    """The sources that paths, globs and ``file:`` URLs name, in the order of ``places``, then of their names.
 
-    A folder stands for the data files anywhere under it (names that begin with ``.`` or ``_`` are not data), or for
-    the Delta table that it is. A file found twice, under whatever spelling, is read once. Costs one look at the file
-    system; opens Delta logs only. Raises UsageError for a place that is not there, DataError for one that holds
-    nothing to read and for files that belong to a table, whose log alone says which rows are live.
+    A folder is a Delta table, or stands for all data files under it (not names that begin with ``.`` or ``_``). A file
+    with several names is read once. Walks the folders once; opens Delta logs only. Raises UsageError for a place
+    that does not exist, DataError for one without data and for a file that belongs to a table, because only the table's
+    log says which rows are live.
     """
-    found: dict[str, Source] = {}
+    sources: dict[str, Source] = {}
     for place in places:
         for source in _sources_at(place):
-            found.setdefault(source.real, source)
-    _refuse_unwritable_names(found.values())
-    _refuse_parts_of_tables(found.values())
-    return list(found.values())
+            sources.setdefault(source.real, source)
+    _check_names(sources.values())
+    _check_no_table_files(sources.values())
+    return list(sources.values())
 
 
 def _sources_at(place: str) -> list[Source]:
@@ -99,7 +98,9 @@ def _sources_at(place: str) -> list[Source]:
 
 def _local_path(place: str) -> Path:
     if "\0" in place:
-        raise UsageError(f"{place!r}: a path holds no NUL character", "look at what put the path together")
+        raise UsageError(
+            f"{place!r}: a path holds no NUL character", "check the script or variable that built the path"
+        )
     url = urlparse(place)
     if url.scheme == "file" and url.netloc in ("", "localhost"):
         return Path(unquote(url.path))
@@ -118,7 +119,7 @@ def _expanded(place: str) -> Path:
 
 
 def _absolute(path: Path) -> str:
-    """An absolute path to the same file without ``..``, which must not be taken out of ``link/../file``."""
+    """An absolute path to the same file without ``..``; in ``link/../file`` the link is resolved first."""
     lexical = os.path.abspath(path)
     return (
         lexical
@@ -139,7 +140,9 @@ def _sources_matching(pattern: str, place: str) -> list[Source]:
         if not hidden and (path.is_dir() or _suffix(path)):
             sources += _sources_at(match)
     if not sources:
-        raise DataError(f"{place}: matches no Parquet or CSV file", "quote the pattern and look at it with: ls")
+        raise DataError(
+            f"{place}: matches no Parquet or CSV file", "quote the pattern, and list what it matches with: ls"
+        )
     return sources
 
 
@@ -152,13 +155,13 @@ def _sources_under(folder: Path, place: str) -> list[Source]:
             suffix = _suffix(path)
             if suffix and name[0] not in "._":
                 parts = path.parent.relative_to(folder).parts
-                carried = tuple(_carried(part) for part in parts if "=" in part)
+                carried = tuple(_folder_column(part) for part in parts if "=" in part)
                 shown = str(Path(place, *parts, name))
                 sources.append(Source(shown, _absolute(path), _SUFFIXES[suffix], carried, member=True))
     if not sources:
         raise DataError(
-            f"{place}: no Parquet or CSV file in this folder, and it is no Delta table",
-            f"data files end in {', '.join(_SUFFIXES)}; names that begin with . or _ are left out",
+            f"{place}: no Parquet or CSV file in this folder, and it is not a Delta table",
+            f"data files end in {', '.join(_SUFFIXES)}; names that begin with . or _ are ignored",
         )
     return sources
 
@@ -167,15 +170,15 @@ def _raise(error: OSError) -> None:
     raise error
 
 
-def _refuse_unwritable_names(sources: Iterable[Source]) -> None:
-    """Raise DataError for a path that is no text: no table or ledger could hold it."""
+def _check_names(sources: Iterable[Source]) -> None:
+    """Raise DataError for a path that is not valid text: the ledger could not store it."""
     for source in sources:
         if not source.path.isprintable() and any("\ud800" <= character <= "\udfff" for character in source.path):
             raise DataError(f"{source.path!a}: the name is not UTF-8", "rename the file")
 
 
-def _refuse_parts_of_tables(sources: Iterable[Source]) -> None:
-    """Raise DataError for the first file that belongs to a table: its log alone says which of its rows are live."""
+def _check_no_table_files(sources: Iterable[Source]) -> None:
+    """Raise DataError for the first file that belongs to a table: only the table's log says which rows are live."""
     kinds: dict[Path, str] = {}
     for source in sources:
         for folder in () if source.format == "delta" else Path(source.real).parents:
@@ -202,7 +205,7 @@ def _table_kind(folder: Path) -> str:
     return ""
 
 
-def _carried(part: str) -> tuple[str, str | None]:
+def _folder_column(part: str) -> tuple[str, str | None]:
     name, _, value = part.partition("=")
     return unquote(name), None if value == _HIVE_NULL else unquote(value)
 
@@ -225,7 +228,7 @@ def _nearby(path: Path) -> str:
 
     names = [child.name for child in path.parent.iterdir()] if path.parent.is_dir() else []
     close = difflib.get_close_matches(path.name, names, n=1)
-    return f"did you mean {path.parent / close[0]}?" if close else "look at the path; a pattern needs quotes"
+    return f"did you mean {path.parent / close[0]}?" if close else "check the path; put a pattern in quotes"
 
 
 def _delta_table(path: Path, place: str) -> Source:
@@ -242,10 +245,10 @@ def _delta_table(path: Path, place: str) -> Source:
 
 
 def column_types(source: Source) -> dict[str, pl.DataType]:
-    """The columns of ``source`` as its footer, header or log tells them; every CSV column is text.
+    """The columns of ``source``, from its footer, header or log; every CSV column is text.
 
-    Columns of a type that no input can have (nested, time of day, ...) are told as ``pl.Object``. Reads no rows.
-    Raises DataError when the file is unreadable, truncated, or names a column twice.
+    Columns of a type that no input can have (nested, time of day, ...) are ``pl.Object``. Reads no rows. Raises
+    DataError when the file is unreadable, truncated, or has two columns of one name.
     """
     import polars as pl
 
@@ -259,12 +262,12 @@ def column_types(source: Source) -> dict[str, pl.DataType]:
     columns = dict(zip(names, types, strict=True))
     if len(columns) < len(names):
         twice = next(name for name, count in Counter(names).items() if count > 1)
-        raise DataError(f"{source.name}: the column {twice!r} is there twice", "give each column a name of its own")
+        raise DataError(f"{source.name}: the column {twice!r} occurs twice", "give each column its own name")
     return columns
 
 
 def row_count(source: Source) -> int | None:
-    """How many rows ``source`` says it has, without reading them; None when it does not say."""
+    """The number of rows in the footer of a Parquet source, without reading them; None for other formats."""
     if source.format != "parquet":
         return None
     with _parquet_file(source) as file:
@@ -272,9 +275,9 @@ def row_count(source: Source) -> int | None:
 
 
 def pieces(source: Source, size: int) -> list[tuple[int, Source]]:
-    """A file as parts that different tasks may read, each with its bytes: about ``size`` of them, where it divides.
+    """A file in parts of about ``size`` bytes that different tasks may read: each part's bytes, and the part.
 
-    Parquet divides by row groups, CSV does not. Reads the footer of a file that is larger.
+    Parquet is divided by row groups, CSV is not. Reads the footer if the file is larger.
     """
     length = os.path.getsize(source.path)
     if source.format != "parquet" or length <= size:
@@ -325,11 +328,13 @@ def _polars_type(kind: pa.DataType) -> pl.DataType:
     import polars as pl
     import pyarrow as pa
 
-    if isinstance(kind, pa.BaseExtensionType) or pa.types.is_decimal256(kind):  # Polars panics, or keeps the wrapper
+    if isinstance(kind, pa.BaseExtensionType) or pa.types.is_decimal256(
+        kind
+    ):  # Polars panics on these, or returns the extension type
         return pl.Object()
     try:
         series = pl.from_arrow(pa.nulls(0, type=kind))
-    except Exception:  # what Polars cannot hold, no input can
+    except Exception:  # an input cannot hold what Polars cannot
         return pl.Object()
     assert isinstance(series, pl.Series)
     return series.dtype
@@ -352,9 +357,9 @@ def _csv_header(source: Source) -> list[str]:
 def read_frames(source: Source, columns: Sequence[str]) -> Iterator[tuple[int, pl.DataFrame]]:
     """The named columns of ``source``, batch by batch, each with the number of its first row.
 
-    Rows are counted as a person would in the file: from 1, where a CSV file's header is row 1. CSV is UTF-8 with
-    commas, a header, and quotes as RFC 4180 has them; an empty field is null, a quoted empty one is the empty string.
-    Raises DataError when the file turns out to be unreadable on the way, or holds values that its types do not allow.
+    Row numbers start at 1; a CSV file's header is row 1. CSV is UTF-8 with commas, a header, and quotes as in RFC 4180;
+    an empty field is null, a quoted empty field is the empty string. Raises DataError when the file is unreadable or
+    has values that its types do not allow.
     """
     import polars as pl
     import pyarrow as pa
@@ -368,11 +373,11 @@ def read_frames(source: Source, columns: Sequence[str]) -> Iterator[tuple[int, p
             yield row, frame
             row += len(frame)
     except (pa.ArrowException, OSError, UnicodeDecodeError, pl.exceptions.PolarsError) as error:
-        raise _placed(source, columns, error) from error
+        raise _error_with_place(source, columns, error) from error
 
 
-def _placed(source: Source, columns: Sequence[str], error: Exception) -> DataError:
-    """The DataError for a file that cannot be read to its end, with the column and the place where Parquet breaks."""
+def _error_with_place(source: Source, columns: Sequence[str], error: Exception) -> DataError:
+    """The DataError for a file that cannot be read to its end; for Parquet, with the column and the row."""
     import pyarrow as pa
 
     for column in columns if source.format == "parquet" else ():
@@ -388,7 +393,7 @@ def _placed(source: Source, columns: Sequence[str], error: Exception) -> DataErr
 
 
 def validate(name: str, batch: pa.RecordBatch | pa.Table, first_row: int | None = None) -> None:
-    """Raise DataError for the first value that its column's type does not allow: bytes that are no UTF-8, ...
+    """Raise DataError for the first value that its column's type does not allow: bytes that are not UTF-8, ...
 
     ``name`` is the source, ``first_row`` the number of the batch's first row in it, where that is known. One pass over
     each column of variable width, none over plain numbers.
@@ -418,7 +423,7 @@ def _validate_column(name: str, column: str, values: pa.Array | pa.ChunkedArray,
 
 
 def _first_invalid(values: pa.Array | pa.ChunkedArray) -> int:
-    """The place of the first value that makes an array invalid, by halving: the array is sliced, never read."""
+    """The index of the first value that makes an array invalid: binary search over slices, O(n) validation."""
     import pyarrow as pa
 
     low, high = 0, len(values)  # values[:low] is valid, values[:high] is not
@@ -449,7 +454,7 @@ def _delta_batches(source: Source, columns: Sequence[str]) -> Iterator[pa.Record
     import pyarrow as pa
     from deltalake import DeltaTable, QueryBuilder
 
-    # DataFusion, because it minds deletion vectors and column mapping; to_pyarrow_* refuses such tables.
+    # DataFusion supports deletion vectors and column mapping; to_pyarrow_* refuses such tables.
     names = ", ".join('"' + name.replace('"', '""') + '"' for name in columns)
     try:
         table = DeltaTable(source.path, version=source.version)
@@ -461,11 +466,11 @@ def _delta_batches(source: Source, columns: Sequence[str]) -> Iterator[pa.Record
 
 
 def _csv_reader(source: Source, columns: Sequence[str]) -> Any:
-    """The batches of a CSV file, with these columns as text; without columns, only its header is to be looked at."""
+    """The batches of a CSV file, with these columns as text; without columns, only for its header."""
     import pyarrow as pa
     from pyarrow import csv
 
-    # Not Polars' reader: it fills short lines up with nulls. One thread, or errors lose the row's number.
+    # Not Polars' reader, which fills short lines with nulls. One thread, so that errors have the row's number.
     return csv.open_csv(
         source.path,
         read_options=csv.ReadOptions(use_threads=False, block_size=_CSV_BLOCK),
@@ -485,7 +490,9 @@ def unreadable(source: Source, error: BaseException) -> DataError:
     if isinstance(error, DataError):
         return error
     if source.format == "csv" and ("utf8" in str(error).lower() or isinstance(error, UnicodeDecodeError)):
-        return DataError(f"{source.name}: not UTF-8: {_first_line(error)}", "write it again as UTF-8, say with: iconv")
+        return DataError(
+            f"{source.name}: not UTF-8: {_first_line(error)}", "write it again as UTF-8, for example with: iconv"
+        )
     if source.format == "csv" and "Empty CSV" in str(error):
         return DataError(f"{source.name}: an empty file, without even a header", "leave it out, or write it again")
     kind = {"csv": "CSV file", "parquet": "Parquet file", "delta": "Delta table"}[source.format]
@@ -495,9 +502,9 @@ def unreadable(source: Source, error: BaseException) -> DataError:
 def _broken(name: str, kind: str, error: BaseException) -> DataError:
     hint = "write it again at its origin, or leave it out"
     if kind == "Delta table":
-        hint = "read it with Spark, which knows every table feature: --engine spark"
+        hint = "read it with Spark, which supports every table feature: --engine spark"
     elif kind == "CSV file":
-        hint = "each row needs as many fields as the header; a field with a comma or a quote in it is quoted"
+        hint = "each row needs as many fields as the header; a field with a comma or a quote in it needs quotes"
     return DataError(f"{name}: not a readable {kind}: {_first_line(error)}", hint)
 
 

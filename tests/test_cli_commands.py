@@ -120,7 +120,7 @@ def test_only_an_ingest_begins_a_warehouse_and_elsewhere_only_when_told(fresh: P
     for place in (mount, mount / "warehouse", empty, empty / "warehouse"):
         code, _, err = dd("ingest", "links", "data/links.csv", "-q", "--warehouse", str(place))
         assert code == 1
-        assert err[0].startswith(f"error: there is no warehouse in {place}: the folder is")
+        assert err[0].startswith(f"error: there is no warehouse in {place}: the folder ")
         assert "file system is mounted" in err[1]
         assert "--new-warehouse" in err[1]
         assert (mount.exists(), list(empty.iterdir())) == (False, [])

@@ -180,7 +180,7 @@ def test_a_damaged_delta_log_is_named(tmp_path: Path) -> None:
         (b"src,dst,version,diff\n1,2,0,1,7\n", "Row #2: Expected 4 columns, got 5"),
         (b"src,dst,version,diff\n1,\xff,0,1\n", "not UTF-8"),
         (b"src,\xff,version,diff\n1,2,0,1\n", "not UTF-8"),
-        (b"src,src,version,diff\n1,2,0,1\n", "the column 'src' is there twice"),
+        (b"src,src,version,diff\n1,2,0,1\n", "the column 'src' occurs twice"),
         (b'src,dst,version,diff\n1,2,"0,1\n', "Row #2: Expected 4 columns, got 3"),
         (b'src,dst,version,diff\n1,2,0,"1\n', r"column 'diff': '1\n' is not a whole number (row 2)"),
     ],

@@ -174,7 +174,7 @@ def test_killed_anywhere_it_was_taken_back_or_not(desk: Desk, place: str) -> Non
     done = place == "after-undo"
     assert len(desk.updates()) == (2 if done else 3)
     notes = desk.ingest(desk.source("c.csv", (5, 5, 2, 1))).notes
-    said = "an undo of ingest 2 was begun before and never finished: the ingest is there as before"
+    said = "an undo of ingest 2 was started and never finished: the ingest is in the log as before"
     assert (said in notes) is not done
     assert len(desk.updates()) == (3 if done else 4)
     seen_by_others = pl.from_arrow(DeltaTable(str(desk.log.folder)).to_pyarrow_table())
