@@ -101,7 +101,7 @@ def diff(
 
 
 def _key_places(configured: Sequence[str], option: list[str] | None, log: OutputLog) -> list[int]:
-    """The places of the key columns in a row; UsageError for a column that is not there."""
+    """The places of the key columns in a row; UsageError for a column that does not exist."""
     names = [name.strip() for text in option or [] for name in text.split(",") if name.strip()]
     if option is None:
         names = list(configured)

@@ -1,4 +1,4 @@
-"""What the engine tells the person who waits for a run: that it compiles kernels, which takes a minute once."""
+"""Notices for the person who waits for a run: that it compiles kernels, which takes a minute once."""
 
 from __future__ import annotations
 

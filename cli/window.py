@@ -16,8 +16,8 @@ __all__ = ["window"]
 def window(project: Project, first: str | None, last: str | None) -> tuple[int | None, int | None]:
     """The first and the last version to fold, both inclusive; None leaves an end to the ledger.
 
-    The first can only be the next unfolded version: folding a version again would be restatement, which is not there
-    yet, and no version may be left out. UsageError for anything else, and for a version that was not ingested.
+    The first can only be the next unfolded version: folding a version again would be restatement, which is not
+    supported, and no version may be left out. UsageError for anything else, and for a version that was not ingested.
     """
     if first is None and last is None:
         return None, None

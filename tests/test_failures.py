@@ -39,7 +39,7 @@ class Mute(Exception):
 
 
 @pytest.mark.parametrize(
-    ("error", "told"),
+    ("error", "expected"),
     [
         (Mute(), "Mute"),
         (KeyError("x\ny"), r"KeyError: 'x\ny'"),
