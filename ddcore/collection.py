@@ -460,7 +460,7 @@ class GroupBy:
 
         ``function`` gets a frame of many groups: ``group`` (int64, which group), the columns that are not keys,
         ``count``. It returns ``group``, the columns of ``schema`` and, if it wants, ``count``. It must give equal
-        results for equal groups. An empty group is never asked about.
+        results for equal groups. The function is not called for empty groups.
         """
         _require_function(function, "reduce")
         base, result = self._collection, _checked(parse_schema, schema)

@@ -70,7 +70,7 @@ def _exact(tree: Tree, types: Types) -> Tree:
         dtypes = types(parts)
         if operation in _QUOTIENTS:
             raise ProgramError(
-                f"the expression {syntax.text(tree)} would lose digits: it divides decimals, or takes a power of one",
+                f"the expression {syntax.display(tree)} would lose digits: it divides decimals or takes a power of one",
                 "cast to float64 or int64 first",
             )
         parts = _operands(tree, operation, parts, dtypes)
@@ -84,7 +84,7 @@ def _operands(tree: Tree, operation: str, parts: list[Tree], dtypes: list[pl.Dat
     scale = sum(own) if operation in _PRODUCTS else max(own)
     if scale > _MOST_DIGITS:
         raise ProgramError(
-            f"the expression {syntax.text(tree)} has {scale} digits after the point, and decimals have at most 38",
+            f"the expression {syntax.display(tree)} has {scale} digits after the point, and decimals have at most 38",
             "round() and cast() the factors to fewer digits first",
         )
     if operation == "ReplaceStrict":  # what is looked for must be comparable; the results are of any type

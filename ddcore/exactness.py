@@ -186,7 +186,9 @@ def _with_lists(tree: Tree, types: Types) -> Tree:
     body = tree["Eval"]
     element = decimals.element(types(parts)[0])
     if element is None:
-        raise ProgramError(f"the expression {syntax.text(tree)} is not applied to a list", "split or concat_list first")
+        raise ProgramError(
+            f"the expression {syntax.display(tree)} is not applied to a list", "split or concat_list first"
+        )
     inside = types.inside(element)
     _, elements = vocabulary.inside_list(body)
     new = [_element(tree, part, inside) for part in elements]
@@ -344,7 +346,7 @@ def _is_unwatched(dtype: pl.DataType, op: str, element: pl.DataType | None) -> b
 
 def _out_of_sight(tree: Tree) -> ProgramError:
     return ProgramError(
-        f"the expression {syntax.text(tree)} computes where overflow cannot be detected",
+        f"the expression {syntax.display(tree)} computes where overflow cannot be detected",
         "take lists apart with flat_map() first, round in float64, or compute with columns",
     )
 

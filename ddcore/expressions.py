@@ -120,7 +120,8 @@ class Predicate:
             dtype = types([tree])[0]
             if dtype != pl.Boolean():
                 raise ProgramError(
-                    f"the condition {syntax.text(tree)} is {dtype}, not bool", "compare with something, or cast to bool"
+                    f"the condition {syntax.display(tree)} is {dtype}, not bool",
+                    "compare with something, or cast to bool",
                 )
             total = tree if total is None else syntax.binary("And", total, tree)
         if total is None:
@@ -153,7 +154,7 @@ class ListProjection:
             term = exactness.analyse(tree, types)
             if not isinstance(term.dtype, pl.List):
                 raise ProgramError(
-                    f"flat_map({name}=...): {syntax.text(tree)} is {term.dtype}, not a list",
+                    f"flat_map({name}=...): {syntax.display(tree)} is {term.dtype}, not a list",
                     'for example col("tags").str.split(",")',
                 )
             inner = term.dtype.inner
@@ -226,7 +227,7 @@ def _formula(name: str, tree: Tree, term: Term, dtype: pl.DataType) -> _Formula:
             wide = wide.cast(dtype)
         wide_form = _Form(wide.alias(name), _built(name, widened.guards))
     return _Formula(
-        name, syntax.text(tree), syntax.columns(term.tree), direct_form, wide_form, term, dtype, _safe(term)
+        name, syntax.display(tree), syntax.columns(term.tree), direct_form, wide_form, term, dtype, _safe(term)
     )
 
 
@@ -450,7 +451,9 @@ class RowTypes:
         try:
             types = self._frame.select(exprs).collect_schema().dtypes()
         except _FAILURES as failure:
-            raise ProgramError(f"{syntax.text(trees[0])}: {_reason(failure)}", "cast so that the types meet") from None
+            raise ProgramError(
+                f"{syntax.display(trees[0])}: {_reason(failure)}", "cast so that the types meet"
+            ) from None
         _require_lists(trees, types)
         return types
 
@@ -470,7 +473,7 @@ def _require_lists(trees: list[Tree], types: list[pl.DataType]) -> None:
         members = syntax.children(tree)[1:] if syntax.operation(tree) in ("Boolean.IsIn", "Sql.IsIn") else []
         if any(id(values) in flat and syntax.columns(values) for values in members):
             raise ProgramError(
-                f"{syntax.text(tree)} asks about a whole column", "give values or a list column, or use join"
+                f"{syntax.display(tree)} asks about a whole column", "give values or a list column, or use join"
             )
 
 
@@ -480,14 +483,14 @@ def _result_type(dtype: pl.DataType, tree: Tree) -> Type:
     """
     if dtype == pl.Null():
         raise ProgramError(
-            f"{syntax.text(tree)} is null and has no type", "cast it, for example pl.lit(None, dtype=pl.Int64)"
+            f"{syntax.display(tree)} is null and has no type", "cast it, for example pl.lit(None, dtype=pl.Int64)"
         )
     if isinstance(dtype, pl.Decimal) and (dtype.precision or 38) > _MOST_DIGITS >= dtype.scale:
         return Type("decimal", _MOST_DIGITS, dtype.scale)
     try:
         return type_of(dtype)
     except ProgramError as error:
-        raise ProgramError(f"{syntax.text(tree)}: {error.message}", error.hint) from None
+        raise ProgramError(f"{syntax.display(tree)}: {error.message}", error.hint) from None
 
 
 def _sql(text: str) -> pl.Expr:

@@ -32,7 +32,7 @@ def expand(expr: pl.Expr, schema: Schema) -> dict[str, pl.Expr]:
     parts = [syntax.build(each) for each in _expand(tree, frame)]
     if names != [name for part in parts for name in _names(part, frame)]:
         raise ProgramError(
-            f"{syntax.text(tree)} may name any number of columns, and in this place it is not known which",
+            f"{syntax.display(tree)} may name any number of columns, and in this place it is not known which",
             "name each column by itself",
         )
     return dict(zip(names, parts, strict=True))

@@ -33,6 +33,7 @@ _SIGNS = {
     "NotEqValidity": "!==", "And": "and", "Or": "or", "Xor": "xor", "LogicalAnd": "and", "LogicalOr": "or",
 }  # fmt: skip
 _CASTS = {"Strict": "cast", "NonStrict": "try_cast", "Overflowing": "wrapping_cast"}
+_LONGEST_DISPLAY, _HALF_DISPLAY = 200, 95  # characters of an expression in a message
 _PLAIN_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 _WORDS = {"true", "false", "null", "nan", "inf", "element"}
 
@@ -195,6 +196,38 @@ def text(tree: Tree) -> str:  # noqa: PLR0911  (one case, one return)
             family, _, last = name.rpartition(".")
             return _call(_FAMILIES.get(family, "") + snake(last) + _options(options), children(tree))
     return f"({snake(kind(tree))} {_compact(body)})" if isinstance(tree, dict) else f"({snake(tree)})"
+
+
+def display(tree: Tree) -> str:
+    """A tree as a person writes it, for messages: ``a * 2``, ``when(a > 0).then(a).otherwise(b)``.
+
+    Not canonical: options of functions are left out, and a long text is cut in the middle.
+    """
+    shown = _written(tree)
+    return shown if len(shown) <= _LONGEST_DISPLAY else f"{shown[:_HALF_DISPLAY]} ... {shown[-_HALF_DISPLAY:]}"
+
+
+def _written(tree: Tree) -> str:  # noqa: PLR0911  (one case, one return)
+    inputs = [_written(child) for child in children(tree)]
+    match kind(tree):
+        case "BinaryExpr":
+            left, right = (
+                f"({shown})" if kind(child) == "BinaryExpr" else shown
+                for child, shown in zip(children(tree), inputs, strict=True)
+            )
+            return f"{left} {_SIGNS.get(tree['BinaryExpr']['op'], tree['BinaryExpr']['op'])} {right}"
+        case "Ternary":
+            return f"when({inputs[0]}).then({inputs[1]}).otherwise({inputs[2]})"
+        case "Alias" | "KeepName" | "RenameAlias":
+            return inputs[0]
+        case "Cast":
+            return f"cast({inputs[0]}, {_dtype(tree['Cast']['dtype'])})"
+        case "Function":
+            family, _, last = named(tree)[0].rpartition(".")
+            return f"{_FAMILIES.get(family, '')}{snake(last)}({', '.join(inputs)})"
+        case "Column" | "Literal" | "NonFinite" | "Element":
+            return text(tree)
+    return _shown(build(tree))
 
 
 def _call(head: str, inputs: list[Tree]) -> str:

@@ -107,7 +107,7 @@ def _require_known(term: Term, operation: str) -> None:
     wrong |= operation in ("Plus", "Minus", "Sql.Plus") and not all(map(is_temporal, dtypes))
     if wrong and not (operation == "TrueDivide" and all(durations) and len({str(dtype) for dtype in dtypes}) == 1):
         raise ProgramError(
-            f"the expression {syntax.text(term.tree)} computes with durations where digits would be lost",
+            f"the expression {syntax.display(term.tree)} computes with durations where digits would be lost",
             "take whole units first, for example with dt.total_microseconds()",
         )
 
@@ -166,7 +166,7 @@ def _bad_step(term: Term, operation: str, form: Callable[[Term], Tree]) -> Tree 
         case {"Literal": {"Scalar": {"String": text}} | {"Dyn": {"Str": text}}}:
             if not re.match(_STEP, text) or not text.strip("-"):
                 raise ProgramError(
-                    f"the expression {syntax.text(term.tree)} has the step {text!r}",
+                    f"the expression {syntax.display(term.tree)} has the step {text!r}",
                     "give units from large to small, for example 1y, 3mo, 1d12h or -15m",
                 )
             return None

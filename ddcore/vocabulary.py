@@ -111,7 +111,7 @@ def check(tree: Tree) -> None:
     """Raises ProgramError for a tree that reads other rows, or whose value is not a function of the row."""
     objection = _first_objection(tree, inside=False)
     if objection:
-        raise ProgramError(f"the expression {syntax.text(tree)} {objection[0]}", objection[1])
+        raise ProgramError(f"the expression {syntax.display(tree)} {objection[0]}", objection[1])
 
 
 def _first_objection(tree: Tree, inside: bool) -> Objection | None:

@@ -339,7 +339,7 @@ def test_changed_schema_of_an_input(mine: Path, refused: Refused) -> None:
         error, hint = refused(1, *command)
         assert error.startswith("inputs/links has the columns (src string, ")
         assert "colour string" in error
-        assert "put the schema in dd.toml back" in hint
+        assert "restore the schema in dd.toml" in hint
 
 
 # --- rows that never were, and loops that never end -------------------------------------------------------------------
