@@ -328,7 +328,7 @@ def test_a_ledger_that_lost_its_last_undo_alone_costs_no_rows(shop: Shop) -> Non
     undo(shop.project, _number(shop, "orders"))
     last_commit(without_checkpoints(shop.table("ledger"))).unlink()
     notes = ingest(shop.project, "orders", [str(orders(shop.project.root, 7, 3))], engine="inline").notes
-    assert any("an undo of ingest" in note and "the ingest is there as before" in note for note in notes)
+    assert any("an undo of ingest" in note and "the ingest is in the log as before" in note for note in notes)
     shop.run()
     assert shop.results()["totals"][:4] == shop.complete["totals"]
 
@@ -347,7 +347,7 @@ def test_a_ledger_older_than_a_given_up_run_is_refused(shop: Shop) -> None:
     shutil.rmtree(shop.table("ledger"))
     before.rename(shop.table("ledger"))
     for command in (shop.run, shop.results, lambda: shop.ingest(4), lambda: undo(shop.project, 5)):
-        with pytest.raises(StorageError, match=f"run {number + 1}: the ledger was lost, or a part of it"):
+        with pytest.raises(StorageError, match=rf"holds run {number + 1}: the ledger, or a part of it, was lost"):
             command()
 
 
