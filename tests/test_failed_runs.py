@@ -308,6 +308,7 @@ def test_what_the_machine_lacks_is_said_before_the_intent(
     lack: Callable[..., None], says: str, project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
+        patch.setattr("ddcore.jobs.session._is_callers", lambda: False)  # other tests may have started a session
         lack(patch, tmp_path)
         with pytest.raises(StorageError, match=says):
             replay.run(project, engine="inline" if lack is without_kernels else "spark")
