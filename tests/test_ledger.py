@@ -354,7 +354,7 @@ def test_an_ingest_that_was_taken_back_counts_for_nothing(tmp_path: Path) -> Non
 
 def test_the_summary_says_what_all_records_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Random records: ingests of old and new inputs, undos, runs that end or fail, refreshes that go back."""
-    monkeypatch.setattr(ledger_module, "_GATHERED", 3)
+    monkeypatch.setattr(ledger_module, "_MERGED", 3)
     seed = random.randrange(10**6)
     print(f"seed {seed}")
     rng = random.Random(seed)
