@@ -243,7 +243,7 @@ class Collection:
         ``at_limit="return"`` gives what the body returned last.
 
         ``priority``: an integer expression of this collection's rows. Rows with the least enter first, the others one
-        priority after the other when the loop has settled, which saves work where late rows are mostly superseded.
+        priority after the other when the loop has settled, for rows of which late ones are mostly superseded.
         Meant for bodies that only add to what they are given or improve on it: their fixed point is the same in
         any order. ``max_rounds`` then holds for each priority.
         """

@@ -14,10 +14,8 @@ import io
 import os
 import sys
 import tempfile
-import threading
 import zipfile
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +28,6 @@ __all__ = ["package_zip", "pickled"]
 
 _PACKAGES = ("ddcore", "ddcore.io", "ddcore.jobs", "ddcore.cli")
 _INSIDE = "unpacked/"  # also in ddcore.cache.unpacked
-_STACK, _DEPTH = 512 << 20, 1_000_000  # bytes and calls for pickling a plan; only what is used takes memory
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 # ddcore/__init__.py of the zip. Beside it lies a copy of ddcore/cache.py, which unpacks the rest.
@@ -70,28 +67,22 @@ def package_zip() -> Path:
 def pickled(work: Any) -> bytes:
     """A pickled plan, or object with a plan, with the user's functions by value: executors need no program file.
 
-    pickle recurses through the plan's graph, so it runs in a thread with a large stack: the default one overflows at a
-    hundred operators. Raises ProgramError if a function holds an object that cannot be pickled.
+    Raises ProgramError if a function holds an object that cannot be pickled.
     """
     from pyspark import cloudpickle
 
     modules = [module for name, module in sys.modules.items() if name.startswith("_ddcore_program")]
     for module in modules:
         cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
-    stack, depth = threading.stack_size(_STACK), sys.getrecursionlimit()
-    sys.setrecursionlimit(_DEPTH)
     try:
-        with ThreadPoolExecutor(1) as deep:
-            dumped: bytes = deep.submit(cloudpickle.dumps, work).result()
-            return dumped
+        dumped: bytes = cloudpickle.dumps(work)  # type: ignore[no-untyped-call]
+        return dumped
     except Exception as error:
         raise ProgramError(
             f"the program cannot be sent to Spark's workers: a function cannot be pickled: {one_line(error)}",
             "let its functions capture plain values only, not open files, locks or generators; or use --engine inline",
         ) from error
     finally:
-        sys.setrecursionlimit(depth)
-        threading.stack_size(stack)
         for module in modules:
             cloudpickle.unregister_pickle_by_value(module)  # type: ignore[no-untyped-call]
 

@@ -16,7 +16,7 @@ from test_semantics import same
 
 import ddcore as dd
 from ddcore import col
-from ddcore.errors import Diverged, ExpressionError, ProgramError
+from ddcore.errors import DiffOverflow, Diverged, ExpressionError, ProgramError
 from ddcore.planner import build
 
 FOLDS = [folding.by_reference, folding.whole, folding.one_time_each, folding.randomly_cut]
@@ -95,6 +95,16 @@ def test_T44_multisets(fold: Fold, operation: str, expected: str) -> None:
 def test_T44_the_difference_that_may_be_negative(fold: Fold) -> None:
     actual = fold(lambda a, b: {"out": a.concat(b.negate())}, a=frame("k", A), b=frame("k", B))
     same(actual["out"], log("x:+1,y:-4@0 x:-2,y:-1@1"))
+
+
+def test_a_difference_of_counts_does_not_wrap() -> None:
+    def program(a: Any, b: Any) -> Any:
+        return {"out": a.except_(b, allow_negative=True)}
+
+    frames = {"a": frame("k", f"x:+{2**63 - 1}@0"), "b": frame("k", "x:-1@0")}
+    for fold in (folding.by_reference, folding.whole):
+        with pytest.raises(DiffOverflow):
+            fold(program, **frames)
 
 
 # -- the first rows of each group -------------------------------------------------------------------------------------

@@ -271,9 +271,8 @@ def delta_join(*relations: tuple[Any, Sequence[str]]) -> Any:
     The result has a column per attribute, in the order in which they first occur. No intermediate result is kept:
     each collection has an arrangement per key by which another one looks it up, shared with equal ones elsewhere.
 
-    Cost: proportional to the partial matches of the updates, for collections of two columns at most what the
-    worst-case bound of the join allows. Raises ProgramError for fewer than two relations, names that do not fit
-    the columns, attributes of several types, and a relation that shares no attribute with the others.
+    Cost: proportional to the partial matches of the updates. Raises ProgramError for fewer than two relations, names
+    that do not fit the columns, attributes of several types, and a relation that shares no attribute with the others.
     """
     for number, relation in enumerate(relations):
         if not isinstance(relation, tuple) or len(relation) != 2 or isinstance(relation[1], str):

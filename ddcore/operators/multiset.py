@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ddcore import kernels
+from ddcore.errors import DiffOverflow
 from ddcore.operators.base import Step
 from ddcore.operators.reduction import Evaluations, Reduction, ReductionStep, Targets
 from ddcore.trace import Rows
@@ -52,18 +52,21 @@ class Multiset(Reduction):
 class _MultisetStep(ReductionStep):
     def __init__(self, multiset: Multiset, plan: Plan, block: Block) -> None:
         super().__init__(multiset, plan, block)
-        self.counts = _COUNTS[multiset.operation]
+        self.operation, self.counts = multiset.operation, _COUNTS[multiset.operation]
 
     def evaluate(self, evaluations: Evaluations, history: Rows, loops: np.ndarray) -> Targets:
         """No words: the row is the key. Each evaluation has one row of a side at most."""
-        evals, rows, counts, error = kernels.aggregating.accumulate(
-            self.inputs, loops, history.offsets, history.words, history.times, history.diffs,
-            evaluations.offsets, evaluations.versions, self.allow_negative,
-        )  # fmt: skip
-        self.raise_if(error, evaluations, loops)
+        evals, rows, counts = self.accumulate(evaluations, history, loops)
         distinct, places = np.unique(evals, return_inverse=True)
         sides = np.zeros((2, len(distinct)), dtype=np.int64)
         sides[history.words[0, rows], places] = counts
         results = self.counts(sides[0], sides[1])
+        wrapped = np.flatnonzero(results < 0)
+        if self.operation == "except_" and len(
+            wrapped
+        ):  # the difference of counts of which one is negative may leave int64
+            number = int(distinct[wrapped[0]])
+            where = self._where(np.array([evaluations.key_of()[number], number]), evaluations, loops)
+            raise DiffOverflow(f"{where}: {self.quantity} is more than int64 holds")
         present = np.flatnonzero(results)
         return Targets(distinct[present], np.empty((0, len(present)), dtype=np.int64), results[present])

@@ -45,7 +45,8 @@ class Priority:
 
     def coordinates(self, batch: Batch, place: str) -> np.ndarray:
         """The loop coordinate at which each row enters: int64[n]; nulls enter first. Raises ExpressionError."""
-        values = self.projection.evaluate(values_of(batch, self.source, list(self.source)))["priority"]
+        columns = [*self.projection.renames.values(), *(self.projection.columns or ())]
+        values = self.projection.evaluate(values_of(batch, self.source, columns))["priority"]
         beyond = values.filter((values < -_HALF) | (values >= _HALF))
         if len(beyond):
             raise ExpressionError(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from ddcore import encoding, kernels
+from ddcore import encoding
 from ddcore.functions import name_of
 from ddcore.operators.base import Step
 from ddcore.operators.calling import Frames, call
@@ -47,11 +47,7 @@ class _ReduceStep(ReductionStep):
 
     def evaluate(self, evaluations: Evaluations, history: Rows, loops: np.ndarray) -> Targets:
         """Call the user's function once on all groups of the step."""
-        evals, rows, counts, error = kernels.aggregating.accumulate(
-            self.inputs, loops, history.offsets, history.words, history.times, history.diffs,
-            evaluations.offsets, evaluations.versions, self.allow_negative,
-        )  # fmt: skip
-        self.raise_if(error, evaluations, loops)
+        evals, rows, counts = self.accumulate(evaluations, history, loops)
         if len(evals) == 0:
             return Targets(evals, np.empty((len(self.result), 0), np.int64), counts)
         values: Schema = {name: self.port.schema[name] for name in self.port.values}

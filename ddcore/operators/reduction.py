@@ -148,6 +148,20 @@ class ReductionStep(Step):
         coordinates += [np.full(len(evals), current, dtype=np.int64) for current in rounds]
         return Batch([*key_words, *words], coordinates, diffs)
 
+    def accumulate(
+        self, evaluations: Evaluations, history: Rows, loops: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The distinct rows of each group at each evaluation: evaluation, row of ``history``, count; int64[n] each.
+
+        Raises NegativeMultiplicity, DiffOverflow.
+        """
+        evals, rows, counts, error = kernels.aggregating.accumulate(
+            self.inputs, loops, history.offsets, history.words, history.times, history.diffs,
+            evaluations.offsets, evaluations.versions, self.allow_negative,
+        )  # fmt: skip
+        self.raise_if(error, evaluations, loops)
+        return evals, rows, counts
+
     def raise_if(self, error: np.ndarray, at: Evaluations, loops: np.ndarray) -> None:
         """Raise the error that a kernel reports: (code, key, evaluation, lower and upper word of a count)."""
         if error[0] == 0:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ddcore import encoding, kernels
+from ddcore import encoding
 from ddcore.operators.base import Step
 from ddcore.operators.reduction import Evaluations, Reduction, ReductionStep, Targets
 from ddcore.trace import Rows
@@ -48,11 +48,7 @@ class _TopKStep(ReductionStep):
 
     def evaluate(self, evaluations: Evaluations, history: Rows, loops: np.ndarray) -> Targets:
         """Sorts the rows of all groups at once and takes the first ones of each."""
-        evals, rows, counts, error = kernels.aggregating.accumulate(
-            self.inputs, loops, history.offsets, history.words, history.times, history.diffs,
-            evaluations.offsets, evaluations.versions, self.allow_negative,
-        )  # fmt: skip
-        self.raise_if(error, evaluations, loops)
+        evals, rows, counts = self.accumulate(evaluations, history, loops)
         present = np.flatnonzero(counts > 0)
         evals, rows, counts = evals[present], rows[present], counts[present]
         words = np.take(history.words, rows, axis=1)
