@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ddcore.collection import Collection as Collection
     from ddcore.operators.delta_join import delta_join as delta_join
     from ddcore.operators.iterate import iterate as iterate
+    from ddcore.operators.rows import rows as rows
     from ddcore.session import Session as Session
     from ddcore.session import replay as replay
 
@@ -33,9 +34,10 @@ _HOMES = {
     "max": "ddcore.aggregates",
     "min": "ddcore.aggregates",
     "replay": "ddcore.session",
+    "rows": "ddcore.operators.rows",
     "sum": "ddcore.aggregates",
 }
-__all__ = ["Collection", "Session", "col", "count", "delta_join", "iterate", "max", "min", "replay", "sum"]
+__all__ = ["Collection", "Session", "col", "count", "delta_join", "iterate", "max", "min", "replay", "rows", "sum"]
 
 
 def __getattr__(name: str) -> Any:

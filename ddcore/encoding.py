@@ -210,6 +210,11 @@ def rank_words(words: np.ndarray, kind: Type) -> tuple[np.ndarray, np.ndarray | 
 _BINARIES = Pool()
 
 
+def is_pooled(kind: Type) -> bool:
+    """Whether words of this type are ids in a pool."""
+    return kind.name in _POOLED
+
+
 def pool_of(kind: Type) -> Pool:
     """The pool that holds values of a pooled type."""
     return POOL if kind.name == "string" else _BINARIES

@@ -280,7 +280,7 @@ class Writer:
         ops = [self.select, self.where, self.join, self.join, self.concat, self.less, self.rest]
         ops += [self.distinct, self.agg, self.agg, self.reduce, self.lists, self.flat_map]
         ops += [self.spread, self.with_columns, self.without, self.rename]
-        ops += [self.multiset, self.top_k, self.delta_join]
+        ops += [self.multiset, self.top_k, self.delta_join, self.intern, self.attributes]
         while True:
             made = self.rng.choice(ops)(of, block.env)
             if made:
@@ -413,6 +413,30 @@ class Writer:
         columns = self.fresh(["int", "int"], of)
         names = kw({new: f"col({q(old)})" for new, old in zip(columns, "ab", strict=True)})
         return f"dd.delta_join({', '.join(relations)}).select({names})", columns, positive
+
+    def intern(self, of: Named, env: list[Named]) -> Any:
+        """Rows with ids: rather few ids, so that rows collide, or a hash by which they do."""
+        free = [name for name in self.names("num") if name not in of.columns]
+        if not free or len(of.columns) > 4:
+            return None
+        positive = "" if of.positive else ".distinct(allow_negative=True)"
+        if self.rng.random() < 0.3:
+            how = f'hash="(round + {self.rng.randint(0, 3)}) // {self.rng.randint(1, 2)} * 3"'
+        else:
+            how = f"bits={self.rng.choice([3, 4, 5, 32])}"
+        text = f"{of.name}{positive}.{self.rng.choice(['intern', 'with_row_id'])}({q(free[0])}, {how}, max_rounds=60)"
+        return text, of.columns | {free[0]: "num"}, True
+
+    def attributes(self, of: Named, env: list[Named]) -> Any:
+        """Some columns taken apart and put together again."""
+        names = self.rng.sample([*of.columns], min(len(of.columns), self.rng.randint(1, 3)))
+        if "i_" in of.columns:
+            return None
+        positive = "" if of.positive else ".distinct(allow_negative=True)"
+        parts = f'{of.name}{positive}.attributes(id="i_", bits={self.rng.choice([4, 62])}, max_rounds=60)'
+        columns = {name: of.columns[name] for name in names}
+        chosen = ", ".join(f"{q(name)}" for name in names)
+        return f'dd.rows(*map({parts}.get, [{chosen}]), id="i_").select({chosen})', columns, True
 
     def agg(self, of: Named, env: list[Named]) -> Any:
         keys = self.rng.sample([*of.columns], self.rng.randint(0, min(2, len(of.columns))))
