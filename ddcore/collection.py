@@ -1,9 +1,9 @@
 """What a program is written in: symbolic collections and their operators.
 
 Calling an operator checks schemas and adds a node to the dataflow; no row is touched. The checks are in the operator's
-file in ``operators/``; here are the names under which programs use them, and their documentation. A collection of an outer scope
-may be used inside a loop as it is (the patent's Extend happens by itself). Operators do not consolidate for the
-reader's eye: two select calls that meet in one row simply add up, as multisets do.
+file in ``operators/``; here are the names that programs use, and their documentation. A collection of an outer scope
+may be used inside a loop as it is (the patent's Extend happens by itself). Operators do not consolidate: rows that
+become equal in a select add up, as multisets do.
 """
 
 from __future__ import annotations
