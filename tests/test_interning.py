@@ -10,7 +10,7 @@ import sys
 from collections import Counter
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import folding
 import numpy as np
@@ -295,8 +295,8 @@ def test_enough_rounds_for_ids_that_are_all_taken(fold: Fold) -> None:
         (lambda rows: rows.intern(max_rounds=0), "max_rounds is 0"),
         (lambda rows: rows.attributes("nothing")["nothing"], "attributes: there is no column nothing"),
         (lambda rows: dd.rows(), "rows takes one attribute or more"),
-        (lambda rows: dd.rows(rows, 5), "rows: attribute 1 has no column row_id"),
-        (lambda rows: dd.rows(rows.with_row_id(), 5), "rows: attribute 2 is int"),
+        (lambda rows: dd.rows(rows, rows), "rows: attribute 1 has no column row_id"),
+        (lambda rows: dd.rows(rows.with_row_id(), cast("Any", "x")), "rows: attribute 2 is str"),
         (lambda rows: dd.rows(rows.with_row_id(), rows.with_row_id()), "attributes 1 and 2 both have a column x"),
     ],
 )

@@ -128,6 +128,13 @@ class Numbering:
         if isinstance(self.bits, bool) or not isinstance(self.bits, int) or not 0 < self.bits <= MOST_BITS:
             raise ProgramError(f"{caller()}: {where}: bits is {self.bits!r}", f"give a whole number up to {MOST_BITS}")
 
+        nested = [name for name, kind in rows.schema.items() if kind.is_nested and self.hash is None]
+        if nested:
+            raise ProgramError(
+                f"{caller()}: {where}: {nested[0]} is {rows.schema[nested[0]]}, for which there is no specified hash",
+                "select() its parts, or give a hash= that does not use it",
+            )
+
     def first(self, rows: Collection) -> Collection:
         """The rows at round 0, with their ids."""
         columns = {name: pl.col(name) for name in rows.schema}

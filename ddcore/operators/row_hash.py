@@ -16,6 +16,7 @@ import polars_hash as plh
 from ddcore import encoding, kernels
 from ddcore.batch import Batch
 from ddcore.operators.base import Linear
+from ddcore.pools import Strings
 from ddcore.schema import Schema, Type
 
 __all__ = ["MOST_BITS", "RowHash", "row_hashes"]
@@ -47,10 +48,10 @@ def row_hashes(words: list[np.ndarray], kinds: list[Type], rounds: np.ndarray, b
     """The ids of n rows given as words, at these rounds: int64[n], from 0 to 2**bits - 1."""
     states = np.array(rounds, dtype=np.int64)
     for column, kind in zip(words, kinds, strict=True):
-        if not encoding.is_pooled(kind):
-            kernels.hashing.mix(states, column)
-        else:
+        if kind.is_pooled:
             kernels.hashing.mix_pooled(states, *_text_hashes(column, kind, rounds))
+        else:
+            kernels.hashing.mix(states, column)
     ids: np.ndarray = (states.view(np.uint64) >> np.uint64(64 - bits)).view(np.int64)
     return ids
 
@@ -60,12 +61,14 @@ def _text_hashes(column: np.ndarray, kind: Type, rounds: np.ndarray) -> tuple[np
 
     The hashes at round 0 are those of the pool. Other seeds separate texts whose hashes are equal there.
     """
-    hashes = encoding.pool_of(kind).hashes
+    pool = encoding.pool_of(kind)
+    assert isinstance(pool, Strings)  # Numbering.check refuses lists and structs
+    hashes = pool.hashes
     later = np.flatnonzero((rounds != 0) & (column != encoding.NULL))
     if len(later) == 0:
         return column, hashes
     numbers, seeded = column.copy(), np.empty(len(later), dtype=np.int64)
-    texts = encoding.pool_of(kind).strings(column[later])
+    texts = pool.strings(column[later])
     for seed in np.unique(rounds[later]):
         there = np.flatnonzero(rounds[later] == seed)
         frame = pl.DataFrame({"text": texts.gather(there)})

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ddcore.errors import ProgramError
 from ddcore.place import caller
 
+if TYPE_CHECKING:
+    from ddcore.collection import Collection
+
 __all__ = ["rows"]
 
 
-def rows(*attributes: Any, id: str = "row_id") -> Any:
+def rows(*attributes: Collection, id: str = "row_id") -> Collection:
     """The rows that have all of these attributes: the id, then the columns of each collection but its id.
 
     The attributes are collections with a column ``id``, such as those of :meth:`Collection.attributes`, also with fewer
