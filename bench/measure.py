@@ -39,6 +39,7 @@ class Result:
     peer_cpu_s: float | None = None
     ours_peak_mib: float | None = None
     peer_peak_mib: float | None = None
+    ours_bytes_per_row: float | None = None
 
     @property
     def ratio(self) -> float:
@@ -49,7 +50,7 @@ class Result:
         """One JSON object, rounded to milliseconds, without fields that have no value."""
         fields = {**asdict(self), "ratio": self.ratio}
         order = ["name", "ours_s", "peer", "peer_s", "ratio", "limit", "ours_cpu_s", "peer_cpu_s"]
-        order += ["ours_peak_mib", "peer_peak_mib", "runs"]
+        order += ["ours_peak_mib", "peer_peak_mib", "ours_bytes_per_row", "runs"]
         present = {key: fields[key] for key in order if fields[key] is not None}
         return json.dumps({key: round(it, 3) if isinstance(it, float) else it for key, it in present.items()})
 

@@ -15,6 +15,8 @@ import polars as pl
 from bench.measure import Skipped, prompt_to_prompt
 
 REPOSITORY = Path(__file__).resolve().parent.parent
+DDCORE = Path(sys.executable).with_name("ddcore")
+"""The command."""
 LAST_VERSION = 1493
 
 
@@ -52,8 +54,7 @@ class Project:
 
     def dd(self, *arguments: str, environment: dict[str, str] | None = None) -> float:
         """Seconds that ``dd ARGUMENTS`` takes in this project, from prompt to prompt."""
-        command = Path(sys.executable).with_name("ddcore")
-        return prompt_to_prompt([command, *arguments], self.folder, environment)[0]
+        return prompt_to_prompt([DDCORE, *arguments], self.folder, environment)[0]
 
     def ingest(self, source: Path) -> None:
         """Append a change log to the input."""

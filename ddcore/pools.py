@@ -70,9 +70,9 @@ class Pool(ABC, Generic[V]):
         self._hashes[start : self._size] = hashes
         if 2 * self._size > len(self._slots):
             self._slots = np.full(1 << (4 * self._size).bit_length(), -1, dtype=np.int64)
-            collided_ids = np.fromiter(self._collided.values(), dtype=np.int64)
-            other_ids = np.setdiff1d(np.arange(self._size, dtype=np.int64), collided_ids)
-            kernels.hashing.insert(other_ids, self._slots, self._hashes)
+            indexed_ids = np.ones(self._size, dtype=bool)
+            indexed_ids[list(self._collided.values())] = False
+            kernels.hashing.insert(np.flatnonzero(indexed_ids), self._slots, self._hashes)
         elif indexed:
             kernels.hashing.insert(np.arange(start, self._size, dtype=np.int64), self._slots, self._hashes)
         self._append(values)

@@ -1,0 +1,44 @@
+"""Ids for 10 million integers and for a million strings of 40 characters: the three forms of McSherry's text.
+
+The author measured the integers on a laptop, from the command to the last id. Ours is processor time, which a busy
+machine changes least; one thread does nearly all of it.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from functools import partial
+
+from bench.interning_engine import FORMS
+from bench.measure import Figures, Result, in_turn, prompt_to_prompt
+from bench.project import REPOSITORY
+
+AUTHOR = {"all": (12.51, 1_310), "changes": (15.04, 578), "edits": (6.52, 621)}
+"""Seconds and MB of the text, by form."""
+NAMES = {"all": "all rows go round", "changes": "changes to all rows", "edits": "rows that lost go round"}
+
+
+def run(rounds: int) -> Iterator[Result]:
+    """Each form on both kinds of rows, in turn; and ours with ids of 36 bits: those and the row fit into one word."""
+    settings = [(form, rows, 63) for rows in ("integers", "strings") for form in FORMS]
+    named = {" ".join(map(str, each)): each for each in [*settings, ("edits", "integers", 36)]}
+    medians = in_turn({name: partial(side, *each) for name, each in named.items()}, rounds)
+    for name, (form, rows, bits) in named.items():
+        figures, (seconds, megabytes) = medians[name], AUTHOR[form]
+        what = "10M integers" if rows == "integers" else "1M strings of 40 characters"
+        peer = f"the text's, on its author's laptop ({megabytes} MB)"
+        if rows == "strings":
+            peer, seconds = NAMES["edits"], medians["edits strings 63"]["fold_cpu_s"]
+        yield Result(
+            f"ids of {what}, {bits} bits, {NAMES[form]}", figures["fold_cpu_s"], peer, seconds, rounds,
+            ours_peak_mib=figures["peak_mib"], ours_bytes_per_row=figures["bytes_per_row"],
+        )  # fmt: skip
+
+
+def side(form: str, rows: str, bits: int) -> Figures:
+    """The figures of one form."""
+    command = [sys.executable, "-m", "bench.interning_engine", form, rows, "--bits", str(bits)]
+    figures: Figures = json.loads(prompt_to_prompt(command, cwd=REPOSITORY)[1])
+    return figures
