@@ -19,14 +19,6 @@ from ddcore import col
 from ddcore.errors import DiffOverflow, Diverged, ExpressionError, ProgramError
 from ddcore.planner import build
 
-FOLDS = [folding.by_reference, folding.whole, folding.one_time_each, folding.randomly_cut]
-
-
-@pytest.fixture(params=FOLDS, ids=lambda fold: fold.__name__)
-def fold(request: pytest.FixtureRequest) -> Any:
-    return request.param
-
-
 # -- joins that look at rows without a partner ------------------------------------------------------------------------
 
 
