@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from polars import col as col
 
+    from ddcore import algorithms as algorithms
     from ddcore.aggregates import count as count
     from ddcore.aggregates import max as max
     from ddcore.aggregates import min as min
@@ -26,6 +27,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "Collection": "ddcore.collection",
     "Session": "ddcore.session",
+    "algorithms": "ddcore.algorithms",
     "col": "polars",
     "count": "ddcore.aggregates",
     "delta_join": "ddcore.operators.delta_join",
@@ -35,13 +37,26 @@ _HOMES = {
     "replay": "ddcore.session",
     "sum": "ddcore.aggregates",
 }
-__all__ = ["Collection", "Session", "col", "count", "delta_join", "iterate", "max", "min", "replay", "sum"]
+__all__ = [
+    "Collection",
+    "Session",
+    "algorithms",
+    "col",
+    "count",
+    "delta_join",
+    "iterate",
+    "max",
+    "min",
+    "replay",
+    "sum",
+]
 
 
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'ddcore' has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+    home = import_module(_HOMES[name])
+    return home if _HOMES[name] == f"ddcore.{name}" else getattr(home, name)
 
 
 def __dir__() -> list[str]:
