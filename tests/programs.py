@@ -537,7 +537,8 @@ class Writer:
         )
         self.count += 1
         body, left, right = f"body{self.count}", Named("odd", start.columns), Named("even", start.columns)
-        inner = Block(block.indent + "    ", [*block.env, start, other, left, right])
+        outer = [each for each in block.env if each.name not in (left.name, right.name)]  # of a loop around: hidden
+        inner = Block(block.indent + "    ", [*outer, start, other, left, right])
         texts = []
         for grown, by in ((left, right), (right, left)):
             derived = self.chain(inner, depth - 1, [by])
