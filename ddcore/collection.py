@@ -369,7 +369,7 @@ class Collection:
         first: dict[str, str] = {}
         for mine, theirs in pairs.items():
             first.setdefault(theirs, mine)
-        equal = [pl.col(mine) == pl.col(first[theirs]) for mine, theirs in pairs.items() if first[theirs] != mine]
+        equal = [outer_join.equal(mine, first[theirs]) for mine, theirs in pairs.items() if first[theirs] != mine]
         names: dict[str, str] = {}
         for name in right:
             if name in pairs.values():
@@ -447,6 +447,11 @@ class GroupBy:
             base._require(name, "top_k")
             if name in self._keys:
                 raise ProgramError(f"{caller()}: top_k: {name} is a key", "order by other columns")
+            if base.schema[name].is_nested:
+                raise ProgramError(
+                    f"{caller()}: top_k: {name} is {base.schema[name]}: lists and structs have no order to rank by",
+                    "order by a column, or by one computed from a field with with_columns()",
+                )
         columns = [*self._keys, *(name for name in base.schema if name not in self._keys)]
         text = digest(str(k), ties, str(bool(allow_negative)), self._keys, names, map(str, downs))
         operator = TopK(
@@ -478,6 +483,11 @@ class GroupBy:
 def _result_type(kind: str, argument: Type | None, name: str) -> Type:
     if kind == "count" or argument is None:
         return parse_type("int64")
+    if argument.is_nested:
+        raise ProgramError(
+            f"{caller()}: agg({name}=...): there is no {kind} of {argument}",
+            f"take a field, such as dd.{kind}(col(...).struct.field(...)), or use reduce()",
+        )
     if kind in ("min", "max"):
         return argument
     if argument.name == "decimal":

@@ -149,4 +149,5 @@ def schema_of(frame: pl.DataFrame, dims: Sequence[str], name: str) -> Schema:
                 f"input {name}: there is no column {column}; there are {', '.join(frame.columns)}",
                 f"a change log has its row's columns, {', '.join(dims)} and diff",
             )
-    return {column: type_of(frame.schema[column]) for column in frame.columns if column not in (*dims, "diff")}
+    columns = [column for column in frame.columns if column not in (*dims, "diff")]
+    return {column: type_of(frame.schema[column], f"input {name}: column {column}") for column in columns}

@@ -99,6 +99,10 @@ def in_runs(
 def type_name(dtype: pl.DataType) -> str:
     if isinstance(dtype, pl.Decimal):
         return f"decimal({dtype.precision},{dtype.scale})"
+    if isinstance(dtype, pl.List):
+        return f"list[{type_name(_instance(dtype.inner))}]"
+    if isinstance(dtype, pl.Struct):
+        return f"struct[{', '.join(f'{each.name}: {type_name(_instance(each.dtype))}' for each in dtype.fields)}]"
     return {
         pl.Int64: "int64",
         pl.Float64: "float64",
@@ -108,3 +112,7 @@ def type_name(dtype: pl.DataType) -> str:
         pl.Date: "date",
         pl.Datetime: "timestamp",
     }[dtype.base_type()]
+
+
+def _instance(dtype: Any) -> pl.DataType:
+    return dtype if isinstance(dtype, pl.DataType) else dtype()  # type: ignore[no-any-return]
