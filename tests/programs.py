@@ -569,7 +569,8 @@ class Writer:
             block, f"{of.name}.select({self.fit(of, start.columns)}).distinct({_allow(of)})", start.columns, True
         )
         self.count += 1
-        body, left, right = f"body{self.count}", Named("odd", start.columns), Named("even", start.columns)
+        body, odd, even = f"body{self.count}", f"odd{self.count}", f"even{self.count}"
+        left, right = Named(odd, start.columns), Named(even, start.columns)
         inner = Block(block.indent + "    ", [*block.env, start, other, left, right])
         texts = []
         for grown, by in ((left, right), (right, left)):
@@ -577,12 +578,12 @@ class Writer:
             fitted = f"{derived.name}.select({self.fit(derived, start.columns)})"
             texts.append(f'"{grown.name}": {grown.name}.concat({fitted}).distinct({_allow(derived)})')
         block.lines += [
-            f"{block.indent}def {body}(odd, even):",
+            f"{block.indent}def {body}({odd}, {even}):",
             *inner.lines,
             f"{inner.indent}return {{{', '.join(texts)}}}",
         ]
-        both = f'{{"odd": {start.name}, "even": {other.name}}}'
-        return self.assign(block, f'dd.iterate({both}, {body}, max_rounds={MAX_ROUNDS})["even"]', start.columns, True)
+        both = f'{{"{odd}": {start.name}, "{even}": {other.name}}}'
+        return self.assign(block, f'dd.iterate({both}, {body}, max_rounds={MAX_ROUNDS})["{even}"]', start.columns, True)
 
     def prioritized(self, block: Block, start: Named) -> Named:
         """What can be reached, some of the start later than the rest: in whatever order, the result is the same."""
