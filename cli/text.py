@@ -47,17 +47,19 @@ def cell(value: Any) -> str:
     ``["a", null]`` is a list, ``{city: "Oslo", zip: 12}`` a struct. A text of more than 1,000 characters is cut and
     ends in its length.
     """
-    if isinstance(value, list | dict):
-        text = _nested(value)
-        return _cell_cut(text[:CELL], len(text))
-    if isinstance(value, str):
-        return _text_cell(value)
+    if isinstance(value, list | dict | str):
+        return _text_cell(value) if isinstance(value, str) else _nested_cell(value)
     if isinstance(value, bytes):
         return _cell_cut("0x" + value[:CELL].hex(), 2 + 2 * len(value))
     if isinstance(value, datetime):
         return value.replace(tzinfo=None).isoformat(sep=" ") + "Z"
     names = {None: "null", True: "true", False: "false"}
     return names[value] if value is None or isinstance(value, bool) else str(value)
+
+
+def _nested_cell(value: Any) -> str:
+    text = _nested(value)
+    return _cell_cut(text[:CELL], len(text))
 
 
 def _nested(value: Any) -> str:
@@ -87,10 +89,8 @@ def plain(value: Any) -> Any:
 
     Lists are arrays and structs objects of such values.
     """
-    if isinstance(value, list):
-        return [plain(each) for each in value]
-    if isinstance(value, dict):
-        return {name: plain(each) for name, each in value.items()}
+    if isinstance(value, list | dict):
+        return {name: plain(value[name]) for name in value} if isinstance(value, dict) else [*map(plain, value)]
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN" if math.isnan(value) else ("Infinity" if value > 0 else "-Infinity")
     if isinstance(value, datetime):

@@ -644,7 +644,7 @@ def _exact_sum(values: list[tuple[Any, int]], dtype: pl.DataType) -> Any:
 
 
 def _order(value: Any) -> tuple[bool, Any]:
-    """A sort key under which NaN is greater than every number, and null inside a list or struct less than all values."""
+    """A sort key under which NaN is greater than every number, and null inside a list or struct less than anything."""
     if isinstance(value, tuple):
         return (False, tuple((each is not None, 0 if each is None else _order(each)) for each in value))
     return (True, 0) if value is NAN else (False, value)
@@ -789,7 +789,7 @@ def _exactly_inside(series: pl.Series, dtype: pl.List | pl.Struct) -> None:
         _exactly(pl.DataFrame({"": pl.Series(values, dtype=_inner(series.dtype), strict=False)}), {"": _inner(dtype)})
         return
     fields = {field.name: _instance(field.dtype) for field in dtype.fields}
-    if {field.name for field in series.dtype.fields} != fields.keys():  # type: ignore[attr-defined]
+    if {*series.struct.fields} != fields.keys():
         raise ExpressionError(f"the function returned a column {series.name} with other fields than {dtype}")
     _exactly(series.struct.unnest(), fields)
 
@@ -850,7 +850,7 @@ def _outermost(text: str) -> list[str]:
 
 
 def _instance(dtype: Any) -> pl.DataType:
-    return dtype if isinstance(dtype, pl.DataType) else dtype()  # type: ignore[no-any-return]
+    return dtype if isinstance(dtype, pl.DataType) else dtype()
 
 
 def _widened(dtype: pl.DataType) -> pl.DataType:

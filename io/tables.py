@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "APP", "AddedFile", "LiveFile", "TableState", "arrow_table", "change", "commit", "create", "exists",
-    "kept_open", "live_files", "location", "mend_hint", "open_table", "row_type", "scan", "set_aside_damaged", "settle", "values",
-    "write_file",
+    "kept_open", "live_files", "location", "mend_hint", "open_table", "row_type", "scan",
+    "set_aside_damaged", "settle", "values", "write_file",
 ]  # fmt: skip
 
 APP = "ddcore"  # the one application id of our transactions; its version is the number of the run or ingest

@@ -152,7 +152,7 @@ def _null_words(columns: Sequence[pl.Series]) -> list[np.ndarray]:
 
 
 def _cells(values: pl.Series) -> list[np.ndarray]:
-    """The words of a column, uint64[n] each: 128 bits of the BLAKE3 hash for text and lists, else the bits of the value.
+    """The words of a column, uint64[n] each: 128 bits of a BLAKE3 hash for text and lists, else the bits of the value.
 
     A struct has the words of its fields, and which of them are null.
     """

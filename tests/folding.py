@@ -115,4 +115,4 @@ def type_name(dtype: pl.DataType) -> str:
 
 
 def _instance(dtype: Any) -> pl.DataType:
-    return dtype if isinstance(dtype, pl.DataType) else dtype()  # type: ignore[no-any-return]
+    return dtype if isinstance(dtype, pl.DataType) else dtype()
