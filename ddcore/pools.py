@@ -215,9 +215,11 @@ def _scramble(words: np.ndarray) -> np.ndarray:
     words ^= words >> np.uint64(27)
     words *= np.uint64(0x94D049BB133111EB)
     words ^= words >> np.uint64(31)
-    return words
+    scrambled: np.ndarray = words
+    return scrambled
 
 
 def _string_hashes(values: pl.Series) -> np.ndarray:
     hashed = pl.DataFrame({"value": values}).select(plh.col("value").nchash.xxh3_64())
-    return hashed["value"].to_numpy().view(np.int64)
+    hashes: np.ndarray = hashed["value"].to_numpy().view(np.int64)
+    return hashes

@@ -458,7 +458,9 @@ class NaiveCollection:
 
     def _frame(self) -> pl.DataFrame:
         """The distinct rows, in the order of ``self.rows``."""
-        return pl.DataFrame(list(self.rows), schema=self.columns, orient="row")
+        types = list(self.columns.values())
+        rows = [tuple(map(_python, row, types)) for row in self.rows]
+        return pl.DataFrame(rows, schema=self.columns, orient="row")
 
     def _map(self, exprs: Mapping[str, pl.Expr]) -> tuple[Columns, list[Row]]:
         """The types of ``exprs`` and their values on each distinct row, in the order of ``self.rows``.
@@ -608,7 +610,8 @@ class NaiveGroups:
         for number, (key, members) in enumerate(groups.items()):
             if not allow_negative:
                 _require_no_negative("reduce", key, members)
-            group_rows += [(number, *row, _fits(count)) for row, count in members]
+            rows = [(map(_python, row, rest.values()), count) for row, count in members]
+            group_rows += [(number, *row, _fits(count)) for row, count in rows]
         frame = pl.DataFrame(group_rows, schema={"group": pl.Int64, **rest, "count": pl.Int64}, orient="row")
         returned = function(frame.sort("group", *rest))
         if "count" not in returned.columns:
@@ -707,7 +710,9 @@ def _float(number: Fraction) -> float:
 
 
 def _order(value: Any) -> tuple[bool, Any]:
-    """A sort key under which NaN is greater than every number."""
+    """A sort key under which NaN is greater than every number, and null inside a list or struct less than anything."""
+    if isinstance(value, tuple):
+        return (False, tuple((each is not None, 0 if each is None else _order(each)) for each in value))
     return (True, 0) if value is NAN else (False, value)
 
 
@@ -740,8 +745,28 @@ def _by_key(collection: NaiveCollection, width: int) -> dict[Row, list[tuple[Row
 
 
 def _canonical(row: Iterable[Any]) -> Row:
-    """Values that count as equal made equal in Python: one NaN, and 0.0 for -0.0. Null (None) equals itself."""
-    return tuple((NAN if math.isnan(value) else value + 0.0) if isinstance(value, float) else value for value in row)
+    """Values that count as equal made equal in Python: one NaN, and 0.0 for -0.0. Null (None) equals itself.
+
+    A list becomes the tuple of its elements, a struct the tuple of its fields: the column's type says which it is.
+    """
+    return tuple(map(_canonical_value, row))
+
+
+def _canonical_value(value: Any) -> Any:
+    if isinstance(value, float):
+        return NAN if math.isnan(value) else value + 0.0
+    if isinstance(value, dict):
+        return _canonical(value.values())
+    return _canonical(value) if isinstance(value, list | tuple) else value
+
+
+def _python(value: Any, dtype: Any) -> Any:
+    """A canonical value as Polars takes it: lists as lists, structs as dicts."""
+    if isinstance(dtype, pl.List) and value is not None:
+        return [_python(each, dtype.inner) for each in value]
+    if isinstance(dtype, pl.Struct) and value is not None:
+        return {field.name: _python(each, field.dtype) for field, each in zip(dtype.fields, value, strict=True)}
+    return value
 
 
 def _present(counts: Iterable[tuple[Row, int]]) -> Rows:
@@ -809,6 +834,9 @@ def _exactly(frame: pl.DataFrame, columns: Columns) -> pl.DataFrame:
     """What a function returned, as the declared types. A value that another type would not hold exactly is an error."""
     for name, dtype in columns.items():
         series = frame[name]
+        if isinstance(dtype, pl.List | pl.Struct):
+            _exactly_inside(series, dtype)
+            continue
         if isinstance(dtype, pl.Datetime) and isinstance(series.dtype, pl.Datetime):
             parts = {"ms": Fraction(1000), "us": Fraction(1), "ns": Fraction(1, 1000)}[series.dtype.time_unit]
             exact = all(
@@ -823,6 +851,22 @@ def _exactly(frame: pl.DataFrame, columns: Columns) -> pl.DataFrame:
         if not exact:
             raise ExpressionError(f"the function returned a column {name} that {dtype} does not hold exactly")
     return _cast(frame, columns)
+
+
+def _exactly_inside(series: pl.Series, dtype: pl.List | pl.Struct) -> None:
+    """Raise ExpressionError where something inside a list or struct is not exactly of the declared type."""
+    if series.dtype == pl.Null():
+        return
+    if type(series.dtype) is not type(dtype):
+        raise ExpressionError(f"the function returned a column {series.name} that is no {dtype}")
+    if isinstance(dtype, pl.List):
+        values = [each for of_row in series.to_list() for each in of_row or []]
+        _exactly(pl.DataFrame({"": pl.Series(values, dtype=_inner(series.dtype), strict=False)}), {"": _inner(dtype)})
+        return
+    fields = {field.name: _instance(field.dtype) for field in dtype.fields}
+    if {*series.struct.fields} != fields.keys():
+        raise ExpressionError(f"the function returned a column {series.name} with other fields than {dtype}")
+    _exactly(series.struct.unnest(), fields)
 
 
 def _is_exactly(value: Any, dtype: pl.DataType, name: str) -> bool:
@@ -848,6 +892,11 @@ def _columns(schema: Mapping[str, Any]) -> Columns:
 def _dtype(name: Any) -> pl.DataType:
     if isinstance(name, pl.DataType):
         return _widened(name)
+    if str(name).startswith("list["):
+        return pl.List(_dtype(str(name)[5:-1]))
+    if str(name).startswith("struct["):
+        fields = (each.split(":", 1) for each in _outermost(str(name)[7:-1]))
+        return pl.Struct({field.strip(): _dtype(kind.strip()) for field, kind in fields})
     decimal = re.fullmatch(r"decimal\((\d+),\s*(\d+)\)", str(name))
     if decimal:
         return pl.Decimal(int(decimal[1]), int(decimal[2]))
@@ -865,11 +914,31 @@ def _dtype(name: Any) -> pl.DataType:
 
 def _type_name(dtype: pl.DataType) -> str:
     """The name that ``dd.toml`` has for a column's type."""
+    if isinstance(dtype, pl.List):
+        return f"list[{_type_name(_inner(dtype))}]"
+    if isinstance(dtype, pl.Struct):
+        return f"struct[{', '.join(f'{each.name}: {_type_name(_instance(each.dtype))}' for each in dtype.fields)}]"
     if isinstance(dtype, pl.Decimal):
         return f"decimal({dtype.precision},{dtype.scale})"
     if isinstance(dtype, pl.Datetime):
         return "timestamp"
     return "bool" if isinstance(dtype, pl.Boolean) else str(dtype).lower()
+
+
+def _outermost(text: str) -> list[str]:
+    """The parts of a text between commas that no brackets enclose."""
+    parts, depth = [""], 0
+    for character in text:
+        depth += (character in "[(") - (character in "])")
+        if character == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += character
+    return parts
+
+
+def _instance(dtype: Any) -> pl.DataType:
+    return dtype if isinstance(dtype, pl.DataType) else dtype()
 
 
 def _widened(dtype: pl.DataType) -> pl.DataType:
@@ -880,10 +949,12 @@ def _widened(dtype: pl.DataType) -> pl.DataType:
         return pl.Float64()
     if isinstance(dtype, pl.Datetime):
         return pl.Datetime("us", "UTC")
+    if isinstance(dtype, pl.Struct):
+        return pl.Struct({field.name: _widened(_instance(field.dtype)) for field in dtype.fields})
     return pl.List(_inner(dtype)) if isinstance(dtype, pl.List) else dtype
 
 
 def _inner(dtype: pl.DataType) -> pl.DataType:
     """The type of the elements of a list."""
     assert isinstance(dtype, pl.List), f"{dtype} is no list"
-    return _widened(dtype.inner if isinstance(dtype.inner, pl.DataType) else dtype.inner())
+    return _widened(_instance(dtype.inner))

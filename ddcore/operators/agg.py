@@ -109,9 +109,11 @@ def _typed(source: Schema, where: str, kind: str, expr: pl.Expr) -> pl.Expr:
     """The expression. Raises ProgramError if the aggregate does not take its type."""
     rule, argument = AGGREGATES[kind], arguments.checked(Projection, {"_": expr}, source).schema["_"]
     if argument.name not in rule.takes:
-        hint = (
-            "compare with something, or cast to bool" if rule.takes == ("bool",) else f"cast to {rule.takes[0]} first"
-        )
+        hint = f"cast to {rule.takes[0]} first"
+        if argument.is_nested:
+            hint = f"take a field, such as dd.{kind}(col(...).struct.field(...)), or use reduce()"
+        elif rule.takes == ("bool",):
+            hint = "compare with something, or cast to bool"
         raise ProgramError(
             f"{caller()}: {where}: there is no {kind} of {argument}, only of {', '.join(rule.takes)}", hint
         )
