@@ -265,7 +265,7 @@ class NaiveCollection:
         return self.where(*predicates)
 
     def flat_map(
-        self, fn: Callable[[pl.DataFrame], pl.DataFrame] | None = None, *, schema: Any = None, **lists: Any
+        self, function: Callable[[pl.DataFrame], pl.DataFrame] | None = None, *, schema: Any = None, **lists: Any
     ) -> NaiveCollection:
         """Each row replaced by any number of rows, each with the row's count.
 
@@ -273,7 +273,7 @@ class NaiveCollection:
         and an empty or null list gives no row. With a function: by the rows that it returns for the row, identified by
         the column ``row``.
         """
-        if fn is None:
+        if function is None:
             types, values = self._map(_named([], lists))
             columns = self.columns | {name: _inner(dtype) for name, dtype in types.items()}
             rest = self._picker(name for name in self.columns if name not in lists)
@@ -285,7 +285,7 @@ class NaiveCollection:
             names = [name for name in self.columns if name not in lists] + list(types)
             return NaiveCollection({name: columns[name] for name in names}, exploded)
         columns, counts = _columns(schema), list(self.rows.values())
-        mapped = fn(self._frame().with_columns(row=pl.int_range(pl.len(), dtype=pl.Int64)))
+        mapped = function(self._frame().with_columns(row=pl.int_range(pl.len(), dtype=pl.Int64)))
         rows = _exactly(mapped.select("row", *columns), {"row": pl.Int64(), **columns}).rows()
         return NaiveCollection(columns, ((tuple(row), counts[number]) for number, *row in rows))
 
@@ -587,13 +587,13 @@ class NaiveGroups:
         return NaiveCollection(source.columns, rows)
 
     def reduce(
-        self, fn: Callable[[pl.DataFrame], pl.DataFrame], schema: Mapping[str, Any], allow_negative: bool = False
+        self, function: Callable[[pl.DataFrame], pl.DataFrame], schema: Mapping[str, Any], allow_negative: bool = False
     ) -> NaiveCollection:
-        """The result of ``fn`` for each group's rows and counts, beside the group's key.
+        """The result of ``function`` for each group's rows and counts, beside the group's key.
 
-        ``fn`` gets all groups at once: ``group`` (a number, not the key), the columns that are no keys, ``count``.
-        It returns ``group``, the columns of ``schema`` and optionally ``count``. Rows whose count is negative are
-        an error, or with ``allow_negative`` included like any other.
+        ``function`` gets all groups at once: ``group`` (a number, not the key), the columns that are not keys and
+        ``count``. It returns ``group``, the columns of ``schema`` and optionally ``count``. Rows whose count is
+        negative are an error, or with ``allow_negative`` included like any other.
         """
         _recorders[-1].keep(self.collection.rows)
         source, columns = self.collection, _columns(schema)
@@ -605,7 +605,7 @@ class NaiveGroups:
                 _require_no_negative("reduce", key, members)
             group_rows += [(number, *row, _fits(count)) for row, count in members]
         frame = pl.DataFrame(group_rows, schema={"group": pl.Int64, **rest, "count": pl.Int64}, orient="row")
-        returned = fn(frame.sort("group", *rest))
+        returned = function(frame.sort("group", *rest))
         if "count" not in returned.columns:
             returned = returned.with_columns(count=pl.lit(1))
         keys, whole = list(groups), {"group": pl.Int64(), "count": pl.Int64()}
