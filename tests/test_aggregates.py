@@ -204,7 +204,7 @@ def exact_mean(parts: Iterable[Part]) -> float:
     number = sum(count for _, count in present)
     special = [value * math.copysign(1, count) for value, count in present if not math.isfinite(value)]
     if special:
-        return sum(special) * math.copysign(1, number)
+        return float(sum(special) * math.copysign(1, number))
     mean = sum((Fraction(value) * count for value, count in present), Fraction(0)) / number
     try:
         return float(mean) + 0.0
@@ -270,8 +270,8 @@ def test_means_are_those_of_fractions(kind: str, program: Any) -> None:
     for seed in (10 * seed + more for seed in seeds() for more in range(10)):
         rng = random.Random(f"{kind} {seed}")
         parts = [(value(rng), rng.choice([*COUNTS, 3, 7, 10**6])) for _ in range(rng.randint(1, 6))]
-        rows = counted(parts)
-        if sum(count for _, count in rows) != 0 and all(-(2**63) <= count < 2**63 for _, count in rows):
+        counts = [count for _, count in counted(parts)]
+        if sum(counts) != 0 and all(-(2**63) <= count < 2**63 for count in counts):
             groups[seed] = parts
     rows = frame_of(dtype, ((seed, value, 0, count) for seed, parts in groups.items() for value, count in parts))
     actual = at(folding.whole(program, rows=rows)["out"])
@@ -442,7 +442,7 @@ WRONG: dict[str, tuple[Any, str, str]] = {
     "all of text": (lambda g: g.agg(x=dd.all("w")), "there is no all of string", "compare"),
     "condition": (lambda g: g.agg(x=dd.sum("v", where="v + 1")), "x=...), where=: the condition v + 1 is", "compare"),
     "condition of count": (lambda g: g.agg(x=dd.count(where=3)), "agg(x=...), where=: the condition 3 is", "compare"),
-    "no such column": (lambda g: g.agg(x=dd.mean("vv")), "there is no column vv", "did you mean 'v'?"),
+    "no such column": (lambda g: g.agg(x=dd.mean("vv")), "agg(x=...): there is no column vv", "did you mean 'v'?"),
     "no such column in a condition": (
         lambda g: g.agg(x=dd.count(where=col("ww") > 1)), "agg(x=...), where=: there is no column ww", "mean 'w'?",
     ),
