@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from polars import col as col
 
+    from ddcore import algorithms as algorithms
     from ddcore.aggregates import all as all
     from ddcore.aggregates import any as any
     from ddcore.aggregates import count as count
@@ -30,6 +31,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "Collection": "ddcore.collection",
     "Session": "ddcore.session",
+    "algorithms": "ddcore.algorithms",
     "all": "ddcore.aggregates",
     "any": "ddcore.aggregates",
     "col": "polars",
@@ -44,13 +46,25 @@ _HOMES = {
     "sum": "ddcore.aggregates",
 }
 # Without the names of Python's own functions: after ``from ddcore import *`` these still are Python's.
-__all__ = ["Collection", "Session", "col", "count", "count_distinct", "delta_join", "iterate", "mean", "replay"]
+__all__ = [
+    "Collection",
+    "Session",
+    "algorithms",
+    "col",
+    "count",
+    "count_distinct",
+    "delta_join",
+    "iterate",
+    "mean",
+    "replay",
+]
 
 
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'ddcore' has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+    home = import_module(_HOMES[name])
+    return home if _HOMES[name] == f"ddcore.{name}" else getattr(home, name)
 
 
 def __dir__() -> list[str]:

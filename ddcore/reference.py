@@ -233,6 +233,11 @@ class NaiveCollection:
         self.columns = dict(columns)
         self.rows = _present(total.items())
 
+    @property
+    def schema(self) -> dict[str, str]:
+        """Column names and the names of our types, in order."""
+        return {name: _type_name(dtype) for name, dtype in self.columns.items()}
+
     # Row by row
 
     def select(self, *names: Any, **exprs: Any) -> NaiveCollection:
@@ -856,6 +861,15 @@ def _dtype(name: Any) -> pl.DataType:
         "timestamp": pl.Datetime("us", "UTC"),
     }
     return types[str(name)]
+
+
+def _type_name(dtype: pl.DataType) -> str:
+    """The name that ``dd.toml`` has for a column's type."""
+    if isinstance(dtype, pl.Decimal):
+        return f"decimal({dtype.precision},{dtype.scale})"
+    if isinstance(dtype, pl.Datetime):
+        return "timestamp"
+    return "bool" if isinstance(dtype, pl.Boolean) else str(dtype).lower()
 
 
 def _widened(dtype: pl.DataType) -> pl.DataType:

@@ -15,6 +15,7 @@ import datetime
 import functools
 import json
 import linecache
+import re
 import textwrap
 from collections import Counter
 from collections.abc import Callable
@@ -281,8 +282,9 @@ class Writer:
         *made, last = block.env[len(names) :]
         outputs = [*self.rng.sample(made, min(3, len(made))), last]
         result = ", ".join(f'"out{number}": {each.name}' for number, each in enumerate(outputs, 1))
-        body = "\n".join([f"def program({', '.join(names)}):", *block.lines, f"    return {{{result}}}"])
-        written = "\n\n".join([*self.functions, body]) + "\n"
+        lines = [f"def program({', '.join(names)}):", *_used([*block.lines, f"    return {{{result}}}"])]
+        functions = [text for text in self.functions if text[4 : text.index("(")] in "\n".join(lines)]
+        written = "\n\n".join([*functions, "\n".join(lines)]) + "\n"
         modules = [f"import {name}\n" for name in ("functools", "threading") if f"{name}." in written]
         return "".join([*modules, "\n" if modules else "", HEADER, "\n\n", written])
 
@@ -757,6 +759,24 @@ class Writer:
         return self.rng.choice(choices) if choices else ""
 
 
+def _used(lines: list[str]) -> list[str]:
+    """Without variables and functions that nothing uses: the engine leaves them out, errors of theirs included."""
+    for number, line in enumerate(lines):
+        named = re.match(r"( *)(?:def )?(\w+)(?: = |\()", line)
+        rest = [other for other in lines if other is not line]
+        if named is None or any(re.search(rf"\b{named[2]}\b", other) for other in rest):
+            continue
+        inside = (n for n, other in enumerate(lines[number + 1 :], number + 1) if not other.startswith(named[1] + " "))
+        return _used([*lines[:number], *lines[next(inside) :]])
+    return lines
+
+
+@functools.cache
+def _pool() -> list[str]:
+    """The operators to choose from, with the more interesting ones more than once."""
+    return [*(name for name in operators.public() if name in GENERATORS), "join", "join", "group_by.agg"]
+
+
 def _count(of: Named) -> dict[str, str]:
     return {"": "num"}
 
@@ -801,12 +821,6 @@ AGGREGATES: dict[str, Callable[[Named], dict[str, str]]] = {  # for each, the ar
     "all": _truth,
 }
 ADDING = ["count", "sum", "mean"]  # with negative counts these are not mixed with the others
-
-
-@functools.cache
-def _pool() -> list[str]:
-    """The operators to choose from, with the more interesting ones more than once."""
-    return [*(name for name in operators.public() if name in GENERATORS), "join", "join", "group_by.agg"]
 
 
 def q(name: str) -> str:
