@@ -661,7 +661,7 @@ def _mean(values: Values, dtype: pl.DataType) -> float | None:
         return None
     unusual = [value * math.copysign(1, count) for value, count in values if not math.isfinite(value)]
     if unusual:
-        return sum(unusual) * math.copysign(1, number)
+        return math.copysign(1, number) * float(sum(unusual))
     return _float(sum((Fraction(value) * count for value, count in values), Fraction(0)) / number)
 
 

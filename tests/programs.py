@@ -482,9 +482,11 @@ class Writer:
     @writes("group_by.agg")
     def agg(self, of: Named, env: list[Named]) -> Any:
         keys = self.rng.sample([*of.columns], self.rng.randint(0, min(2, len(of.columns))))
-        groups = [*AGGREGATES] if of.positive else self.rng.choice([ADDING, [*AGGREGATES.keys() - ADDING]])
+        picking = [name for name in AGGREGATES if name not in ADDING]
+        names = [*AGGREGATES] if of.positive else self.rng.choice([ADDING, picking])
         made: dict[str, tuple[str, str]] = {}
-        for name in [self.rng.choice(sorted(groups)) for _ in range(self.rng.randint(1, 3))]:
+        for _ in range(self.rng.randint(1, 3)):
+            name = self.rng.choice(names)
             pool = AGGREGATES[name](of)
             if pool:
                 argument = self.rng.choice([*pool])
@@ -496,9 +498,9 @@ class Writer:
         columns = {key: of.columns[key] for key in keys} | {name: kind for name, (_, kind) in made.items()}
         results = ", ".join(f"{name}={text}" for name, (text, _) in made.items())
         columns_now = self.fresh([*columns.values()], of)
-        names = kw({new: f"col({q(old)})" for new, old in zip(columns_now, columns, strict=True)})
+        renamed = kw({new: f"col({q(old)})" for new, old in zip(columns_now, columns, strict=True)})
         allow = "" if of.positive else ", allow_negative=True"
-        return f"{of.name}.group_by({_quoted(keys)}).agg({results}{allow}).select({names})", columns_now, True
+        return f"{of.name}.group_by({_quoted(keys)}).agg({results}{allow}).select({renamed})", columns_now, True
 
     @writes("group_by.reduce")
     def reduce(self, of: Named, env: list[Named]) -> Any:
