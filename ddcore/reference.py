@@ -21,8 +21,10 @@ Cost: (number of grid times) x (rounds of the loops) x (rows), in Python. Meant 
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
 import re
+import struct
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
@@ -31,6 +33,7 @@ from itertools import product
 from typing import Any, NamedTuple
 
 import polars as pl
+import polars_hash as plh
 
 from ddcore.errors import DiffOverflow, Diverged, ExpressionError, NegativeMultiplicity, ProgramError
 
@@ -405,6 +408,62 @@ class NaiveCollection:
         """The rows by their values in ``keys``; by no keys, all in one group. A null is a value like any other here."""
         return NaiveGroups(self, [each.meta.output_name() for each in self._spread(keys)])
 
+    # Ids of rows
+
+    def intern(self, id: str = "id", bits: int = 63, hash: Any = None, max_rounds: int = 1_000) -> NaiveCollection:
+        """Each row that is there, once, with its id."""
+        ids = self._ids(bits, hash, max_rounds)
+        return NaiveCollection(self.columns | {id: pl.Int64()}, (((*row, number), 1) for row, number in ids.items()))
+
+    def with_row_id(
+        self, id: str = "row_id", bits: int = 63, hash: Any = None, max_rounds: int = 1_000
+    ) -> NaiveCollection:
+        """Each row with its id, as often as it occurs."""
+        ids = self._ids(bits, hash, max_rounds)
+        return NaiveCollection(
+            self.columns | {id: pl.Int64()}, (((*row, number), self.rows[row]) for row, number in ids.items())
+        )
+
+    def attributes(
+        self, *columns: Any, id: str = "row_id", bits: int = 63, hash: Any = None, max_rounds: int = 1_000
+    ) -> dict[str, NaiveCollection]:
+        """For each column the pairs of a row's id and its value."""
+        names = [each.meta.output_name() for each in self._spread(columns)] or list(self.columns)
+        interned = self.intern(id, bits, hash, max_rounds)
+        return {name: interned.select(id, name) for name in names}
+
+    def _ids(self, bits: int, hash: Any, max_rounds: int) -> dict[Row, int]:
+        """The id of each row. At round 0 all rows propose their hashes, at each later one those that have no id yet.
+
+        A free id goes to the least row of those that propose it.
+        """
+        _recorders[-1].keep(self.rows)
+        for row, count in self.rows.items():
+            _require_no_negative("intern", row, [(row, _fits(count))])
+        owners: dict[int, Row] = {}
+        waiting = list(self.rows)
+        for number in range(max_rounds):
+            proposals: defaultdict[int, list[Row]] = defaultdict(list)
+            for row, proposal in zip(waiting, self._hashes(waiting, number, bits, hash), strict=True):
+                proposals[proposal].append(row)
+            free = {proposal: rows for proposal, rows in proposals.items() if proposal not in owners}
+            owners |= {proposal: min(rows, key=_row_order) for proposal, rows in free.items()}
+            placed = set(owners.values())
+            waiting = [row for row in waiting if row not in placed]
+            if not waiting:
+                return {row: proposal for proposal, row in owners.items()}
+        raise Diverged("intern", (0, max_rounds), max_rounds, len(waiting))
+
+    def _hashes(self, rows: Sequence[Row], number: int, bits: int, hash: Any) -> list[int]:
+        """The hashes of rows at a round."""
+        if hash is None:
+            kinds = list(self.columns.values())
+            return [_row_hash(row, kinds, number) >> (64 - bits) for row in rows]
+        numbered = NaiveCollection(self.columns | {"round": pl.Int64()}, (((*row, number), 1) for row in rows))
+        _, hashes = numbered._map({"hash": _expression(hash)})
+        by_row = {row[:-1]: value for row, (value,) in zip(numbered.rows, hashes, strict=True)}
+        return [by_row[row] for row in rows]
+
     # Loops
 
     def iterate(
@@ -739,6 +798,53 @@ def _by_key(collection: NaiveCollection, width: int) -> dict[Row, list[tuple[Row
     for row, count in collection.rows.items():
         groups[row[:width]].append((row[width:], count))
     return groups
+
+
+# The hash of a row, as docs/programs.md specifies it -----------------------------------------------------------------
+
+
+def _row_hash(row: Row, kinds: Sequence[pl.DataType], number: int) -> int:
+    """64 bits of the values of a row and the number of a round."""
+    state = number
+    for value, kind in zip(row, kinds, strict=True):
+        state = _scrambled(state * 0x9E3779B97F4A7C15 + _value_hash(value, kind, number))
+    return state
+
+
+def _scrambled(word: int) -> int:
+    """The finalizer of splitmix64."""
+    word %= 2**64
+    word = (word ^ (word >> 30)) * 0xBF58476D1CE4E5B9 % 2**64
+    word = (word ^ (word >> 27)) * 0x94D049BB133111EB % 2**64
+    return word ^ (word >> 31)
+
+
+@functools.cache
+def _value_hash(value: Any, kind: pl.DataType, number: int) -> int:
+    if not isinstance(kind, pl.String | pl.Binary):
+        return _scrambled(-(2**63) if value is None else _word(value, kind))
+    if value is None:
+        return 0x9AE16A3B2F90404F
+    text = value if isinstance(kind, pl.String) else value.hex()
+    hashed: int = pl.DataFrame({"text": [text]}).select(plh.col("text").nchash.xxh3_64(seed=number)).item()
+    return hashed
+
+
+def _word(value: Any, kind: pl.DataType) -> int:
+    """A value of fixed width as an integer."""
+    if isinstance(kind, pl.Float64):
+        bits: int = 0x7FF8000000000000 if math.isnan(value) else struct.unpack("<q", struct.pack("<d", value))[0]
+        return bits if bits >= 0 else bits ^ (2**63 - 1)
+    if isinstance(kind, pl.Decimal):
+        return int(value.scaleb(kind.scale))
+    if isinstance(kind, pl.Date | pl.Datetime):
+        return int(pl.Series([value], dtype=kind).to_physical().item())
+    return int(value)
+
+
+def _row_order(row: Row) -> list[Any]:
+    """A sort key of rows: column by column, null before every value."""
+    return [(value is not None, value is not None and _order(value)) for value in row]
 
 
 # Rows, counts, types ------------------------------------------------------------------------------------------------

@@ -479,6 +479,32 @@ class Writer:
         names = kw({new: f"col({q(old)})" for new, old in zip(columns, "ab", strict=True)})
         return f"dd.delta_join({', '.join(relations)}).select({names})", columns, positive
 
+    @writes("intern", "with_row_id")
+    def intern(self, of: Named, env: list[Named]) -> Any:
+        """Rows with ids: rather few ids, so that rows collide, or a hash by which they do."""
+        free = [name for name in self.names("num") if name not in of.columns]
+        if not free or len(of.columns) > 4:
+            return None
+        positive = "" if of.positive else ".distinct(allow_negative=True)"
+        if self.rng.chance(30):
+            how = f'hash="(round + {self.rng.randint(0, 3)}) // {self.rng.randint(1, 2)} * 3"'
+        else:
+            how = f"bits={self.rng.choice([3, 4, 5, 32])}"
+        text = f"{of.name}{positive}.{self.rng.choice(['intern', 'with_row_id'])}({q(free[0])}, {how}, max_rounds=60)"
+        return text, of.columns | {free[0]: "num"}, True
+
+    @writes("attributes", "dd.rows")
+    def attributes(self, of: Named, env: list[Named]) -> Any:
+        """Some columns taken apart and put together again."""
+        names = self.rng.sample([*of.columns], min(len(of.columns), self.rng.randint(1, 3)))
+        if "i_" in of.columns:
+            return None
+        positive = "" if of.positive else ".distinct(allow_negative=True)"
+        parts = f'{of.name}{positive}.attributes(id="i_", bits={self.rng.choice([4, 62])}, max_rounds=60)'
+        columns = {name: of.columns[name] for name in names}
+        chosen = ", ".join(f"{q(name)}" for name in names)
+        return f'dd.rows(*map({parts}.get, [{chosen}]), id="i_").select({chosen})', columns, True
+
     @writes("group_by.agg")
     def agg(self, of: Named, env: list[Named]) -> Any:
         keys = self.rng.sample([*of.columns], self.rng.randint(0, min(2, len(of.columns))))
