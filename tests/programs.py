@@ -461,26 +461,23 @@ class Writer:
     @writes("group_by.agg")
     def agg(self, of: Named, env: list[Named]) -> Any:
         keys = self.rng.sample([*of.columns], self.rng.randint(0, min(2, len(of.columns))))
-        adding = {"n=dd.count()": "num"}
-        for name in of.having("int", "num", "float"):
-            kind = "float" if of.columns[name] == "float" else "num"
-            adding |= {f"s=dd.sum({q(name)})": kind, f"s=dd.sum(col({q(name)}) * 3)": kind}
-        adding |= {f"s=dd.sum({q(name)})": "sum of money" for name in of.having("money", "sum of money")}
-        for name in of.having("huge"):
-            adding |= {f"s=dd.sum(col({q(name)}) // 2**40)": "huge"}
-            adding |= {f"s=dd.sum({q(name)})": "huge"}
-        picking: dict[str, str] = {}
-        for name, kind in of.columns.items():
-            picking |= {f"lo=dd.min({q(name)})": kind, f"hi=dd.max({q(name)})": kind}
-        pool = adding | picking if of.positive else self.rng.choice([adding, picking])
-        chosen = self.rng.sample([*pool], min(len(pool), self.rng.randint(1, 3)))
-        made = {text.split("=")[0]: (text, pool[text]) for text in chosen}
-        columns = {key: of.columns[key] for key in keys} | {f"{name}_": kind for name, (_, kind) in made.items()}
-        renamed = ", ".join(f"{name}_={text.split('=', 1)[1]}" for name, (text, _) in made.items())
+        groups = [*AGGREGATES] if of.positive else self.rng.choice([ADDING, [*AGGREGATES.keys() - ADDING]])
+        made: dict[str, tuple[str, str]] = {}
+        for name in [self.rng.choice(sorted(groups)) for _ in range(self.rng.randint(1, 3))]:
+            pool = AGGREGATES[name](of)
+            if pool:
+                argument = self.rng.choice([*pool])
+                condition = self.predicate(of) if self.rng.chance(30) else ""
+                arguments = ", ".join(filter(None, [argument, condition and f"where={condition}"]))
+                made[f"r{len(made)}_"] = (f"dd.{name}({arguments})", pool[argument])
+        if not made:
+            return None
+        columns = {key: of.columns[key] for key in keys} | {name: kind for name, (_, kind) in made.items()}
+        results = ", ".join(f"{name}={text}" for name, (text, _) in made.items())
         columns_now = self.fresh([*columns.values()], of)
         names = kw({new: f"col({q(old)})" for new, old in zip(columns_now, columns, strict=True)})
         allow = "" if of.positive else ", allow_negative=True"
-        return f"{of.name}.group_by({_quoted(keys)}).agg({renamed}{allow}).select({names})", columns_now, True
+        return f"{of.name}.group_by({_quoted(keys)}).agg({results}{allow}).select({names})", columns_now, True
 
     @writes("group_by.reduce")
     def reduce(self, of: Named, env: list[Named]) -> Any:
@@ -609,7 +606,8 @@ class Writer:
         )
         self.count += 1
         body, left, right = f"body{self.count}", Named("odd", start.columns), Named("even", start.columns)
-        inner = Block(block.indent + "    ", [*block.env, start, other, left, right])
+        outer = [each for each in block.env if each.name not in (left.name, right.name)]  # of a loop around: hidden
+        inner = Block(block.indent + "    ", [*outer, start, other, left, right])
         texts = []
         for grown, by in ((left, right), (right, left)):
             derived = self.chain(inner, depth - 1, [by])
@@ -775,6 +773,52 @@ def _used(lines: list[str]) -> list[str]:
 def _pool() -> list[str]:
     """The operators to choose from, with the more interesting ones more than once."""
     return [*(name for name in operators.public() if name in GENERATORS), "join", "join", "group_by.agg"]
+
+
+def _count(of: Named) -> dict[str, str]:
+    return {"": "num"}
+
+
+def _sum(of: Named) -> dict[str, str]:
+    pool: dict[str, str] = {}
+    for name in of.having("int", "num", "float"):
+        kind = "float" if of.columns[name] == "float" else "num"
+        pool |= {q(name): kind, f"col({q(name)}) * 3": kind}
+    for name in of.having("huge"):
+        pool |= {q(name): "huge", f"col({q(name)}) // 2**40": "huge"}
+    return pool | {q(name): "sum of money" for name in of.having("money", "sum of money")}
+
+
+def _mean(of: Named) -> dict[str, str]:
+    names = of.having("int", "num", "huge", "float", "money", "sum of money")
+    return {q(name): "float" for name in names} | {f"col({q(name)}) * 3": "float" for name in of.having("int", "float")}
+
+
+def _value(of: Named) -> dict[str, str]:
+    return {q(name): kind for name, kind in of.columns.items()}
+
+
+def _number(of: Named) -> dict[str, str]:
+    return {q(name): "num" for name in of.columns} | {f"col({q(name)}) > 1": "num" for name in of.having("int")}
+
+
+def _truth(of: Named) -> dict[str, str]:
+    pool = {q(name): "bool" for name in of.having("bool")}
+    pool |= {f"col({q(name)}).is_null()": "bool" for name in of.columns}
+    return pool | {f"col({q(name)}) > 1": "bool" for name in of.having("int", "num", "float")}
+
+
+AGGREGATES: dict[str, Callable[[Named], dict[str, str]]] = {  # for each, the arguments there may be, and what they give
+    "count": _count,
+    "count_distinct": _number,
+    "sum": _sum,
+    "mean": _mean,
+    "min": _value,
+    "max": _value,
+    "any": _truth,
+    "all": _truth,
+}
+ADDING = ["count", "sum", "mean"]  # with negative counts these are not mixed with the others
 
 
 def q(name: str) -> str:

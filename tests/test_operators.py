@@ -11,7 +11,6 @@ import polars as pl
 import pytest
 from folding import Fold
 from notation import frame, log, pair
-from real_data import shared_data
 from test_semantics import same
 
 import ddcore as dd
@@ -157,30 +156,6 @@ def test_a_delta_join_shares_its_arrangements() -> None:
     assert sorted(each.key for each in stored) == [("dst",), ("src",), ("src", "dst")]
     (block,) = (block for block in plan.blocks if block.op == "delta_join")
     assert plan.operator(block).name == "delta_join" and block.output is None
-
-
-def test_triangles_of_a_real_network() -> None:
-    """SNAP publishes 608,389 triangles; and what removals leave is what is there without the removed edges."""
-    edges = pl.read_parquet(shared_data("wiki_vote", "edges.parquet"))
-    ends = edges.select(src=pl.min_horizontal("src", "dst"), dst=pl.max_horizontal("src", "dst"))
-    ends = ends.filter(pl.col("src") != pl.col("dst")).unique(maintain_order=True).cast(pl.Int64)
-    deletions = ends.sample(50, seed=7)
-    history = pl.concat(
-        [
-            ends.with_columns(version=pl.lit(0, pl.Int64), diff=pl.lit(1, pl.Int64)),
-            deletions.with_columns(version=pl.lit(1, pl.Int64), diff=pl.lit(-1, pl.Int64)),
-        ]
-    )
-
-    def counted(edges: Any) -> Any:
-        return {"out": triangles(edges)["out"].group_by().agg(n=dd.count())}
-
-    left = ends.join(deletions, on=["src", "dst"], how="anti")
-    rest = left.join(left, left_on="dst", right_on="src").join(
-        left, left_on=["src", "dst_right"], right_on=["src", "dst"]
-    )
-    actual = dd.replay(counted, edges=history)["out"]
-    assert actual.filter(diff=1).sort("version")["n"].to_list() == [608_389, len(rest)]
 
 
 # -- loops ------------------------------------------------------------------------------------------------------------
