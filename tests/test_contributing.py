@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 import sys
+from datetime import date
 from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any
 
 import folding
+import polars as pl
 import programs
 import pytest
 from choices import Choices
@@ -16,7 +18,7 @@ from notation import frame, log
 from test_semantics import same
 from trams import Command
 
-from ddcore import errors, operators, reference
+from ddcore import aggregates, errors, operators, reference
 from ddcore.cli.main import app
 from ddcore.collection import Collection
 from ddcore.errors import ProgramError
@@ -24,7 +26,8 @@ from ddcore.planner import build
 
 TOP = Path(__file__).resolve().parent.parent
 PAGE = (TOP / "CONTRIBUTING.md").read_text("utf-8")
-OPERATOR, METHOD, NAIVE, WRITER, COMMAND = re.findall(r"^```python\n(.*?)^```$", PAGE, flags=re.DOTALL | re.MULTILINE)
+CODE = re.findall(r"^```python\n(.*?)^```$", PAGE, flags=re.DOTALL | re.MULTILINE)
+OPERATOR, METHOD, NAIVE, WRITER, RULE, MEANING, COMMAND = CODE
 
 
 def test_the_files_and_names_exist() -> None:
@@ -33,7 +36,8 @@ def test_the_files_and_names_exist() -> None:
     assert [name for name in sorted(files) if not (TOP / name).exists()] == []
     pairs = re.findall(r"`([\w/]+\.py)`'s ((?:`\w+`(?:, | and )?)+)", PAGE)
     named = [(file, name) for file, names in pairs for name in re.findall(r"\w+", names) if name != "and"]
-    assert len(named) > 8
+    named += [(file, name) for name, file in re.findall(r"`(\w+)` (?:in|of) `([\w/]+\.py)`", PAGE)]
+    assert len(named) > 12
     assert [(file, name) for file, name in named if not re.search(rf"\b{name}\b", (TOP / file).read_text())] == []
 
 
@@ -96,6 +100,21 @@ def test_the_generator_writes_calls(monkeypatch: pytest.MonkeyPatch) -> None:
     finally:
         programs._pool.cache_clear()
     assert folding.whole(drawn.program, **drawn.frames) == folding.by_reference(drawn.program, **drawn.frames)
+
+
+def test_the_aggregate_has_its_values(fold: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    rule, meaning = dict(vars(aggregates)), dict(vars(reference))
+    exec(as_file(RULE, "aggregates.py"), rule)
+    exec(as_file(MEANING, "reference.py"), meaning)
+    monkeypatch.setitem(aggregates.AGGREGATES, "earliest", rule["EARLIEST"])
+    monkeypatch.setitem(reference.MEANINGS, "earliest", meaning["EARLIEST"])
+    days = frame("k n", "(a,3):+1@0 (a,2):+1@1 (a,2):-1@2").with_columns(d=pl.date(2026, 11, "n")).drop("n")
+    days = days.select("k", "d", "version", "diff")
+    actual = fold(lambda days: {"out": days.group_by("k").agg(first=rule["earliest"]("d"))}, days=days)["out"]
+    second, third = (("a", date(2026, 11, day)) for day in (2, 3))
+    same(actual, {(third, (0,)): 1, (third, (1,)): -1, (second, (1,)): 1, (second, (2,)): -1, (third, (2,)): 1})
+    with pytest.raises(ProgramError, match=r"test_contributing\.py:\d+: "):
+        build(lambda t: {"out": t.group_by().agg(first=rule["earliest"]("n"))}, {"t": {"n": "int64"}})
 
 
 def test_the_command_runs(here: Path, dd: Command) -> None:

@@ -74,7 +74,8 @@ def _exported() -> list[tuple[str, Callable[..., Any]]]:
 
     import ddcore
 
-    return [(f"dd.{name}", each) for name in ddcore.__all__ if isfunction(each := getattr(ddcore, name))]
+    names = [name for name in dir(ddcore) if not name.startswith("_")]
+    return [(f"dd.{name}", each) for name in names if isfunction(each := getattr(ddcore, name))]
 
 
 def _hints(function: Callable[..., Any]) -> dict[str, Any]:
