@@ -273,6 +273,8 @@ class Writer:
     def assign(self, block: Block, text: str, columns: dict[str, str], positive: bool) -> Named:
         self.count += 1
         made = Named(f"t{self.count}", columns, positive)
+        if self.rng.random() < 0.1:
+            text += f'.inspect("seen{self.count}")'
         block.lines.append(f"{block.indent}{made.name} = {text}")
         return made
 
@@ -405,8 +407,8 @@ class Writer:
             ["ab", "bc", "cd", "da"],
         ]
         relations, positive = [], True
-        for names in self.rng.choice(shapes):
-            one = self.rng.choice([of, *env])
+        for number, names in enumerate(self.rng.choice(shapes)):
+            one = self.rng.choice([of, *env]) if number else of
             columns = {f"r_{name}": self.integer(one) for name in names}
             relations.append(f"({one.name}.select({kw(columns)}), [{_quoted([*names])}])")
             positive = positive and one.positive
@@ -539,7 +541,8 @@ class Writer:
             block, f"{of.name}.select({self.fit(of, start.columns)}).distinct({_allow(of)})", start.columns, True
         )
         self.count += 1
-        body, left, right = f"body{self.count}", Named("odd", start.columns), Named("even", start.columns)
+        odd, even = f"odd{self.count}", f"even{self.count}"
+        body, left, right = f"body{self.count}", Named(odd, start.columns), Named(even, start.columns)
         inner = Block(block.indent + "    ", [*block.env, start, other, left, right])
         texts = []
         for grown, by in ((left, right), (right, left)):
@@ -547,12 +550,13 @@ class Writer:
             fitted = f"{derived.name}.select({self.fit(derived, start.columns)})"
             texts.append(f'"{grown.name}": {grown.name}.concat({fitted}).distinct({_allow(derived)})')
         block.lines += [
-            f"{block.indent}def {body}(odd, even):",
+            f"{block.indent}def {body}({odd}, {even}):",
             *inner.lines,
             f"{inner.indent}return {{{', '.join(texts)}}}",
         ]
-        both = f'{{"odd": {start.name}, "even": {other.name}}}'
-        return self.assign(block, f'dd.iterate({both}, {body}, max_rounds={MAX_ROUNDS})["even"]', start.columns, True)
+        both = f'{{"{odd}": {start.name}, "{even}": {other.name}}}'
+        text = f'dd.iterate({both}, {body}, max_rounds={MAX_ROUNDS})["{even}"]'
+        return self.assign(block, text, start.columns, True)
 
     def prioritized(self, block: Block, start: Named) -> Named:
         """What can be reached, some of the start later than the rest: in whatever order, the result is the same."""
