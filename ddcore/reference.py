@@ -339,7 +339,7 @@ class NaiveCollection:
         return self.where(*predicates)
 
     def flat_map(
-        self, fn: Callable[[pl.DataFrame], pl.DataFrame] | None = None, *, schema: Any = None, **lists: Any
+        self, function: Callable[[pl.DataFrame], pl.DataFrame] | None = None, *, schema: Any = None, **lists: Any
     ) -> NaiveCollection:
         """Each row replaced by any number of rows, each with the row's count.
 
@@ -347,7 +347,7 @@ class NaiveCollection:
         and an empty or null list gives no row. With a function: by the rows that it returns for the row, identified by
         the column ``row``.
         """
-        if fn is None:
+        if function is None:
             types, values = self._map(_named([], lists))
             columns = self.columns | {name: _inner(dtype) for name, dtype in types.items()}
             rest = self._picker(name for name in self.columns if name not in lists)
@@ -359,7 +359,7 @@ class NaiveCollection:
             names = [name for name in self.columns if name not in lists] + list(types)
             return NaiveCollection({name: columns[name] for name in names}, exploded)
         columns, counts = _columns(schema), list(self.rows.values())
-        mapped = fn(self._frame().with_columns(row=pl.int_range(pl.len(), dtype=pl.Int64)))
+        mapped = function(self._frame().with_columns(row=pl.int_range(pl.len(), dtype=pl.Int64)))
         rows = _exactly(mapped.select("row", *columns), {"row": pl.Int64(), **columns}).rows()
         return NaiveCollection(columns, ((tuple(row), counts[number]) for number, *row in rows))
 
@@ -510,14 +510,16 @@ class NaiveCollection:
         A priority changes no result, only what is inspected: then the loop is evaluated once more, as it says.
         """
         record = _recorders[-1]
-        blind, missed = record.blind, record.missed
-        record.blind, record.missed = blind or bool(priority), False
-        try:
+        if record.blind or not priority:
             results = _fixed_points(collections, body, max_rounds, at_limit)
-        finally:
-            record.blind, again, record.missed = blind, record.missed and not blind, record.missed or missed
-        if again:
-            _by_priority(collections, body, priority, max_rounds)
+        else:
+            record.blind, record.missed = True, False
+            try:
+                results = _fixed_points(collections, body, max_rounds, at_limit)
+            finally:
+                record.blind = False
+            if record.missed:
+                _by_priority(collections, body, priority, max_rounds)
         return {name: _in_loops(each, each.rows, len(record.rounds)) for name, each in results.items()}
 
     # Helpers
@@ -645,13 +647,13 @@ class NaiveGroups:
         return NaiveCollection(source.columns, rows)
 
     def reduce(
-        self, fn: Callable[[pl.DataFrame], pl.DataFrame], schema: Mapping[str, Any], allow_negative: bool = False
+        self, function: Callable[[pl.DataFrame], pl.DataFrame], schema: Mapping[str, Any], allow_negative: bool = False
     ) -> NaiveCollection:
-        """The result of ``fn`` for each group's rows and counts, beside the group's key.
+        """The result of ``function`` for each group's rows and counts, beside the group's key.
 
-        ``fn`` gets all groups at once: ``group`` (a number, not the key), the columns that are no keys, ``count``.
-        It returns ``group``, the columns of ``schema`` and optionally ``count``. Rows whose count is negative are
-        an error, or with ``allow_negative`` included like any other.
+        ``function`` gets all groups at once: ``group`` (a number, not the key), the columns that are not keys and
+        ``count``. It returns ``group``, the columns of ``schema`` and optionally ``count``. Rows whose count is
+        negative are an error, or with ``allow_negative`` included like any other.
         """
         _recorders[-1].keep(self.collection.rows)
         source, columns = self.collection, _columns(schema)
@@ -663,7 +665,7 @@ class NaiveGroups:
                 _require_no_negative("reduce", key, members)
             group_rows += [(number, *row, _fits(count)) for row, count in members]
         frame = pl.DataFrame(group_rows, schema={"group": pl.Int64, **rest, "count": pl.Int64}, orient="row")
-        returned = fn(frame.sort("group", *rest))
+        returned = function(frame.sort("group", *rest))
         if "count" not in returned.columns:
             returned = returned.with_columns(count=pl.lit(1))
         keys, whole = list(groups), {"group": pl.Int64(), "count": pl.Int64()}

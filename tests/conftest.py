@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """One session on two cores for all tests that ask for it; tests that do not never start a JVM."""
-    from ddcore.jobs.session import spark_session, stop
+    from ddcore.jobs.spark.session import spark_session, stop
 
     session = spark_session({}, "local[2]")
     yield session

@@ -39,6 +39,11 @@ class Distinct(Reduction):
 
     name = "distinct"
 
+    @classmethod
+    def of(cls, schema: Schema, allow_negative: bool) -> Distinct:
+        """For an input of this schema."""
+        return cls(schema, str(bool(allow_negative)), tuple(schema), bool(allow_negative))
+
     def step(self, plan: Plan, block: Block) -> Step:
         """The work of a distinct block."""
         return _AggregationStep(self, plan, block)

@@ -59,6 +59,6 @@ def _exactly(column: pl.Series, kind: Type, where: str, *, reserved: bool = True
         return exact_cast(column, kind, reserved=reserved)
     except InexactCast as error:
         raise ExpressionError(
-            f"{where} returned a column that does not fit: {column.name} {error}",
+            f"{where} returned a column that does not fit: {column.name}{error.path} {error}",
             "round or cast it in the function, or declare another type in schema=",
         ) from None

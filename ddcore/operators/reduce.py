@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
 
-from ddcore import encoding
-from ddcore.functions import name_of
+from ddcore import arguments, encoding
+from ddcore.digests import digest
+from ddcore.errors import ProgramError
+from ddcore.functions import name_of, text_of
+from ddcore.graph import shape
 from ddcore.operators.base import Step
 from ddcore.operators.calling import Frames, call
 from ddcore.operators.reduction import Evaluations, Reduction, ReductionStep, Targets
-from ddcore.schema import Schema
+from ddcore.place import caller
+from ddcore.schema import Schema, parse_schema
 from ddcore.trace import Rows
 
 if TYPE_CHECKING:
@@ -29,6 +34,26 @@ class Reduce(Reduction):
     name = "reduce"
     function: Frames
     result: Schema
+
+    @classmethod
+    def of(
+        cls, source: Schema, keys: Sequence[str], function: Frames, schema: Mapping[str, Any], allow_negative: bool
+    ) -> Reduce:
+        """For groups by ``keys`` of an input with the schema ``source``; ``schema`` is the result's, without the keys.
+
+        Raises ProgramError.
+        """
+        arguments.require_function(function, "reduce")
+        result = arguments.checked(parse_schema, schema)
+        for name in [*(set(source) - set(keys)), *result]:
+            if name in ("group", "count"):
+                raise ProgramError(f"{caller()}: reduce: a column is called {name}", "rename it with select() first")
+        for name in result:
+            if name in keys:
+                raise ProgramError(f"{caller()}: reduce: {name} is a key already", "choose another name in schema=")
+        text = digest(keys, shape(result), str(bool(allow_negative)), arguments.checked(text_of, function))
+        columns = {key: source[key] for key in keys} | result
+        return cls(columns, text, tuple(keys), bool(allow_negative), function, result)
 
     @property
     def label(self) -> str:
