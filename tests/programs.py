@@ -15,6 +15,7 @@ import datetime
 import functools
 import json
 import linecache
+import re
 import textwrap
 from collections import Counter
 from collections.abc import Callable
@@ -282,8 +283,9 @@ class Writer:
         *made, last = block.env[len(names) :]
         outputs = [*self.rng.sample(made, min(3, len(made))), last]
         result = ", ".join(f'"out{number}": {each.name}' for number, each in enumerate(outputs, 1))
-        body = "\n".join([f"def program({', '.join(names)}):", *block.lines, f"    return {{{result}}}"])
-        written = "\n\n".join([*self.functions, body]) + "\n"
+        lines = [f"def program({', '.join(names)}):", *_used([*block.lines, f"    return {{{result}}}"])]
+        functions = [text for text in self.functions if text[4 : text.index("(")] in "\n".join(lines)]
+        written = "\n\n".join([*functions, "\n".join(lines)]) + "\n"
         modules = [f"import {name}\n" for name in ("functools", "threading") if f"{name}." in written]
         return "".join([*modules, "\n" if modules else "", HEADER, "\n\n", written])
 
@@ -468,26 +470,23 @@ class Writer:
     @writes("group_by.agg")
     def agg(self, of: Named, env: list[Named]) -> Any:
         keys = self.rng.sample([*of.columns], self.rng.randint(0, min(2, len(of.columns))))
-        adding = {"n=dd.count()": "num"}
-        for name in of.having("int", "num", "float"):
-            kind = "float" if of.columns[name] == "float" else "num"
-            adding |= {f"s=dd.sum({q(name)})": kind, f"s=dd.sum(col({q(name)}) * 3)": kind}
-        adding |= {f"s=dd.sum({q(name)})": "sum of money" for name in of.having("money", "sum of money")}
-        for name in of.having("huge"):
-            adding |= {f"s=dd.sum(col({q(name)}) // 2**40)": "huge"}
-            adding |= {f"s=dd.sum({q(name)})": "huge"}
-        picking: dict[str, str] = {}
-        for name, kind in of.columns.items():
-            picking |= {f"lo=dd.min({q(name)})": kind, f"hi=dd.max({q(name)})": kind}
-        pool = adding | picking if of.positive else self.rng.choice([adding, picking])
-        chosen = self.rng.sample([*pool], min(len(pool), self.rng.randint(1, 3)))
-        made = {text.split("=")[0]: (text, pool[text]) for text in chosen}
-        columns = {key: of.columns[key] for key in keys} | {f"{name}_": kind for name, (_, kind) in made.items()}
-        renamed = ", ".join(f"{name}_={text.split('=', 1)[1]}" for name, (text, _) in made.items())
+        groups = [*AGGREGATES] if of.positive else self.rng.choice([ADDING, [*AGGREGATES.keys() - ADDING]])
+        made: dict[str, tuple[str, str]] = {}
+        for name in [self.rng.choice(sorted(groups)) for _ in range(self.rng.randint(1, 3))]:
+            pool = AGGREGATES[name](of)
+            if pool:
+                argument = self.rng.choice([*pool])
+                condition = self.predicate(of) if self.rng.chance(30) else ""
+                arguments = ", ".join(filter(None, [argument, condition and f"where={condition}"]))
+                made[f"r{len(made)}_"] = (f"dd.{name}({arguments})", pool[argument])
+        if not made:
+            return None
+        columns = {key: of.columns[key] for key in keys} | {name: kind for name, (_, kind) in made.items()}
+        results = ", ".join(f"{name}={text}" for name, (text, _) in made.items())
         columns_now = self.fresh([*columns.values()], of)
         names = kw({new: f"col({q(old)})" for new, old in zip(columns_now, columns, strict=True)})
         allow = "" if of.positive else ", allow_negative=True"
-        return f"{of.name}.group_by({_quoted(keys)}).agg({renamed}{allow}).select({names})", columns_now, True
+        return f"{of.name}.group_by({_quoted(keys)}).agg({results}{allow}).select({names})", columns_now, True
 
     @writes("group_by.reduce")
     def reduce(self, of: Named, env: list[Named]) -> Any:
@@ -774,10 +773,71 @@ class Writer:
         return self.rng.choice(choices) if choices else ""
 
 
+def _used(lines: list[str]) -> list[str]:
+    """Without variables and functions that nothing uses: the engine leaves them out, errors of theirs included.
+
+    What is inspected is used.
+    """
+    for number, line in enumerate(lines):
+        named = re.match(r"( *)(?:def )?(\w+)(?: = |\()", line)
+        rest = [other for other in lines if other is not line]
+        if named is None or ".inspect(" in line or any(re.search(rf"\b{named[2]}\b", other) for other in rest):
+            continue
+        inside = (n for n, other in enumerate(lines[number + 1 :], number + 1) if not other.startswith(named[1] + " "))
+        return _used([*lines[:number], *lines[next(inside) :]])
+    return lines
+
+
 @functools.cache
 def _pool() -> list[str]:
     """The operators to choose from, with the more interesting ones more than once."""
     return [*(name for name in operators.public() if name in GENERATORS), "join", "join", "group_by.agg"]
+
+
+def _count(of: Named) -> dict[str, str]:
+    return {"": "num"}
+
+
+def _sum(of: Named) -> dict[str, str]:
+    pool: dict[str, str] = {}
+    for name in of.having("int", "num", "float"):
+        kind = "float" if of.columns[name] == "float" else "num"
+        pool |= {q(name): kind, f"col({q(name)}) * 3": kind}
+    for name in of.having("huge"):
+        pool |= {q(name): "huge", f"col({q(name)}) // 2**40": "huge"}
+    return pool | {q(name): "sum of money" for name in of.having("money", "sum of money")}
+
+
+def _mean(of: Named) -> dict[str, str]:
+    names = of.having("int", "num", "huge", "float", "money", "sum of money")
+    return {q(name): "float" for name in names} | {f"col({q(name)}) * 3": "float" for name in of.having("int", "float")}
+
+
+def _value(of: Named) -> dict[str, str]:
+    return {q(name): kind for name, kind in of.columns.items()}
+
+
+def _number(of: Named) -> dict[str, str]:
+    return {q(name): "num" for name in of.columns} | {f"col({q(name)}) > 1": "num" for name in of.having("int")}
+
+
+def _truth(of: Named) -> dict[str, str]:
+    pool = {q(name): "bool" for name in of.having("bool")}
+    pool |= {f"col({q(name)}).is_null()": "bool" for name in of.columns}
+    return pool | {f"col({q(name)}) > 1": "bool" for name in of.having("int", "num", "float")}
+
+
+AGGREGATES: dict[str, Callable[[Named], dict[str, str]]] = {  # for each, the arguments there may be, and what they give
+    "count": _count,
+    "count_distinct": _number,
+    "sum": _sum,
+    "mean": _mean,
+    "min": _value,
+    "max": _value,
+    "any": _truth,
+    "all": _truth,
+}
+ADDING = ["count", "sum", "mean"]  # with negative counts these are not mixed with the others
 
 
 def q(name: str) -> str:
