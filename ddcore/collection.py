@@ -157,6 +157,17 @@ class Collection:
         arguments.column_names(self.schema, "arrange_by", keys)
         return self
 
+    def inspect(self, name: str) -> Collection:
+        """Keeps the differences of this collection in an output log called ``name``; returns this collection.
+
+        Inside of loops a difference has a time of version and rounds. The log has the rounds as columns: ``round``, for
+        the loop in it ``round_2``, and so on, and for a loop with priorities also ``priority``. So, accumulated at a
+        version, the log holds the differences between the rounds at that version. The collection is computed
+        even if no output needs it. Raises ProgramError if the name or a column is taken.
+        """
+        self._graph.inspect(name, self._index)
+        return self
+
     # -- loops --------------------------------------------------------------------------------------------------------
 
     def iterate(
