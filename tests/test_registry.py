@@ -111,8 +111,8 @@ def test_random_programs_have_every_aggregate(name: str) -> None:
 SHAPES = {
     "three loops in one another": r"^ {12}t\d+ = .*iterate\(",
     "a loop as a function": r"^ +def loop\d+\(",
-    "its call in a body": r"^ +return .*\bloop\d+\(w\d+\)",
-    "its call outside of a body": r"^ +t\d+ = .*\bloop\d+\(t\d+\)",
+    "its call in a body": r"^ +return .*\bloop\d+\(w\d+, ",
+    "its call outside of a body": r"^ +t\d+ = .*\bloop\d+\(t\d+, ",
     "a loop with a priority": r"\.iterate\(body\d+, priority=",
     "several collections with a priority": r'dd\.iterate\(.*priority=\{"odd": ',
     "a reduce with counts that may be negative": r"\.reduce\(.*allow_negative=True",
