@@ -191,7 +191,18 @@ class Collection:
         """
         names = arguments.column_names(self.schema, "attributes", columns) or self.columns
         interned = identified(self, Numbering(id, bits, hash, max_rounds), "attributes", once=True)
-        return {name: interned.select(**{id: pl.col(id), name: pl.col(name)}) for name in names}
+        return {name: interned.select(id, name) for name in names}
+
+    def inspect(self, name: str) -> Collection:
+        """Keeps the differences of this collection in an output log called ``name``; returns this collection.
+
+        Inside of loops a difference has a time of version and rounds. The log has the rounds as columns: ``round``, for
+        the loop in it ``round_2``, and so on, and for a loop with priorities also ``priority``. So, accumulated at a
+        version, the log holds the differences between the rounds at that version. The collection is computed
+        even if no output needs it. Raises ProgramError if the name or a column is taken.
+        """
+        self._graph.inspect(name, self._index)
+        return self
 
     # -- loops --------------------------------------------------------------------------------------------------------
 

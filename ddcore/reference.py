@@ -117,9 +117,14 @@ def _updates(
 def evaluate(
     program: Callable[..., Mapping[str, Any]], inputs: Mapping[str, Rows], schemas: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, Rows]:
-    """The program's outputs on these inputs, from nothing. ``schemas`` names and types the columns of each input."""
+    """The program's outputs and its inspected collections on these inputs, from nothing.
+
+    ``schemas`` names and types the columns of each input.
+    """
     collections = {name: NaiveCollection(_columns(schemas[name]), rows.items()) for name, rows in inputs.items()}
-    return {name: output.rows for name, output in program(**collections).items()}
+    inspected = _recorders[-1].inspected = {}
+    outputs = {name: output.rows for name, output in program(**collections).items()}
+    return outputs | {name: _by_round(points) for name, points in inspected.items()}
 
 
 def replay(
@@ -161,20 +166,29 @@ class _Record:
     loops, by the rounds.
 
     A program makes the same calls at every time, but its loops may take different numbers of rounds.
+    ``inspected`` has the inspected collections by name and rounds; ``blind`` ones are only noted (``missed``).
     """
 
-    def __init__(self) -> None:
-        self.calls: defaultdict[Time, dict[Time, Rows]] = defaultdict(dict)
-        self.numbers = [0]  # of the next call, for each enclosing loop
-        self.rounds: list[int] = []
+    def __init__(self, rounds: Sequence[Any] = ()) -> None:
+        self.calls: defaultdict[Time, dict[Any, Rows]] = defaultdict(dict)
+        self.numbers = [0] * (len(rounds) + 1)  # of the next call, for each enclosing loop
+        self.rounds: list[Any] = list(rounds)
+        self.inspected: dict[str, dict[Any, Rows]] = {}
+        self.blind = self.missed = False
 
     def keep(self, rows: Rows) -> None:
         """Record the collection of the next call."""
         self.numbers[-1] += 1
         self.calls[tuple(self.numbers)][tuple(self.rounds)] = rows
 
+    def inspect(self, name: str, collection: NaiveCollection) -> None:
+        """Record a collection in these rounds of the loops that it is in."""
+        self.missed |= self.blind
+        if not self.blind:
+            self.inspected.setdefault(name, {})[tuple(self.rounds[: collection.loops])] = collection.rows
+
     @contextlib.contextmanager
-    def round(self, number: int) -> Iterator[None]:
+    def round(self, number: Any) -> Iterator[None]:
         """Record calls as inside of a loop, in this round."""
         self.numbers.append(0)
         self.rounds.append(number)
@@ -183,12 +197,38 @@ class _Record:
         self.rounds.pop()
 
     def at(self, call: Time, rounds: Time) -> Rows:
-        """The collection of the call in these rounds. After its fixed point a loop stays as in its last round."""
-        reached: Time = ()
-        for number in rounds:
-            numbers = {each[len(reached)] for each in self.calls[call] if each[: len(reached)] == reached}
-            reached += (max(each for each in numbers if each <= number),)
-        return self.calls[call][reached]
+        """The collection of the call in these rounds."""
+        return _settled(self.calls[call], rounds)
+
+
+def _settled(collections: Mapping[Any, Rows], rounds: tuple[Any, ...]) -> Rows:
+    """The collection in these rounds. After its fixed point a loop stays as in its last round."""
+    reached: tuple[Any, ...] = ()
+    for number in rounds:
+        numbers = {each[len(reached)] for each in collections if each[: len(reached)] == reached}
+        reached += (max(each for each in numbers if each <= number),)
+    return collections[reached]
+
+
+def _by_round(collections: Mapping[Any, Rows]) -> Rows:
+    """The differences between the rounds of a collection, as counts of rows that end with their rounds.
+
+    A round of a loop with priorities is (whether there is one, the priority, the round): see ``_by_priority``.
+    """
+    axes = [sorted(set(axis)) for axis in zip(*collections, strict=True)]
+    at = {rounds: _settled(collections, rounds) for rounds in product(*axes)}
+    rows: Rows = Counter()
+    for places in product(*(range(len(axis)) for axis in axes)):
+        columns: Row = ()
+        for axis, place in zip(axes, places, strict=True):
+            number = axis[place]  # a tuple if the loop has priorities
+            columns += (number[1] if number[0] else None, number[2]) if isinstance(number, tuple) else (number,)
+        for back in product((0, 1), repeat=len(axes)):  # on each axis: this round, less the one before
+            before = [place - step for place, step in zip(places, back, strict=True)]
+            if min(before, default=0) >= 0:
+                for row, count in at[tuple(axis[place] for axis, place in zip(axes, before, strict=True))].items():
+                    rows[row + columns] += count * (-1) ** sum(back)
+    return _present(rows.items())
 
 
 _recorders: list[_Record] = [_Record()]
@@ -223,10 +263,42 @@ def _require_int64_differences(records: Mapping[Time, _Record]) -> None:
 # Collections ------------------------------------------------------------------------------------------------------
 
 
+def _scoped(kind: Any) -> Any:
+    """Lets the results of a class's operators be in the same loops as what they are computed from."""
+    for name, method in list(vars(kind).items()):
+        function = method.__func__ if isinstance(method, staticmethod) else method
+        if callable(function) and not name.startswith("_"):
+            scoped = _with_loops(function)
+            setattr(kind, name, staticmethod(scoped) if isinstance(method, staticmethod) else scoped)
+    return kind
+
+
+def _with_loops(function: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def scoped(*arguments: Any, **named: Any) -> Any:
+        result = function(*arguments, **named)
+        if isinstance(result, NaiveCollection):
+            result.loops = max(result.loops, _loops_of([*arguments, *named.values()]))
+        return result
+
+    return scoped
+
+
+def _loops_of(value: Any) -> int:
+    """The number of loops that an argument of an operator is in."""
+    if isinstance(value, list | tuple):
+        return max(map(_loops_of, value), default=0)
+    if isinstance(value, NaiveGroups):
+        return value.collection.loops
+    return value.loops if isinstance(value, NaiveCollection) else 0
+
+
+@_scoped
 class NaiveCollection:
     """A multiset of rows with named, typed columns, and the operators of ``ddcore.Collection``.
 
     ``columns`` maps names to Polars types; ``rows`` maps each row to its count, which may be negative but is never 0.
+    ``loops`` is how many loops the collection is in: it is another one in each of their rounds.
     """
 
     def __init__(self, columns: Mapping[str, pl.DataType], rows: Iterable[tuple[Row, int]]) -> None:
@@ -235,6 +307,7 @@ class NaiveCollection:
             total[_canonical(row)] += count
         self.columns = dict(columns)
         self.rows = _present(total.items())
+        self.loops = 0
 
     @property
     def schema(self) -> dict[str, str]:
@@ -466,6 +539,11 @@ class NaiveCollection:
 
     # Loops
 
+    def inspect(self, name: str) -> NaiveCollection:
+        """This collection; its differences from round to round are one more output."""
+        _recorders[-1].inspect(name, self)
+        return self
+
     def iterate(
         self,
         body: Callable[[NaiveCollection], NaiveCollection],
@@ -479,7 +557,8 @@ class NaiveCollection:
             return {"variable": body(variable)}
 
         only.__name__ = getattr(body, "__name__", "iterate")
-        return NaiveCollection.fixed_points({"variable": self}, only, {}, max_rounds, at_limit)["variable"]
+        given = {} if priority is None else {"variable": priority}
+        return NaiveCollection.fixed_points({"variable": self}, only, given, max_rounds, at_limit)["variable"]
 
     @staticmethod
     def fixed_points(
@@ -491,27 +570,20 @@ class NaiveCollection:
     ) -> dict[str, NaiveCollection]:
         """The body applied to all of these, then to its results, and so on, until it returns its arguments.
 
-        A priority changes no result, so it is ignored.
+        A priority changes no result, only what is inspected: then the loop is evaluated once more, as it says.
         """
-        current = dict(collections)
-        _recorders[-1].numbers[-1] += 1
-        for number in range(max_rounds):
-            with _recorders[-1].round(number):
-                returned = body(**current)
-            following = {
-                name: NaiveCollection(each.columns, returned[name]._like(each)) for name, each in current.items()
-            }
-            if all(following[name].rows == each.rows for name, each in current.items()):
-                return following
-            current, before = following, current
-        if at_limit == "return":
-            return current
-        moving = sum(
-            current[name].rows[row] != each.rows[row]
-            for name, each in before.items()
-            for row in {*each.rows, *current[name].rows}
-        )
-        raise Diverged(getattr(body, "__name__", "iterate"), (0, max_rounds), max_rounds, moving)
+        record = _recorders[-1]
+        if record.blind or not priority:
+            results = _fixed_points(collections, body, max_rounds, at_limit)
+        else:
+            record.blind, record.missed = True, False
+            try:
+                results = _fixed_points(collections, body, max_rounds, at_limit)
+            finally:
+                record.blind = False
+            if record.missed:
+                _by_priority(collections, body, priority, max_rounds)
+        return {name: _in_loops(each, each.rows, len(record.rounds)) for name, each in results.items()}
 
     # Helpers
 
@@ -567,6 +639,7 @@ class NaiveCollection:
         return lambda row: tuple(row[place] for place in places)
 
 
+@_scoped
 class NaiveGroups:
     """A collection and the key columns it is grouped by."""
 
@@ -683,6 +756,85 @@ class NaiveGroups:
         result = NaiveCollection({name: source.columns[name] for name in self.keys} | columns, result_rows)
         _recorders[-1].keep(result.rows)
         return result
+
+
+# Loops ------------------------------------------------------------------------------------------------------------
+
+
+def _fixed_points(
+    collections: Mapping[str, NaiveCollection],
+    body: Callable[..., Mapping[str, NaiveCollection]],
+    max_rounds: int,
+    at_limit: str,
+) -> dict[str, NaiveCollection]:
+    record, before = _recorders[-1], dict(collections)
+    loops = len(record.rounds) + 1
+    current = {name: _in_loops(each, each.rows, loops) for name, each in collections.items()}
+    record.numbers[-1] += 1
+    for number in range(max_rounds):
+        with record.round(number):
+            following = _following(current, body)
+        if all(following[name].rows == each.rows for name, each in current.items()):
+            return following
+        current, before = following, current
+    if at_limit == "return":
+        return current
+    moving = sum(
+        current[name].rows[row] != each.rows[row]
+        for name, each in before.items()
+        for row in {*each.rows, *current[name].rows}
+    )
+    raise Diverged(getattr(body, "__name__", "iterate"), (0, max_rounds), max_rounds, moving)
+
+
+def _following(
+    current: Mapping[str, NaiveCollection], body: Callable[..., Mapping[str, NaiveCollection]]
+) -> dict[str, NaiveCollection]:
+    """The variables of the next round."""
+    returned = body(**current)
+    return {name: _in_loops(each, dict(returned[name]._like(each)), each.loops) for name, each in current.items()}
+
+
+def _by_priority(
+    collections: Mapping[str, NaiveCollection],
+    body: Callable[..., Mapping[str, NaiveCollection]],
+    priority: Mapping[str, Any],
+    max_rounds: int,
+) -> None:
+    """Record what the body inspects, if rows enter by priority: first those without one, then those with the least, and
+    so on, each time beside the fixed point of those before.
+    """
+    entering: defaultdict[tuple[int, int], dict[str, Rows]] = defaultdict(dict)
+    for name, each in collections.items():
+        expr = priority.get(name)
+        values = each._map({"priority": pl.col(expr) if isinstance(expr, str) else _expression(expr)})[1]
+        for (row, count), (value,) in zip(each.rows.items(), values, strict=True):
+            entering[(0, 0) if value is None else (1, value)].setdefault(name, Counter())[row] = count
+    outer = _recorders[-1]
+    record = _Record(outer.rounds)
+    _recorders.append(record)
+    try:
+        current = {name: _in_loops(each, {}, len(outer.rounds) + 1) for name, each in collections.items()}
+        for level in sorted({(0, 0), *entering}):
+            for name, rows in entering[level].items():
+                current[name] = current[name].concat(_in_loops(current[name], rows, 0))
+            for number in range(max_rounds):
+                with record.round((*level, number)):
+                    following = _following(current, body)
+                if all(following[name].rows == each.rows for name, each in current.items()):
+                    break
+                current = following
+    finally:
+        _recorders.pop()
+    for name, points in record.inspected.items():
+        outer.inspected.setdefault(name, {}).update(points)
+
+
+def _in_loops(like: NaiveCollection, rows: Mapping[Row, int], loops: int) -> NaiveCollection:
+    """A collection of these rows, with the columns of another, in so many loops."""
+    collection = NaiveCollection(like.columns, rows.items())
+    collection.loops = loops
+    return collection
 
 
 # Aggregates: each by its definition, of values with counts ----------------------------------------------------------

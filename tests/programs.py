@@ -292,6 +292,7 @@ class Writer:
     plain: bool = False
     functions: list[str] = field(default_factory=list)
     count: int = 0
+    tags: list[str] = field(default_factory=list)  # parameters of the functions around, which tell their calls apart
 
     def program(self, inputs: dict[str, dict[str, str]]) -> str:
         names = list(inputs)
@@ -361,6 +362,14 @@ class Writer:
             of.columns | {name: kind},
             of.positive,
         )
+
+    @writes("inspect")
+    def inspect(self, of: Named, env: list[Named]) -> Any:
+        return f"{of.name}{self.inspection()}", of.columns, of.positive
+
+    def inspection(self) -> str:
+        """A call of ``inspect`` with a name of its own."""
+        return f".inspect({' + '.join([q(f'seen{self.count}'), *self.tags])})"
 
     @writes("drop")
     def without(self, of: Named, env: list[Named]) -> Any:
@@ -470,8 +479,8 @@ class Writer:
             ["ab", "bc", "cd", "da"],
         ]
         relations, positive = [], True
-        for names in self.rng.choice(shapes):
-            one = self.rng.choice([of, *env])
+        for number, names in enumerate(self.rng.choice(shapes)):
+            one = self.rng.choice([of, *env]) if number else of
             columns = {f"r_{name}": self.integer(one) for name in names}
             relations.append(f"({one.name}.select({kw(columns)}), [{_quoted([*names])}])")
             positive = positive and one.positive
@@ -644,15 +653,21 @@ class Writer:
         number, columns = self.count, start.columns
         rows, given = Named(f"rows{number}", columns), Named(f"w{number}", columns)
         inner = Block(block.indent + "    ", [*block.env, start, rows])
+        self.tags.append(f"tag{number}")
         result = self.loop(inner, depth - 1, rows)
+        self.tags.pop()
         once = f"{result.name}.select({self.fit(result, columns)}).distinct()"
-        block.lines += [f"{block.indent}def loop{number}({rows.name}):", *inner.lines, f"{inner.indent}return {once}"]
-        called = f"loop{number}({given.name})"
+        block.lines += [
+            f"{block.indent}def loop{number}({rows.name}, tag{number}):",
+            *inner.lines,
+            f"{inner.indent}return {once}",
+        ]
+        called = f'loop{number}({given.name}, "inside")'
         shape = self.rng.choice([f"{called}.concat({given.name}).distinct()", f"{start.name}.intersect({called})"])
         block.lines += [f"{block.indent}def body{number}({given.name}):", f"{inner.indent}return {shape}"]
         text = f"{start.name}.iterate(body{number}, {self.limit()})"
         if self.rng.chance(50):
-            text += f".concat(loop{number}({start.name}))"
+            text += f'.concat(loop{number}({start.name}, "outside"))'
         return self.assign(block, text, columns, True)
 
     def together(self, block: Block, depth: int, of: Named, start: Named) -> Named:
@@ -661,21 +676,21 @@ class Writer:
             block, f"{of.name}.select({self.fit(of, start.columns)}).distinct({_allow(of)})", start.columns, True
         )
         self.count += 1
-        body, left, right = f"body{self.count}", Named("odd", start.columns), Named("even", start.columns)
-        outer = [each for each in block.env if each.name not in (left.name, right.name)]  # of a loop around: hidden
-        inner = Block(block.indent + "    ", [*outer, start, other, left, right])
+        odd, even = f"odd{self.count}", f"even{self.count}"
+        body, left, right = f"body{self.count}", Named(odd, start.columns), Named(even, start.columns)
+        inner = Block(block.indent + "    ", [*block.env, start, other, left, right])
         texts = []
         for grown, by in ((left, right), (right, left)):
             derived = self.chain(inner, depth - 1, [by])
             fitted = f"{derived.name}.select({self.fit(derived, start.columns)})"
             texts.append(f'"{grown.name}": {grown.name}.concat({fitted}).distinct({_allow(derived)})')
         block.lines += [
-            f"{block.indent}def {body}(odd, even):",
+            f"{block.indent}def {body}({odd}, {even}):",
             *inner.lines,
             f"{inner.indent}return {{{', '.join(texts)}}}",
         ]
-        both = f'{{"odd": {start.name}, "even": {other.name}}}'
-        text = f'dd.iterate({both}, {body}, {self.limit()})["even"]'
+        both = f'{{"{odd}": {start.name}, "{even}": {other.name}}}'
+        text = f'dd.iterate({both}, {body}, {self.limit()})["{even}"]'
         return self.assign(block, text, start.columns, True)
 
     def prioritized(self, block: Block, start: Named) -> Named:
@@ -691,16 +706,17 @@ class Writer:
         priority = self.rng.choice([f"col({q(key)})", f"-col({q(key)})", f"col({q(key)}) % 2 - 5"])
         self.count += 1
         body, indent = f"body{self.count}", block.indent
+        seen = self.inspection() if self.rng.chance(30) else ""
         if self.rng.chance(30):
             block.lines += [
                 f"{indent}def {body}(odd, even):",
-                f'{indent}    return {{"odd": odd.concat(even.{onward}).distinct(),',
+                f'{indent}    return {{"odd": odd.concat(even.{onward}).distinct(){seen},',
                 f'{indent}            "even": even.concat(odd.{onward}).distinct()}}',
             ]
             both = f'{{"odd": {start.name}, "even": {start.name}.where(col({q(key)}) > 1)}}'
             text = f'dd.iterate({both}, {body}, priority={{"odd": {priority}}}, max_rounds={MAX_ROUNDS})["even"]'
         else:
-            block.lines += [f"{indent}def {body}(w):", f"{indent}    return w.{onward}.concat(w).distinct()"]
+            block.lines += [f"{indent}def {body}(w):", f"{indent}    return w.{onward}.concat(w).distinct(){seen}"]
             text = f"{start.name}.iterate({body}, priority={priority}, max_rounds={MAX_ROUNDS})"
         return self.assign(block, text, start.columns, True)
 
@@ -829,11 +845,14 @@ class Writer:
 
 
 def _used(lines: list[str]) -> list[str]:
-    """Without variables and functions that nothing uses: the engine leaves them out, errors of theirs included."""
+    """Without variables and functions that nothing uses: the engine leaves them out, errors of theirs included.
+
+    What is inspected is used.
+    """
     for number, line in enumerate(lines):
         named = re.match(r"( *)(?:def )?(\w+)(?: = |\()", line)
         rest = [other for other in lines if other is not line]
-        if named is None or any(re.search(rf"\b{named[2]}\b", other) for other in rest):
+        if named is None or ".inspect(" in line or any(re.search(rf"\b{named[2]}\b", other) for other in rest):
             continue
         inside = (n for n, other in enumerate(lines[number + 1 :], number + 1) if not other.startswith(named[1] + " "))
         return _used([*lines[:number], *lines[next(inside) :]])
