@@ -116,7 +116,7 @@ def _check_columns(outputs: Mapping[str, Schema]) -> None:
                     "rename the column, with letters, digits and _",
                 )
             try:
-                check_fields(output.schema[column])
+                check_fields(columns[column])
             except ProgramError as error:
                 raise ProgramError(f"output {name}: column {column}: {error.message}", error.hint) from None
 
