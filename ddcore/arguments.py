@@ -44,10 +44,13 @@ def checked(check: Callable[..., _T], *arguments: Any, **named: Any) -> _T:
 def collection(value: Any, beside: Collection, where: str) -> Collection:
     """The value, if it is a collection of the same program as ``beside``."""
     if not isinstance(value, type(beside)):
-        raise ProgramError(f"{caller()}: {where} takes collections, not {type(value).__name__}", "give it a collection")
+        raise ProgramError(
+            f"{caller()}: {where}: {type(value).__name__} is no collection", "use a collection of the program here"
+        )
     if value._graph is not beside._graph:
         raise ProgramError(
-            f"{caller()}: {where} is given a collection of another program", "use collections of one call of program()"
+            f"{caller()}: {where}: a collection of another program",
+            "use collections made of those that the program is called with",
         )
     return value
 
@@ -109,7 +112,8 @@ def require(schema: Schema, name: str, where: str) -> None:
     """Raises ProgramError if there is no such column."""
     if name not in schema:
         raise ProgramError(
-            f"{caller()}: {where}: there is no column {name}; there are {', '.join(schema)}", meant(name, schema)
+            f"{caller()}: {where}: there is no column {name}; there are {', '.join(schema)}",
+            meant(name, schema) or "name one of these",
         )
 
 

@@ -9,19 +9,13 @@ become equal in a select add up, as multisets do.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from itertools import count
 from typing import Any
 
-import polars as pl
-
-from ddcore import arguments, expressions
+from ddcore import arguments
 from ddcore.aggregates import Aggregate
-from ddcore.arguments import checked as _checked
-from ddcore.digests import Part, digest
-from ddcore.errors import ProgramError
 from ddcore.graph import Graph
 from ddcore.operators import delta_join, flat_map, iterate, join, multiset
-from ddcore.operators.agg import Aggregation, Distinct
+from ddcore.operators.agg import Aggregation, Distinct, Needed
 from ddcore.operators.base import Operator
 from ddcore.operators.calling import Frames
 from ddcore.operators.concat import Concat, Negate, aligned
@@ -33,8 +27,7 @@ from ddcore.operators.row_hash import MOST_BITS
 from ddcore.operators.select import Select
 from ddcore.operators.top_k import Ties, TopK
 from ddcore.operators.where import Where
-from ddcore.place import caller
-from ddcore.schema import Schema, Type, parse_type
+from ddcore.schema import Schema
 
 
 class Collection:
@@ -198,7 +191,18 @@ class Collection:
         """
         names = arguments.column_names(self.schema, "attributes", columns) or self.columns
         interned = identified(self, Numbering(id, bits, hash, max_rounds), "attributes", once=True)
-        return {name: interned.select(**{id: pl.col(id), name: pl.col(name)}) for name in names}
+        return {name: interned.select(id, name) for name in names}
+
+    def inspect(self, name: str) -> Collection:
+        """Keeps the differences of this collection in an output log called ``name``; returns this collection.
+
+        Inside of loops a difference has a time of version and rounds. The log has the rounds as columns: ``round``, for
+        the loop in it ``round_2``, and so on, and for a loop with priorities also ``priority``. So, accumulated at a
+        version, the log holds the differences between the rounds at that version. The collection is computed
+        even if no output needs it. Raises ProgramError if the name or a column is taken.
+        """
+        self._graph.inspect(name, self._index)
+        return self
 
     # -- loops --------------------------------------------------------------------------------------------------------
 
@@ -242,14 +246,6 @@ class Collection:
         """See :func:`ddcore.delta_join`."""
         return delta_join.delta_joined(*relations)
 
-    # -- what group_by().agg() uses -----------------------------------------------------------------------------------
-
-    def _projected(self, exprs: dict[str, pl.Expr], where: str) -> Collection:
-        return self._add(Select.of(self.schema, exprs, where))
-
-    def _single(self, expr: pl.Expr, where: str, hint: str) -> pl.Expr:
-        return arguments.single(self.schema, expr, where, hint)
-
 
 class GroupBy:
     """The groups of a collection by some of its columns; each method computes rows from each group."""
@@ -257,36 +253,12 @@ class GroupBy:
     def __init__(self, collection: Collection, keys: tuple[str, ...]) -> None:
         self._collection, self._keys = collection, keys
 
-    def agg(self, *, allow_negative: bool = False, **aggregates: Aggregate) -> Collection:
+    def agg(self, *unnamed: Any, allow_negative: bool = False, **aggregates: Aggregate) -> Collection:
         """One row per group: the keys and the named aggregates. A group without rows is absent, never 0."""
-        if not aggregates:
-            raise ProgramError(f"{caller()}: agg() names no aggregate", "for example agg(n=dd.count())")
-        base, exprs = self._collection, {key: pl.col(key) for key in self._keys}
-        arguments: dict[str, str] = {}
-        plan, result = [], {}
-        for name, spec in aggregates.items():
-            if not isinstance(spec, Aggregate):
-                raise ProgramError(
-                    f"{caller()}: agg({name}=...) is {type(spec).__name__}", f"for example {name}=dd.count()"
-                )
-            if name in self._keys:
-                raise ProgramError(f"{caller()}: agg: {name} is a key already", "choose another name")
-            argument = None
-            if spec.expr is not None:
-                expr = base._single(spec.expr, f"agg({name}=...)", "aggregate each column by itself")
-                same = digest(_checked(expressions.identity, expr))
-                if same not in arguments:
-                    arguments[same] = _argument_name(expr, exprs, base.schema)
-                    exprs[arguments[same]] = expr
-                argument = arguments[same]
-            plan.append((name, spec.kind, argument))
-        prepared = base._projected(exprs or {"_all": expressions.parse(0, bare_string="sql")}, "agg")
-        for name, kind, argument in plan:
-            result[name] = _result_type(kind, prepared.schema[argument] if argument else None, name)
-        schema = {key: base.schema[key] for key in self._keys} | result
-        parts: list[Part] = [[name, kind, argument or []] for name, kind, argument in plan]
-        text = digest(self._keys, parts, str(bool(allow_negative)))
-        return prepared._add(Aggregation(schema, text, self._keys, bool(allow_negative), tuple(plan), result))
+        base = self._collection
+        needed = Needed.of(base.schema, self._keys, unnamed, aggregates)
+        prepared = base._add(Select.of(base.schema, needed.exprs, "agg"))
+        return prepared._add(Aggregation.of(prepared.schema, self._keys, needed.aggregates, allow_negative))
 
     def top_k(
         self,
@@ -317,23 +289,3 @@ class GroupBy:
         """
         base = self._collection
         return base._add(Reduce.of(base.schema, self._keys, function, schema, allow_negative))
-
-
-def _result_type(kind: str, argument: Type | None, name: str) -> Type:
-    if kind == "count" or argument is None:
-        return parse_type("int64")
-    if kind in ("min", "max"):
-        return argument
-    if argument.name == "decimal":
-        return parse_type(f"decimal(18,{argument.scale})")
-    if argument.name not in ("int64", "float64"):
-        raise ProgramError(f"{caller()}: agg({name}=...): there is no sum of {argument}", "sum numbers, or cast first")
-    return argument
-
-
-def _argument_name(expr: pl.Expr, taken: Mapping[str, Any], schema: Schema) -> str:
-    """Plain columns keep their name, so that the arrangement can be shared; other arguments get a private one."""
-    roots = expr.meta.root_names()
-    if len(roots) == 1 and expr.meta.is_column() and roots[0] in schema and roots[0] not in taken:
-        return roots[0]
-    return next(name for number in count() if (name := f"_argument_{number}") not in (*taken, *schema))

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from trams import dd, folded, fresh, here, mine  # noqa: F401 - fixtures
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+@pytest.fixture(params=["by_reference", "whole", "one_time_each", "compacted", "randomly_cut"])
+def fold(request: pytest.FixtureRequest) -> Any:
+    """One way to fold: takes a program and its inputs, gives the logs of its outputs."""
+    import folding
+
+    return getattr(folding, request.param)
 
 
 @pytest.fixture(scope="session")

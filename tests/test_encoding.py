@@ -6,7 +6,6 @@ import numpy as np
 import polars as pl
 import pytest
 
-
 from ddcore import pools
 from ddcore.pools import Strings as Pool
 

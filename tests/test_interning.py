@@ -378,3 +378,45 @@ def test_an_arrangement_that_many_joins_use_is_stored_once(tmp_path: Path) -> No
     assert logs[0]["ab"] == log("2900:+1@0 2900:-1,3000:+1@1")
     shared, apart = sizes
     assert apart > 2 * shared, sizes  # 4 arrangements of attributes in place of 12, beside the ids themselves
+
+
+RESUMED = """
+import ddcore as dd
+
+
+def program(wide):
+    parts = wide.attributes(bits=4)
+    return {
+        "ids": wide.intern(bits=3),
+        "all": wide.with_row_id(hash="round * 2"),
+        "few": dd.rows(parts["a"], parts["c"], parts["d"]),
+    }
+"""
+
+
+def collected(folder: Path, runs: list[dict[str, Any]]) -> Any:
+    """The logs of the program after these runs, which must be those of the reference."""
+    wide = frame("a b c d", f"{WIDE} (e,5,x,p),(f,6,x,p):+1@2 (a,1,x,p),(e,5,x,p):+1,(d,1,y,q):-1@3 (c,null,x,r):-1@4")
+    scope: dict[str, Any] = {}
+    exec(RESUMED, scope)
+    project = project_of(folder / "project", Case(0, RESUMED, scope["program"], {"wide": wide}))
+    for how in runs:
+        replay.run(project, **how)
+    logs = logs_of(project, build(load_program(project), project.inputs, project.dims).outputs)
+    expected = folding.by_reference(scope["program"], wide=wide)
+    assert logs.keys() == expected.keys()
+    for name, actual in logs.items():
+        same(actual, expected[name])
+    return logs
+
+
+def test_a_warehouse_that_is_folded_version_by_version(tmp_path: Path) -> None:
+    """State on disk: rows collide with rows of earlier runs, and get their ids when those go."""
+    ids = collected(tmp_path, [{"last": version, "engine": "inline"} for version in range(5)])["ids"]
+    given = Counter(row[:-1] for (row, _), diff in ids.items() if diff > 0)
+    assert max(given.values()) > 1  # some row got another id
+
+
+@pytest.mark.spark
+def test_two_workers_give_the_same_ids(tmp_path: Path, spark: Any) -> None:
+    collected(tmp_path, [{"last": 1, "engine": "spark", "parallelism": 2}, {"engine": "spark", "parallelism": 2}])

@@ -45,6 +45,7 @@ def test_same_logs_with_a_run_for_every_time(seed: int) -> None:
     drawn = case(seed)
     expected = outcome(folding.by_reference, drawn)
     compare(drawn, "a run for every time", expected, outcome(folding.one_time_each, drawn))
+    compare(drawn, "compacted after every time", expected, outcome(folding.compacted, drawn))
 
 
 _SHRUNK: list[int] = []
@@ -56,6 +57,7 @@ def check(drawn: Case) -> None:
     compare(drawn, "whole", expected, outcome(folding.whole, drawn))
     compare(drawn, "cut at random", expected, outcome(folding.randomly_cut, drawn, seed=drawn.seed))
     compare(drawn, "fed early", expected, outcome(folding.fed_early, drawn, seed=drawn.seed))
+    compare(drawn, "compacted", expected, outcome(folding.compacted, drawn, seed=drawn.seed))
 
 
 def failure_of(drawn: Case) -> type[Exception] | None:

@@ -17,7 +17,7 @@ from ddcore.expressions import ListProjection
 from ddcore.frames import values_of
 from ddcore.functions import text_of
 from ddcore.operators.base import Linear
-from ddcore.operators.calling import Frames, call
+from ddcore.operators.calling import Frames, call, call_twice, checks_functions
 from ddcore.place import caller
 from ddcore.schema import Schema, parse_schema
 
@@ -55,6 +55,7 @@ class FlatMap(Linear):
     name = "flat_map"
     source: Schema
     function: Frames
+    checked: bool
 
     @classmethod
     def of(cls, source: Schema, function: Frames, schema: Mapping[str, Any]) -> FlatMap:
@@ -63,15 +64,25 @@ class FlatMap(Linear):
             raise ProgramError(f"{caller()}: flat_map: a column is called row", "rename it with select() first")
         arguments.require_function(function, "flat_map")
         columns = arguments.checked(parse_schema, schema)
-        return cls(columns, digest("function", arguments.checked(text_of, function)), source, function)
+        text = digest("function", arguments.checked(text_of, function))
+        return cls(columns, text, source, function, checks_functions())
 
     def apply(self, batch: Batch, place: str) -> Batch:
         """The function is called once with the rows of the batch, numbered. Raises ExpressionError."""
         numbers = pl.Series("row", np.arange(len(batch)))
         frame = encoding.decode_frame(batch.words, self.source).insert_column(0, numbers)
-        results = call(self.function, frame, self.schema, "row", place)
+        results = self._call(frame, place)
         source_rows = batch.take(results["row"].to_numpy())
         return source_rows.of(encoding.encode_frame(results, self.schema))
+
+    def _call(self, frame: pl.DataFrame, place: str) -> pl.DataFrame:
+        if not self.checked:
+            return call(self.function, frame, self.schema, "row", place)
+
+        def shown(number: int) -> str:
+            return f"the row {frame.drop('row').row(number, named=True)!r}"
+
+        return call_twice(self.function, frame, self.schema, "row", place, operator="flat_map", shown=shown)
 
 
 def flat_map(

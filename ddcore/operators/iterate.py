@@ -83,7 +83,8 @@ def fixed_points(
     for name in priority:
         if name not in collections:
             raise ProgramError(
-                f"{place}: iterate: priority for {name}, which is no collection of the loop", meant(name, collections)
+                f"{place}: iterate: priority for {name}, which is no collection of the loop",
+                meant(name, collections) or f"name one of {', '.join(collections)}",
             )
     first = next(iter(collections.values()))
     graph, kind = first._graph, type(first)
@@ -94,6 +95,9 @@ def fixed_points(
     variables = {name: kind(graph, node) for name, node in zip(collections, scope.variables, strict=True)}
     try:
         results = body(**variables)
+    except BaseException:
+        scope.closed = True  # if a program goes on all the same, the loop has no result that it could use
+        raise
     finally:
         graph.open.pop()
     if not isinstance(results, Mapping) or results.keys() != variables.keys():
@@ -102,9 +106,21 @@ def fixed_points(
             f"{place}: the body of iterate returned {returned or 'nothing'}, not {', '.join(variables)}",
             "return a dict with the collections of the loop",
         )
-    ends = [aligned(variable, results[name], "the body of iterate")._index for name, variable in variables.items()]
+    ends = [_result(variable, results[name])._index for name, variable in variables.items()]
     leaves = graph.leave_loop(scope, *ends)
     return {name: kind(graph, leave) for name, leave in zip(variables, leaves, strict=True)}
+
+
+def _result(variable: Collection, returned: Any) -> Collection:
+    """What a body returned for a variable, with its columns in the variable's order. Raises ProgramError."""
+    result = arguments.collection(returned, variable, "the body of iterate")
+    if result.schema != variable.schema:
+        raise ProgramError(
+            f"{caller()}: the body of iterate is given the columns {arguments.shown(variable.schema)} and returns"
+            f" {arguments.shown(result.schema)}",
+            "return the same names and types: use select() in the body, with cast() where a type differs",
+        )
+    return aligned(variable, result)
 
 
 def _priority(value: Any, collection: Collection) -> Priority | None:
