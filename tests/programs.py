@@ -495,7 +495,7 @@ class Writer:
         if not free or len(of.columns) > 4:
             return None
         positive = "" if of.positive else ".distinct(allow_negative=True)"
-        if self.rng.chance(30):
+        if of.having(*NESTED) or self.rng.chance(30):  # lists and structs have no specified hash
             how = f'hash="(round + {self.rng.randint(0, 3)}) // {self.rng.randint(1, 2)} * 3"'
         else:
             how = f"bits={self.rng.choice([3, 4, 5, 32])}"
@@ -509,7 +509,8 @@ class Writer:
         if "i_" in of.columns:
             return None
         positive = "" if of.positive else ".distinct(allow_negative=True)"
-        parts = f'{of.name}{positive}.attributes(id="i_", bits={self.rng.choice([4, 62])}, max_rounds=60)'
+        how = 'hash="round // 2"' if of.having(*NESTED) else f"bits={self.rng.choice([4, 62])}"
+        parts = f'{of.name}{positive}.attributes(id="i_", {how}, max_rounds=60)'
         columns = {name: of.columns[name] for name in names}
         chosen = ", ".join(f"{q(name)}" for name in names)
         return f'dd.rows(*map({parts}.get, [{chosen}]), id="i_").select({chosen})', columns, True
