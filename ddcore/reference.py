@@ -486,16 +486,14 @@ class NaiveCollection:
     def intern(self, id: str = "id", bits: int = 63, hash: Any = None, max_rounds: int = 1_000) -> NaiveCollection:
         """Each row that is there, once, with its id."""
         ids = self._ids(bits, hash, max_rounds)
-        return NaiveCollection(self.columns | {id: pl.Int64()}, (((*row, number), 1) for row, number in ids.items()))
+        return self._with_ids(id, (((*row, number), 1) for row, number in ids.items()))
 
     def with_row_id(
         self, id: str = "row_id", bits: int = 63, hash: Any = None, max_rounds: int = 1_000
     ) -> NaiveCollection:
         """Each row with its id, as often as it occurs."""
         ids = self._ids(bits, hash, max_rounds)
-        return NaiveCollection(
-            self.columns | {id: pl.Int64()}, (((*row, number), self.rows[row]) for row, number in ids.items())
-        )
+        return self._with_ids(id, (((*row, number), self.rows[row]) for row, number in ids.items()))
 
     def attributes(
         self, *columns: Any, id: str = "row_id", bits: int = 63, hash: Any = None, max_rounds: int = 1_000
@@ -504,6 +502,11 @@ class NaiveCollection:
         names = [each.meta.output_name() for each in self._spread(columns)] or list(self.columns)
         interned = self.intern(id, bits, hash, max_rounds)
         return {name: interned.select(id, name) for name in names}
+
+    def _with_ids(self, id: str, rows: Iterable[tuple[Row, int]]) -> NaiveCollection:
+        """A collection with a column of ids: the result of a loop, and so in all loops around."""
+        result = NaiveCollection(self.columns | {id: pl.Int64()}, rows)
+        return _in_loops(result, result.rows, len(_recorders[-1].rounds))
 
     def _ids(self, bits: int, hash: Any, max_rounds: int) -> dict[Row, int]:
         """The id of each row. At round 0 all rows propose their hashes, at each later one those that have no id yet.
