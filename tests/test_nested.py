@@ -494,6 +494,20 @@ def test_a_field_name_that_no_table_takes_is_refused_in_an_output(people: Path, 
     assert code == 1 and "output people: column s: Delta tables do not take the field name 'a b'" in errors[0]
 
 
+def test_fields_on_the_way_may_be_called_anything(people: Path, dd: Command) -> None:
+    """State on disk is looked up by the next run, whatever a table thinks of the names."""
+    (people / "program.py").write_text(
+        "import polars as pl\nfrom ddcore import col\n\n\ndef program(people):\n"
+        '    inner = pl.struct(col("tags").alias("[]"))\n'
+        '    odd = people.select(s=pl.struct(col("tags").alias("a b"), A="tags", a=inner))\n'
+        '    return {"places": odd.distinct().select(n=col("s").struct.field("a b").list.len())}\n'
+    )
+    assert dd("ingest", "people", "people.parquet")[0] == 0
+    assert dd("run", "--to-version", "0")[0] == dd("run")[0] == 0
+    assert [row["row"]["n"] for row in records(dd("show", "places", "--json")[1])[2:]] == [None, 0, 2]
+    assert records(dd("diff", "places", "0", "1", "--key", "", "--json")[1])[1]["plus"] == 0
+
+
 @pytest.mark.spark
 def test_on_spark(people: Path, dd: Command, spark: Any) -> None:
     """Ingest of a Delta table, a run by several workers, and the stored tables, as Spark sees them."""
