@@ -205,7 +205,8 @@ class Sequences(Pool[Words]):
 def _places(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
     """The positions ``start, start + 1, ...`` of runs, one after another: int64[sum of lengths]."""
     ends = np.cumsum(lengths)
-    return np.arange(ends[-1] if len(ends) else 0) + np.repeat(starts - ends + lengths, lengths)
+    places: np.ndarray = np.arange(ends[-1] if len(ends) else 0) + np.repeat(starts - ends + lengths, lengths)
+    return places
 
 
 def _scramble(words: np.ndarray) -> np.ndarray:

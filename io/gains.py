@@ -54,6 +54,6 @@ class Gained:
             for version, (plus, minus) in counts.items():
                 before = mine.get(version, (0, 0))
                 mine[version] = (before[0] + plus, before[1] + minus)
-        for name, cuts in other.quantiles.items():
-            self.quantiles[name] = sorted([*self.quantiles.get(name, []), *cuts])
+        for name, codes in other.quantiles.items():
+            self.quantiles[name] = sorted([*self.quantiles.get(name, []), *codes])
         self.rounds = max(self.rounds, other.rounds)

@@ -175,6 +175,7 @@ def test_every_operator_that_takes_them(seed: int) -> None:
             "rows": rows,
             "distinct": rows.select("v").distinct(),
             "groups": rows.group_by("v").agg(n=dd.count(), least=dd.min("k")),
+            "values": rows.group_by("k").agg(n=dd.count_distinct("v"), some=dd.any(col("v").is_null())),
             "pairs": rows.join(rows.rename({"k": "j"}), on="v"),
             "full": rows.join(rows.select(k=col("k") + 1, other="v"), on="k", how="full"),
             "less": rows.select("v").except_(rows.where(col("k") == 1).select("v")),

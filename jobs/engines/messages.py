@@ -19,7 +19,7 @@ import pyarrow as pa
 from ddcore import encoding
 from ddcore.batch import Batch, concatenate
 from ddcore.encoding import key_codes
-from ddcore.jobs.cuts import Cuts
+from ddcore.jobs.engines.partitioning import Boundaries
 from ddcore.plan import Arrangement, Plan, Position
 from ddcore.schema import Schema
 from ddcore.trace import SortedBatch, arrange
@@ -59,26 +59,26 @@ class Message:
     body: bytes
 
 
-def to_messages(worker: Worker, work: Work, cuts: Cuts, part: int = 0) -> Iterator[Message]:
-    """The work at one position as messages to the owners of its keys. A notification goes to worker ``part`` itself,
-    whose trace has new updates.
+def to_messages(worker: Worker, work: Work, boundaries: Boundaries, partition: int = 0) -> Iterator[Message]:
+    """The work at one position as messages to the owners of its keys. A notification goes to worker ``partition``
+    itself, whose trace has new updates.
 
     Updates are consolidated before they are sent: moving one costs more than sorting it.
     """
     for index, batches in work.rows.items():
         arrangement = worker.plan.arrangements[index]
         run = worker.keyed(arrangement, concatenate(batches))
-        for dest, mine in _split(run, cuts[index]):
+        for dest, mine in _split(run, boundaries[index]):
             for portion in _portions(arrangement.batch_of(mine)):
                 body = body_of_batch(portion, arrangement.collection)
                 yield Message(dest, ROWS, index, work.rounds, len(portion), body)
     for pending in work.pending:
         port = worker.plan.arrangements[work.block.ports[0]]
-        for dest, mine in _split(pending, cuts[port.index]):
+        for dest, mine in _split(pending, boundaries[port.index]):
             for body, keys in bodies_of_run(port, mine, keys_only=True):
                 yield Message(dest, PENDING, work.block.index, work.rounds, keys, body)
     if work.notified:
-        yield Message(part, NOTIFICATION, work.block.index, work.rounds, 0, b"")
+        yield Message(partition, NOTIFICATION, work.block.index, work.rounds, 0, b"")
 
 
 def accept(worker: Worker, message: Message) -> None:
@@ -154,9 +154,9 @@ def _schema(arrangement: Arrangement, keys_only: bool) -> Schema:
     return {name: schema[name] for name in arrangement.key} if keys_only else schema
 
 
-def _split(run: SortedBatch, cuts: Sequence[int]) -> Iterator[tuple[int, SortedBatch]]:
+def _split(run: SortedBatch, boundaries: Sequence[int]) -> Iterator[tuple[int, SortedBatch]]:
     """The run cut into the ranges of the workers; workers without rows are left out."""
-    bounds = [0, *np.searchsorted(run.codes, np.array(cuts, dtype=np.int64)).tolist(), len(run)]
+    bounds = [0, *np.searchsorted(run.codes, np.array(boundaries, dtype=np.int64)).tolist(), len(run)]
     for dest, (a, b) in enumerate(pairwise(bounds)):
         if a < b:
             high = None if run.high is None else run.high[a:b]

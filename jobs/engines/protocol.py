@@ -13,35 +13,35 @@ from typing import TYPE_CHECKING
 from ddcore.errors import DdError, Diverged
 from ddcore.io.gains import Gained, Stored
 from ddcore.io.tables import LiveFile
-from ddcore.jobs.cuts import Cuts
+from ddcore.jobs.engines.partitioning import Boundaries
 from ddcore.plan import Position
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
     from pyspark.accumulators import Accumulator
 
-__all__ = ["Piece", "Report", "Superstep", "Task", "collector", "least_of", "raise_first"]
+__all__ = ["Report", "Split", "Superstep", "Task", "collector", "least_of", "raise_first"]
 
 
 @dataclass(frozen=True)
 class Task:
     """The parameters of every task of a fold. ``plan`` is pickled once.
 
-    ``cuts`` divide the key codes among ``parallelism`` workers; versions ``first`` to ``last`` are folded.
+    ``boundaries`` divide the key codes among ``parallelism`` workers; versions ``first`` to ``last`` are folded.
     """
 
     token: str
     plan: bytes
     stored: Stored
     staging: Path
-    cuts: Cuts
+    boundaries: Boundaries
     parallelism: int
     first: int
     last: int
 
 
 @dataclass(frozen=True)
-class Piece:
+class Split:
     """Rows ``[start, start + rows)`` of one data file of an input."""
 
     input: str
@@ -64,7 +64,7 @@ class Report:
     its error.
     """
 
-    part: int
+    partition: int
     position: Position | None = None
     waiting: int = 0
     error: DdError | None = None
