@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args, get_origin
 
 import polars as pl
 
@@ -124,6 +124,8 @@ def parse_type(kind: Any, place: str = "") -> Type:
         return type_of(polars_type(kind), place)
     if isinstance(kind, str):
         return _Text(kind, place).whole()
+    if get_origin(kind) is list:
+        return Type("list", element=parse_type(get_args(kind)[0], f"{place}[]"))
     return _named(_PYTHON.get(kind, "") if isinstance(kind, type) else "", repr(kind), place)
 
 
