@@ -292,6 +292,7 @@ class Writer:
     plain: bool = False
     functions: list[str] = field(default_factory=list)
     count: int = 0
+    tags: list[str] = field(default_factory=list)  # parameters of the functions around, which tell their calls apart
 
     def program(self, inputs: dict[str, dict[str, str]]) -> str:
         names = list(inputs)
@@ -361,6 +362,14 @@ class Writer:
             of.columns | {name: kind},
             of.positive,
         )
+
+    @writes("inspect")
+    def inspect(self, of: Named, env: list[Named]) -> Any:
+        return f"{of.name}{self.inspection()}", of.columns, of.positive
+
+    def inspection(self) -> str:
+        """A call of ``inspect`` with a name of its own."""
+        return f".inspect({' + '.join([q(f'seen{self.count}'), *self.tags])})"
 
     @writes("drop")
     def without(self, of: Named, env: list[Named]) -> Any:
@@ -470,8 +479,8 @@ class Writer:
             ["ab", "bc", "cd", "da"],
         ]
         relations, positive = [], True
-        for names in self.rng.choice(shapes):
-            one = self.rng.choice([of, *env])
+        for number, names in enumerate(self.rng.choice(shapes)):
+            one = self.rng.choice([of, *env]) if number else of
             columns = {f"r_{name}": self.integer(one) for name in names}
             relations.append(f"({one.name}.select({kw(columns)}), [{_quoted([*names])}])")
             positive = positive and one.positive
@@ -479,12 +488,40 @@ class Writer:
         names = kw({new: f"col({q(old)})" for new, old in zip(columns, "ab", strict=True)})
         return f"dd.delta_join({', '.join(relations)}).select({names})", columns, positive
 
+    @writes("intern", "with_row_id")
+    def intern(self, of: Named, env: list[Named]) -> Any:
+        """Rows with ids: rather few ids, so that rows collide, or a hash by which they do."""
+        free = [name for name in self.names("num") if name not in of.columns]
+        if not free or len(of.columns) > 4:
+            return None
+        positive = "" if of.positive else ".distinct(allow_negative=True)"
+        if self.rng.chance(30):
+            how = f'hash="(round + {self.rng.randint(0, 3)}) // {self.rng.randint(1, 2)} * 3"'
+        else:
+            how = f"bits={self.rng.choice([3, 4, 5, 32])}"
+        text = f"{of.name}{positive}.{self.rng.choice(['intern', 'with_row_id'])}({q(free[0])}, {how}, max_rounds=60)"
+        return text, of.columns | {free[0]: "num"}, True
+
+    @writes("attributes", "dd.rows")
+    def attributes(self, of: Named, env: list[Named]) -> Any:
+        """Some columns taken apart and put together again."""
+        names = self.rng.sample([*of.columns], min(len(of.columns), self.rng.randint(1, 3)))
+        if "i_" in of.columns or of.having(*NESTED):  # which have no specified hash
+            return None
+        positive = "" if of.positive else ".distinct(allow_negative=True)"
+        parts = f'{of.name}{positive}.attributes(id="i_", bits={self.rng.choice([4, 62])}, max_rounds=60)'
+        columns = {name: of.columns[name] for name in names}
+        chosen = ", ".join(f"{q(name)}" for name in names)
+        return f'dd.rows(*map({parts}.get, [{chosen}]), id="i_").select({chosen})', columns, True
+
     @writes("group_by.agg")
     def agg(self, of: Named, env: list[Named]) -> Any:
         keys = self.rng.sample([*of.columns], self.rng.randint(0, min(2, len(of.columns))))
-        groups = [*AGGREGATES] if of.positive else self.rng.choice([ADDING, [*AGGREGATES.keys() - ADDING]])
+        picking = [name for name in AGGREGATES if name not in ADDING]
+        names = [*AGGREGATES] if of.positive else self.rng.choice([ADDING, picking])
         made: dict[str, tuple[str, str]] = {}
-        for name in [self.rng.choice(sorted(groups)) for _ in range(self.rng.randint(1, 3))]:
+        for _ in range(self.rng.randint(1, 3)):
+            name = self.rng.choice(names)
             pool = AGGREGATES[name](of)
             if pool:
                 argument = self.rng.choice([*pool])
@@ -496,9 +533,9 @@ class Writer:
         columns = {key: of.columns[key] for key in keys} | {name: kind for name, (_, kind) in made.items()}
         results = ", ".join(f"{name}={text}" for name, (text, _) in made.items())
         columns_now = self.fresh([*columns.values()], of)
-        names = kw({new: f"col({q(old)})" for new, old in zip(columns_now, columns, strict=True)})
+        renamed = kw({new: f"col({q(old)})" for new, old in zip(columns_now, columns, strict=True)})
         allow = "" if of.positive else ", allow_negative=True"
-        return f"{of.name}.group_by({_quoted(keys)}).agg({results}{allow}).select({names})", columns_now, True
+        return f"{of.name}.group_by({_quoted(keys)}).agg({results}{allow}).select({renamed})", columns_now, True
 
     @writes("group_by.reduce")
     def reduce(self, of: Named, env: list[Named]) -> Any:
@@ -616,15 +653,21 @@ class Writer:
         number, columns = self.count, start.columns
         rows, given = Named(f"rows{number}", columns), Named(f"w{number}", columns)
         inner = Block(block.indent + "    ", [*block.env, start, rows])
+        self.tags.append(f"tag{number}")
         result = self.loop(inner, depth - 1, rows)
+        self.tags.pop()
         once = f"{result.name}.select({self.fit(result, columns)}).distinct()"
-        block.lines += [f"{block.indent}def loop{number}({rows.name}):", *inner.lines, f"{inner.indent}return {once}"]
-        called = f"loop{number}({given.name})"
+        block.lines += [
+            f"{block.indent}def loop{number}({rows.name}, tag{number}):",
+            *inner.lines,
+            f"{inner.indent}return {once}",
+        ]
+        called = f'loop{number}({given.name}, "inside")'
         shape = self.rng.choice([f"{called}.concat({given.name}).distinct()", f"{start.name}.intersect({called})"])
         block.lines += [f"{block.indent}def body{number}({given.name}):", f"{inner.indent}return {shape}"]
         text = f"{start.name}.iterate(body{number}, {self.limit()})"
         if self.rng.chance(50):
-            text += f".concat(loop{number}({start.name}))"
+            text += f'.concat(loop{number}({start.name}, "outside"))'
         return self.assign(block, text, columns, True)
 
     def together(self, block: Block, depth: int, of: Named, start: Named) -> Named:
@@ -633,9 +676,9 @@ class Writer:
             block, f"{of.name}.select({self.fit(of, start.columns)}).distinct({_allow(of)})", start.columns, True
         )
         self.count += 1
-        body, left, right = f"body{self.count}", Named("odd", start.columns), Named("even", start.columns)
-        outer = [each for each in block.env if each.name not in (left.name, right.name)]  # of a loop around: hidden
-        inner = Block(block.indent + "    ", [*outer, start, other, left, right])
+        odd, even = f"odd{self.count}", f"even{self.count}"
+        body, left, right = f"body{self.count}", Named(odd, start.columns), Named(even, start.columns)
+        inner = Block(block.indent + "    ", [*block.env, start, other, left, right])
         texts = []
         for grown, by in ((left, right), (right, left)):
             derived = self.chain(inner, depth - 1, [by])
@@ -646,8 +689,8 @@ class Writer:
             *inner.lines,
             f"{inner.indent}return {{{', '.join(texts)}}}",
         ]
-        both = f'{{"odd": {start.name}, "even": {other.name}}}'
-        text = f'dd.iterate({both}, {body}, {self.limit()})["even"]'
+        both = f'{{"{odd}": {start.name}, "{even}": {other.name}}}'
+        text = f'dd.iterate({both}, {body}, {self.limit()})["{even}"]'
         return self.assign(block, text, start.columns, True)
 
     def prioritized(self, block: Block, start: Named) -> Named:
@@ -663,16 +706,17 @@ class Writer:
         priority = self.rng.choice([f"col({q(key)})", f"-col({q(key)})", f"col({q(key)}) % 2 - 5"])
         self.count += 1
         body, indent = f"body{self.count}", block.indent
+        seen = self.inspection() if self.rng.chance(30) else ""
         if self.rng.chance(30):
             block.lines += [
                 f"{indent}def {body}(odd, even):",
-                f'{indent}    return {{"odd": odd.concat(even.{onward}).distinct(),',
+                f'{indent}    return {{"odd": odd.concat(even.{onward}).distinct(){seen},',
                 f'{indent}            "even": even.concat(odd.{onward}).distinct()}}',
             ]
             both = f'{{"odd": {start.name}, "even": {start.name}.where(col({q(key)}) > 1)}}'
             text = f'dd.iterate({both}, {body}, priority={{"odd": {priority}}}, max_rounds={MAX_ROUNDS})["even"]'
         else:
-            block.lines += [f"{indent}def {body}(w):", f"{indent}    return w.{onward}.concat(w).distinct()"]
+            block.lines += [f"{indent}def {body}(w):", f"{indent}    return w.{onward}.concat(w).distinct(){seen}"]
             text = f"{start.name}.iterate({body}, priority={priority}, max_rounds={MAX_ROUNDS})"
         return self.assign(block, text, start.columns, True)
 
@@ -801,11 +845,14 @@ class Writer:
 
 
 def _used(lines: list[str]) -> list[str]:
-    """Without variables and functions that nothing uses: the engine leaves them out, errors of theirs included."""
+    """Without variables and functions that nothing uses: the engine leaves them out, errors of theirs included.
+
+    What is inspected is used.
+    """
     for number, line in enumerate(lines):
         named = re.match(r"( *)(?:def )?(\w+)(?: = |\()", line)
         rest = [other for other in lines if other is not line]
-        if named is None or any(re.search(rf"\b{named[2]}\b", other) for other in rest):
+        if named is None or ".inspect(" in line or any(re.search(rf"\b{named[2]}\b", other) for other in rest):
             continue
         inside = (n for n, other in enumerate(lines[number + 1 :], number + 1) if not other.startswith(named[1] + " "))
         return _used([*lines[:number], *lines[next(inside) :]])
