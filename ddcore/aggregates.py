@@ -65,7 +65,7 @@ AGGREGATES: Mapping[str, Rule] = {
     rule.name: rule
     for rule in (
         Rule("count", (), _int64, "COUNT"),
-        Rule("count_distinct", _VALUES, _int64, "COUNT_DISTINCT"),
+        Rule("count_distinct", (*_VALUES, "list", "struct"), _int64, "COUNT_DISTINCT"),
         Rule("sum", _NUMBERS, _widest, "SUM", of_floats="FLOAT_SUM"),
         Rule("mean", _NUMBERS, _float64, "MEAN", of_floats="FLOAT_MEAN"),
         Rule("min", _VALUES, _same, "MIN"),

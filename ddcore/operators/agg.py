@@ -113,9 +113,11 @@ def _typed(source: Schema, where: str, kind: str, expr: pl.Expr) -> pl.Expr:
         arguments.checked(_checked_at, where, Projection, {"_": expr}, source).schema["_"],
     )
     if argument.name not in rule.takes:
-        hint = (
-            "compare with something, or cast to bool" if rule.takes == ("bool",) else f"cast to {rule.takes[0]} first"
-        )
+        hint = f"cast to {rule.takes[0]} first"
+        if argument.is_nested:
+            hint = "take a field with struct.field(), or an element with list.get(), or use reduce()"
+        elif rule.takes == ("bool",):
+            hint = "compare with something, or cast to bool"
         raise ProgramError(
             f"{caller()}: {where}: there is no {kind} of {argument}, only of {', '.join(rule.takes)}", hint
         )
