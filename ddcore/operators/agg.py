@@ -115,7 +115,7 @@ def _typed(source: Schema, where: str, kind: str, expr: pl.Expr) -> pl.Expr:
     if argument.name not in rule.takes:
         hint = f"cast to {rule.takes[0]} first"
         if argument.is_nested:
-            hint = f"take a field, such as dd.{kind}(col(...).struct.field(...)), or use reduce()"
+            hint = "take a field with struct.field(), or an element with list.get(), or use reduce()"
         elif rule.takes == ("bool",):
             hint = "compare with something, or cast to bool"
         raise ProgramError(
