@@ -16,6 +16,7 @@ PAGES = sorted(
     [
         TOP / "README.md",
         TOP / "CHANGELOG.md",
+        TOP / "CONTRIBUTING.md",
         *DOCS.rglob("*.md"),
         *TOP.glob("examples/*/README.md"),
         TOP / "tests" / "data" / "README.md",
@@ -37,7 +38,7 @@ def anchors(page: Path) -> set[str]:
 
 def test_every_page_is_in_the_table_of_contents_once() -> None:
     lines = [line for line in (DOCS / "README.md").read_text("utf-8").splitlines() if line.startswith("- [")]
-    listed = [target for line in lines for target in re.findall(r"^- \[[^]]+\]\(([^)]+)\)", line)]
+    listed = [target for line in lines for target in re.findall(r"^- \[[^]]+\]\(([^).][^)]*)\)", line)]
     assert sorted(listed) == sorted(page.name for page in DOCS.glob("*.md") if page.name != "README.md")
 
 
