@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Any
 
 from ddcore.io.changelog import ChangeLog
 from ddcore.io.gains import Gained
-from ddcore.io.tables import LiveFile
+from ddcore.io.layout import tables_of
 from ddcore.jobs import alone
 from ddcore.jobs.cuts import cuts_of
 from ddcore.jobs.failures import run_job
-from ddcore.jobs.protocol import Piece, Report, Superstep, Task, collector, least_of, raise_first
+from ddcore.jobs.protocol import Piece, Report, Superstep, Task, Waiting, collector, least_of, raise_first
 from ddcore.jobs.replay import Fold
 from ddcore.jobs.shipping import pickled
 
@@ -43,8 +43,10 @@ def fold_with(context: SparkContext, fold: Fold, parallelism: int, listener: Any
     pieces = list(_pieces(fold))
     if not pieces:
         return alone.fold_with(context, fold)
+    # Queued once, here, and not by each worker: a worker may be opened several times.
+    waiting = [Waiting(part) for part in range(parallelism)] if _resumes(fold) else []
     try:
-        return _Exchange(context, fold, parallelism, listener).run(pieces), parallelism
+        return _Exchange(context, fold, parallelism, listener).run([*pieces, *waiting]), parallelism
     finally:
         shutil.rmtree(fold.stored.warehouse.staging, ignore_errors=True)
 
@@ -57,9 +59,9 @@ class _Exchange:
         self.narrow_below = 0 if fold.parallelism else NARROW_BELOW  # a forced parallelism is kept to the end
         token, plan, cuts = uuid.uuid4().hex, pickled(fold.plan), cuts_of(fold, parallelism)
         staging = fold.stored.warehouse.staging / token
-        self.task = Task(token, plan, fold.stored, staging, cuts, parallelism, fold.first, fold.last)
+        self.task = Task(token, plan, fold.stored, staging, cuts, parallelism, fold.window, fold.upper, _resumes(fold))
 
-    def run(self, pieces: list[Piece]) -> Gained:
+    def run(self, pieces: list[Piece | Waiting]) -> Gained:
         """Supersteps while many updates wait; then one task, or all of them, write what the fold added."""
         step = 0
         waiting, reports = self._send(self.context.parallelize(pieces, len(pieces)), "feed")
@@ -121,13 +123,11 @@ def _pieces(fold: Fold) -> Iterator[Piece]:
     for name, schema in fold.plan.inputs.items():
         log = ChangeLog(fold.stored.warehouse.input(name), schema, fold.plan.dims)
         for file in log.files(fold.inputs[name]):
-            if _meets(fold, file):
+            if fold.window.may_meet(file.lower, file.upper, fold.plan.dims):
                 for start in range(0, file.rows, PIECE_ROWS):
                     yield Piece(name, file, start, min(PIECE_ROWS, file.rows - start))
 
 
-def _meets(fold: Fold, file: LiveFile) -> bool:
-    """Whether a file may have updates in the window."""
-    dim = fold.plan.dims[0]
-    least, most = file.lower.get(dim, 0), file.upper.get(dim, fold.last)
-    return bool(least <= fold.last and most >= fold.first)
+def _resumes(fold: Fold) -> bool:
+    """Whether earlier runs left pending times or held updates."""
+    return any(fold.stored.files.get(name) for name, _, replaced in tables_of(fold.plan) if replaced)
