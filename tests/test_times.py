@@ -58,7 +58,7 @@ def test_a_time_is_read_and_shown(text: str, dims: tuple[str, ...], time: times.
         ("day=7", "'day=7' has no revision", "for example: day=7,revision=1"),
         ("day=7,revisoin=1", "there is no time dimension 'revisoin'; there are: day, revision", "'revision'?"),
         ("day=7,revision=1,day=8", "day occurs twice", "name every dimension once"),
-        ("day=-7,revision=1", "day is '-7', which is negative", "times start at 0"),
+        ("day=-7,revision=1", "day is -7, which is negative", "times start at 0"),
         ("day=7.5,revision=1", "day is '7.5', not a whole number", "whole numbers from 0 up"),
         ("day=x,revision=1", "day is 'x', not a whole number", "whole numbers"),
         ("day=٣,revision=1", "not a whole number", "whole numbers"),
@@ -130,7 +130,7 @@ def ends_of(drawn: Case, seed: int) -> list[Time | None]:
     return [*(rng.choice(every) for _ in range(rng.randint(1, 4))), None]
 
 
-@pytest.mark.parametrize("seed", several(range(90)))
+@pytest.mark.parametrize("seed", several(range(36)))
 def test_the_law_holds_however_runs_cut_the_history(
     seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -143,7 +143,7 @@ def test_the_law_holds_however_runs_cut_the_history(
     compare(drawn, "in runs", expected, cut)
 
 
-@pytest.mark.parametrize("seed", several(range(90, 140)))
+@pytest.mark.parametrize("seed", several(range(90, 114)))
 def test_the_law_holds_when_rows_arrive_between_runs(seed: int, tmp_path: Path) -> None:
     """Before each run the rows arrive that it completes, and some of the others."""
     drawn, rng, results = case(seed, plain=True), random.Random(seed), None
@@ -166,7 +166,7 @@ def test_the_law_holds_when_rows_arrive_between_runs(seed: int, tmp_path: Path) 
     compare(drawn, "with rows in between", expected_of(drawn), results)
 
 
-@pytest.mark.parametrize("seed", several(range(50)))
+@pytest.mark.parametrize("seed", several(range(24)))
 def test_several_workers_and_whatever_happens_to_tasks(
     seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -179,7 +179,7 @@ def test_several_workers_and_whatever_happens_to_tasks(
     compare(drawn, f"parallelism {parallelism}", expected_of(drawn), outcomes)
 
 
-@pytest.mark.parametrize("seed", several(range(50)))
+@pytest.mark.parametrize("seed", several(range(16)))
 def test_one_task_takes_over(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     drawn, last = case(seed, plain=True), random.Random(seed).randint(1, 9)
     real = exchange._Exchange._superstep
