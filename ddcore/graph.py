@@ -85,22 +85,29 @@ class Graph:
             )
         scope = 0
         for number in inputs:
-            node = self.nodes[number]
-            inner = self.scopes[node.scope]
-            if inner.closed:
-                raise ProgramError(
-                    f"{caller()}: {operator.name} uses a collection of loop {inner.name} outside of it"
-                    f" (created at {node.place})",
-                    "return it from the loop's body: only the result of iterate leaves a loop",
-                )
-            scope = node.scope if self.encloses(scope, node.scope) else scope
+            self._require_open(number, operator.name)
+            inner = self.nodes[number].scope
+            scope = inner if self.encloses(scope, inner) else scope
         return self._intern(operator, inputs, scope)
+
+    def _require_open(self, number: int, where: str) -> None:
+        """Raises ProgramError for a collection of a loop whose body has ended."""
+        node = self.nodes[number]
+        if self.scopes[node.scope].closed:
+            raise ProgramError(
+                f"{caller()}: {where} uses a collection of loop {self.scopes[node.scope].name} outside of it"
+                f" (created at {node.place})",
+                "return it from the loop's body: only the result of iterate leaves a loop",
+            )
 
     def enter_loop(self, name: str, limit: tuple[int, bool], sources: Sequence[tuple[int, Priority | None]]) -> Scope:
         """Open the scope of a loop over these collections; its variables exist, its results do not yet.
 
-        ``limit``: the greatest number of rounds, and whether the loop then returns its current result.
+        ``limit``: the greatest number of rounds, and whether the loop then returns its current result. Raises
+        ProgramError if a source belongs to a closed loop.
         """
+        for source, _ in sources:
+            self._require_open(source, "iterate")
         parent = self.open[-1]
         scope = Scope(len(self.scopes), parent, self.scopes[parent].depth + 1, name, *limit)
         self.scopes.append(scope)
@@ -112,7 +119,12 @@ class Graph:
         return scope
 
     def leave_loop(self, scope: Scope, *results: int) -> list[int]:
-        """Close a loop: ``results`` are the body's, one per variable. Returns the loop's results outside of it."""
+        """Close a loop: ``results`` are the body's, one per variable. Returns the loop's results outside of it.
+
+        Raises ProgramError if a result belongs to a closed loop.
+        """
+        for result in results:
+            self._require_open(result, "the body of iterate")
         scope.results, scope.closed = list(results), True
         limit = [str(scope.max_rounds)] if scope.returns else []  # otherwise reaching it is an error: no result changes
         ends = [[self.nodes[node].digest for node in side] for side in (scope.variables, results)]

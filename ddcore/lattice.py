@@ -7,7 +7,7 @@ beyond one of them is still open.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -71,17 +71,22 @@ def beyond(times: np.ndarray, upper: np.ndarray) -> np.ndarray:
     return late
 
 
-def advance(time: Time, since: Sequence[Time]) -> Time:
-    """The representative of all times that compare alike with every time beyond ``since``; with an empty frontier the
-    time itself.
+def advance(times: np.ndarray, frontier: np.ndarray) -> np.ndarray:
+    """The representatives of times (coordinates, n) for whoever compares only with times at or beyond a frontier
+    (coordinates, elements): int64[coordinates, n].
 
-    >>> advance((0, 0), [(4, 8), (5, 3)]), advance((6, 1), [(4, 8), (5, 3)])
-    ((4, 3), (6, 3))
+    A time and its representative are before the same times there and have the same joins with them, and two times that
+    agree in this have one representative: the meet of its joins with the elements. An empty frontier changes nothing.
+
+    >>> import numpy as np
+    >>> advance(np.array([[0, 6], [0, 1]]), np.array([[4, 5], [8, 3]])).tolist()
+    [[4, 6], [3, 3]]
     """
-    joins = [join(time, element) for element in since]
-    if not joins:
-        return time
-    least = joins[0]
-    for other in joins[1:]:
-        least = meet(least, other)
+    import numpy as np
+
+    if frontier.shape[1] == 0:
+        return times
+    least = np.maximum(times, frontier[:, :1])
+    for element in range(1, frontier.shape[1]):
+        np.minimum(least, np.maximum(times, frontier[:, element : element + 1]), out=least)
     return least

@@ -43,7 +43,7 @@ def build(program: Program, schemas: Mapping[str, Mapping[str, Any]], dims: tupl
     sources = {name: graph.add(Input(schema, name)) for name, schema in inputs.items()}
     _check_parameters(program, inputs)
     returned = program(**{name: Collection(graph, node) for name, node in sources.items()})
-    outputs = _check_outputs(returned, dims)
+    outputs = _check_outputs(returned, graph, dims)
     return _Planner(graph, dims, inputs, sources, outputs).plan()
 
 
@@ -265,7 +265,7 @@ def _check_parameters(program: Program, inputs: Mapping[str, Schema]) -> None:
         )
 
 
-def _check_outputs(returned: Any, dims: tuple[str, ...]) -> dict[str, int]:
+def _check_outputs(returned: Any, graph: Graph, dims: tuple[str, ...]) -> dict[str, int]:
     example = 'return {"name": collection}'
     folded: dict[str, str] = {}
     if not isinstance(returned, Mapping):
@@ -279,8 +279,18 @@ def _check_outputs(returned: Any, dims: tuple[str, ...]) -> dict[str, int]:
             kind = type(collection).__name__
             raise ProgramError(f"the program's output {name!r} is {kind}, not a Collection", example)
         _check_output_name(name, folded)
-        if collection._node.scope:
-            raise ProgramError(f"output {name} belongs to a loop", "return it from the loop's body instead")
+        node = collection._node
+        if collection._graph is not graph:
+            raise ProgramError(
+                f"the program's output {name} is a collection of another program (created at {node.place})",
+                "return collections made of the ones that the program is called with",
+            )
+        if node.scope:
+            loop = graph.scopes[node.scope].name
+            raise ProgramError(
+                f"{node.place}: output {name} is a collection of loop {loop}, used outside of it",
+                "return it from the loop's body: only the result of iterate leaves a loop",
+            )
         check_names(collection.schema, dims)
         outputs[name] = collection._index
     return outputs

@@ -28,7 +28,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from fractions import Fraction
 from itertools import product
-from typing import Any
+from typing import Any, NamedTuple
 
 import polars as pl
 
@@ -233,6 +233,11 @@ class NaiveCollection:
         self.columns = dict(columns)
         self.rows = _present(total.items())
 
+    @property
+    def schema(self) -> dict[str, str]:
+        """Column names and the names of our types, in order."""
+        return {name: _type_name(dtype) for name, dtype in self.columns.items()}
+
     # Row by row
 
     def select(self, *names: Any, **exprs: Any) -> NaiveCollection:
@@ -265,7 +270,7 @@ class NaiveCollection:
         return self.where(*predicates)
 
     def flat_map(
-        self, fn: Callable[[pl.DataFrame], pl.DataFrame] | None = None, *, schema: Any = None, **lists: Any
+        self, function: Callable[[pl.DataFrame], pl.DataFrame] | None = None, *, schema: Any = None, **lists: Any
     ) -> NaiveCollection:
         """Each row replaced by any number of rows, each with the row's count.
 
@@ -273,7 +278,7 @@ class NaiveCollection:
         and an empty or null list gives no row. With a function: by the rows that it returns for the row, identified by
         the column ``row``.
         """
-        if fn is None:
+        if function is None:
             types, values = self._map(_named([], lists))
             columns = self.columns | {name: _inner(dtype) for name, dtype in types.items()}
             rest = self._picker(name for name in self.columns if name not in lists)
@@ -285,7 +290,7 @@ class NaiveCollection:
             names = [name for name in self.columns if name not in lists] + list(types)
             return NaiveCollection({name: columns[name] for name in names}, exploded)
         columns, counts = _columns(schema), list(self.rows.values())
-        mapped = fn(self._frame().with_columns(row=pl.int_range(pl.len(), dtype=pl.Int64)))
+        mapped = function(self._frame().with_columns(row=pl.int_range(pl.len(), dtype=pl.Int64)))
         rows = _exactly(mapped.select("row", *columns), {"row": pl.Int64(), **columns}).rows()
         return NaiveCollection(columns, ((tuple(row), counts[number]) for number, *row in rows))
 
@@ -510,29 +515,43 @@ class NaiveGroups:
     def agg(self, *, allow_negative: bool = False, **aggregates: Any) -> NaiveCollection:
         """One row for each group with rows: its key and its aggregates.
 
-        The input is the values of the aggregates' arguments, with their counts. A negative count is an error; with
-        ``allow_negative``, count and sum use it as it is and min and max ignore the value.
+        The input is the values of the aggregates' arguments, with their counts; an argument is null in rows for which
+        the condition of the aggregate is not true. A negative count is an error; with ``allow_negative`` it is used as
+        it is, and what has no positive count is no value for those aggregates that look for values.
         """
-        exprs = {name: _expression(each.expr) for name, each in aggregates.items() if each.expr is not None}
-        arguments = self.collection.select(*self.keys, **exprs)
+        arguments = self._arguments(aggregates)
         _recorders[-1].keep(arguments.rows)
+        meanings = {name: MEANINGS[each.kind] for name, each in aggregates.items()}
         columns = {name: arguments.columns[name] for name in self.keys}
-        for name, each in aggregates.items():
-            columns[name] = _aggregate_type(each.kind, arguments.columns.get(name))
+        for name, meaning in meanings.items():
+            columns[name] = meaning.dtype(arguments.columns[f"{name} of"])
 
         rows = []
         for key, members in _by_key(arguments, len(self.keys)).items():
             if not allow_negative:
                 _require_no_negative("agg", key, members)
-            if _is_absent([each.kind for each in aggregates.values()], [count for _, count in members]):
+            if _is_absent([meaning.linear for meaning in meanings.values()], [count for _, count in members]):
                 continue
             results = []
-            for name, each in aggregates.items():
-                place = list(exprs).index(name) if name in exprs else 0
-                values = [(row[place] if row else None, count) for row, count in members]
-                results.append(_aggregate(each.kind, values, columns[name]))
+            for place, (name, meaning) in enumerate(meanings.items()):
+                values = [(row[place], count) for row, count in members if row[place] is not None]
+                results.append(meaning.value(values, columns[name]))
             rows.append(((*key, *results), 1))
         return NaiveCollection(columns, rows)
+
+    def _arguments(self, aggregates: Mapping[str, Any]) -> NaiveCollection:
+        """The keys, and for each aggregate its argument: true for a count; null where its condition is not true."""
+        everything = self.collection
+        columns, pick = {name: everything.columns[name] for name in self.keys}, everything._picker(self.keys)
+        rows = [pick(row) for row in everything.rows]
+        for name, each in aggregates.items():
+            condition = pl.lit(True) if each.where is None else _expression(each.where)
+            counted = everything.where(condition)
+            types, values = counted._map({"it": pl.lit(True) if each.expr is None else _expression(each.expr)})
+            arguments = dict(zip(counted.rows, values, strict=True))
+            columns[f"{name} of"] = types["it"]
+            rows = [(*row, *arguments.get(own, (None,))) for row, own in zip(rows, everything.rows, strict=True)]
+        return NaiveCollection(columns, zip(rows, everything.rows.values(), strict=True))
 
     def top_k(
         self, k: int, by: Any, descending: Any = False, ties: str = "cut", allow_negative: bool = False
@@ -573,13 +592,13 @@ class NaiveGroups:
         return NaiveCollection(source.columns, rows)
 
     def reduce(
-        self, fn: Callable[[pl.DataFrame], pl.DataFrame], schema: Mapping[str, Any], allow_negative: bool = False
+        self, function: Callable[[pl.DataFrame], pl.DataFrame], schema: Mapping[str, Any], allow_negative: bool = False
     ) -> NaiveCollection:
-        """The result of ``fn`` for each group's rows and counts, beside the group's key.
+        """The result of ``function`` for each group's rows and counts, beside the group's key.
 
-        ``fn`` gets all groups at once: ``group`` (a number, not the key), the columns that are no keys, ``count``.
-        It returns ``group``, the columns of ``schema`` and optionally ``count``. Rows whose count is negative are
-        an error, or with ``allow_negative`` included like any other.
+        ``function`` gets all groups at once: ``group`` (a number, not the key), the columns that are not keys and
+        ``count``. It returns ``group``, the columns of ``schema`` and optionally ``count``. Rows whose count is
+        negative are an error, or with ``allow_negative`` included like any other.
         """
         _recorders[-1].keep(self.collection.rows)
         source, columns = self.collection, _columns(schema)
@@ -591,7 +610,7 @@ class NaiveGroups:
                 _require_no_negative("reduce", key, members)
             group_rows += [(number, *row, _fits(count)) for row, count in members]
         frame = pl.DataFrame(group_rows, schema={"group": pl.Int64, **rest, "count": pl.Int64}, orient="row")
-        returned = fn(frame.sort("group", *rest))
+        returned = function(frame.sort("group", *rest))
         if "count" not in returned.columns:
             returned = returned.with_columns(count=pl.lit(1))
         keys, whole = list(groups), {"group": pl.Int64(), "count": pl.Int64()}
@@ -607,24 +626,66 @@ class NaiveGroups:
 # Aggregates: each by its definition, of values with counts ----------------------------------------------------------
 
 
-def _aggregate(kind: str, values: list[tuple[Any, int]], dtype: pl.DataType) -> Any:
-    if kind == "count":
-        return _is_value(sum(count for _, count in values))
-    values = [(value, count) for value, count in values if value is not None]
-    if kind == "sum":
-        return _exact_sum(values, dtype)
-    choose = min if kind == "min" else max
-    return choose((value for value, count in values if count > 0), key=_order, default=None)
+Values = list[tuple[Any, int]]
+"""Values that are not null, with counts."""
 
 
-def _is_absent(kinds: Sequence[str], counts: Sequence[int]) -> bool:
-    """Whether a group is none: it counts and adds up to nothing, or has no row that min and max could look at."""
-    nothing_in_all = sum(counts) == 0 and not {"count", "sum"}.isdisjoint(kinds)
-    nothing_to_pick = max(counts) <= 0 and not {"min", "max"}.isdisjoint(kinds)
-    return nothing_in_all or nothing_to_pick
+class Meaning(NamedTuple):
+    """An aggregate: ``value`` of the values and the result's type; the result's ``dtype`` by that of the argument.
+
+    ``linear``: whether it adds up, so that values with negative counts are subtracted; else these are no values.
+    """
+
+    linear: bool
+    dtype: Callable[[pl.DataType], pl.DataType]
+    value: Callable[[Values, pl.DataType], Any]
 
 
-def _exact_sum(values: list[tuple[Any, int]], dtype: pl.DataType) -> Any:
+def _number(values: Values, dtype: pl.DataType) -> int:
+    return _is_value(sum(count for _, count in values))
+
+
+def _distinct(values: Values, dtype: pl.DataType) -> int:
+    counts: Counter[Any] = Counter()
+    for value, count in values:
+        counts[value] += count
+    return sum(count > 0 for count in counts.values())
+
+
+def _mean(values: Values, dtype: pl.DataType) -> float | None:
+    number = sum(count for _, count in values)
+    if number == 0:
+        return None
+    unusual = [value * math.copysign(1, count) for value, count in values if not math.isfinite(value)]
+    if unusual:
+        return sum(unusual) * math.copysign(1, number)
+    return _float(sum((Fraction(value) * count for value, count in values), Fraction(0)) / number)
+
+
+def _least(values: Values, dtype: pl.DataType) -> Any:
+    return min((value for value, count in values if count > 0), key=_order, default=None)
+
+
+def _greatest(values: Values, dtype: pl.DataType) -> Any:
+    return max((value for value, count in values if count > 0), key=_order, default=None)
+
+
+def _some(values: Values, dtype: pl.DataType) -> bool | None:
+    present = [value for value, count in values if count > 0]
+    return any(present) if present else None
+
+
+def _every(values: Values, dtype: pl.DataType) -> bool | None:
+    present = [value for value, count in values if count > 0]
+    return all(present) if present else None
+
+
+def _is_absent(linear: Sequence[bool], counts: Sequence[int]) -> bool:
+    """Whether a group is none: it counts and adds up to nothing, or has no row with a value that could be picked."""
+    return (sum(counts) == 0 and any(linear)) or (max(counts) <= 0 and not all(linear))
+
+
+def _exact_sum(values: Values, dtype: pl.DataType) -> Any:
     """The exact sum; a float is rounded once, at the end. 0 without values."""
     unusual = [value * math.copysign(1, count) for value, count in values if not math.isfinite(value)]
     if unusual:
@@ -634,10 +695,15 @@ def _exact_sum(values: list[tuple[Any, int]], dtype: pl.DataType) -> Any:
         return Decimal(_is_value(int(total * 10**dtype.scale), 10**18 - 1)).scaleb(-dtype.scale)
     if dtype == pl.Int64:
         return _is_value(int(total))
+    return _float(total)
+
+
+def _float(number: Fraction) -> float:
+    """The float next to a number, ties to even."""
     try:
-        return float(total)
+        return float(number)
     except OverflowError:
-        return math.inf if total > 0 else -math.inf
+        return math.inf if number > 0 else -math.inf
 
 
 def _order(value: Any) -> tuple[bool, Any]:
@@ -645,12 +711,21 @@ def _order(value: Any) -> tuple[bool, Any]:
     return (True, 0) if value is NAN else (False, value)
 
 
-def _aggregate_type(kind: str, dtype: pl.DataType | None) -> pl.DataType:
-    if dtype is None:
-        return pl.Int64()
-    if kind == "sum" and isinstance(dtype, pl.Decimal):
-        return pl.Decimal(18, dtype.scale)
-    return dtype
+def _widest(dtype: pl.DataType) -> pl.DataType:
+    return pl.Decimal(18, dtype.scale) if isinstance(dtype, pl.Decimal) else dtype
+
+
+MEANINGS = {
+    "count": Meaning(True, lambda dtype: pl.Int64(), _number),
+    "count_distinct": Meaning(False, lambda dtype: pl.Int64(), _distinct),
+    "sum": Meaning(True, _widest, _exact_sum),
+    "mean": Meaning(True, lambda dtype: pl.Float64(), _mean),
+    "min": Meaning(False, lambda dtype: dtype, _least),
+    "max": Meaning(False, lambda dtype: dtype, _greatest),
+    "any": Meaning(False, lambda dtype: dtype, _some),
+    "all": Meaning(False, lambda dtype: dtype, _every),
+}
+"""The aggregates by name."""
 
 
 def _by_key(collection: NaiveCollection, width: int) -> dict[Row, list[tuple[Row, int]]]:
@@ -786,6 +861,15 @@ def _dtype(name: Any) -> pl.DataType:
         "timestamp": pl.Datetime("us", "UTC"),
     }
     return types[str(name)]
+
+
+def _type_name(dtype: pl.DataType) -> str:
+    """The name that ``dd.toml`` has for a column's type."""
+    if isinstance(dtype, pl.Decimal):
+        return f"decimal({dtype.precision},{dtype.scale})"
+    if isinstance(dtype, pl.Datetime):
+        return "timestamp"
+    return "bool" if isinstance(dtype, pl.Boolean) else str(dtype).lower()
 
 
 def _widened(dtype: pl.DataType) -> pl.DataType:

@@ -55,6 +55,6 @@ class Gained:
             for time, (plus, minus) in counts.items():
                 before = mine.get(time, (0, 0))
                 mine[time] = (before[0] + plus, before[1] + minus)
-        for name, cuts in other.quantiles.items():
-            self.quantiles[name] = sorted([*self.quantiles.get(name, []), *cuts])
+        for name, codes in other.quantiles.items():
+            self.quantiles[name] = sorted([*self.quantiles.get(name, []), *codes])
         self.rounds = max(self.rounds, other.rounds)

@@ -24,7 +24,7 @@ from ddcore.worker import Worker, joined
 
 __all__ = ["open_worker", "spans_of", "waiting_of", "write_gains"]
 
-_QUANTILES = 16  # cuts kept per arrangement: enough for even ranges of up to 17 workers
+_QUANTILES = 16  # quantiles kept per arrangement: enough for even ranges of up to 17 workers
 
 Spans = Mapping[int, Span]
 
@@ -116,12 +116,12 @@ def _write_run(stored: Stored, place: tuple[str, Layout], run: SortedBatch, part
     return {table: [arrangements.write_run(stored.warehouse.table(table), stored.run, part, rows)]}
 
 
-def spans_of(plan: Plan, cuts: Mapping[int, Sequence[int]], part: int) -> Spans:
-    """The codes that worker ``part`` owns of each arrangement, divided at ``cuts``: [lo, hi), None for no bound."""
+def spans_of(plan: Plan, boundaries: Mapping[int, Sequence[int]], partition: int) -> Spans:
+    """The codes that worker ``partition`` owns of each arrangement: [lo, hi), None for no bound."""
     spans = {}
     for arrangement in plan.arrangements:
-        bounds = [None, *cuts[arrangement.index], None]
-        spans[arrangement.index] = (bounds[part], bounds[part + 1])
+        bounds = [None, *boundaries[arrangement.index], None]
+        spans[arrangement.index] = (bounds[partition], bounds[partition + 1])
     return spans
 
 

@@ -21,8 +21,8 @@ from ddcore.cache import OWN_FOLDER, cache_folder, distrust, kernel_folder, kern
 from ddcore.errors import DdError
 from ddcore.io.program import load_program
 from ddcore.io.project import Project
-from ddcore.jobs import cds, jars
-from ddcore.jobs.java import find_java
+from ddcore.jobs.spark import class_archive, jars
+from ddcore.jobs.spark.java import find_java
 
 __all__ = ["Check", "checks"]
 
@@ -112,7 +112,7 @@ def _jars() -> Iterator[Check]:
 
 
 def _archive() -> Iterator[Check]:
-    if cds.current() is None:
+    if class_archive.current() is None:
         yield Check("class archive", "note", "none for this Java: Spark starts, but takes twice as long", _SETUP)
     else:
         yield Check("class archive", "ok", "present: Spark starts quickly")

@@ -5,8 +5,8 @@ where they are not visible yet; check the source as a whole (ingested before? la
 exist?); make it visible by one commit and one record of the ledger. If it is killed before that record, nothing was
 ingested, and the next ingest removes the files.
 
-With the engine ``spark``, Spark reads and one pass of :mod:`ddcore.jobs.intake` checks and writes; with ``inline`` this
-process does it, without a JVM. The rows, the errors and the tables are the same.
+With the engine ``spark``, Spark reads and one pass of :mod:`ddcore.jobs.spark.intake` checks and writes; with
+``inline`` this process does it, without a JVM. The rows, the errors and the tables are the same.
 """
 
 from __future__ import annotations
@@ -189,8 +189,8 @@ def _take_inline(intake: Intake, layouts: Layouts) -> Part:
 
 @contextmanager
 def _spark(project: Project, layouts: Layouts) -> Iterator[Take]:
-    from ddcore.jobs.intake import take_by_spark
-    from ddcore.jobs.session import spark
+    from ddcore.jobs.spark.intake import take_by_spark
+    from ddcore.jobs.spark.session import spark
 
     size = sum(os.path.getsize(source.path) for source, _ in layouts if source.format != "delta")
     with spark(project.spark_conf, project.spark_master, project.parallelism, bulk=size >= _BULK_BYTES) as session:

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ddcore.errors import DdError, ProgramChanged, ProgramError, StorageError, UsageError
+from ddcore.errors import DdError, ProgramChanged, ProgramError, UsageError
 from ddcore.io.intent import give_up, is_committed
 from ddcore.io.ledger import FailureRecord, IngestRecord, IntentRecord, Ledger, RunRecord, TableState
 from ddcore.io.program import load_program
@@ -44,8 +44,10 @@ from ddcore.io.times import (
     versions,
 )
 from ddcore.io.warehouse import Warehouse
+from ddcore.jobs import engines
 from ddcore.jobs.arguments import filled, natural
 from ddcore.jobs.failures import one_line
+from ddcore.jobs.fold import Fold, Listener
 from ddcore.jobs.report import Changes, RunReport, json_line, result
 from ddcore.lattice import le
 
@@ -53,33 +55,9 @@ if TYPE_CHECKING:
     from ddcore.io.gains import Gained, Stored
     from ddcore.plan import Plan
 
-__all__ = ["Fold", "RunReport", "main", "run"]
+__all__ = ["RunReport", "main", "run"]
 
-Listener = Callable[..., None]
 REFRESH = "ddcore run --full-refresh"
-WIDE_FROM = 20_000_000  # rows in a window from which several workers fold it: docs/performance.md
-
-
-@dataclass(frozen=True)
-class Fold:
-    """One window of times to be folded, and all that its workers need."""
-
-    plan: Plan
-    stored: Stored
-    window: Window
-    inputs: Mapping[str, TableState | None]  # each input's table
-    settings: Project
-    quantiles: Mapping[str, Sequence[int]]
-    parallelism: int | None
-    rows: int  # an upper bound of the rows in the window
-
-    @property
-    def upper(self) -> Frontier | None:
-        """The frontier of the times that the run does not complete, for a worker.
-
-        None with one dimension: no join of complete versions is beyond it.
-        """
-        return self.window.upper if len(self.plan.dims) > 1 else None
 
 
 @dataclass(frozen=True)
@@ -270,7 +248,7 @@ class _Replay:
             last = shown(window.last, self.dims)
             note = f"versions {window.first}..{last}" if len(self.dims) == 1 else f"to {last}"
             options.listener("fold", 0, None, note)
-        fold = _engine(options.engine)
+        fold = engines.load(options.engine)
         if not window.known:
             self.ledger.append(self._intent(window))
         before = None if window.refresh else self.ledger.current_run()
@@ -448,34 +426,6 @@ def _plan(project: Project) -> Plan:
                 "name the section after an output, or remove it",
             )
     return plan
-
-
-def _engine(name: str) -> Callable[[Fold, Listener | None], tuple[Gained, int]]:
-    """The fold of an engine: takes a window, returns its new files and the parallelism.
-
-    Raises StorageError if this machine lacks something that the engine needs: Java, jars, kernels.
-    """
-    if name != "inline":
-        from ddcore.jobs import session
-
-        session.check()
-        return _on_spark
-    try:
-        from ddcore.jobs.inline import fold
-    except Exception as error:  # numba raises many kinds if it can neither load nor compile a kernel
-        raise StorageError(f"the kernels of the engine do not load: {one_line(error)}", "see: ddcore doctor") from error
-    return fold
-
-
-def _on_spark(fold: Fold, listener: Listener | None) -> tuple[Gained, int]:
-    from ddcore.jobs import alone, exchange, session
-
-    parallelism = fold.parallelism or (1 if fold.rows < WIDE_FROM else None)
-    with session.spark_context(fold.settings.spark_conf, fold.settings.spark_master, parallelism) as context:
-        parallelism = parallelism or context.defaultParallelism
-        if parallelism == 1:
-            return alone.fold_with(context, fold)
-        return exchange.fold_with(context, fold, parallelism, listener)
 
 
 def _stored(warehouse: Warehouse, run: int, before: RunRecord | None) -> Stored:

@@ -156,7 +156,7 @@ def command_of(pid: int) -> str:
 
 
 @pytest.mark.parametrize("place", FAILPOINTS)
-def test_killed_between_two_durable_effects(
+def test_T23_killed_between_two_durable_effects(
     place: str, ingested: Path, undisturbed: dict[str, pl.DataFrame], tmp_path: Path
 ) -> None:
     """Two runs die at the same place, once early and once later; the third one finishes."""

@@ -1,11 +1,14 @@
-"""The acceptance cases, by their numbers: from the definitions, whole, a run for each time, and cut at random."""
+"""The acceptance cases, by their numbers, each by every way to fold (see conftest.py).
+
+More of them: compaction and frontiers in test_semantics_compaction.py, loops in test_semantics_loops.py, several
+collections in test_operators.py.
+"""
 
 from __future__ import annotations
 
 import contextlib
 from typing import Any
 
-import folding
 import numpy as np
 import polars as pl
 import pytest
@@ -18,13 +21,6 @@ from ddcore.errors import Diverged, LateUpdate, NegativeMultiplicity
 from ddcore.trace import arrange
 
 col = pl.col
-
-
-@pytest.fixture(params=[folding.by_reference, folding.whole, folding.one_time_each, folding.randomly_cut])
-def fold(request: pytest.FixtureRequest) -> Fold:
-    """One way to fold: takes a program and its inputs, gives the logs of its outputs."""
-    way: Fold = request.param
-    return way
 
 
 def same(actual: Any, expected: Any) -> None:

@@ -28,8 +28,8 @@ def coarse(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worker, "key_codes", codes)
     hashes = encoding._string_hashes
     monkeypatch.setattr(encoding, "_string_hashes", lambda values: hashes(values) & 3)
-    monkeypatch.setattr(encoding, "POOL", encoding.Pool())
-    monkeypatch.setattr(encoding, "_BINARIES", encoding.Pool())
+    monkeypatch.setattr(encoding, "POOL", encoding.Strings())
+    monkeypatch.setattr(encoding, "_BINARIES", encoding.Strings())
 
 
 @pytest.mark.parametrize("seed", range(40))

@@ -7,19 +7,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import polars as pl
 
-from ddcore import kernels
+from ddcore import arguments, kernels
 from ddcore.batch import Batch
+from ddcore.digests import digest
+from ddcore.errors import ProgramError
+from ddcore.operators import outer_join
 from ddcore.operators.base import Keyed, Port, Rounds, State, Step
+from ddcore.place import caller
+from ddcore.schema import Schema
 from ddcore.trace import SortedBatch, distinct_keys
 
 if TYPE_CHECKING:
+    from ddcore.collection import Collection
     from ddcore.plan import Arrangement, Block, Plan
 
-__all__ = ["Join", "Pairs", "matches"]
+__all__ = ["Join", "Pairs", "join", "matches"]
 
 _CHUNK = 1 << 22  # pairs per portion; the pairs of one key are never split
 
@@ -36,6 +43,22 @@ class Join(Keyed):
     left: tuple[str, ...]
     right: tuple[str, ...]
     right_names: Mapping[str, str]
+
+    @classmethod
+    def of(cls, left: Schema, right: Schema, on: Mapping[str, str]) -> Join:
+        """For inputs of these schemas; ``on`` has the key columns, left to right, each once. Raises ProgramError."""
+        names: dict[str, str] = {}
+        for name in right:
+            if name in on.values():
+                continue
+            names[name] = f"{name}_right" if name in left else name
+            if names[name] in left or list(names.values()).count(names[name]) > 1:
+                raise ProgramError(
+                    f"{caller()}: join: two columns would be called {names[name]}", "rename one with select()"
+                )
+        schema = dict(left) | {result: right[name] for name, result in names.items()}
+        mine, theirs = tuple(on), tuple(on.values())
+        return cls(schema, digest(mine, theirs), mine, theirs, names)
 
     @property
     def ports(self) -> Sequence[Port]:
@@ -147,3 +170,35 @@ def _chunks(ends: np.ndarray) -> Iterator[tuple[int, int]]:
         if ends[last] > ends[first]:
             yield first, last
         first = last
+
+
+def join(rows: Collection, other: Any, on: str | Sequence[str] | Mapping[str, str], how: outer_join.How) -> Collection:
+    """``Collection.join``, of every kind. Raises ProgramError."""
+    partners = arguments.collection(other, rows, "join")
+    pairs = _pairs(rows.schema, partners.schema, on)
+    if how in outer_join.KINDS:
+        return outer_join.KINDS[how](rows, partners, pairs)
+    if how != "inner":
+        raise ProgramError(f"{caller()}: join: how is {how!r}", f"one of inner, {', '.join(outer_join.KINDS)}")
+    first = {theirs: mine for mine, theirs in reversed(pairs.items())}
+    once = {mine: theirs for mine, theirs in pairs.items() if first[theirs] == mine}
+    if len(once) < len(pairs):  # several left columns meet one right column
+        equal = [pl.col(mine) == pl.col(first[theirs]) for mine, theirs in pairs.items() if mine not in once]
+        rows = rows.where(*equal)
+    return rows._add(Join.of(rows.schema, partners.schema, once), partners._index)
+
+
+def _pairs(left: Schema, right: Schema, on: str | Sequence[str] | Mapping[str, str]) -> dict[str, str]:
+    """The key columns, left to right. Raises ProgramError."""
+    pairs = dict(on) if isinstance(on, Mapping) else {name: name for name in ([on] if isinstance(on, str) else on)}
+    if not pairs:
+        raise ProgramError(f"{caller()}: join on no columns", "name at least one key column")
+    for mine, theirs in pairs.items():
+        arguments.require(left, mine, "join")
+        arguments.require(right, theirs, "join")
+        if left[mine] != right[theirs]:
+            raise ProgramError(
+                f"{caller()}: join: {mine} is {left[mine]} and {theirs} is {right[theirs]}",
+                "cast one side with select()",
+            )
+    return pairs

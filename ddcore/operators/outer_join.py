@@ -6,14 +6,16 @@ They are programs of ``join``, ``distinct``, ``concat`` and ``negate``, so their
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import polars as pl
 
 if TYPE_CHECKING:
     from ddcore.collection import Collection
 
-__all__ = ["HOW", "anti", "full", "left", "right", "semi"]
+__all__ = ["KINDS", "How", "anti", "full", "left", "right", "semi"]
+
+How = Literal["inner", "semi", "anti", "left", "right", "full"]
 
 
 def semi(rows: Collection, other: Collection, on: Mapping[str, str]) -> Collection:
@@ -45,7 +47,7 @@ def full(rows: Collection, other: Collection, on: Mapping[str, str]) -> Collecti
     return pairs.concat(_pad(anti(rows, other, on), pairs), _unmatched(rows, other, on, pairs))
 
 
-HOW = {"semi": semi, "anti": anti, "left": left, "right": right, "full": full}
+KINDS = {"semi": semi, "anti": anti, "left": left, "right": right, "full": full}
 
 
 def _unmatched(rows: Collection, other: Collection, on: Mapping[str, str], pairs: Collection) -> Collection:

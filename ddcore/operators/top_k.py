@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
 
-from ddcore import encoding
+from ddcore import arguments, encoding
+from ddcore.digests import digest
+from ddcore.errors import ProgramError
 from ddcore.operators.base import Step
 from ddcore.operators.reduction import Evaluations, Reduction, ReductionStep, Targets
+from ddcore.place import caller
+from ddcore.schema import Schema
 from ddcore.trace import Rows
 
 if TYPE_CHECKING:
     from ddcore.plan import Block, Plan
 
-__all__ = ["TopK"]
+__all__ = ["Ties", "TopK"]
+
+Ties = Literal["cut", "rank"]
 
 _LAST = 2**63 - 1
 
@@ -33,6 +40,37 @@ class TopK(Reduction):
     by: tuple[str, ...]
     descending: tuple[bool, ...]
     ties: str
+
+    @classmethod
+    def of(
+        cls,
+        schema: Schema,
+        keys: Sequence[str],
+        *,
+        k: int,
+        by: str | Sequence[str],
+        descending: bool | Sequence[bool],
+        ties: Ties,
+        allow_negative: bool,
+    ) -> TopK:
+        """For groups by ``keys`` of an input of this schema. Raises ProgramError."""
+        names = [by] if isinstance(by, str) else list(by)
+        downs = [descending] * len(names) if isinstance(descending, bool) else list(descending)
+        if isinstance(k, bool) or not isinstance(k, int) or not 0 < k < 2**31:
+            raise ProgramError(f"{caller()}: top_k: k is {k!r}", "give a positive whole number")
+        if ties not in get_args(Ties):
+            raise ProgramError(f"{caller()}: top_k: ties is {ties!r}", 'give "cut" or "rank"')
+        if not names or len(downs) != len(names):
+            raise ProgramError(
+                f"{caller()}: top_k: {len(names)} columns and {len(downs)} directions", "give one direction per column"
+            )
+        for name in names:
+            arguments.require(schema, name, "top_k")
+            if name in keys:
+                raise ProgramError(f"{caller()}: top_k: {name} is a key", "order by other columns")
+        columns = {name: schema[name] for name in (*keys, *schema)}
+        text = digest(str(k), ties, str(bool(allow_negative)), keys, names, map(str, downs))
+        return cls(columns, text, tuple(keys), bool(allow_negative), k, tuple(names), tuple(downs), ties)
 
     def step(self, plan: Plan, block: Block) -> Step:
         """The work of a top_k block."""

@@ -1,7 +1,7 @@
 """A Spark session that starts quickly, prints nothing, and stops at once.
 
 :func:`spark_session` uses the caller's session where there is one (a notebook, ``spark-submit``), as it is, and never
-stops it; else it starts one with the settings of :mod:`ddcore.jobs.settings`, Delta's jars from the cache,
+stops it; else it starts one with the settings of :mod:`ddcore.jobs.spark.settings`, Delta's jars from the cache,
 and the JVM's output in a log file. Nothing here touches the network.
 """
 
@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ddcore.errors import DdError
-from ddcore.jobs import cds, jars
-from ddcore.jobs.failures import is_of_spark
-from ddcore.jobs.gateway import Gateway, Scratch, interruptible, keeping_signals, launch, log4j_file, log_hint
-from ddcore.jobs.java import java_path
-from ddcore.jobs.settings import DELTA, defaults_file, is_local, is_this_machine, runtime, settings
-from ddcore.jobs.shipping import package_zip
+from ddcore.jobs.spark import class_archive, jars
+from ddcore.jobs.spark.failures import is_of_spark
+from ddcore.jobs.spark.gateway import Gateway, Scratch, interruptible, keeping_signals, launch, log4j_file, log_hint
+from ddcore.jobs.spark.java import java_path
+from ddcore.jobs.spark.settings import DELTA, defaults_file, is_local, is_this_machine, runtime, settings
+from ddcore.jobs.spark.shipping import package_zip
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -198,7 +198,7 @@ def _launch(
         {**defaults_file(os.environ, spark_home), **conf},
         jars=jars.paths(),
         log4j=log4j_file(),
-        archive=cds.archive(java_path(), spark_home) if local else None,
+        archive=class_archive.archive(java_path(), spark_home) if local else None,
         package=None if local else package_zip(),
         blocks=scratch.blocks,
         sockets=scratch.sockets,

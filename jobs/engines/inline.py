@@ -12,7 +12,7 @@ from ddcore.io.changelog import ChangeLog
 from ddcore.io.gains import Gained
 from ddcore.io.state import open_worker, write_gains
 from ddcore.jobs.failures import fold_errors
-from ddcore.jobs.replay import Fold
+from ddcore.jobs.fold import Fold
 
 __all__ = ["fold", "updates"]
 

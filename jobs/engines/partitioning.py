@@ -7,40 +7,42 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from ddcore.io.changelog import ChangeLog
-from ddcore.jobs.replay import Fold
+from ddcore.jobs.fold import Fold
 from ddcore.operators.base import Keyed
 from ddcore.plan import Arrangement, Plan
 
-__all__ = ["Cuts", "cuts_of"]
+__all__ = ["Boundaries", "boundaries_of"]
 
-Cuts = Mapping[int, Sequence[int]]  # by arrangement index: parallelism - 1 key codes at which the next worker begins
+Boundaries = Mapping[
+    int, Sequence[int]
+]  # by arrangement index: parallelism - 1 key codes at which the next worker begins
 
 _SAMPLE = 100_000
 
 
-def cuts_of(fold: Fold, parallelism: int) -> dict[int, list[int]]:
+def boundaries_of(fold: Fold, parallelism: int) -> dict[int, list[int]]:
     """Codes at which the next worker's range begins, per arrangement: from stored quantiles, or for the first run
     from estimates.
 
-    Arrangements that meet in an operator get the same cuts, so that all rows of a key have one worker. Hashed codes are
-    spread evenly over 64 bits. Codes that are values themselves are cut at the quantiles of a sample of the inputs'
-    integers.
+    Arrangements that meet in an operator get the same boundaries, so that all rows of a key have one worker. Hashed
+    codes are spread evenly over 64 bits. Codes that are values themselves are divided at the quantiles of a sample of
+    the inputs' integers.
     """
-    even = [int(-(2**63) + (2**64 * part) // parallelism) for part in range(1, parallelism)]
+    even = [int(-(2**63) + (2**64 * partition) // parallelism) for partition in range(1, parallelism)]
     sample: np.ndarray | None = None
-    cuts: dict[int, list[int]] = {}
+    boundaries: dict[int, list[int]] = {}
     single = _of_one_worker(fold.plan)
     for group in _meeting(fold.plan):
         if single & {arrangement.index for arrangement in group}:
-            cuts.update({arrangement.index: [-(2**63)] * (parallelism - 1) for arrangement in group})
+            boundaries.update({arrangement.index: [-(2**63)] * (parallelism - 1) for arrangement in group})
             continue
         codes = np.sort(np.array([c for a in group for c in fold.quantiles.get(a.fingerprint, ())], dtype=np.int64))
         if len(codes) == 0 and group[0].direct:
             sample = _sampled(fold) if sample is None else sample
             codes = sample
         for arrangement in group:
-            cuts[arrangement.index] = _quantiles(codes, parallelism) if len(codes) else even
-    return cuts
+            boundaries[arrangement.index] = _quantiles(codes, parallelism) if len(codes) else even
+    return boundaries
 
 
 def _of_one_worker(plan: Plan) -> set[int]:
@@ -64,7 +66,7 @@ def _meeting(plan: Plan) -> list[list[Arrangement]]:
 
 
 def _quantiles(codes: np.ndarray, parallelism: int) -> list[int]:
-    return [int(codes[(len(codes) * part) // parallelism]) for part in range(1, parallelism)]
+    return [int(codes[(len(codes) * partition) // parallelism]) for partition in range(1, parallelism)]
 
 
 def _sampled(fold: Fold) -> np.ndarray:

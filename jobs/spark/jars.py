@@ -18,7 +18,7 @@ from pathlib import Path
 
 from ddcore.cache import OWN_FOLDER, cache_folder, distrust, make_private
 from ddcore.errors import StorageError
-from ddcore.jobs.java import find_java
+from ddcore.jobs.spark.java import find_java
 
 __all__ = ["JARS", "VERSION", "folder", "missing", "paths", "resolve"]
 

@@ -23,7 +23,7 @@ from ddcore.errors import DataError, DdError
 from ddcore.io.checks import Layout
 from ddcore.io.intake import Intake, Part, frames_of
 from ddcore.io.sources import Source, pieces, validate
-from ddcore.jobs.failures import is_of_spark, telling_line
+from ddcore.jobs.spark.failures import is_of_spark, telling_line
 
 if TYPE_CHECKING:
     import polars as pl

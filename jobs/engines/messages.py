@@ -19,7 +19,7 @@ import pyarrow as pa
 from ddcore import encoding
 from ddcore.batch import Batch, concatenate
 from ddcore.encoding import key_codes
-from ddcore.jobs.cuts import Cuts
+from ddcore.jobs.engines.partitioning import Boundaries
 from ddcore.plan import Arrangement, Plan, Position
 from ddcore.schema import Schema
 from ddcore.trace import SortedBatch, arrange
@@ -65,26 +65,26 @@ class Message:
     body: bytes
 
 
-def to_messages(worker: Worker, work: Work, cuts: Cuts, part: int = 0) -> Iterator[Message]:
-    """The work at one position as messages to the owners of its keys. A notification goes to worker ``part`` itself,
-    whose trace has new updates.
+def to_messages(worker: Worker, work: Work, boundaries: Boundaries, partition: int = 0) -> Iterator[Message]:
+    """The work at one position as messages to the owners of its keys. A notification goes to worker ``partition``
+    itself, whose trace has new updates.
 
     Updates are consolidated before they are sent: moving one costs more than sorting it.
     """
     for index, batches in work.rows.items():
         arrangement = worker.plan.arrangements[index]
         run = worker.keyed(arrangement, concatenate(batches))
-        for dest, mine in _split(run, cuts[index]):
+        for dest, mine in _split(run, boundaries[index]):
             for portion in _portions(arrangement.batch_of(mine)):
                 body = body_of_batch(portion, arrangement.collection)
                 yield Message(dest, ROWS, index, work.rounds, len(portion), body)
     for pending in work.pending:
         port = worker.plan.arrangements[work.block.ports[0]]
-        for dest, mine in _split(pending, cuts[port.index]):
+        for dest, mine in _split(pending, boundaries[port.index]):
             for body, keys in bodies_of_run(port, mine, keys_only=True):
                 yield Message(dest, PENDING, work.block.index, work.rounds, keys, body)
     if work.notified:
-        yield Message(part, NOTIFICATION, work.block.index, work.rounds, 0, b"")
+        yield Message(partition, NOTIFICATION, work.block.index, work.rounds, 0, b"")
 
 
 def accept(worker: Worker, message: Message) -> None:
@@ -100,18 +100,18 @@ def accept(worker: Worker, message: Message) -> None:
     worker.accept_pending(block, message.rounds, pending)
 
 
-def to_late_messages(worker: Worker, part: int) -> Iterator[Message]:
+def to_late_messages(worker: Worker, partition: int) -> Iterator[Message]:
     """Held updates and pending times beyond the upper, which the worker would store for later runs, and has no more."""
     held, worker.held = worker.held, {}
     for index, batch in held.items():
         for portion in _portions(batch):
             body = body_of_batch(portion, worker.plan.arrangements[index].collection)
-            yield Message(part, HELD, index, (), len(portion), body)
+            yield Message(partition, HELD, index, (), len(portion), body)
     late, worker.pending = worker.pending, {}
     for index, pending in late.items():
         port = worker.plan.arrangements[worker.plan.blocks[index].ports[0]]
         for body, keys in bodies_of_run(port, pending, keys_only=True):
-            yield Message(part, LATE, index, (), keys, body)
+            yield Message(partition, LATE, index, (), keys, body)
 
 
 def accept_late(worker: Worker, late: Sequence[Message]) -> None:
@@ -190,9 +190,9 @@ def _schema(arrangement: Arrangement, keys_only: bool) -> Schema:
     return {name: schema[name] for name in arrangement.key} if keys_only else schema
 
 
-def _split(run: SortedBatch, cuts: Sequence[int]) -> Iterator[tuple[int, SortedBatch]]:
+def _split(run: SortedBatch, boundaries: Sequence[int]) -> Iterator[tuple[int, SortedBatch]]:
     """The run cut into the ranges of the workers; workers without rows are left out."""
-    bounds = [0, *np.searchsorted(run.codes, np.array(cuts, dtype=np.int64)).tolist(), len(run)]
+    bounds = [0, *np.searchsorted(run.codes, np.array(boundaries, dtype=np.int64)).tolist(), len(run)]
     for dest, (a, b) in enumerate(pairwise(bounds)):
         if a < b:
             high = None if run.high is None else run.high[a:b]

@@ -23,7 +23,7 @@ from typing import Any, cast
 
 from ddcore.cache import cache_folder
 from ddcore.errors import DdError
-from ddcore.jobs.java import find_java
+from ddcore.jobs.spark.java import find_java
 
 __all__ = ["Gateway", "Scratch", "interruptible", "keeping_signals", "launch", "log4j_file", "log_hint"]
 

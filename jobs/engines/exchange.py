@@ -5,7 +5,7 @@ results. The driver picks the next position from the reports of the tasks, never
 are left, one task takes over the whole range and finishes without further shuffles.
 
 Plain RDDs: messages are few and large, and a job of the SQL engine takes twice as long to start. The code of the tasks
-is in :mod:`ddcore.jobs.tasks`, which the driver does not load.
+is in :mod:`ddcore.jobs.engines.tasks`, which the driver does not load.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from typing import TYPE_CHECKING, Any
 from ddcore.io.changelog import ChangeLog
 from ddcore.io.gains import Gained
 from ddcore.io.layout import tables_of
-from ddcore.jobs import alone
-from ddcore.jobs.cuts import cuts_of
-from ddcore.jobs.failures import run_job
-from ddcore.jobs.protocol import Piece, Report, Superstep, Task, Waiting, collector, least_of, raise_first
-from ddcore.jobs.replay import Fold
-from ddcore.jobs.shipping import pickled
+from ddcore.jobs.engines import one_task
+from ddcore.jobs.engines.partitioning import boundaries_of
+from ddcore.jobs.engines.protocol import Report, Split, Superstep, Task, Waiting, collector, least_of, raise_first
+from ddcore.jobs.fold import Fold
+from ddcore.jobs.spark.failures import run_job
+from ddcore.jobs.spark.shipping import pickled
 
 if TYPE_CHECKING:
     from pyspark import RDD, SparkContext
 
 __all__ = ["fold_with"]
 
-PIECE_ROWS = 1 << 20  # of an input, read by one task
+SPLIT_ROWS = 1 << 20  # of an input, read by one task
 NARROW_BELOW = 500_000  # waiting updates; an estimate
 
 
@@ -40,13 +40,13 @@ def fold_with(context: SparkContext, fold: Fold, parallelism: int, listener: Any
 
     Errors of tasks are raised unchanged.
     """
-    pieces = list(_pieces(fold))
-    if not pieces:
-        return alone.fold_with(context, fold)
+    splits = list(_splits(fold))
+    if not splits:
+        return one_task.fold_with(context, fold)
     # Queued once, here, and not by each worker: a worker may be opened several times.
-    waiting = [Waiting(part) for part in range(parallelism)] if _resumes(fold) else []
+    waiting = [Waiting(partition) for partition in range(parallelism)] if _resumes(fold) else []
     try:
-        return _Exchange(context, fold, parallelism, listener).run([*pieces, *waiting]), parallelism
+        return _Exchange(context, fold, parallelism, listener).run([*splits, *waiting]), parallelism
     finally:
         shutil.rmtree(fold.stored.warehouse.staging, ignore_errors=True)
 
@@ -57,14 +57,16 @@ class _Exchange:
     def __init__(self, context: SparkContext, fold: Fold, parallelism: int, listener: Any) -> None:
         self.context, self.listener = context, listener
         self.narrow_below = 0 if fold.parallelism else NARROW_BELOW  # a forced parallelism is kept to the end
-        token, plan, cuts = uuid.uuid4().hex, pickled(fold.plan), cuts_of(fold, parallelism)
+        token, plan, boundaries = uuid.uuid4().hex, pickled(fold.plan), boundaries_of(fold, parallelism)
         staging = fold.stored.warehouse.staging / token
-        self.task = Task(token, plan, fold.stored, staging, cuts, parallelism, fold.window, fold.upper, _resumes(fold))
+        self.task = Task(
+            token, plan, fold.stored, staging, boundaries, parallelism, fold.window, fold.upper, _resumes(fold)
+        )
 
-    def run(self, pieces: list[Piece | Waiting]) -> Gained:
+    def run(self, splits: list[Split | Waiting]) -> Gained:
         """Supersteps while many updates wait; then one task, or all of them, write what the fold added."""
         step = 0
-        waiting, reports = self._send(self.context.parallelize(pieces, len(pieces)), "feed")
+        waiting, reports = self._send(self.context.parallelize(splits, len(splits)), "feed")
         while (position := least_of(reports)) is not None:
             if sum(report.waiting for report in reports) < self.narrow_below:
                 return self._collect(waiting.coalesce(1), "finish", step)
@@ -88,7 +90,7 @@ class _Exchange:
         messages.localCheckpoint()
         run_job(messages._jrdd.count)  # in the JVM: RDD.count would pass all messages through Python
         incoming.unpersist()
-        latest = {report.part: report for report in reports.value}
+        latest = {report.partition: report for report in reports.value}
         raise_first(latest.values())
         return messages, list(latest.values())
 
@@ -97,20 +99,20 @@ class _Exchange:
         reports = run_job(waiting.mapPartitionsWithIndex(_work(name, self.task, step)).collect)
         raise_first(reports)
         total = Gained()
-        for report in sorted(reports, key=lambda report: report.part):
+        for report in sorted(reports, key=lambda report: report.partition):
             total.absorb(report.gained or Gained())
         return total
 
 
 def _work(name: str, *arguments: Any) -> Callable[[int, Iterable[Any]], Iterator[Any]]:
-    """A function of :mod:`ddcore.jobs.tasks`, by name."""
+    """A function of :mod:`ddcore.jobs.engines.tasks`, by name."""
     return functools.partial(_call, name, arguments)
 
 
-def _call(name: str, arguments: tuple[Any, ...], part: int, incoming: Iterable[Any]) -> Iterator[Any]:
-    from ddcore.jobs import tasks
+def _call(name: str, arguments: tuple[Any, ...], partition: int, incoming: Iterable[Any]) -> Iterator[Any]:
+    from ddcore.jobs.engines import tasks
 
-    yield from getattr(tasks, name)(*arguments, part, incoming)
+    yield from getattr(tasks, name)(*arguments, partition, incoming)
 
 
 def _owner(dest: int) -> int:
@@ -118,14 +120,14 @@ def _owner(dest: int) -> int:
     return dest
 
 
-def _pieces(fold: Fold) -> Iterator[Piece]:
-    """The files of the window, in pieces for one task each."""
+def _splits(fold: Fold) -> Iterator[Split]:
+    """The files of the window, in splits for one task each."""
     for name, schema in fold.plan.inputs.items():
         log = ChangeLog(fold.stored.warehouse.input(name), schema, fold.plan.dims)
         for file in log.files(fold.inputs[name]):
             if fold.window.may_meet(file.lower, file.upper, fold.plan.dims):
-                for start in range(0, file.rows, PIECE_ROWS):
-                    yield Piece(name, file, start, min(PIECE_ROWS, file.rows - start))
+                for start in range(0, file.rows, SPLIT_ROWS):
+                    yield Split(name, file, start, min(SPLIT_ROWS, file.rows - start))
 
 
 def _resumes(fold: Fold) -> bool:

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 from ddcore.errors import DdError
 from ddcore.io.gains import Gained
-from ddcore.jobs.failures import run_job
-from ddcore.jobs.replay import Fold
-from ddcore.jobs.shipping import pickled
+from ddcore.jobs.fold import Fold
+from ddcore.jobs.spark.failures import run_job
+from ddcore.jobs.spark.shipping import pickled
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -37,7 +37,7 @@ def fold_with(context: SparkContext, fold: Fold) -> tuple[Gained, int]:
 
 def _fold(fold: bytes, _: Iterable[int]) -> Iterator[tuple[Gained, int] | DdError]:
     """The task. A DdError is returned as its result, so that the driver can raise it unchanged."""
-    from ddcore.jobs import inline
+    from ddcore.jobs.engines import inline
 
     try:
         yield inline.fold(pickle.loads(fold))

@@ -14,30 +14,30 @@ from ddcore.errors import DdError, Diverged
 from ddcore.io.gains import Gained, Stored
 from ddcore.io.tables import LiveFile
 from ddcore.io.times import Frontier, Window
-from ddcore.jobs.cuts import Cuts
+from ddcore.jobs.engines.partitioning import Boundaries
 from ddcore.plan import Position
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
     from pyspark.accumulators import Accumulator
 
-__all__ = ["Piece", "Report", "Superstep", "Task", "Waiting", "collector", "least_of", "raise_first"]
+__all__ = ["Report", "Split", "Superstep", "Task", "Waiting", "collector", "least_of", "raise_first"]
 
 
 @dataclass(frozen=True)
 class Task:
     """The parameters of every task of a fold. ``plan`` is pickled once.
 
-    ``cuts`` divide the key codes among ``parallelism`` workers. The times in ``window`` are folded; ``upper`` is the
-    frontier for the workers, as in :class:`Fold`. ``resumes``: each worker has a piece with what earlier runs left
-    waiting.
+    ``boundaries`` divide the key codes among ``parallelism`` workers. The times in ``window`` are folded; ``upper`` is
+    the frontier for the workers, as in :class:`Fold`. ``resumes``: for each worker there is a :class:`Waiting`, with
+    what earlier runs left.
     """
 
     token: str
     plan: bytes
     stored: Stored
     staging: Path
-    cuts: Cuts
+    boundaries: Boundaries
     parallelism: int
     window: Window
     upper: Frontier | None
@@ -45,7 +45,7 @@ class Task:
 
 
 @dataclass(frozen=True)
-class Piece:
+class Split:
     """Rows ``[start, start + rows)`` of one data file of an input."""
 
     input: str
@@ -56,9 +56,9 @@ class Piece:
 
 @dataclass(frozen=True)
 class Waiting:
-    """The pending times and held updates of earlier runs in the range of worker ``part``."""
+    """The pending times and held updates of earlier runs in the range of a worker."""
 
-    part: int
+    partition: int
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class Report:
     its error.
     """
 
-    part: int
+    partition: int
     position: Position | None = None
     waiting: int = 0
     error: DdError | None = None

@@ -1,0 +1,37 @@
+"""Times as columns: representatives of times beyond a frontier."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pytest
+
+from ddcore import lattice
+
+
+def columns(times: list[tuple[int, ...]], dims: int) -> np.ndarray:
+    return np.array(times, dtype=np.int64).reshape(len(times), dims).T
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_times_have_one_representative_where_no_time_left_tells_them_apart(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    dims, size = int(rng.integers(1, 4)), 4
+    elements = lattice.frontier(tuple(map(int, row)) for row in rng.integers(0, size, (rng.integers(1, 4), dims)))
+    times = list(product(range(size), repeat=dims))
+    left = [time for time in product(range(size + 1), repeat=dims) if any(lattice.le(e, time) for e in elements)]
+    actual = [tuple(row) for row in lattice.advance(columns(times, dims), columns(list(elements), dims)).T.tolist()]
+    views = {}
+    for time, representative in zip(times, actual, strict=True):
+        assert lattice.le(time, representative)
+        assert all(lattice.join(time, other) == lattice.join(representative, other) for other in left)
+        assert all(lattice.le(time, other) == lattice.le(representative, other) for other in left)
+        view = tuple(lattice.le(time, other) for other in left)
+        assert views.setdefault(view, representative) == representative
+    assert len(set(actual)) == len(views)
+
+
+def test_an_empty_frontier_changes_no_time() -> None:
+    times = columns([(1, 2), (0, 5)], 2)
+    assert lattice.advance(times, columns([], 2)).tolist() == times.tolist()
