@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 from ddcore.errors import DdError, ProgramChanged, ProgramError, UsageError
 from ddcore.io.intent import give_up, is_committed
 from ddcore.io.ledger import FailureRecord, IngestRecord, IntentRecord, Ledger, RunRecord, TableState
-from ddcore.io.program import load_program
+from ddcore.io.program import load_plan
 from ddcore.io.project import ENGINES, Project, find_project
 from ddcore.io.tables import kept_open
 from ddcore.io.times import (
@@ -53,7 +53,6 @@ from ddcore.lattice import le
 
 if TYPE_CHECKING:
     from ddcore.io.gains import Gained, Stored
-    from ddcore.plan import Plan
 
 __all__ = ["RunReport", "main", "run"]
 
@@ -122,7 +121,7 @@ class _Replay:
         self.committing = False  # whether a table may hold a commit of the run that is being folded
         self.dims = options.project.dims
         ledger.check_dims(self.dims)
-        self.plan = _plan(options.project)
+        self.plan = load_plan(options.project)
         self.report = RunReport(
             engine=options.engine,
             parallelism=options.parallelism or 1,
@@ -413,19 +412,6 @@ def _check_columns(names: Sequence[str]) -> None:
 def _add(changes: Changes, name: str, change: tuple[int, int]) -> None:
     plus, minus = changes.get(name, (0, 0))
     changes[name] = (plus + change[0], minus + change[1])
-
-
-def _plan(project: Project) -> Plan:
-    from ddcore.planner import build
-
-    plan = build(load_program(project), project.inputs, project.dims)
-    for name in project.outputs:
-        if name not in plan.outputs:
-            raise UsageError(
-                f"dd.toml has [outputs.{name}] but the program returns {', '.join(plan.outputs)}",
-                "name the section after an output, or remove it",
-            )
-    return plan
 
 
 def _stored(warehouse: Warehouse, run: int, before: RunRecord | None) -> Stored:

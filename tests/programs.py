@@ -43,6 +43,8 @@ INPUTS = {
     "bills": {"m": "money", "n": "num", "t": "time"},
     "flags": {"o": "bool", "a": "int"},
     "limits": {"h": "huge", "b": "int"},
+    "carts": {"a": "int", "l": "list"},
+    "homes": {"s": "struct", "b": "int", "l": "list"},
 }
 VALUES: dict[str, list[Any]] = {
     "int": [0, 0, 1, 1, 2, 2, 3, 3, None],
@@ -62,6 +64,15 @@ VALUES: dict[str, list[Any]] = {
         0,
         None,
     ],  # passed on, compared, joined, least, greatest
+    "list": [["x", "y"], ["x"], ["x", None], [None], [], [], None],
+    "struct": [
+        {"i": 1, "f": float("nan"), "l": []},
+        {"i": 1, "f": -0.0, "l": None},
+        {"i": 1, "f": 0.0, "l": None},
+        {"i": 2, "f": 0.0, "l": [None, datetime.date(2024, 2, 29)]},
+        {"i": None, "f": None, "l": None},
+        None,
+    ],
 }
 TYPES = {
     "int": pl.Int64(),
@@ -74,6 +85,8 @@ TYPES = {
     "money": pl.Decimal(10, 2),
     "sum of money": pl.Decimal(18, 2),
     "bool": pl.Boolean(),
+    "list": pl.List(pl.String),
+    "struct": pl.Struct({"i": pl.Int64, "f": pl.Float64, "l": pl.List(pl.Date)}),
 }
 OTHERWISE = {
     "str": "pl.lit('y')",
@@ -82,6 +95,8 @@ OTHERWISE = {
     "time": 'pl.datetime(2024, 2, 29, time_unit="us", time_zone="UTC")',
     "bool": "pl.lit(True)",
     "huge": "2**63 - 1",
+    "list": 'pl.concat_list(pl.lit("x"))',
+    "struct": 'pl.lit(None, dtype=pl.Struct({"i": pl.Int64, "f": pl.Float64, "l": pl.List(pl.Date)}))',
 }
 NAMES = {
     "int": "abc",
@@ -94,11 +109,14 @@ NAMES = {
     "sum of money": "xy",
     "bool": "oq",
     "huge": "hj",
+    "list": "lr",
+    "struct": "sz",
 }
+NESTED = ("list", "struct")
 ODD = {  # what columns are called in a third of the programs: texts that join names may mix these up
     "a": "a", "b": "a,b", "c": "b,c", "n": "n k", "k": "größe", "w": "w'", "v": "a;w=1", "f": "f|g", "g": "f`",
     "d": "d:e", "e": "{e}", "m": "m,p|", "p": "日", "t": "t\t", "u": "-", "o": "o=q", "q": "(q)", "h": "h,j", "j": "h",
-    "x": "x y", "y": "y\\",
+    "x": "x y", "y": "y\\", "l": "l[]", "r": "r.i", "s": "s: struct", "z": 'z"',
 }  # fmt: skip
 MAKERS = {
     "closure": """
@@ -183,6 +201,8 @@ def drawn(rng: Choices, seed: int, *, plain: bool = False) -> Case:
     names = ["edges", *rng.sample([name for name in INPUTS if name != "edges"], rng.randint(0, 2))]
     if "limits" not in names and rng.chance(25):
         names.append("limits")
+    if "carts" not in names and rng.chance(25):
+        names.append("carts")
     odd = rng.chance(33) and not plain
     columns = {name: {ODD[c] if odd else c: kind for c, kind in INPUTS[name].items()} for name in names}
     source = Writer(rng, odd, plain).program(columns)
@@ -272,6 +292,7 @@ class Writer:
     plain: bool = False
     functions: list[str] = field(default_factory=list)
     count: int = 0
+    tags: list[str] = field(default_factory=list)  # parameters of the functions around, which tell their calls apart
 
     def program(self, inputs: dict[str, dict[str, str]]) -> str:
         names = list(inputs)
@@ -342,6 +363,14 @@ class Writer:
             of.positive,
         )
 
+    @writes("inspect")
+    def inspect(self, of: Named, env: list[Named]) -> Any:
+        return f"{of.name}{self.inspection()}", of.columns, of.positive
+
+    def inspection(self) -> str:
+        """A call of ``inspect`` with a name of its own."""
+        return f".inspect({' + '.join([q(f'seen{self.count}'), *self.tags])})"
+
     @writes("drop")
     def without(self, of: Named, env: list[Named]) -> Any:
         gone = self.rng.choice([*of.columns])
@@ -393,7 +422,7 @@ class Writer:
     @writes("concat")
     def concat(self, of: Named, env: list[Named]) -> Any:
         other = self.rng.choice(env)
-        columns = self.fresh(self.rng.choice([["int"], ["int", "int"], ["int", "str"]]), of)
+        columns = self.fresh(self.rng.choice([["int"], ["int", "int"], ["int", "str"], ["int", self.nested(of)]]), of)
         texts = [f"{each.name}.select({self.fit(each, columns)})" for each in (of, other)]
         return f"{texts[0]}.concat({texts[1]})", columns, of.positive and other.positive
 
@@ -418,7 +447,7 @@ class Writer:
     @writes("union", "intersect", "except_")
     def multiset(self, of: Named, env: list[Named]) -> Any:
         other, operation = self.rng.choice(env), self.rng.choice(["union", "intersect", "except_"])
-        columns = self.fresh(self.rng.choice([["int"], ["int", "int"], ["int", "str"]]), of)
+        columns = self.fresh(self.rng.choice([["int"], ["int", "int"], ["int", "str"], ["int", self.nested(of)]]), of)
         texts = [f"{each.name}.select({self.fit(each, columns)})" for each in (of, other)]
         positive = of.positive and other.positive
         allow = "" if positive else ", allow_negative=True"
@@ -429,9 +458,10 @@ class Writer:
         names = [*of.columns]
         keys = [name for name in names if self.rng.chance(30)]
         rest = [name for name in names if name not in keys]
-        if not rest:
+        ordered = [name for name in rest if of.columns[name] not in NESTED]
+        if not ordered:
             return None
-        by = self.rng.sample(rest, self.rng.randint(1, min(2, len(rest))))
+        by = self.rng.sample(ordered, self.rng.randint(1, min(2, len(ordered))))
         downs, ties = [self.rng.chance(50) for _ in by], self.rng.choice(["cut", "rank"])
         allow = "" if of.positive else ", allow_negative=True"
         order = f"[{_quoted(by)}], descending={downs}, ties={q(ties)}"
@@ -449,8 +479,8 @@ class Writer:
             ["ab", "bc", "cd", "da"],
         ]
         relations, positive = [], True
-        for names in self.rng.choice(shapes):
-            one = self.rng.choice([of, *env])
+        for number, names in enumerate(self.rng.choice(shapes)):
+            one = self.rng.choice([of, *env]) if number else of
             columns = {f"r_{name}": self.integer(one) for name in names}
             relations.append(f"({one.name}.select({kw(columns)}), [{_quoted([*names])}])")
             positive = positive and one.positive
@@ -458,12 +488,40 @@ class Writer:
         names = kw({new: f"col({q(old)})" for new, old in zip(columns, "ab", strict=True)})
         return f"dd.delta_join({', '.join(relations)}).select({names})", columns, positive
 
+    @writes("intern", "with_row_id")
+    def intern(self, of: Named, env: list[Named]) -> Any:
+        """Rows with ids: rather few ids, so that rows collide, or a hash by which they do."""
+        free = [name for name in self.names("num") if name not in of.columns]
+        if not free or len(of.columns) > 4:
+            return None
+        positive = "" if of.positive else ".distinct(allow_negative=True)"
+        if self.rng.chance(30):
+            how = f'hash="(round + {self.rng.randint(0, 3)}) // {self.rng.randint(1, 2)} * 3"'
+        else:
+            how = f"bits={self.rng.choice([3, 4, 5, 32])}"
+        text = f"{of.name}{positive}.{self.rng.choice(['intern', 'with_row_id'])}({q(free[0])}, {how}, max_rounds=60)"
+        return text, of.columns | {free[0]: "num"}, True
+
+    @writes("attributes", "dd.rows")
+    def attributes(self, of: Named, env: list[Named]) -> Any:
+        """Some columns taken apart and put together again."""
+        names = self.rng.sample([*of.columns], min(len(of.columns), self.rng.randint(1, 3)))
+        if "i_" in of.columns or of.having(*NESTED):  # which have no specified hash
+            return None
+        positive = "" if of.positive else ".distinct(allow_negative=True)"
+        parts = f'{of.name}{positive}.attributes(id="i_", bits={self.rng.choice([4, 62])}, max_rounds=60)'
+        columns = {name: of.columns[name] for name in names}
+        chosen = ", ".join(f"{q(name)}" for name in names)
+        return f'dd.rows(*map({parts}.get, [{chosen}]), id="i_").select({chosen})', columns, True
+
     @writes("group_by.agg")
     def agg(self, of: Named, env: list[Named]) -> Any:
         keys = self.rng.sample([*of.columns], self.rng.randint(0, min(2, len(of.columns))))
-        groups = [*AGGREGATES] if of.positive else self.rng.choice([ADDING, [*AGGREGATES.keys() - ADDING]])
+        picking = [name for name in AGGREGATES if name not in ADDING]
+        names = [*AGGREGATES] if of.positive else self.rng.choice([ADDING, picking])
         made: dict[str, tuple[str, str]] = {}
-        for name in [self.rng.choice(sorted(groups)) for _ in range(self.rng.randint(1, 3))]:
+        for _ in range(self.rng.randint(1, 3)):
+            name = self.rng.choice(names)
             pool = AGGREGATES[name](of)
             if pool:
                 argument = self.rng.choice([*pool])
@@ -475,9 +533,9 @@ class Writer:
         columns = {key: of.columns[key] for key in keys} | {name: kind for name, (_, kind) in made.items()}
         results = ", ".join(f"{name}={text}" for name, (text, _) in made.items())
         columns_now = self.fresh([*columns.values()], of)
-        names = kw({new: f"col({q(old)})" for new, old in zip(columns_now, columns, strict=True)})
+        renamed = kw({new: f"col({q(old)})" for new, old in zip(columns_now, columns, strict=True)})
         allow = "" if of.positive else ", allow_negative=True"
-        return f"{of.name}.group_by({_quoted(keys)}).agg({results}{allow}).select({names})", columns_now, True
+        return f"{of.name}.group_by({_quoted(keys)}).agg({results}{allow}).select({renamed})", columns_now, True
 
     @writes("group_by.reduce")
     def reduce(self, of: Named, env: list[Named]) -> Any:
@@ -500,7 +558,7 @@ class Writer:
             (f'frame.select("group", r_={v}).unique()', kind),
             (f'frame.select("group", col("count") * k, r_={v})', kind),
         ]
-        if kind == "float":  # Polars' own min skips NaN, which is not at issue here
+        if kind in ("float", *NESTED):  # Polars' own min skips NaN, which is not at issue here, and takes no lists
             bodies = [body for body in bodies if ".min()" not in body[0]]
         body, result = self.rng.choice(counted if value in keys else bodies)
         # Such counts are negative where those that the function is given are.
@@ -529,6 +587,13 @@ class Writer:
     @writes("flat_map")
     def lists(self, of: Named, env: list[Named]) -> Any:
         ints = of.having("int")
+        own = of.having("list")
+        if own and (not ints or self.rng.chance(70)):
+            exploded = self.rng.choice(own)
+            columns = self.fresh([*[kind for kind in of.columns.values() if kind != "list"][:2], "str"], of)
+            rest = [name for name, kind in of.columns.items() if kind != "list"][:2]
+            names = kw({new: f"col({q(old)})" for new, old in zip(columns, [*rest, exploded], strict=True)})
+            return f"{of.name}.flat_map({kw({exploded: f'col({q(exploded)})'})}).select({names})", columns, of.positive
         if not ints:
             return None
         a, b = self.rng.choice(ints), self.rng.choice(ints)
@@ -558,7 +623,7 @@ class Writer:
 
     def loop(self, block: Block, depth: int, of: Named) -> Named:
         """A loop from ``of``. What its body returns is positive, and of the same columns as it is given."""
-        kinds = self.rng.choice([["int"], ["int", "int"], ["int", "int"], ["int", "str"]])
+        kinds = self.rng.choice([["int"], ["int", "int"], ["int", "int"], ["int", "str"], ["int", self.nested(of)]])
         columns = self.fresh(kinds, of)
         source = f"{of.name}.select({self.fit(of, columns)})"
         source += "" if of.positive else ".distinct(allow_negative=True)"
@@ -588,15 +653,21 @@ class Writer:
         number, columns = self.count, start.columns
         rows, given = Named(f"rows{number}", columns), Named(f"w{number}", columns)
         inner = Block(block.indent + "    ", [*block.env, start, rows])
+        self.tags.append(f"tag{number}")
         result = self.loop(inner, depth - 1, rows)
+        self.tags.pop()
         once = f"{result.name}.select({self.fit(result, columns)}).distinct()"
-        block.lines += [f"{block.indent}def loop{number}({rows.name}):", *inner.lines, f"{inner.indent}return {once}"]
-        called = f"loop{number}({given.name})"
+        block.lines += [
+            f"{block.indent}def loop{number}({rows.name}, tag{number}):",
+            *inner.lines,
+            f"{inner.indent}return {once}",
+        ]
+        called = f'loop{number}({given.name}, "inside")'
         shape = self.rng.choice([f"{called}.concat({given.name}).distinct()", f"{start.name}.intersect({called})"])
         block.lines += [f"{block.indent}def body{number}({given.name}):", f"{inner.indent}return {shape}"]
         text = f"{start.name}.iterate(body{number}, {self.limit()})"
         if self.rng.chance(50):
-            text += f".concat(loop{number}({start.name}))"
+            text += f'.concat(loop{number}({start.name}, "outside"))'
         return self.assign(block, text, columns, True)
 
     def together(self, block: Block, depth: int, of: Named, start: Named) -> Named:
@@ -605,9 +676,9 @@ class Writer:
             block, f"{of.name}.select({self.fit(of, start.columns)}).distinct({_allow(of)})", start.columns, True
         )
         self.count += 1
-        body, left, right = f"body{self.count}", Named("odd", start.columns), Named("even", start.columns)
-        outer = [each for each in block.env if each.name not in (left.name, right.name)]  # of a loop around: hidden
-        inner = Block(block.indent + "    ", [*outer, start, other, left, right])
+        odd, even = f"odd{self.count}", f"even{self.count}"
+        body, left, right = f"body{self.count}", Named(odd, start.columns), Named(even, start.columns)
+        inner = Block(block.indent + "    ", [*block.env, start, other, left, right])
         texts = []
         for grown, by in ((left, right), (right, left)):
             derived = self.chain(inner, depth - 1, [by])
@@ -618,8 +689,8 @@ class Writer:
             *inner.lines,
             f"{inner.indent}return {{{', '.join(texts)}}}",
         ]
-        both = f'{{"odd": {start.name}, "even": {other.name}}}'
-        text = f'dd.iterate({both}, {body}, {self.limit()})["even"]'
+        both = f'{{"{odd}": {start.name}, "{even}": {other.name}}}'
+        text = f'dd.iterate({both}, {body}, {self.limit()})["{even}"]'
         return self.assign(block, text, start.columns, True)
 
     def prioritized(self, block: Block, start: Named) -> Named:
@@ -635,16 +706,17 @@ class Writer:
         priority = self.rng.choice([f"col({q(key)})", f"-col({q(key)})", f"col({q(key)}) % 2 - 5"])
         self.count += 1
         body, indent = f"body{self.count}", block.indent
+        seen = self.inspection() if self.rng.chance(30) else ""
         if self.rng.chance(30):
             block.lines += [
                 f"{indent}def {body}(odd, even):",
-                f'{indent}    return {{"odd": odd.concat(even.{onward}).distinct(),',
+                f'{indent}    return {{"odd": odd.concat(even.{onward}).distinct(){seen},',
                 f'{indent}            "even": even.concat(odd.{onward}).distinct()}}',
             ]
             both = f'{{"odd": {start.name}, "even": {start.name}.where(col({q(key)}) > 1)}}'
             text = f'dd.iterate({both}, {body}, priority={{"odd": {priority}}}, max_rounds={MAX_ROUNDS})["even"]'
         else:
-            block.lines += [f"{indent}def {body}(w):", f"{indent}    return w.{onward}.concat(w).distinct()"]
+            block.lines += [f"{indent}def {body}(w):", f"{indent}    return w.{onward}.concat(w).distinct(){seen}"]
             text = f"{start.name}.iterate({body}, priority={priority}, max_rounds={MAX_ROUNDS})"
         return self.assign(block, text, start.columns, True)
 
@@ -693,6 +765,10 @@ class Writer:
         """The arguments of a ``select`` that makes ``columns`` of what ``of`` has."""
         return kw({name: self.expression(of, kind) for name, kind in columns.items()})
 
+    def nested(self, of: Named) -> str:
+        """A kind of lists or structs, if possible one that is there."""
+        return next((kind for kind in of.columns.values() if kind in NESTED), self.rng.choice(NESTED))
+
     def names(self, kind: str) -> list[str]:
         """What columns of this kind are called."""
         return [ODD[letter] if self.odd else letter for letter in NAMES[kind]]
@@ -706,11 +782,19 @@ class Writer:
             return f"col({q(self.rng.choice(numbers))}) - 1" if numbers else "5"
         if same:
             return f"col({q(self.rng.choice(same))})"
+        if kind == "str" and of.having("list"):
+            return f"col({q(of.having('list')[0])}).list.get(1, null_on_oob=True)"
+        if kind == "float" and of.having("struct"):
+            return f'col({q(of.having("struct")[0])}).struct.field("f")'
         return OTHERWISE[kind]
 
     def integer(self, of: Named) -> str:
         """An integer of the small domain, or null."""
         ints, numbers = of.having("int"), of.having("int", "num")
+        if of.having("list") and self.rng.chance(30):
+            return f"col({q(of.having('list')[0])}).list.len()"
+        if of.having("struct") and self.rng.chance(30):
+            return f'col({q(of.having("struct")[0])}).struct.field("i")'
         if not numbers:
             words = of.having("str")
             return f"pl.when(col({q(words[0])}) == 'y').then(2).otherwise(1)" if words else "3"
@@ -748,6 +832,9 @@ class Writer:
             choices += [f"col({q(h)}) >= col({q(b)})" for b in of.having("huge", "int") if b != h]
         for w in of.having("str"):
             choices += [f'col({q(w)}) == "y"', q(f"{sql(w)} <> 'x'")]
+        choices += [f"col({q(r)}).list.len() > 0" for r in of.having("list")]
+        choices += [f"col({q(z)}).is_null()" for z in of.having("list", "struct")]
+        choices += [f'col({q(z)}).struct.field("f") < 1' for z in of.having("struct")]
         for f in of.having("float"):
             choices += [f"col({q(f)}) > 0", f"col({q(f)}).is_nan()"]
         for o in of.having("bool"):
@@ -758,11 +845,14 @@ class Writer:
 
 
 def _used(lines: list[str]) -> list[str]:
-    """Without variables and functions that nothing uses: the engine leaves them out, errors of theirs included."""
+    """Without variables and functions that nothing uses: the engine leaves them out, errors of theirs included.
+
+    What is inspected is used.
+    """
     for number, line in enumerate(lines):
         named = re.match(r"( *)(?:def )?(\w+)(?: = |\()", line)
         rest = [other for other in lines if other is not line]
-        if named is None or any(re.search(rf"\b{named[2]}\b", other) for other in rest):
+        if named is None or ".inspect(" in line or any(re.search(rf"\b{named[2]}\b", other) for other in rest):
             continue
         inside = (n for n, other in enumerate(lines[number + 1 :], number + 1) if not other.startswith(named[1] + " "))
         return _used([*lines[:number], *lines[next(inside) :]])
@@ -795,7 +885,7 @@ def _mean(of: Named) -> dict[str, str]:
 
 
 def _value(of: Named) -> dict[str, str]:
-    return {q(name): kind for name, kind in of.columns.items()}
+    return {q(name): kind for name, kind in of.columns.items() if kind not in NESTED}
 
 
 def _number(of: Named) -> dict[str, str]:
@@ -863,5 +953,13 @@ def _type(kind: str) -> str:
 
 def _literal(frame: pl.DataFrame) -> str:
     rows = ",\n    ".join(str(row) for row in frame.rows())
-    schema = ", ".join(f"{q(name)}: pl.{dtype}" for name, dtype in frame.schema.items())
+    schema = ", ".join(f"{q(name)}: {_polars_text(dtype)}" for name, dtype in frame.schema.items())
     return f'pl.DataFrame([\n    {rows},\n], schema={{{schema}}}, orient="row")'
+
+
+def _polars_text(dtype: Any) -> str:
+    if isinstance(dtype, pl.List):
+        return f"pl.List({_polars_text(dtype.inner)})"
+    if isinstance(dtype, pl.Struct):
+        return f"pl.Struct({{{', '.join(f'{q(each.name)}: {_polars_text(each.dtype)}' for each in dtype.fields)}}})"
+    return f"pl.{dtype}"

@@ -123,6 +123,16 @@ def test_the_first_two(fold: Fold, options: dict[str, Any], expected: str) -> No
     same(fold(program, prices=frame("kind item price", PRICES))["out"], log(expected))
 
 
+@pytest.mark.parametrize("descending", [False, True])
+def test_null_comes_after_the_greatest_number(fold: Fold, descending: bool) -> None:
+    def program(t: Any) -> Any:
+        return {"out": t.group_by().top_k(1, "n", descending=descending, ties="rank")}
+
+    least, greatest = -(2**63) + 1, 2**63 - 1
+    expected = f"{least if descending else greatest}:+1@0"
+    same(fold(program, t=frame("n", f"null:+1@0 {expected}"))["out"], log(expected))
+
+
 # -- delta joins ------------------------------------------------------------------------------------------------------
 
 

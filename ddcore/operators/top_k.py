@@ -24,8 +24,6 @@ __all__ = ["Ties", "TopK"]
 
 Ties = Literal["cut", "rank"]
 
-_LAST = 2**63 - 1
-
 
 @dataclass(frozen=True, eq=False)
 class TopK(Reduction):
@@ -68,6 +66,11 @@ class TopK(Reduction):
             arguments.require(schema, name, "top_k")
             if name in keys:
                 raise ProgramError(f"{caller()}: top_k: {name} is a key", "order by other columns")
+            if schema[name].is_nested:
+                raise ProgramError(
+                    f"{caller()}: top_k: {name} is {schema[name]}: lists and structs have no order to rank by",
+                    "order by a column, or by one computed from a field with with_columns()",
+                )
         columns = {name: schema[name] for name in (*keys, *schema)}
         text = digest(str(k), ties, str(bool(allow_negative)), keys, names, map(str, downs))
         return cls(columns, text, tuple(keys), bool(allow_negative), k, tuple(names), tuple(downs), ties)
@@ -90,10 +93,10 @@ class _TopKStep(ReductionStep):
         present = np.flatnonzero(counts > 0)
         evals, rows, counts = evals[present], rows[present], counts[present]
         words = np.take(history.words, rows, axis=1)
-        columns = [self._sortable(words, name, down) for name, down in self.order]
+        columns = [column for name, down in self.order for column in self._sortable(words, name, down)]
         order = np.lexsort([*columns[::-1], evals])
         evals, counts, words = evals[order], counts[order], np.take(words, order, axis=1)
-        tied = [column[order] for column in columns[: len(self.top.by)]]
+        tied = [column[order] for column in columns[: 2 * len(self.top.by)]]
         before = self._before(evals, np.minimum(counts, self.top.k), tied)
         if self.top.ties == "cut":
             counts = np.clip(self.top.k - before, 0, counts)
@@ -102,14 +105,12 @@ class _TopKStep(ReductionStep):
         nonzero = np.flatnonzero(counts)
         return Targets(evals[nonzero], np.take(words, nonzero, axis=1), counts[nonzero])
 
-    def _sortable(self, words: np.ndarray, name: str, descending: bool) -> np.ndarray:
-        """Integers that ascend in the requested order, nulls last."""
+    def _sortable(self, words: np.ndarray, name: str, descending: bool) -> tuple[np.ndarray, np.ndarray]:
+        """Whether each is null, and integers that ascend in the requested order: int64 has no number after its last."""
         column = words[self.port.values.index(name)]
         ranks, _ = encoding.rank_words(column, self.port.schema[name])
-        if descending:
-            ranks = ~ranks
-        sortable: np.ndarray = np.where(column == encoding.NULL, _LAST, ranks)
-        return sortable
+        nulls = column == encoding.NULL
+        return nulls, np.where(nulls, 0, ~ranks if descending else ranks)
 
     def _before(self, evals: np.ndarray, counts: np.ndarray, tied: list[np.ndarray]) -> np.ndarray:
         """How many rows of the same group come before each, counted up to k: int64[rows].
