@@ -372,8 +372,7 @@ class _Work:
     def _culprit(self, short: RowCount, layouts: Layouts) -> tuple[str, Time]:
         """The source with the row's last retraction up to that version, and that retraction's version in the log."""
         best: tuple[str, Time] | None = None
-        upto, dims = coordinates(short.version), self.rules.dims
-        is_before = pl.all_horizontal(pl.col(dim) <= last for dim, last in zip(dims, upto, strict=True))
+        dims, counts = self.rules.dims, self.log.counts_at(short.version) != 0
         is_row = pl.all_horizontal(
             pl.col(name).eq_missing(pl.lit(short.row[name], dtype=kind.polars))
             for name, kind in self.rules.schema.items()
@@ -381,7 +380,7 @@ class _Work:
         try:
             for layout, _, frame in frames_of(layouts):
                 updates = self.intake.landed(layout, frame)
-                mine = updates.filter(is_row, pl.col(DIFF) < 0, is_before).select(dims).sort(dims)
+                mine = updates.filter(is_row, pl.col(DIFF) < 0, counts).select(dims).sort(dims)
                 last = time_of(mine.row(-1)) if len(mine) else None
                 if last is not None and (best is None or coordinates(last) > coordinates(best[1])):
                     best = layout.where, last
