@@ -13,6 +13,7 @@ workers, is the same in all.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -146,7 +147,18 @@ def pool_of(kind: Type) -> Pool[Any]:
 
 
 def _sequences_of(kind: Type) -> Sequences:
-    return _NESTED.setdefault(kind, Sequences())
+    """One pool for all types that differ in names of fields only: tables of state may name them otherwise."""
+    pool = _NESTED.get(kind)
+    if pool is None:
+        pool = _NESTED[kind] = _NESTED.setdefault(_without_names(kind), Sequences())
+    return pool
+
+
+def _without_names(kind: Type) -> Type:
+    if kind.element is not None:
+        return replace(kind, element=_without_names(kind.element))
+    fields = enumerate(kind.fields)
+    return replace(kind, fields=tuple((str(place), _without_names(inner)) for place, (_, inner) in fields))
 
 
 def _encode_pooled(series: pl.Series, kind: Type) -> np.ndarray:
@@ -202,7 +214,8 @@ def _decode_nested(words: np.ndarray, valid: np.ndarray | None, kind: Type) -> p
 
 def _ordered(values: np.ndarray) -> np.ndarray:
     """Floats as integers in the same order; one NaN, above all numbers; one zero."""
-    bits = (values + 0.0).view(np.int64)  # -0.0 + 0.0 is 0.0
+    with np.errstate(invalid="ignore"):  # a signalling NaN
+        bits = (values + 0.0).view(np.int64)  # -0.0 + 0.0 is 0.0
     words = np.where(bits >= 0, bits, bits ^ np.int64(0x7FFFFFFFFFFFFFFF))
     return np.where(np.isnan(values), _NAN_WORD, words)
 

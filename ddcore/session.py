@@ -25,7 +25,7 @@ _FRAME_HINT = "give a Polars, pandas or Arrow frame, or a dict of columns, with 
 class Session:
     """A program and its state in memory; each :meth:`fold` takes updates and returns the resulting output updates.
 
-    ``schemas``: per input, column names and types: names (``"int64"``, as in dd.toml), Polars types or Python types.
+    ``schemas``: per input, column names and types: names (``"int64"``, as in dd.toml), Polars, Arrow or Python types.
     ``dims``: names of the time columns. Raises ProgramError where the program cannot be built.
     """
 

@@ -495,7 +495,7 @@ class Writer:
         if not free or len(of.columns) > 4:
             return None
         positive = "" if of.positive else ".distinct(allow_negative=True)"
-        if of.having(*NESTED) or self.rng.chance(30):  # lists and structs have no specified hash
+        if of.having(*NESTED) or self.rng.chance(30):  # nested columns have no specified hash
             how = f'hash="(round + {self.rng.randint(0, 3)}) // {self.rng.randint(1, 2)} * 3"'
         else:
             how = f"bits={self.rng.choice([3, 4, 5, 32])}"
