@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, get_args, get_origin
 import polars as pl
 
 from ddcore.errors import ProgramError
+from ddcore.wording import brief
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -191,9 +192,11 @@ def polars_type(kind: pa.DataType) -> pl.DataType:
 def parse_schema(columns: Mapping[str, Any]) -> Schema:
     """A schema from column names and types, as :func:`parse_type` takes them. Raises ProgramError naming the column."""
     if not isinstance(columns, Mapping):
-        raise ProgramError(f"a schema is a dict, not {columns!r:.60}", 'for example {"town": "string", "km": "int64"}')
+        raise ProgramError(f"a schema is a dict, not {brief(columns)}", 'for example {"town": "string", "km": "int64"}')
     schema: Schema = {}
     for name, kind in columns.items():
+        if not isinstance(name, str):
+            raise ProgramError(f"a schema's column is called {brief(name)}", "names are text")
         schema[name] = parse_type(kind, f"column {name}")
     return schema
 
