@@ -17,7 +17,7 @@ from ddcore.cli.main import run_command
 from ddcore.errors import LockHeld
 
 HEAVY = ("polars", "numba", "pyspark", "pyarrow", "deltalake", "numpy", "pandas", "rich")
-COMMANDS = ("init", "ingest", "run", "diff", "show", "log", "status", "doctor")
+COMMANDS = ("init", "ingest", "run", "diff", "show", "log", "status", "plan", "doctor")
 
 
 def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
