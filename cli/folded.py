@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 from ddcore.errors import UsageError
 from ddcore.io.changelog import ChangeLog
 from ddcore.io.ledger import Ledger
-from ddcore.io.tables import delta_type, mend_hint, open_table
+from ddcore.io.tables import mend_hint, open_table, row_type
 from ddcore.io.warehouse import Warehouse, reporting
-from ddcore.schema import Schema, parse_type
+from ddcore.schema import Schema
 from ddcore.wording import listed, meant
 
 if TYPE_CHECKING:
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from ddcore.io.tables import TableState
 
 __all__ = ["OutputLog", "output_log"]
-
-_PLAIN = ("int64", "float64", "bool", "string", "binary", "date", "timestamp")
 
 
 @dataclass(frozen=True)
@@ -121,8 +119,6 @@ def output_log(project: Project, name: str) -> OutputLog:
 
 def _row_schema(folder: Path, version: int, dims: tuple[str, ...]) -> Schema:
     """The columns of a row as the table has them: the program may have changed since."""
-    ours = {delta_type(parse_type(name)): name for name in _PLAIN}
     with reporting(folder, "read", mend_hint(folder)):
         fields = open_table(folder, version).schema().fields
-    kinds = {field.name: str(getattr(field.type, "type", field.type)) for field in fields}
-    return {name: parse_type(ours.get(kind, kind)) for name, kind in kinds.items() if name not in (*dims, "diff")}
+    return {field.name: row_type(field.type) for field in fields if field.name not in (*dims, "diff")}

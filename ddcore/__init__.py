@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from ddcore.collection import Collection as Collection
     from ddcore.operators.delta_join import delta_join as delta_join
     from ddcore.operators.iterate import iterate as iterate
+    from ddcore.operators.rows import rows as rows
     from ddcore.session import Session as Session
     from ddcore.session import replay as replay
 
@@ -43,6 +44,7 @@ _HOMES = {
     "mean": "ddcore.aggregates",
     "min": "ddcore.aggregates",
     "replay": "ddcore.session",
+    "rows": "ddcore.operators.rows",
     "sum": "ddcore.aggregates",
 }
 # Without the names of Python's own functions: after ``from ddcore import *`` these still are Python's.
@@ -57,6 +59,7 @@ __all__ = [
     "iterate",
     "mean",
     "replay",
+    "rows",
 ]
 
 

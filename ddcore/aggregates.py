@@ -40,7 +40,7 @@ class Rule:
 
 
 _NUMBERS = ("int64", "float64", "decimal")
-_VALUES = (*_NUMBERS, "bool", "string", "binary", "date", "timestamp")
+_VALUES = (*_NUMBERS, "bool", "string", "binary", "date", "timestamp", "list", "struct")
 
 
 def _same(argument: Type) -> Type:
@@ -63,7 +63,7 @@ AGGREGATES: Mapping[str, Rule] = {
     rule.name: rule
     for rule in (
         Rule("count", (), _int64, "COUNT"),
-        Rule("count_distinct", _VALUES, _int64, "COUNT_DISTINCT"),
+        Rule("count_distinct", (*_VALUES, "list", "struct"), _int64, "COUNT_DISTINCT"),
         Rule("sum", _NUMBERS, _widest, "SUM", of_floats="FLOAT_SUM"),
         Rule("mean", _NUMBERS, _float64, "MEAN", of_floats="FLOAT_MEAN"),
         Rule("min", _VALUES, _same, "MIN"),

@@ -19,9 +19,11 @@ from ddcore.operators.agg import Aggregation, Distinct, Needed
 from ddcore.operators.base import Operator
 from ddcore.operators.calling import Frames
 from ddcore.operators.concat import Concat, Negate, aligned
+from ddcore.operators.intern import MOST_TRIES, Numbering, identified
 from ddcore.operators.iterate import DEFAULT_MAX_ROUNDS, AtLimit
 from ddcore.operators.outer_join import How
 from ddcore.operators.reduce import Reduce
+from ddcore.operators.row_hash import MOST_BITS
 from ddcore.operators.select import Select
 from ddcore.operators.top_k import Ties, TopK
 from ddcore.operators.where import Where
@@ -156,6 +158,40 @@ class Collection:
         """
         arguments.column_names(self.schema, "arrange_by", keys)
         return self
+
+    # -- ids of rows --------------------------------------------------------------------------------------------------
+
+    def intern(
+        self, id: str = "id", *, bits: int = MOST_BITS, hash: Any = None, max_rounds: int = MOST_TRIES
+    ) -> Collection:
+        """One of each distinct row, and its id, a whole number that no other row has at that version (seed 002).
+
+        Ids are in the last column, called ``id``, and below ``2**bits``. A row's id is the specified hash of its values
+        at round 0. Of rows with equal hashes the least keeps it and the others get their hash at the next round, so ids
+        of rows that collide may change when others come or go.
+        ``hash`` is another hash function: an integer expression of the columns and of ``round``.
+
+        Cost: linear in the changes, and in each round in the rows that collide. Raises ProgramError; a run raises
+        NegativeMultiplicity, and Diverged where some row finds no id in ``max_rounds`` rounds.
+        """
+        return identified(self, Numbering(id, bits, hash, max_rounds), "intern", once=True)
+
+    def with_row_id(
+        self, id: str = "row_id", *, bits: int = MOST_BITS, hash: Any = None, max_rounds: int = MOST_TRIES
+    ) -> Collection:
+        """The rows, as often as they occur, with the ids of :meth:`intern` as the last column. Equal rows share one."""
+        return identified(self, Numbering(id, bits, hash, max_rounds), "with_row_id", once=False)
+
+    def attributes(
+        self, *columns: Any, id: str = "row_id", bits: int = MOST_BITS, hash: Any = None, max_rounds: int = MOST_TRIES
+    ) -> dict[str, Collection]:
+        """The distinct rows taken apart: for each of ``columns`` (default: all) a collection of row ids and values.
+
+        Ids are those of :meth:`intern`. :func:`ddcore.rows` joins any of them again.
+        """
+        names = arguments.column_names(self.schema, "attributes", columns) or self.columns
+        interned = identified(self, Numbering(id, bits, hash, max_rounds), "attributes", once=True)
+        return {name: interned.select(id, name) for name in names}
 
     def inspect(self, name: str) -> Collection:
         """Keeps the differences of this collection in an output log called ``name``; returns this collection.

@@ -13,6 +13,7 @@ workers, is the same in all.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -146,7 +147,18 @@ def pool_of(kind: Type) -> Pool[Any]:
 
 
 def _sequences_of(kind: Type) -> Sequences:
-    return _NESTED.setdefault(kind, Sequences())
+    """One pool for all types that differ in names of fields only: tables of state may name them otherwise."""
+    pool = _NESTED.get(kind)
+    if pool is None:
+        pool = _NESTED[kind] = _NESTED.setdefault(_without_names(kind), Sequences())
+    return pool
+
+
+def _without_names(kind: Type) -> Type:
+    if kind.element is not None:
+        return replace(kind, element=_without_names(kind.element))
+    fields = enumerate(kind.fields)
+    return replace(kind, fields=tuple((str(place), _without_names(inner)) for place, (_, inner) in fields))
 
 
 def _encode_pooled(series: pl.Series, kind: Type) -> np.ndarray:

@@ -6,6 +6,7 @@ A column inside is named by its path, ``address.zip`` or ``tags[]``.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -66,7 +67,7 @@ def structs(fields: Mapping[str, pl.Series], valid: np.ndarray | None) -> pl.Ser
     return _series(pa.StructArray.from_arrays(columns, names=list(fields), mask=mask))
 
 
-def _series(array: object) -> pl.Series:
-    series = pl.from_arrow(array)  # type: ignore[arg-type]
+def _series(array: Any) -> pl.Series:
+    series = pl.from_arrow(array)
     assert isinstance(series, pl.Series)
     return series

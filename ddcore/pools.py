@@ -205,7 +205,8 @@ class Sequences(Pool[Words]):
 def _places(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
     """The positions ``start, start + 1, ...`` of runs, one after another: int64[sum of lengths]."""
     ends = np.cumsum(lengths)
-    return np.arange(ends[-1] if len(ends) else 0) + np.repeat(starts - ends + lengths, lengths)
+    places: np.ndarray = np.arange(ends[-1] if len(ends) else 0) + np.repeat(starts - ends + lengths, lengths)
+    return places
 
 
 def _scramble(words: np.ndarray) -> np.ndarray:
@@ -215,9 +216,11 @@ def _scramble(words: np.ndarray) -> np.ndarray:
     words ^= words >> np.uint64(27)
     words *= np.uint64(0x94D049BB133111EB)
     words ^= words >> np.uint64(31)
-    return words
+    scrambled: np.ndarray = words
+    return scrambled
 
 
 def _string_hashes(values: pl.Series) -> np.ndarray:
     hashed = pl.DataFrame({"value": values}).select(plh.col("value").nchash.xxh3_64())
-    return hashed["value"].to_numpy().view(np.int64)
+    hashes: np.ndarray = hashed["value"].to_numpy().view(np.int64)
+    return hashes

@@ -24,6 +24,7 @@ import contextlib
 import functools
 import math
 import re
+import struct
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
@@ -32,6 +33,7 @@ from itertools import product
 from typing import Any, NamedTuple
 
 import polars as pl
+import polars_hash as plh
 
 from ddcore.errors import DiffOverflow, Diverged, ExpressionError, NegativeMultiplicity, ProgramError
 
@@ -479,6 +481,62 @@ class NaiveCollection:
         """The rows by their values in ``keys``; by no keys, all in one group. A null is a value like any other here."""
         return NaiveGroups(self, [each.meta.output_name() for each in self._spread(keys)])
 
+    # Ids of rows
+
+    def intern(self, id: str = "id", bits: int = 63, hash: Any = None, max_rounds: int = 1_000) -> NaiveCollection:
+        """Each row that is there, once, with its id."""
+        ids = self._ids(bits, hash, max_rounds)
+        return NaiveCollection(self.columns | {id: pl.Int64()}, (((*row, number), 1) for row, number in ids.items()))
+
+    def with_row_id(
+        self, id: str = "row_id", bits: int = 63, hash: Any = None, max_rounds: int = 1_000
+    ) -> NaiveCollection:
+        """Each row with its id, as often as it occurs."""
+        ids = self._ids(bits, hash, max_rounds)
+        return NaiveCollection(
+            self.columns | {id: pl.Int64()}, (((*row, number), self.rows[row]) for row, number in ids.items())
+        )
+
+    def attributes(
+        self, *columns: Any, id: str = "row_id", bits: int = 63, hash: Any = None, max_rounds: int = 1_000
+    ) -> dict[str, NaiveCollection]:
+        """For each column the pairs of a row's id and its value."""
+        names = [each.meta.output_name() for each in self._spread(columns)] or list(self.columns)
+        interned = self.intern(id, bits, hash, max_rounds)
+        return {name: interned.select(id, name) for name in names}
+
+    def _ids(self, bits: int, hash: Any, max_rounds: int) -> dict[Row, int]:
+        """The id of each row. At round 0 all rows propose their hashes, at each later one those that have no id yet.
+
+        A free id goes to the least row of those that propose it.
+        """
+        _recorders[-1].keep(self.rows)
+        for row, count in self.rows.items():
+            _require_no_negative("intern", row, [(row, _fits(count))])
+        owners: dict[int, Row] = {}
+        waiting = list(self.rows)
+        for number in range(max_rounds):
+            proposals: defaultdict[int, list[Row]] = defaultdict(list)
+            for row, proposal in zip(waiting, self._hashes(waiting, number, bits, hash), strict=True):
+                proposals[proposal].append(row)
+            free = {proposal: rows for proposal, rows in proposals.items() if proposal not in owners}
+            owners |= {proposal: min(rows, key=_row_order) for proposal, rows in free.items()}
+            placed = set(owners.values())
+            waiting = [row for row in waiting if row not in placed]
+            if not waiting:
+                return {row: proposal for proposal, row in owners.items()}
+        raise Diverged("intern", (0, max_rounds), max_rounds, len(waiting))
+
+    def _hashes(self, rows: Sequence[Row], number: int, bits: int, hash: Any) -> list[int]:
+        """The hashes of rows at a round."""
+        if hash is None:
+            kinds = list(self.columns.values())
+            return [_row_hash(row, kinds, number) >> (64 - bits) for row in rows]
+        numbered = NaiveCollection(self.columns | {"round": pl.Int64()}, (((*row, number), 1) for row in rows))
+        _, hashes = numbered._map({"hash": _expression(hash)})
+        by_row = {row[:-1]: value for row, (value,) in zip(numbered.rows, hashes, strict=True)}
+        return [by_row[row] for row in rows]
+
     # Loops
 
     def inspect(self, name: str) -> NaiveCollection:
@@ -531,7 +589,9 @@ class NaiveCollection:
 
     def _frame(self) -> pl.DataFrame:
         """The distinct rows, in the order of ``self.rows``."""
-        return pl.DataFrame(list(self.rows), schema=self.columns, orient="row")
+        types = list(self.columns.values())
+        rows = [tuple(map(_python, row, types)) for row in self.rows]
+        return pl.DataFrame(rows, schema=self.columns, orient="row")
 
     def _map(self, exprs: Mapping[str, pl.Expr]) -> tuple[Columns, list[Row]]:
         """The types of ``exprs`` and their values on each distinct row, in the order of ``self.rows``.
@@ -682,7 +742,8 @@ class NaiveGroups:
         for number, (key, members) in enumerate(groups.items()):
             if not allow_negative:
                 _require_no_negative("reduce", key, members)
-            group_rows += [(number, *row, _fits(count)) for row, count in members]
+            rows = [(map(_python, row, rest.values()), count) for row, count in members]
+            group_rows += [(number, *row, _fits(count)) for row, count in rows]
         frame = pl.DataFrame(group_rows, schema={"group": pl.Int64, **rest, "count": pl.Int64}, orient="row")
         returned = function(frame.sort("group", *rest))
         if "count" not in returned.columns:
@@ -811,7 +872,7 @@ def _mean(values: Values, dtype: pl.DataType) -> float | None:
         return None
     unusual = [value * math.copysign(1, count) for value, count in values if not math.isfinite(value)]
     if unusual:
-        return sum(unusual) * math.copysign(1, number)
+        return math.copysign(1, number) * float(sum(unusual))
     return _float(sum((Fraction(value) * count for value, count in values), Fraction(0)) / number)
 
 
@@ -860,7 +921,9 @@ def _float(number: Fraction) -> float:
 
 
 def _order(value: Any) -> tuple[bool, Any]:
-    """A sort key under which NaN is greater than every number."""
+    """A sort key under which NaN is greater than every number, and null inside a list or struct less than anything."""
+    if isinstance(value, tuple):
+        return (False, tuple((each is not None, 0 if each is None else _order(each)) for each in value))
     return (True, 0) if value is NAN else (False, value)
 
 
@@ -889,12 +952,79 @@ def _by_key(collection: NaiveCollection, width: int) -> dict[Row, list[tuple[Row
     return groups
 
 
+# The hash of a row, as docs/programs.md specifies it -----------------------------------------------------------------
+
+
+def _row_hash(row: Row, kinds: Sequence[pl.DataType], number: int) -> int:
+    """64 bits of the values of a row and the number of a round."""
+    state = number
+    for value, kind in zip(row, kinds, strict=True):
+        state = _scrambled(state * 0x9E3779B97F4A7C15 + _value_hash(value, kind, number))
+    return state
+
+
+def _scrambled(word: int) -> int:
+    """The finalizer of splitmix64."""
+    word %= 2**64
+    word = (word ^ (word >> 30)) * 0xBF58476D1CE4E5B9 % 2**64
+    word = (word ^ (word >> 27)) * 0x94D049BB133111EB % 2**64
+    return word ^ (word >> 31)
+
+
+@functools.cache
+def _value_hash(value: Any, kind: pl.DataType, number: int) -> int:
+    if not isinstance(kind, pl.String | pl.Binary):
+        return _scrambled(-(2**63) if value is None else _word(value, kind))
+    if value is None:
+        return 0x9AE16A3B2F90404F
+    text = value if isinstance(kind, pl.String) else value.hex()
+    hashed: int = pl.DataFrame({"text": [text]}).select(plh.col("text").nchash.xxh3_64(seed=number)).item()
+    return hashed
+
+
+def _word(value: Any, kind: pl.DataType) -> int:
+    """A value of fixed width as an integer."""
+    if isinstance(kind, pl.Float64):
+        bits: int = 0x7FF8000000000000 if math.isnan(value) else struct.unpack("<q", struct.pack("<d", value))[0]
+        return bits if bits >= 0 else bits ^ (2**63 - 1)
+    if isinstance(kind, pl.Decimal):
+        return int(value.scaleb(kind.scale))
+    if isinstance(kind, pl.Date | pl.Datetime):
+        return int(pl.Series([value], dtype=kind).to_physical().item())
+    return int(value)
+
+
+def _row_order(row: Row) -> list[Any]:
+    """A sort key of rows: column by column, null before every value."""
+    return [(value is not None, value is not None and _order(value)) for value in row]
+
+
 # Rows, counts, types ------------------------------------------------------------------------------------------------
 
 
 def _canonical(row: Iterable[Any]) -> Row:
-    """Values that count as equal made equal in Python: one NaN, and 0.0 for -0.0. Null (None) equals itself."""
-    return tuple((NAN if math.isnan(value) else value + 0.0) if isinstance(value, float) else value for value in row)
+    """Values that count as equal made equal in Python: one NaN, and 0.0 for -0.0. Null (None) equals itself.
+
+    A list becomes the tuple of its elements, a struct the tuple of its fields: the column's type says which it is.
+    """
+    return tuple(map(_canonical_value, row))
+
+
+def _canonical_value(value: Any) -> Any:
+    if isinstance(value, float):
+        return NAN if math.isnan(value) else value + 0.0
+    if isinstance(value, dict):
+        return _canonical(value.values())
+    return _canonical(value) if isinstance(value, list | tuple) else value
+
+
+def _python(value: Any, dtype: Any) -> Any:
+    """A canonical value as Polars takes it: lists as lists, structs as dicts."""
+    if isinstance(dtype, pl.List) and value is not None:
+        return [_python(each, dtype.inner) for each in value]
+    if isinstance(dtype, pl.Struct) and value is not None:
+        return {field.name: _python(each, field.dtype) for field, each in zip(dtype.fields, value, strict=True)}
+    return value
 
 
 def _present(counts: Iterable[tuple[Row, int]]) -> Rows:
@@ -962,6 +1092,9 @@ def _exactly(frame: pl.DataFrame, columns: Columns) -> pl.DataFrame:
     """What a function returned, as the declared types. A value that another type would not hold exactly is an error."""
     for name, dtype in columns.items():
         series = frame[name]
+        if isinstance(dtype, pl.List | pl.Struct):
+            _exactly_inside(series, dtype)
+            continue
         if isinstance(dtype, pl.Datetime) and isinstance(series.dtype, pl.Datetime):
             parts = {"ms": Fraction(1000), "us": Fraction(1), "ns": Fraction(1, 1000)}[series.dtype.time_unit]
             exact = all(
@@ -976,6 +1109,22 @@ def _exactly(frame: pl.DataFrame, columns: Columns) -> pl.DataFrame:
         if not exact:
             raise ExpressionError(f"the function returned a column {name} that {dtype} does not hold exactly")
     return _cast(frame, columns)
+
+
+def _exactly_inside(series: pl.Series, dtype: pl.List | pl.Struct) -> None:
+    """Raise ExpressionError where something inside a list or struct is not exactly of the declared type."""
+    if series.dtype == pl.Null():
+        return
+    if type(series.dtype) is not type(dtype):
+        raise ExpressionError(f"the function returned a column {series.name} that is no {dtype}")
+    if isinstance(dtype, pl.List):
+        values = [each for of_row in series.to_list() for each in of_row or []]
+        _exactly(pl.DataFrame({"": pl.Series(values, dtype=_inner(series.dtype), strict=False)}), {"": _inner(dtype)})
+        return
+    fields = {field.name: _instance(field.dtype) for field in dtype.fields}
+    if {*series.struct.fields} != fields.keys():
+        raise ExpressionError(f"the function returned a column {series.name} with other fields than {dtype}")
+    _exactly(series.struct.unnest(), fields)
 
 
 def _is_exactly(value: Any, dtype: pl.DataType, name: str) -> bool:
@@ -1001,6 +1150,11 @@ def _columns(schema: Mapping[str, Any]) -> Columns:
 def _dtype(name: Any) -> pl.DataType:
     if isinstance(name, pl.DataType):
         return _widened(name)
+    if str(name).startswith("list["):
+        return pl.List(_dtype(str(name)[5:-1]))
+    if str(name).startswith("struct["):
+        fields = (each.split(":", 1) for each in _outermost(str(name)[7:-1]))
+        return pl.Struct({field.strip(): _dtype(kind.strip()) for field, kind in fields})
     decimal = re.fullmatch(r"decimal\((\d+),\s*(\d+)\)", str(name))
     if decimal:
         return pl.Decimal(int(decimal[1]), int(decimal[2]))
@@ -1018,11 +1172,31 @@ def _dtype(name: Any) -> pl.DataType:
 
 def _type_name(dtype: pl.DataType) -> str:
     """The name that ``dd.toml`` has for a column's type."""
+    if isinstance(dtype, pl.List):
+        return f"list[{_type_name(_inner(dtype))}]"
+    if isinstance(dtype, pl.Struct):
+        return f"struct[{', '.join(f'{each.name}: {_type_name(_instance(each.dtype))}' for each in dtype.fields)}]"
     if isinstance(dtype, pl.Decimal):
         return f"decimal({dtype.precision},{dtype.scale})"
     if isinstance(dtype, pl.Datetime):
         return "timestamp"
     return "bool" if isinstance(dtype, pl.Boolean) else str(dtype).lower()
+
+
+def _outermost(text: str) -> list[str]:
+    """The parts of a text between commas that no brackets enclose."""
+    parts, depth = [""], 0
+    for character in text:
+        depth += (character in "[(") - (character in "])")
+        if character == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += character
+    return parts
+
+
+def _instance(dtype: Any) -> pl.DataType:
+    return dtype if isinstance(dtype, pl.DataType) else dtype()
 
 
 def _widened(dtype: pl.DataType) -> pl.DataType:
@@ -1033,10 +1207,12 @@ def _widened(dtype: pl.DataType) -> pl.DataType:
         return pl.Float64()
     if isinstance(dtype, pl.Datetime):
         return pl.Datetime("us", "UTC")
+    if isinstance(dtype, pl.Struct):
+        return pl.Struct({field.name: _widened(_instance(field.dtype)) for field in dtype.fields})
     return pl.List(_inner(dtype)) if isinstance(dtype, pl.List) else dtype
 
 
 def _inner(dtype: pl.DataType) -> pl.DataType:
     """The type of the elements of a list."""
     assert isinstance(dtype, pl.List), f"{dtype} is no list"
-    return _widened(dtype.inner if isinstance(dtype.inner, pl.DataType) else dtype.inner())
+    return _widened(_instance(dtype.inner))

@@ -65,7 +65,7 @@ class Type:
 
     @property
     def inner(self) -> list[tuple[str, Type]]:
-        """The parts of a nested type, each with its name behind a column's: ``[]`` for elements, ``.zip`` for fields."""
+        """The parts of a nested type, each with its name behind a column's: ``[]`` of elements, ``.zip`` of a field."""
         if self.element is not None:
             return [("[]", self.element)]
         return [(f".{_field_text(name)}", kind) for name, kind in self.fields]
@@ -134,16 +134,20 @@ def type_of(dtype: pl.DataType | type[pl.DataType], place: str = "") -> Type:
             raise _unsupported(dtype, place)
         dtype = dtype()
     if isinstance(dtype, pl.List | pl.Array):
-        return Type("list", element=type_of(dtype.inner, f"{place}[]"))
+        return Type("list", element=type_of(_instance(dtype.inner), f"{place}[]"))
     if isinstance(dtype, pl.Struct) and dtype.fields:
-        inner = [(each.name, type_of(each.dtype, f"{place}.{_field_text(each.name)}")) for each in dtype.fields]
+        inner = [(one.name, type_of(_instance(one.dtype), f"{place}.{_field_text(one.name)}")) for one in dtype.fields]
         return Type("struct", fields=tuple(inner))
+    if isinstance(dtype, pl.Decimal):
+        return _decimal(dtype.precision or 38, dtype.scale, str(dtype), place)
+    return _plain_type(dtype, place)
+
+
+def _plain_type(dtype: pl.DataType, place: str) -> Type:
     if dtype.is_integer() and dtype not in _TOO_WIDE:
         return Type("int64")
     if dtype.is_float():
         return Type("float64")
-    if isinstance(dtype, pl.Decimal):
-        return _decimal(dtype.precision or 38, dtype.scale, str(dtype), place)
     if isinstance(dtype, pl.Datetime):
         return Type("timestamp")
     plain = {
@@ -154,6 +158,10 @@ def type_of(dtype: pl.DataType | type[pl.DataType], place: str = "") -> Type:
     if dtype in plain:
         return Type(plain[dtype])
     raise _unsupported(dtype, place)
+
+
+def _instance(dtype: Any) -> pl.DataType:
+    return dtype() if isinstance(dtype, type) else dtype  # type: ignore[no-any-return]
 
 
 def polars_type(kind: pa.DataType) -> pl.DataType:

@@ -44,6 +44,12 @@ class SortedBatch:
     def __len__(self) -> int:
         return len(self.codes)
 
+    def take(self, rows: np.ndarray) -> SortedBatch:
+        """The updates at these positions, which ascend."""
+        high = None if self.high is None else self.high[rows]
+        words, times = np.take(self.words, rows, axis=1), np.take(self.times, rows, axis=1)
+        return SortedBatch(self.codes[rows], words, times, self.diffs[rows], high)
+
     def locate(self, probes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Row ranges [lo, hi) of equal code, one per probe (int64[m], ascending): O(1) each if codes are
         spread evenly.

@@ -16,6 +16,7 @@ from ddcore.errors import DiffOverflow, StorageError
 from ddcore.io import tables
 from ddcore.io.tables import AddedFile, LiveFile, TableState
 from ddcore.io.warehouse import reporting
+from ddcore.nested import map_inside
 from ddcore.schema import Schema, Type
 
 __all__ = ["ChangeLog", "Time"]
@@ -24,6 +25,14 @@ Time = int | tuple[int, ...]
 
 _INT64 = Type("int64")
 _LEAST, _GREATEST = -(2**63), 2**63 - 1
+
+
+def _normalise(values: pl.Series, kind: Type) -> pl.Series:
+    values = values.cast(kind.polars)
+    if kind.name != "float64":
+        return values
+    ones = pl.when(values == 0.0).then(0.0).otherwise(values)  # not `values + 0.0`: Polars optimizes that away
+    return pl.select(ones.alias(values.name)).to_series().fill_nan(float("nan"))
 
 
 @dataclass(frozen=True)
@@ -68,7 +77,8 @@ class ChangeLog:
         """
         updates = self._normalise(updates).sort(self.dims, maintain_order=True)
         table = tables.arrow_table({name: updates[name].to_arrow() for name in self.columns}, self.columns)
-        return tables.write_file(self.folder, stem, table, bounded=self.columns)
+        bounded = [name for name, kind in self.columns.items() if not kind.is_nested]
+        return tables.write_file(self.folder, stem, table, bounded=bounded)
 
     def commit(
         self, files: Sequence[AddedFile], txn: int, *, base: TableState | None, overwrite: bool = False
@@ -152,15 +162,7 @@ class ChangeLog:
 
     def _normalise(self, updates: pl.DataFrame) -> pl.DataFrame:
         """The table's columns in order and of their types, with one NaN and one zero."""
-        columns = []
-        for name, kind in self.columns.items():
-            column = pl.col(name).cast(kind.polars)
-            if kind.name == "float64":
-                # Not `column + 0.0`: Polars optimizes that away.
-                column = pl.when(column.is_nan()).then(float("nan")).when(column == 0.0).then(0.0).otherwise(column)
-                column = column.alias(name)
-            columns.append(column)
-        return updates.select(columns)
+        return pl.DataFrame([map_inside(updates[name], kind, _normalise) for name, kind in self.columns.items()])
 
     def _time(self, time: Time) -> tuple[int, ...]:
         coordinates = (time,) if isinstance(time, int) else tuple(time)

@@ -18,7 +18,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from ddcore.errors import DdError, ProgramError, UsageError, is_interrupt
-from ddcore.io.project import NOT_IN_COLUMNS, Project
+from ddcore.io.project import NOT_IN_COLUMNS, Project, check_fields
 from ddcore.wording import described, listed, meant, shown
 
 if TYPE_CHECKING:
@@ -115,6 +115,10 @@ def _check_columns(outputs: Mapping[str, Schema]) -> None:
                     f"output {name}: Delta tables do not take the column name {ascii(column)[:60]}",
                     "rename the column, with letters, digits and _",
                 )
+            try:
+                check_fields(columns[column])
+            except ProgramError as error:
+                raise ProgramError(f"output {name}: column {column}: {error.message}", error.hint) from None
 
 
 def _import(file: Path) -> ModuleType:

@@ -152,12 +152,35 @@ def _null_words(columns: Sequence[pl.Series]) -> list[np.ndarray]:
 
 
 def _cells(values: pl.Series) -> list[np.ndarray]:
-    """The words of a column, uint64[n] each: 128 bits of the BLAKE3 hash for text, else the bits of the value."""
+    """The words of a column, uint64[n] each: 128 bits of a BLAKE3 hash for text and lists, else the bits of the value.
+
+    A struct has the words of its fields, and which of them are null.
+    """
+    if isinstance(values.dtype, pl.Struct):
+        fields = values.struct.unnest().get_columns()
+        return [*_null_words(fields), *(word for field in fields for word in _cells(field))]
+    if isinstance(values.dtype, pl.List):
+        return _text_cells(_list_bytes(values))
     if values.dtype in (pl.String, pl.Binary):
         return _text_cells(values)
     if values.dtype == pl.Float64:
         return [values.fill_null(0.0).to_numpy().view(np.uint64)]
     return [values.to_physical().cast(pl.Int64).fill_null(0).to_numpy().view(np.uint64)]
+
+
+def _list_bytes(values: pl.Series) -> pl.Series:
+    """Lists as bytes: the words of the elements, one element after another, all of one width."""
+    import pyarrow as pa
+
+    elements = values.drop_nulls().explode(empty_as_null=False, keep_nulls=False)
+    words = [*_null_words([elements]), *_cells(elements)]
+    data = np.stack(words, axis=1).tobytes()
+    ends = np.cumsum(values.list.len().fill_null(0).cast(pl.Int64).to_numpy()) * (8 * len(words))
+    offsets = np.concatenate([np.zeros(1, dtype=np.int64), ends])
+    buffers = [None, pa.py_buffer(offsets.tobytes()), pa.py_buffer(data)]
+    series = pl.from_arrow(pa.Array.from_buffers(pa.large_binary(), len(values), buffers))
+    assert isinstance(series, pl.Series)
+    return series
 
 
 def _text_cells(values: pl.Series) -> list[np.ndarray]:

@@ -130,6 +130,10 @@ def advance(session: dd.Session, since: Sequence[Time]) -> None:
 def type_name(dtype: pl.DataType) -> str:
     if isinstance(dtype, pl.Decimal):
         return f"decimal({dtype.precision},{dtype.scale})"
+    if isinstance(dtype, pl.List):
+        return f"list[{type_name(_instance(dtype.inner))}]"
+    if isinstance(dtype, pl.Struct):
+        return f"struct[{', '.join(f'{each.name}: {type_name(_instance(each.dtype))}' for each in dtype.fields)}]"
     return {
         pl.Int64: "int64",
         pl.Float64: "float64",
@@ -139,3 +143,7 @@ def type_name(dtype: pl.DataType) -> str:
         pl.Date: "date",
         pl.Datetime: "timestamp",
     }[dtype.base_type()]
+
+
+def _instance(dtype: Any) -> pl.DataType:
+    return dtype if isinstance(dtype, pl.DataType) else dtype()

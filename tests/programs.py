@@ -43,6 +43,8 @@ INPUTS = {
     "bills": {"m": "money", "n": "num", "t": "time"},
     "flags": {"o": "bool", "a": "int"},
     "limits": {"h": "huge", "b": "int"},
+    "carts": {"a": "int", "l": "list"},
+    "homes": {"s": "struct", "b": "int", "l": "list"},
 }
 VALUES: dict[str, list[Any]] = {
     "int": [0, 0, 1, 1, 2, 2, 3, 3, None],
@@ -62,6 +64,15 @@ VALUES: dict[str, list[Any]] = {
         0,
         None,
     ],  # passed on, compared, joined, least, greatest
+    "list": [["x", "y"], ["x"], ["x", None], [None], [], [], None],
+    "struct": [
+        {"i": 1, "f": float("nan"), "l": []},
+        {"i": 1, "f": -0.0, "l": None},
+        {"i": 1, "f": 0.0, "l": None},
+        {"i": 2, "f": 0.0, "l": [None, datetime.date(2024, 2, 29)]},
+        {"i": None, "f": None, "l": None},
+        None,
+    ],
 }
 TYPES = {
     "int": pl.Int64(),
@@ -74,6 +85,8 @@ TYPES = {
     "money": pl.Decimal(10, 2),
     "sum of money": pl.Decimal(18, 2),
     "bool": pl.Boolean(),
+    "list": pl.List(pl.String),
+    "struct": pl.Struct({"i": pl.Int64, "f": pl.Float64, "l": pl.List(pl.Date)}),
 }
 OTHERWISE = {
     "str": "pl.lit('y')",
@@ -82,6 +95,8 @@ OTHERWISE = {
     "time": 'pl.datetime(2024, 2, 29, time_unit="us", time_zone="UTC")',
     "bool": "pl.lit(True)",
     "huge": "2**63 - 1",
+    "list": 'pl.concat_list(pl.lit("x"))',
+    "struct": 'pl.lit(None, dtype=pl.Struct({"i": pl.Int64, "f": pl.Float64, "l": pl.List(pl.Date)}))',
 }
 NAMES = {
     "int": "abc",
@@ -94,11 +109,14 @@ NAMES = {
     "sum of money": "xy",
     "bool": "oq",
     "huge": "hj",
+    "list": "lr",
+    "struct": "sz",
 }
+NESTED = ("list", "struct")
 ODD = {  # what columns are called in a third of the programs: texts that join names may mix these up
     "a": "a", "b": "a,b", "c": "b,c", "n": "n k", "k": "größe", "w": "w'", "v": "a;w=1", "f": "f|g", "g": "f`",
     "d": "d:e", "e": "{e}", "m": "m,p|", "p": "日", "t": "t\t", "u": "-", "o": "o=q", "q": "(q)", "h": "h,j", "j": "h",
-    "x": "x y", "y": "y\\",
+    "x": "x y", "y": "y\\", "l": "l[]", "r": "r.i", "s": "s: struct", "z": 'z"',
 }  # fmt: skip
 MAKERS = {
     "closure": """
@@ -183,6 +201,8 @@ def drawn(rng: Choices, seed: int, *, plain: bool = False) -> Case:
     names = ["edges", *rng.sample([name for name in INPUTS if name != "edges"], rng.randint(0, 2))]
     if "limits" not in names and rng.chance(25):
         names.append("limits")
+    if "carts" not in names and rng.chance(25):
+        names.append("carts")
     odd = rng.chance(33) and not plain
     columns = {name: {ODD[c] if odd else c: kind for c, kind in INPUTS[name].items()} for name in names}
     source = Writer(rng, odd, plain).program(columns)
@@ -402,7 +422,7 @@ class Writer:
     @writes("concat")
     def concat(self, of: Named, env: list[Named]) -> Any:
         other = self.rng.choice(env)
-        columns = self.fresh(self.rng.choice([["int"], ["int", "int"], ["int", "str"]]), of)
+        columns = self.fresh(self.rng.choice([["int"], ["int", "int"], ["int", "str"], ["int", self.nested(of)]]), of)
         texts = [f"{each.name}.select({self.fit(each, columns)})" for each in (of, other)]
         return f"{texts[0]}.concat({texts[1]})", columns, of.positive and other.positive
 
@@ -427,7 +447,7 @@ class Writer:
     @writes("union", "intersect", "except_")
     def multiset(self, of: Named, env: list[Named]) -> Any:
         other, operation = self.rng.choice(env), self.rng.choice(["union", "intersect", "except_"])
-        columns = self.fresh(self.rng.choice([["int"], ["int", "int"], ["int", "str"]]), of)
+        columns = self.fresh(self.rng.choice([["int"], ["int", "int"], ["int", "str"], ["int", self.nested(of)]]), of)
         texts = [f"{each.name}.select({self.fit(each, columns)})" for each in (of, other)]
         positive = of.positive and other.positive
         allow = "" if positive else ", allow_negative=True"
@@ -438,9 +458,10 @@ class Writer:
         names = [*of.columns]
         keys = [name for name in names if self.rng.chance(30)]
         rest = [name for name in names if name not in keys]
-        if not rest:
+        ordered = [name for name in rest if of.columns[name] not in NESTED]
+        if not ordered:
             return None
-        by = self.rng.sample(rest, self.rng.randint(1, min(2, len(rest))))
+        by = self.rng.sample(ordered, self.rng.randint(1, min(2, len(ordered))))
         downs, ties = [self.rng.chance(50) for _ in by], self.rng.choice(["cut", "rank"])
         allow = "" if of.positive else ", allow_negative=True"
         order = f"[{_quoted(by)}], descending={downs}, ties={q(ties)}"
@@ -467,12 +488,40 @@ class Writer:
         names = kw({new: f"col({q(old)})" for new, old in zip(columns, "ab", strict=True)})
         return f"dd.delta_join({', '.join(relations)}).select({names})", columns, positive
 
+    @writes("intern", "with_row_id")
+    def intern(self, of: Named, env: list[Named]) -> Any:
+        """Rows with ids: rather few ids, so that rows collide, or a hash by which they do."""
+        free = [name for name in self.names("num") if name not in of.columns]
+        if not free or len(of.columns) > 4:
+            return None
+        positive = "" if of.positive else ".distinct(allow_negative=True)"
+        if self.rng.chance(30):
+            how = f'hash="(round + {self.rng.randint(0, 3)}) // {self.rng.randint(1, 2)} * 3"'
+        else:
+            how = f"bits={self.rng.choice([3, 4, 5, 32])}"
+        text = f"{of.name}{positive}.{self.rng.choice(['intern', 'with_row_id'])}({q(free[0])}, {how}, max_rounds=60)"
+        return text, of.columns | {free[0]: "num"}, True
+
+    @writes("attributes", "dd.rows")
+    def attributes(self, of: Named, env: list[Named]) -> Any:
+        """Some columns taken apart and put together again."""
+        names = self.rng.sample([*of.columns], min(len(of.columns), self.rng.randint(1, 3)))
+        if "i_" in of.columns or of.having(*NESTED):  # which have no specified hash
+            return None
+        positive = "" if of.positive else ".distinct(allow_negative=True)"
+        parts = f'{of.name}{positive}.attributes(id="i_", bits={self.rng.choice([4, 62])}, max_rounds=60)'
+        columns = {name: of.columns[name] for name in names}
+        chosen = ", ".join(f"{q(name)}" for name in names)
+        return f'dd.rows(*map({parts}.get, [{chosen}]), id="i_").select({chosen})', columns, True
+
     @writes("group_by.agg")
     def agg(self, of: Named, env: list[Named]) -> Any:
         keys = self.rng.sample([*of.columns], self.rng.randint(0, min(2, len(of.columns))))
-        groups = [*AGGREGATES] if of.positive else self.rng.choice([ADDING, [*AGGREGATES.keys() - ADDING]])
+        picking = [name for name in AGGREGATES if name not in ADDING]
+        names = [*AGGREGATES] if of.positive else self.rng.choice([ADDING, picking])
         made: dict[str, tuple[str, str]] = {}
-        for name in [self.rng.choice(sorted(groups)) for _ in range(self.rng.randint(1, 3))]:
+        for _ in range(self.rng.randint(1, 3)):
+            name = self.rng.choice(names)
             pool = AGGREGATES[name](of)
             if pool:
                 argument = self.rng.choice([*pool])
@@ -484,9 +533,9 @@ class Writer:
         columns = {key: of.columns[key] for key in keys} | {name: kind for name, (_, kind) in made.items()}
         results = ", ".join(f"{name}={text}" for name, (text, _) in made.items())
         columns_now = self.fresh([*columns.values()], of)
-        names = kw({new: f"col({q(old)})" for new, old in zip(columns_now, columns, strict=True)})
+        renamed = kw({new: f"col({q(old)})" for new, old in zip(columns_now, columns, strict=True)})
         allow = "" if of.positive else ", allow_negative=True"
-        return f"{of.name}.group_by({_quoted(keys)}).agg({results}{allow}).select({names})", columns_now, True
+        return f"{of.name}.group_by({_quoted(keys)}).agg({results}{allow}).select({renamed})", columns_now, True
 
     @writes("group_by.reduce")
     def reduce(self, of: Named, env: list[Named]) -> Any:
@@ -509,7 +558,7 @@ class Writer:
             (f'frame.select("group", r_={v}).unique()', kind),
             (f'frame.select("group", col("count") * k, r_={v})', kind),
         ]
-        if kind == "float":  # Polars' own min skips NaN, which is not at issue here
+        if kind in ("float", *NESTED):  # Polars' own min skips NaN, which is not at issue here, and takes no lists
             bodies = [body for body in bodies if ".min()" not in body[0]]
         body, result = self.rng.choice(counted if value in keys else bodies)
         # Such counts are negative where those that the function is given are.
@@ -538,6 +587,13 @@ class Writer:
     @writes("flat_map")
     def lists(self, of: Named, env: list[Named]) -> Any:
         ints = of.having("int")
+        own = of.having("list")
+        if own and (not ints or self.rng.chance(70)):
+            exploded = self.rng.choice(own)
+            columns = self.fresh([*[kind for kind in of.columns.values() if kind != "list"][:2], "str"], of)
+            rest = [name for name, kind in of.columns.items() if kind != "list"][:2]
+            names = kw({new: f"col({q(old)})" for new, old in zip(columns, [*rest, exploded], strict=True)})
+            return f"{of.name}.flat_map({kw({exploded: f'col({q(exploded)})'})}).select({names})", columns, of.positive
         if not ints:
             return None
         a, b = self.rng.choice(ints), self.rng.choice(ints)
@@ -567,7 +623,7 @@ class Writer:
 
     def loop(self, block: Block, depth: int, of: Named) -> Named:
         """A loop from ``of``. What its body returns is positive, and of the same columns as it is given."""
-        kinds = self.rng.choice([["int"], ["int", "int"], ["int", "int"], ["int", "str"]])
+        kinds = self.rng.choice([["int"], ["int", "int"], ["int", "int"], ["int", "str"], ["int", self.nested(of)]])
         columns = self.fresh(kinds, of)
         source = f"{of.name}.select({self.fit(of, columns)})"
         source += "" if of.positive else ".distinct(allow_negative=True)"
@@ -629,7 +685,7 @@ class Writer:
             fitted = f"{derived.name}.select({self.fit(derived, start.columns)})"
             texts.append(f'"{grown.name}": {grown.name}.concat({fitted}).distinct({_allow(derived)})')
         block.lines += [
-            f"{block.indent}def {body}({odd}, {even}):",
+            f"{block.indent}def {body}(odd, even):",
             *inner.lines,
             f"{inner.indent}return {{{', '.join(texts)}}}",
         ]
@@ -709,6 +765,10 @@ class Writer:
         """The arguments of a ``select`` that makes ``columns`` of what ``of`` has."""
         return kw({name: self.expression(of, kind) for name, kind in columns.items()})
 
+    def nested(self, of: Named) -> str:
+        """A kind of lists or structs, if possible one that is there."""
+        return next((kind for kind in of.columns.values() if kind in NESTED), self.rng.choice(NESTED))
+
     def names(self, kind: str) -> list[str]:
         """What columns of this kind are called."""
         return [ODD[letter] if self.odd else letter for letter in NAMES[kind]]
@@ -722,11 +782,19 @@ class Writer:
             return f"col({q(self.rng.choice(numbers))}) - 1" if numbers else "5"
         if same:
             return f"col({q(self.rng.choice(same))})"
+        if kind == "str" and of.having("list"):
+            return f"col({q(of.having('list')[0])}).list.get(1, null_on_oob=True)"
+        if kind == "float" and of.having("struct"):
+            return f'col({q(of.having("struct")[0])}).struct.field("f")'
         return OTHERWISE[kind]
 
     def integer(self, of: Named) -> str:
         """An integer of the small domain, or null."""
         ints, numbers = of.having("int"), of.having("int", "num")
+        if of.having("list") and self.rng.chance(30):
+            return f"col({q(of.having('list')[0])}).list.len()"
+        if of.having("struct") and self.rng.chance(30):
+            return f'col({q(of.having("struct")[0])}).struct.field("i")'
         if not numbers:
             words = of.having("str")
             return f"pl.when(col({q(words[0])}) == 'y').then(2).otherwise(1)" if words else "3"
@@ -764,6 +832,9 @@ class Writer:
             choices += [f"col({q(h)}) >= col({q(b)})" for b in of.having("huge", "int") if b != h]
         for w in of.having("str"):
             choices += [f'col({q(w)}) == "y"', q(f"{sql(w)} <> 'x'")]
+        choices += [f"col({q(r)}).list.len() > 0" for r in of.having("list")]
+        choices += [f"col({q(z)}).is_null()" for z in of.having("list", "struct")]
+        choices += [f'col({q(z)}).struct.field("f") < 1' for z in of.having("struct")]
         for f in of.having("float"):
             choices += [f"col({q(f)}) > 0", f"col({q(f)}).is_nan()"]
         for o in of.having("bool"):
@@ -814,7 +885,7 @@ def _mean(of: Named) -> dict[str, str]:
 
 
 def _value(of: Named) -> dict[str, str]:
-    return {q(name): kind for name, kind in of.columns.items()}
+    return {q(name): kind for name, kind in of.columns.items() if kind not in NESTED}
 
 
 def _number(of: Named) -> dict[str, str]:
@@ -882,5 +953,13 @@ def _type(kind: str) -> str:
 
 def _literal(frame: pl.DataFrame) -> str:
     rows = ",\n    ".join(str(row) for row in frame.rows())
-    schema = ", ".join(f"{q(name)}: pl.{dtype}" for name, dtype in frame.schema.items())
+    schema = ", ".join(f"{q(name)}: {_polars_text(dtype)}" for name, dtype in frame.schema.items())
     return f'pl.DataFrame([\n    {rows},\n], schema={{{schema}}}, orient="row")'
+
+
+def _polars_text(dtype: Any) -> str:
+    if isinstance(dtype, pl.List):
+        return f"pl.List({_polars_text(dtype.inner)})"
+    if isinstance(dtype, pl.Struct):
+        return f"pl.Struct({{{', '.join(f'{q(each.name)}: {_polars_text(each.dtype)}' for each in dtype.fields)}}})"
+    return f"pl.{dtype}"

@@ -21,7 +21,7 @@ _KEY = b"the choices of the seed"
 def smallest(seed: int, failure_of: Callable[[Case], Any], attempts: int = 400) -> Case:
     """The shortest program and history found that fail as those of this seed do: equal ``failure_of``, not None.
 
-    The same result each time. Cost: ``attempts`` calls of ``failure_of``.
+    Cost: at most ``attempts`` calls of ``failure_of``. Hypothesis may find another small one the next time.
     """
     original = Choices.of_seed(seed)
     best = drawn(original, seed)

@@ -131,6 +131,82 @@ def equals(oracle: Callable[[Graph], set[Row]]) -> Callable[[Graph, set[Row]], N
     return check
 
 
+# Algorithms in the bodies of other loops.
+
+
+def components_by_search(edges: Any, nodes: Any) -> Any:
+    """Strong components: from the least node of each weak component of what is left, there and back, until none is."""
+    edges = edges.select("src", "dst").distinct()
+    ends = edges.select(node="src").concat(edges.select(node="dst"), nodes).distinct()
+
+    def search(found: Any) -> Any:
+        left = edges.join(found, on={"src": "node"}, how="anti").join(found, on={"dst": "node"}, how="anti")
+        nodes = ends.join(found, on="node", how="anti")
+        weak = algorithms.components(left, nodes=nodes)
+        roots = weak.where("node = component")
+        there, back = algorithms.bfs(left, roots), algorithms.bfs(left, roots, src="dst", dst="src")
+        both = there.join(back, on="node", how="semi").join(weak, on="node")
+        return found.concat(both.select("node", "component"))
+
+    return ends.select("node", component="node").where("false").iterate(search)
+
+
+def acyclic(edges: Any) -> Any:
+    """Of each strong component the edges to its least node go, until no cycle is left: loops in a loop in a loop."""
+
+    def cut(kept: Any) -> Any:
+        parts = algorithms.strong_components(kept)
+        ends = kept.join(parts, on={"src": "node"}).join(parts, on={"dst": "node"})
+        return ends.where("component <> component_right or dst <> component").select("src", "dst")
+
+    return edges.select("src", "dst").distinct().iterate(cut)
+
+
+def without_cycles(graph: Graph) -> set[Row]:
+    kept = nx.DiGraph(graph.directed)
+    while True:
+        inside = [(node, min(part)) for part in nx.strongly_connected_components(kept) for node in part]
+        gone = [(src, least) for src, least in inside if kept.has_edge(src, least)]
+        if not gone:
+            return set(kept.edges)
+        kept.remove_edges_from(gone)
+
+
+def truss(edges: Any) -> Any:
+    """The 3-truss of an undirected graph: the edges, upwards, that are in a triangle of others of them."""
+    up, down = edges.where("src < dst").select("src", "dst"), edges.where("src > dst").select(src="dst", dst="src")
+
+    def trim(kept: Any) -> Any:
+        abc = algorithms.triangles(kept)
+        sides = [abc.select(src=src, dst=dst) for src, dst in ("ab", "bc", "ac")]
+        return sides[0].concat(*sides[1:]).distinct()
+
+    return up.concat(down).distinct().iterate(trim)
+
+
+def settled(edges: Any) -> Any:
+    """Edges go whose ends have different labels after two rounds, until the ends of all agree."""
+    edges = edges.select("src", "dst").distinct()
+
+    def agree(kept: Any) -> Any:
+        labels = algorithms.label_propagation(kept, 2)
+        ends = kept.join(labels, on={"src": "node"}).join(labels, on={"dst": "node"})
+        return ends.where("label = label_right").select("src", "dst")
+
+    return edges.iterate(agree)
+
+
+def agreeing(graph: Graph) -> set[Row]:
+    kept = {(src, dst) for src, dst, _ in graph.edges}
+    while True:
+        edges = Counter((*edge, 1) for edge in kept)
+        labels: dict[int, int] = dict(communities(Graph(edges, Counter(), Counter()), rounds=2))
+        agreed = {(src, dst) for src, dst in kept if labels[src] == labels[dst]}
+        if agreed == kept:
+            return kept
+        kept = agreed
+
+
 Make = Callable[[Any, Any, Any, int], Any]
 CASES: dict[str, tuple[Make, Callable[[Graph, set[Row]], None]]] = {
     "bfs": (lambda e, r, n, s: algorithms.bfs(e, r), equals(lambda g: g.distances(lambda *_: 1))),
@@ -140,7 +216,7 @@ CASES: dict[str, tuple[Make, Callable[[Graph, set[Row]], None]]] = {
         equals(lambda g: by_least(nx.connected_components(g.undirected))),
     ),
     "components with priorities": (
-        lambda e, r, n, s: algorithms.components(e, nodes=n, priority=col("component") // 3),
+        lambda e, r, n, s: algorithms.components(e, nodes=n, priority=algorithms.magnitude("component")),
         equals(lambda g: by_least(nx.connected_components(g.undirected))),
     ),
     "strong_components": (
@@ -152,6 +228,16 @@ CASES: dict[str, tuple[Make, Callable[[Graph, set[Row]], None]]] = {
     "clustering": (lambda e, r, n, s: algorithms.clustering(e, nodes=n), equals(clusters)),
     "label_propagation": (lambda e, r, n, s: algorithms.label_propagation(e, 3, nodes=n), equals(communities)),
     "bipartite": (lambda e, r, n, s: algorithms.bipartite(e, nodes=n), equals(sides)),
+    "components by search": (
+        lambda e, r, n, s: components_by_search(e, n),
+        equals(lambda g: by_least(nx.strongly_connected_components(g.directed))),
+    ),
+    "acyclic": (lambda e, r, n, s: acyclic(e), equals(without_cycles)),
+    "truss": (
+        lambda e, r, n, s: truss(e),
+        equals(lambda g: {(min(edge), max(edge)) for edge in nx.k_truss(g.simple, 3).edges}),
+    ),
+    "settled": (lambda e, r, n, s: settled(e), equals(agreeing)),
     "pagerank": (
         lambda e, r, n, s: algorithms.pagerank(e, surfers=s, nodes=n),
         lambda graph, rows: ranks(graph, rows, "spread"),
@@ -182,13 +268,13 @@ def history(rng: random.Random, nodes: int, versions: int, moves: int) -> dict[s
         there[name][row] += diff
 
     for version in range(versions):
-        if rng.random() < 0.3:
+        if rng.random() < 0.2:
             for row in sorted(there["edges"].elements()):
                 if rng.random() < 0.5:
                     move("edges", row, version, -1)
         for _ in range(moves):
             leaves = sorted(there["edges"].elements())
-            if leaves and rng.random() < 0.4:
+            if leaves and rng.random() < 0.3:
                 move("edges", rng.choice(leaves), version, -1)
             else:
                 move("edges", (rng.randrange(nodes), rng.randrange(nodes), rng.randint(1, 9)), version, 1)
@@ -218,7 +304,7 @@ def rows_at(log: dict[Any, int], version: int) -> set[Row]:
 @every_algorithm
 def test_every_version_equals_the_oracle(name: str, seed: int) -> None:
     versions = 15
-    frames = history(random.Random(f"{name} {seed}"), nodes=6 + 3 * seed, versions=versions, moves=4 + seed)
+    frames = history(random.Random(f"{name} {seed}"), nodes=5 + 2 * seed, versions=versions, moves=6 + 2 * seed)
     log = whole(program(name, SURFERS), **frames)["out"]
     for version in range(versions):
         CASES[name][1](graph_at(frames, version), rows_at(log, version))

@@ -199,7 +199,12 @@ def test_a_body_that_fails_leaves_nothing_behind() -> None:
 def elsewhere() -> Any:
     """A collection of a program that was built before."""
     collections: list[Any] = []
-    build(lambda t: {"out": collections.append(t) or t}, SCHEMAS)
+
+    def program(t: Any) -> Any:
+        collections.append(t)
+        return {"out": t}
+
+    build(program, SCHEMAS)
     return collections[0]
 
 

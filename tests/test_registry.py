@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 from choices import Choices
-from programs import GENERATORS, INPUTS, LOOPS, TYPES, Writer
+from notation import dims_of
+from programs import GENERATORS, INPUTS, LOOPS, TYPES, Writer, case
 
 from ddcore import operators
 from ddcore.collection import Collection
@@ -105,6 +106,28 @@ def test_random_programs_have_every_operator(name: str) -> None:
 @pytest.mark.parametrize("name", operators.aggregates())
 def test_random_programs_have_every_aggregate(name: str) -> None:
     assert any(f"{name}(" in source for source in sources()), f"tests/programs.py: Writer.agg has no {name}"
+
+
+SHAPES = {
+    "three loops in one another": r"^ {12}t\d+ = .*iterate\(",
+    "a loop as a function": r"^ +def loop\d+\(",
+    "its call in a body": r"^ +return .*\bloop\d+\(w\d+, ",
+    "its call outside of a body": r"^ +t\d+ = .*\bloop\d+\(t\d+, ",
+    "a loop with a priority": r"\.iterate\(body\d+, priority=",
+    "several collections with a priority": r'dd\.iterate\(.*priority=\{"odd": ',
+    "a reduce with counts that may be negative": r"\.reduce\(.*allow_negative=True",
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_random_programs_have_every_shape(shape: str) -> None:
+    number = sum(re.search(SHAPES[shape], source, flags=re.MULTILINE) is not None for source in sources())
+    assert number >= 3, f"{number} of {SOURCES} programs have {shape}"
+
+
+def test_random_histories_have_one_to_three_coordinates() -> None:
+    numbers = [len(dims_of(case(seed).frames)) for seed in range(30)]
+    assert {1, 2, 3} == set(numbers)
 
 
 def test_plans_of_random_programs_have_every_kind_of_node() -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 from typing import Any
 
+import folding
 import numpy as np
 import polars as pl
 import pytest
@@ -424,6 +425,34 @@ def test_T43_distinct_refuses_a_negative_count(fold: Fold) -> None:
 def test_T43_distinct_allows_a_negative_count(fold: Fold) -> None:
     actual = fold(lambda x, y: {"out": x.concat(y.negate()).distinct(allow_negative=True)}, x=X, y=Y)["out"]
     same(actual, log("x:+1@2"))
+
+
+def first_row(groups: pl.DataFrame) -> pl.DataFrame:
+    return groups.group_by("group", maintain_order=True).first().select("group", v="w")
+
+
+REDUCERS = {
+    "distinct": lambda rest: rest.distinct(),
+    "agg": lambda rest: rest.group_by("w").agg(n=dd.count()),
+    "least": lambda rest: rest.group_by().agg(lo=dd.min("w")),
+    "top_k": lambda rest: rest.group_by().top_k(1, "w"),
+    "reduce": lambda rest: rest.group_by().reduce(first_row, {"v": "string"}),
+    "union": lambda rest: rest.union(rest),
+    "intersect": lambda rest: rest.intersect(rest),
+    "except_": lambda rest: rest.except_(rest),
+    "semi": lambda rest: rest.join(rest, on="w", how="semi"),
+}
+KEYS = {"least": (), "top_k": (), "reduce": ()}
+
+
+@pytest.mark.parametrize("name", REDUCERS)
+def test_T43_every_reducer_refuses_a_negative_count(name: str) -> None:
+    """With the operator, the key, the time and the count."""
+    with pytest.raises(NegativeMultiplicity) as caught:
+        folding.whole(lambda x, y: {"out": REDUCERS[name](x.concat(y.negate()))}, x=X, y=Y)
+    error, operator = caught.value, {"least": "agg", "semi": "distinct"}.get(name, name)
+    assert error.op.startswith(operator)
+    assert (error.key, error.time, error.count) == (KEYS.get(name, ("x",)), (0,), -1)
 
 
 def test_T43_aggregates_refuse_a_negative_count(fold: Fold) -> None:

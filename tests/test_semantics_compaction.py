@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import struct
+from collections.abc import Sequence
 from typing import Any
 
 import folding
@@ -32,7 +33,7 @@ def session_of(program: Any, dims: int = 1, **columns: str) -> dd.Session:
     return dd.Session(program, schemas, DIMS[dims])
 
 
-def out(session: dd.Session, frames: dict[str, Any], upper: list[Time] | None = None) -> dict[Any, int]:
+def out(session: dd.Session, frames: dict[str, Any], upper: Sequence[Time] | None = None) -> dict[Any, int]:
     return reference.log_of(session.fold(frames, upper=upper)["out"], session.plan.dims)
 
 
@@ -131,7 +132,7 @@ def test_T19_accumulations_beyond_the_frontier_stay(data: st.DataObject) -> None
             before = sum(diff for key, at, diff in updates if key == row and lattice.le(at, end))
             moved = [(key, tuple(at), diff) for (key, _, diff), at in zip(updates, actual, strict=True)]
             assert before == sum(diff for key, at, diff in moved if key == row and lattice.le(at, end))
-    views = {}
+    views: dict[Any, list[int]] = {}
     for (_, at, _), representative in zip(updates, actual, strict=True):
         view = tuple(lattice.le(at, end) for end in beyond)
         assert views.setdefault(view, representative) == representative

@@ -10,14 +10,14 @@ import pytest
 from programs import case
 from test_random_programs import compare, outcome
 
-from ddcore import encoding, trace, worker
+from ddcore import encoding, pools, trace, worker
 from ddcore.errors import DiffOverflow
 from ddcore.schema import is_direct
 from ddcore.trace import Keys, SortedBatch, arrange, distinct_keys, gather, merge
 
 
 def coarse(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Hashed codes keep two bits, and all strings have one hash of four."""
+    """Hashed codes keep two bits, and all strings, lists and structs have one hash of four."""
     real = encoding.key_codes
 
     def codes(words: Any, kinds: Any, rows: int) -> Any:
@@ -26,10 +26,13 @@ def coarse(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(encoding, "key_codes", codes)
     monkeypatch.setattr(worker, "key_codes", codes)
-    hashes = encoding._string_hashes
-    monkeypatch.setattr(encoding, "_string_hashes", lambda values: hashes(values) & 3)
-    monkeypatch.setattr(encoding, "POOL", encoding.Strings())
-    monkeypatch.setattr(encoding, "_BINARIES", encoding.Strings())
+    hashes = pools._string_hashes
+    monkeypatch.setattr(pools, "_string_hashes", lambda values: hashes(values) & 3)
+    whole = pools.Sequences._hash
+    monkeypatch.setattr(pools.Sequences, "_hash", lambda self, values: whole(self, values) & 3)
+    monkeypatch.setattr(encoding, "_NESTED", {})
+    monkeypatch.setattr(encoding, "POOL", pools.Strings())
+    monkeypatch.setattr(encoding, "_BINARIES", pools.Strings())
 
 
 @pytest.mark.parametrize("seed", range(40))

@@ -11,7 +11,7 @@ every round the rows of that round that differ from the version before.
 from ddcore.algorithms.bfs import bfs
 from ddcore.algorithms.bipartite import bipartite
 from ddcore.algorithms.clustering import clustering
-from ddcore.algorithms.components import components
+from ddcore.algorithms.components import components, magnitude
 from ddcore.algorithms.k_core import k_core
 from ddcore.algorithms.label_propagation import label_propagation
 from ddcore.algorithms.pagerank import pagerank
@@ -20,6 +20,6 @@ from ddcore.algorithms.strong_components import strong_components
 from ddcore.algorithms.triangles import triangles
 
 __all__ = [
-    "bfs", "bipartite", "clustering", "components", "k_core", "label_propagation", "pagerank", "shortest_paths",
-    "strong_components", "triangles",
+    "bfs", "bipartite", "clustering", "components", "k_core", "label_propagation", "magnitude", "pagerank",
+    "shortest_paths", "strong_components", "triangles",
 ]  # fmt: skip

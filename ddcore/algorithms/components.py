@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import polars as pl
+
 import ddcore as dd
 from ddcore.algorithms.edges import both_directions, edges_of, nodes_of
 
-__all__ = ["components"]
+__all__ = ["components", "magnitude"]
 
 
 def components(
@@ -23,8 +25,8 @@ def components(
     """(node, component): the least node that each node is connected with, in any direction of the edges.
 
     ``nodes``: a collection with the column ``node``, for nodes that may have no edge.
-    ``priority``: an integer expression of ``component``, such as its number of digits. Labels with the least priority
-    spread first, and the others find nodes that have a lesser label already. It never changes the result.
+    ``priority``: an integer expression of ``component``, such as ``magnitude("component")``. Labels with the least
+    priority spread first, and most others then meet lesser labels and end there. It never changes the result.
     Cost: O(V + E) a round, in as many rounds as the longest of the shortest paths from the least node of a component.
     Without a priority a node may take several labels, one better than the other, on the way. Raises ProgramError.
     Source: least labels that spread, as in McSherry et al., "Differential Dataflow", CIDR 2013; priorities from its
@@ -41,3 +43,12 @@ def components(
         return received.concat(kept).group_by("node").agg(component=dd.min("component"))
 
     return own.iterate(spread, priority=priority, max_rounds=max_rounds)
+
+
+def magnitude(column: str) -> pl.Expr:
+    """The number of binary digits of an int64 column, from 0 to 63; 0 if negative. A priority for :func:`components`.
+
+    Groups of labels that double in size take few rounds more, and the first of them are small. Computed with integers
+    only: a priority must be the same on every machine.
+    """
+    return pl.sum_horizontal((pl.col(column) >= 2**digit).cast(pl.Int64) for digit in range(63))

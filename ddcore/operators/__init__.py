@@ -71,10 +71,9 @@ def _methods(kind: type, prefix: str) -> list[tuple[str, Callable[..., Any]]]:
 
 
 def _exported() -> list[tuple[str, Callable[..., Any]]]:
-
     import ddcore
 
-    return [(f"dd.{name}", each) for name in ddcore.__all__ if isfunction(each := getattr(ddcore, name))]
+    return [(f"dd.{name}", each) for name in dir(ddcore) if isfunction(each := getattr(ddcore, name))]
 
 
 def _hints(function: Callable[..., Any]) -> dict[str, Any]:
@@ -85,7 +84,6 @@ def _hints(function: Callable[..., Any]) -> dict[str, Any]:
 
 
 def _options(hints: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
-
     return {name: get_args(hint) for name, hint in hints.items() if get_origin(hint) is Literal}
 
 

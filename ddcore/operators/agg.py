@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import polars as pl
@@ -30,6 +30,7 @@ __all__ = ["Aggregation", "Distinct", "Needed"]
 Named = tuple[str, str, str | None]
 """The name of a result, its aggregate, and the column of the argument."""
 
+_T = TypeVar("_T")
 _NOTHING = Type("int64")  # stands for the argument of an aggregate without one
 
 
@@ -54,7 +55,7 @@ class Needed:
         ProgramError.
         """
         _check_names(keys, unnamed, aggregates)
-        exprs, names, named = {key: pl.col(key) for key in keys}, dict[str, str](), []
+        exprs, names, named = {key: pl.col(key) for key in keys}, dict[str, str](), list[Named]()
         for name, spec in aggregates.items():
             kind, expr = _argument(source, name, spec)
             if expr is None:
@@ -97,7 +98,7 @@ def _argument(source: Schema, name: str, spec: Aggregate) -> tuple[str, pl.Expr 
         return spec.kind, expr
     hint = "combine the columns with pl.all_horizontal or pl.any_horizontal"
     condition = arguments.single(source, spec.where, f"{where}, where=", hint)
-    arguments.checked(_check_condition, source, where, condition)
+    arguments.checked(_checked_at, f"{where}, where=", Predicate, [condition], source)
     if expr is None:
         return "sum", pl.when(condition).then(pl.lit(1, dtype=pl.Int64))
     kind = arguments.checked(Projection, {name: expr}, source).schema[name]
@@ -107,22 +108,28 @@ def _argument(source: Schema, name: str, spec: Aggregate) -> tuple[str, pl.Expr 
 
 def _typed(source: Schema, where: str, kind: str, expr: pl.Expr) -> pl.Expr:
     """The expression. Raises ProgramError if the aggregate does not take its type."""
-    rule, argument = AGGREGATES[kind], arguments.checked(Projection, {"_": expr}, source).schema["_"]
+    rule, argument = (
+        AGGREGATES[kind],
+        arguments.checked(_checked_at, where, Projection, {"_": expr}, source).schema["_"],
+    )
     if argument.name not in rule.takes:
-        hint = (
-            "compare with something, or cast to bool" if rule.takes == ("bool",) else f"cast to {rule.takes[0]} first"
-        )
+        hint = f"cast to {rule.takes[0]} first"
+        if argument.is_nested:
+            hint = "take a field with struct.field(), or an element with list.get(), or use reduce()"
+        elif rule.takes == ("bool",):
+            hint = "compare with something, or cast to bool"
         raise ProgramError(
             f"{caller()}: {where}: there is no {kind} of {argument}, only of {', '.join(rule.takes)}", hint
         )
     return expr
 
 
-def _check_condition(source: Schema, where: str, condition: pl.Expr) -> None:
+def _checked_at(where: str, check: Callable[..., _T], *given: Any) -> _T:
+    """Run a check and put ``where`` in front of its message."""
     try:
-        Predicate([condition], source)
+        return check(*given)
     except ProgramError as error:
-        raise ProgramError(f"{where}, where=: {error.message}", error.hint) from None
+        raise ProgramError(f"{where}: {error.message}", error.hint) from None
 
 
 def _argument_name(expr: pl.Expr, taken: Mapping[str, Any], schema: Schema) -> str:

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import polars as pl
 
 from ddcore import arguments, kernels
 from ddcore.batch import Batch
@@ -183,7 +182,7 @@ def join(rows: Collection, other: Any, on: str | Sequence[str] | Mapping[str, st
     first = {theirs: mine for mine, theirs in reversed(pairs.items())}
     once = {mine: theirs for mine, theirs in pairs.items() if first[theirs] == mine}
     if len(once) < len(pairs):  # several left columns meet one right column
-        equal = [pl.col(mine) == pl.col(first[theirs]) for mine, theirs in pairs.items() if mine not in once]
+        equal = [outer_join.equal(mine, first[theirs]) for mine, theirs in pairs.items() if mine not in once]
         rows = rows.where(*equal)
     return rows._add(Join.of(rows.schema, partners.schema, once), partners._index)
 

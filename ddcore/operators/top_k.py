@@ -66,6 +66,11 @@ class TopK(Reduction):
             arguments.require(schema, name, "top_k")
             if name in keys:
                 raise ProgramError(f"{caller()}: top_k: {name} is a key", "order by other columns")
+            if schema[name].is_nested:
+                raise ProgramError(
+                    f"{caller()}: top_k: {name} is {schema[name]}: lists and structs have no order to rank by",
+                    "order by a column, or by one computed from a field with with_columns()",
+                )
         columns = {name: schema[name] for name in (*keys, *schema)}
         text = digest(str(k), ties, str(bool(allow_negative)), keys, names, map(str, downs))
         return cls(columns, text, tuple(keys), bool(allow_negative), k, tuple(names), tuple(downs), ties)
