@@ -13,7 +13,9 @@ from typing import Any
 import polars as pl
 
 from ddcore.arguments import checked
+from ddcore.errors import ProgramError
 from ddcore.expressions import parse
+from ddcore.place import caller
 from ddcore.schema import Type
 
 __all__ = ["AGGREGATES", "Aggregate", "Rule", "all", "any", "count", "count_distinct", "max", "mean", "min", "sum"]
@@ -93,12 +95,17 @@ def _aggregate(kind: str, where: Any, *argument: Any) -> Aggregate:
     return Aggregate(kind, exprs[0] if exprs else None, condition)
 
 
-def count(*, where: Any = None) -> Aggregate:
+def count(*columns: Any, where: Any = None) -> Aggregate:
     """The number of rows of the group, each as often as it occurs (int64).
 
     Never 0 without ``where``, because an empty group is absent. ``where``: count only the rows for which this is
-    true; text is SQL.
+    true; text is SQL. Raises ProgramError if it is given a column.
     """
+    if columns:
+        raise ProgramError(
+            f"{caller()}: count() takes no column: it counts rows",
+            "for the values of x that are not null: count(where=col('x').is_not_null())",
+        )
     return _aggregate("count", where)
 
 

@@ -5,7 +5,7 @@ Every error is a ProgramError that begins with the line of the user's program.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import polars as pl
@@ -15,14 +15,14 @@ from ddcore.digests import Part
 from ddcore.errors import ProgramError
 from ddcore.place import caller
 from ddcore.schema import Schema
-from ddcore.wording import listed, meant, one_line
+from ddcore.wording import brief, listed, meant, one_line
 
 if TYPE_CHECKING:
     from ddcore.collection import Collection
 
 __all__ = [
-    "checked", "collection", "column_names", "flat", "kept", "named_expressions", "require", "require_function",
-    "set_once", "shown", "single", "texts",
+    "checked", "choice", "collection", "column_names", "flag", "flat", "kept", "named_expressions", "names_of",
+    "require", "require_function", "set_once", "shown", "single", "texts",
 ]  # fmt: skip
 
 _T = TypeVar("_T")
@@ -98,7 +98,8 @@ def column_names(schema: Schema, where: str, columns: Iterable[Any]) -> list[str
         selected = checked(selection.column_names, parsed, schema)
         if selected is None:
             raise ProgramError(
-                f"{caller()}: {where}: {column!s:.60} is no column", "compute it first, with with_columns()"
+                f"{caller()}: {where}: {' '.join(str(column).split()):.60} is no column",
+                "compute it first, with with_columns()",
             )
         for name in selected:
             require(schema, name, where)
@@ -121,6 +122,29 @@ def require_function(function: Any, where: str, wanted: str = "a function") -> N
     """Raises ProgramError for what cannot be called."""
     if not callable(function):
         raise ProgramError(f"{caller()}: {where} takes {wanted}, not {type(function).__name__}", f"give it {wanted}")
+
+
+def choice(value: Any, options: Sequence[str], where: str) -> str:
+    """The value, if it is one of the options. Raises ProgramError for others."""
+    if not isinstance(value, str) or value not in options:
+        raise ProgramError(f"{caller()}: {where} is {brief(value)}", f"give one of {', '.join(options)}")
+    return value
+
+
+def flag(value: Any, where: str) -> bool:
+    """The value, if it is true or false. Raises ProgramError for others."""
+    if not isinstance(value, bool):
+        raise ProgramError(f"{caller()}: {where} is {brief(value)}", "give True or False")
+    return value
+
+
+def names_of(value: Any, where: str) -> list[str]:
+    """One name, or several. Raises ProgramError for what is not text."""
+    names = [value] if isinstance(value, str) else list(value) if isinstance(value, list | tuple | dict) else [value]
+    for name in names:
+        if not isinstance(name, str):
+            raise ProgramError(f"{caller()}: {where}: {brief(name)} is no column's name", "give names as text")
+    return names
 
 
 def set_once(exprs: dict[str, pl.Expr], name: str, expr: pl.Expr, where: str) -> None:

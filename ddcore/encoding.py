@@ -214,7 +214,8 @@ def _decode_nested(words: np.ndarray, valid: np.ndarray | None, kind: Type) -> p
 
 def _ordered(values: np.ndarray) -> np.ndarray:
     """Floats as integers in the same order; one NaN, above all numbers; one zero."""
-    bits = (values + 0.0).view(np.int64)  # -0.0 + 0.0 is 0.0
+    with np.errstate(invalid="ignore"):  # a signalling NaN
+        bits = (values + 0.0).view(np.int64)  # -0.0 + 0.0 is 0.0
     words = np.where(bits >= 0, bits, bits ^ np.int64(0x7FFFFFFFFFFFFFFF))
     return np.where(np.isnan(values), _NAN_WORD, words)
 

@@ -25,7 +25,7 @@ from ddcore.place import caller
 from ddcore.schema import Schema, Type, type_of
 from ddcore.syntax import Tree
 from ddcore.temporal import Guard
-from ddcore.wording import meant
+from ddcore.wording import brief, meant
 
 __all__ = ["ListProjection", "Predicate", "Projection", "RowTypes", "canonical", "identity", "parse"]
 
@@ -539,7 +539,7 @@ def _literal(value: Any) -> pl.Expr:
     if value is None or isinstance(value, bool | float | bytes | date | datetime | timedelta):
         return pl.lit(value)
     raise ProgramError(
-        f"{type(value).__name__} is no expression: {value!r:.60}",
+        f"{type(value).__name__} is no expression: {brief(value)}",
         'give a Polars expression such as col("a") + 1, SQL text or a value',
     )
 

@@ -1170,7 +1170,7 @@ def _dtype(name: Any) -> pl.DataType:
     return types[str(name)]
 
 
-def _type_name(dtype: pl.DataType) -> str:
+def _type_name(dtype: Any) -> str:
     """The name that ``dd.toml`` has for a column's type."""
     if isinstance(dtype, pl.List):
         return f"list[{_type_name(_inner(dtype))}]"
@@ -1178,9 +1178,13 @@ def _type_name(dtype: pl.DataType) -> str:
         return f"struct[{', '.join(f'{each.name}: {_type_name(_instance(each.dtype))}' for each in dtype.fields)}]"
     if isinstance(dtype, pl.Decimal):
         return f"decimal({dtype.precision},{dtype.scale})"
-    if isinstance(dtype, pl.Datetime):
-        return "timestamp"
-    return "bool" if isinstance(dtype, pl.Boolean) else str(dtype).lower()
+    if isinstance(dtype, pl.List):
+        return f"list[{_type_name(dtype.inner)}]"
+    if isinstance(dtype, pl.Struct):
+        return f"struct[{', '.join(f'{each.name}: {_type_name(each.dtype)}' for each in dtype.fields)}]"
+    names = {"Int64": "int64", "Float64": "float64", "Boolean": "bool", "Datetime": "timestamp"}
+    kind = str(dtype.base_type())
+    return names.get(kind, kind.lower())
 
 
 def _outermost(text: str) -> list[str]:

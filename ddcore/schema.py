@@ -7,11 +7,12 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args, get_origin
 
 import polars as pl
 
 from ddcore.errors import ProgramError
+from ddcore.wording import brief
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -124,6 +125,8 @@ def parse_type(kind: Any, place: str = "") -> Type:
         return type_of(polars_type(kind), place)
     if isinstance(kind, str):
         return _Text(kind, place).whole()
+    if get_origin(kind) is list:
+        return Type("list", element=parse_type(get_args(kind)[0], f"{place}[]"))
     return _named(_PYTHON.get(kind, "") if isinstance(kind, type) else "", repr(kind), place)
 
 
@@ -189,9 +192,11 @@ def polars_type(kind: pa.DataType) -> pl.DataType:
 def parse_schema(columns: Mapping[str, Any]) -> Schema:
     """A schema from column names and types, as :func:`parse_type` takes them. Raises ProgramError naming the column."""
     if not isinstance(columns, Mapping):
-        raise ProgramError(f"a schema is a dict, not {columns!r:.60}", 'for example {"town": "string", "km": "int64"}')
+        raise ProgramError(f"a schema is a dict, not {brief(columns)}", 'for example {"town": "string", "km": "int64"}')
     schema: Schema = {}
     for name, kind in columns.items():
+        if not isinstance(name, str):
+            raise ProgramError(f"a schema's column is called {brief(name)}", "names are text")
         schema[name] = parse_type(kind, f"column {name}")
     return schema
 

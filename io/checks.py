@@ -21,12 +21,12 @@ import polars as pl
 
 from ddcore import nested
 from ddcore.errors import DataError, DdError
+from ddcore.io.times import LARGEST_TIME, example
 from ddcore.schema import Schema, Type, type_of
 
 __all__ = ["DIFF", "LARGEST_TIME", "Layout", "Rules", "fit", "listed_names", "normalise", "shown_value"]
 
 DIFF = "diff"
-LARGEST_TIME = 2**63 - 2  # one less than int64 holds, so that a version always has a next one
 _NULL = -(2**63)  # the engine's word for null
 
 _FIRST_DAY, _LAST_DAY = -719_162, 2_932_896  # 0001-01-01 and 9999-12-31
@@ -155,8 +155,10 @@ def _missing(where: str, name: str, source_name: str, columns: list[str], rules:
     if name == DIFF:
         return DataError(message, "if each of its rows is one insertion, say: --diff 1")
     if name in rules.dims:
-        hint = f"--version N gives all rows the version N; --column {name}=COLUMN names the column that holds it"
-        return DataError(message, hint)
+        option = (
+            "N gives all rows the version N" if len(rules.dims) == 1 else f"{example(rules.dims)} gives all rows a time"
+        )
+        return DataError(message, f"--version {option}; --column {name}=COLUMN names the column that holds it")
     return DataError(message, f"if it has another name in the source, say: --column {name}=COLUMN")
 
 

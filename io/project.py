@@ -94,16 +94,6 @@ class Project:
         """The function part of ``program``."""
         return self.program.rpartition(":")[2]
 
-    @property
-    def dim(self) -> str:
-        """The time dimension. UsageError for several: the commands support one."""
-        if len(self.dims) != 1:
-            raise UsageError(
-                f"{shown(self.file)}: [time] dims = {list(self.dims)}: the commands support one time dimension",
-                'use dims = ["version"]; dd.replay() takes several: see docs/limits.md',
-            )
-        return self.dims[0]
-
     def input_schema(self, name: str) -> Schema:
         """The schema of input ``name``. UsageError, with the names of all inputs, for an unknown one."""
         if name not in self.inputs:

@@ -152,6 +152,7 @@ def _project(project: Project) -> Iterator[Check]:
 
 def _warehouse(project: Project) -> Iterator[Check]:
     from ddcore.io.ledger import Ledger
+    from ddcore.io.times import named
     from ddcore.io.warehouse import Warehouse
 
     warehouse = Warehouse(project.warehouse)
@@ -159,12 +160,13 @@ def _warehouse(project: Project) -> Iterator[Check]:
     yield _writable("warehouse", warehouse.root, hint)
     try:
         ledger = Ledger.load(warehouse)
+        ledger.check_dims(project.dims)
         holder = warehouse.holder()
     except DdError as error:
         yield Check("ledger", "fail", error.message, error.hint)
         return
     run, intent = ledger.current_run(), ledger.open_intent()
-    folded = "nothing folded yet" if run is None else f"folded through version {run.last}, run {run.run}"
+    folded = "nothing folded yet" if run is None else f"folded through {named(run.last, project.dims)}, run {run.run}"
     yield Check("ledger", "ok", folded)
     if intent is not None:
         yield Check("last run", "note", f"run {intent.run} did not finish; nothing of it is visible", "ddcore run")

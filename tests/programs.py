@@ -495,7 +495,7 @@ class Writer:
         if not free or len(of.columns) > 4:
             return None
         positive = "" if of.positive else ".distinct(allow_negative=True)"
-        if self.rng.chance(30):
+        if of.having(*NESTED) or self.rng.chance(30):  # nested columns have no specified hash
             how = f'hash="(round + {self.rng.randint(0, 3)}) // {self.rng.randint(1, 2)} * 3"'
         else:
             how = f"bits={self.rng.choice([3, 4, 5, 32])}"
@@ -685,7 +685,7 @@ class Writer:
             fitted = f"{derived.name}.select({self.fit(derived, start.columns)})"
             texts.append(f'"{grown.name}": {grown.name}.concat({fitted}).distinct({_allow(derived)})')
         block.lines += [
-            f"{block.indent}def {body}(odd, even):",
+            f"{block.indent}def {body}({odd}, {even}):",
             *inner.lines,
             f"{inner.indent}return {{{', '.join(texts)}}}",
         ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -18,11 +19,16 @@ __all__ = ["smallest"]
 _KEY = b"the choices of the seed"
 
 
-def smallest(seed: int, failure_of: Callable[[Case], Any], attempts: int = 400) -> Case:
+class _Enough(BaseException):
+    """Ends the search; hypothesis lets it through."""
+
+
+def smallest(seed: int, failure_of: Callable[[Case], Any], seconds: float = 60) -> Case:
     """The shortest program and history found that fail as those of this seed do: equal ``failure_of``, not None.
 
-    Cost: at most ``attempts`` calls of ``failure_of``. Hypothesis may find another small one the next time.
+    Takes about ``seconds`` at most, whatever ``failure_of`` costs. Hypothesis may find another small one the next time.
     """
+    end = time.monotonic() + seconds
     original = Choices.of_seed(seed)
     best = drawn(original, seed)
     wanted = failure_of(best)
@@ -30,9 +36,11 @@ def smallest(seed: int, failure_of: Callable[[Case], Any], attempts: int = 400) 
 
     def fails(candidate: Case) -> bool:
         nonlocal best
+        if time.monotonic() > end:
+            raise _Enough
         text = str(candidate)
         if text not in known:
-            known[text] = len(known) < attempts and failure_of(candidate) == wanted
+            known[text] = failure_of(candidate) == wanted
         if known[text] and len(text) < len(str(best)):
             best = candidate
         return known[text]
@@ -48,9 +56,9 @@ def smallest(seed: int, failure_of: Callable[[Case], Any], attempts: int = 400) 
         database=database,
         phases=[Phase.reuse, Phase.shrink],
         deadline=None,
-        max_examples=10 * attempts,
+        max_examples=10_000,
         suppress_health_check=list(HealthCheck),
     )
-    with contextlib.suppress(HypothesisException):  # attempts used up: the best case so far fails all the same
+    with contextlib.suppress(_Enough, HypothesisException):  # the best case so far fails all the same
         find(cases(), fails, settings=how, database_key=_KEY)
     return best

@@ -14,6 +14,7 @@ from fractions import Fraction
 from typing import Any
 
 import folding
+import numpy as np
 import polars as pl
 import programs
 import pytest
@@ -22,9 +23,11 @@ from test_floats import COUNTS, GREATEST, LEAST, draw, merged, same
 from test_random_programs import seeds
 
 import ddcore as dd
-from ddcore import operators, reference
+from ddcore import encoding, operators, reference
 from ddcore.aggregates import AGGREGATES
 from ddcore.errors import NegativeMultiplicity, ProgramError
+from ddcore.kernels import means
+from ddcore.schema import Type
 
 col = pl.col
 FOLDS = [folding.by_reference, folding.whole, folding.one_time_each]
@@ -346,6 +349,19 @@ def test_one_mean(program: Any, parts: list[Part], mean: float) -> None:
         assert same(at(fold(program, rows=history)["out"], version)[0], mean), fold
 
 
+def test_a_remainder_beyond_all_digits() -> None:
+    """A quotient above the middle of two floats by less than the digits show: the remainder decides."""
+    middle = 17943724029060225  # 54 bits, odd, divides 2**180 - 1
+    number = (2**180 - 1) // middle  # so 1 / number is middle * 2**-180 and a little more
+    digits = np.zeros(means.DIGITS, dtype=np.int64)
+    one = np.int64(0), np.uint64(0), np.uint64(1)
+    for factor, expected in ((1, 1 / number), (-1, -1 / number)):
+        high, low = np.int64(factor * number >> 64), np.uint64(factor * number & (2**64 - 1))
+        word = means.mean_of_integers(*one, np.int64(1), high, low, digits)
+        assert encoding.decode(np.array([word]), Type("float64"))[0] == expected == float(Fraction(factor, number))
+    assert 1 / number == (middle + 1) // 2 * 2.0**-179
+
+
 # Conditions
 
 
@@ -433,6 +449,7 @@ WRONG: dict[str, tuple[Any, str, str]] = {
     "no name, no aggregate": (lambda g: g.agg(col("v").sum()), "agg: Expr has no name", "agg(n=dd.count())"),
     "an expression": (lambda g: g.agg(x=col("v").sum()), "agg(x=...) is Expr, not an aggregate", "dd.sum("),
     "nothing": (lambda g: g.agg(), "agg() names no aggregate", "agg(n=dd.count())"),
+    "count of a column": (lambda g: g.agg(x=dd.count("v")), "count() takes no column", "is_not_null()"),
     "a key": (lambda g: g.agg(k=dd.count()), "k is a key already", "another name"),
     "sum of text": (lambda g: g.agg(x=dd.sum("w")), "agg(x=...): there is no sum of string", "cast"),
     "sum of bool": (lambda g: g.agg(x=dd.sum(col("v") > 1)), "there is no sum of bool", "cast"),

@@ -19,10 +19,16 @@ import numpy as np
 import polars as pl
 import pytest
 from folding import by_reference, fed_early, one_time_each, randomly_cut, reference, whole
+from programs import Case
+from warehouses import logs_of, project_of
 
 import ddcore as dd
 from ddcore import algorithms, col
 from ddcore.errors import Diverged, NegativeMultiplicity, ProgramError
+from ddcore.io.program import load_program
+from ddcore.io.project import Project
+from ddcore.jobs import replay
+from ddcore.planner import build
 
 SURFERS = 100_000
 Row = tuple[Any, ...]
@@ -347,6 +353,43 @@ def test_times_that_are_not_ordered(name: str) -> None:
     expected = by_reference(program(name), **frames)
     assert whole(program(name), **frames) == expected
     assert randomly_cut(program(name), seed=name, **frames) == expected
+
+
+ALL = """
+from ddcore import algorithms
+
+def program(edges, roots, nodes):
+    return {
+        "bfs": algorithms.bfs(edges, roots),
+        "shortest_paths": algorithms.shortest_paths(edges, roots),
+        "components": algorithms.components(edges, nodes=nodes),
+        "prioritised": algorithms.components(edges, nodes=nodes, priority=algorithms.magnitude("component")),
+        "strong_components": algorithms.strong_components(edges, nodes=nodes),
+        "k_core": algorithms.k_core(edges, 2),
+        "triangles": algorithms.triangles(edges),
+        "clustering": algorithms.clustering(edges, nodes=nodes),
+        "label_propagation": algorithms.label_propagation(edges, 3, nodes=nodes),
+        "bipartite": algorithms.bipartite(edges, nodes=nodes),
+        "pagerank": algorithms.pagerank(edges, surfers=100, nodes=nodes),
+        "two_rounds": algorithms.pagerank(edges, rounds=2, nodes=nodes),
+    }
+"""
+
+
+def all_of_them(folder: Path, seed: str) -> tuple[Project, Any]:
+    """A project with every algorithm as an output, and the logs that its history has."""
+    scope: dict[str, Any] = {}
+    exec(ALL, scope)
+    assert set(algorithms.__all__) - {"magnitude"} <= {word.strip('" ') for word in re.findall(r'"\w+"', ALL)}
+    drawn = Case(0, ALL, scope["program"], history(random.Random(seed), nodes=7, versions=6, moves=6))
+    return project_of(folder, drawn), whole(scope["program"], **drawn.frames)
+
+
+def test_all_resume_from_stored_state(tmp_path: Path) -> None:
+    project, expected = all_of_them(tmp_path / "p", "stored")
+    for last in (0, 1, 3, None):
+        replay.run(project, last=last, engine="inline")
+    assert logs_of(project, build(load_program(project), project.inputs, project.dims).outputs) == expected
 
 
 # -- literal cases ----------------------------------------------------------------------------------------------------

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 import polars as pl
 import pytest
 
 import ddcore as dd
-from ddcore import col
+from ddcore import col, operators
 from ddcore.errors import ProgramError
 from ddcore.planner import build
 
@@ -175,6 +176,18 @@ def test_an_output_that_is_a_collection_of_a_loop() -> None:
         build(lambda t: {"out": inner(t)}, SCHEMAS)
 
 
+BODIES_OF_OTHERS: list[Callable[[Any], Any]] = [
+    lambda t: dd.iterate({"a": t, "b": t}, lambda a: {"a": a})["a"],  # wrong
+    lambda t: dd.iterate({"a": t}, lambda a, b: {"a": a})["a"],  # wrong
+    lambda t: dd.iterate({"a": t}, lambda b: {"a": b})["a"],  # wrong
+]
+
+
+@pytest.mark.parametrize("mistake", BODIES_OF_OTHERS, ids=lambda each: inspect.getsource(each).strip())
+def test_a_body_that_takes_other_collections(mistake: Callable[[Any], Any]) -> None:
+    assert "the body of iterate takes (" in at_the_line(mistake).message
+
+
 def test_a_body_that_fails_leaves_nothing_behind() -> None:
     """A program that catches the error of a body may go on, but not with what the body made."""
     leaked: list[Any] = []
@@ -226,3 +239,63 @@ def test_a_collection_of_another_program(mistake: Callable[[Any], Any]) -> None:
 def test_an_output_of_another_program() -> None:
     with pytest.raises(ProgramError, match="output out is a collection of another program"):
         build(lambda t: {"out": elsewhere()}, SCHEMAS)
+
+
+# -- arguments of any kind --------------------------------------------------------------------------------------------
+
+COMPLETE: dict[str, Callable[[Any], tuple[Any, ...]]] = {  # arguments beside which one more is tried
+    "join": lambda t: (t, "n"),
+    "iterate": lambda t: (lambda w: w,),
+    "dd.iterate": lambda t: ({"a": t}, lambda a: {"a": a}),
+    "group_by.top_k": lambda t: (1, "w"),
+    "group_by.reduce": lambda t: (lambda frame: frame, {"x": "int64"}),
+    "flat_map": lambda t: (lambda frame: frame,),
+    "union": lambda t: (t,),
+    "intersect": lambda t: (t,),
+    "except_": lambda t: (t,),
+}
+
+
+def any_values(t: Any) -> list[Any]:
+    values = [None, 3, -1, 2.5, True, "n", "m", "n > 1", b"x", object(), [], ["n"], [3], {}, {"n": "n"}, {"n": 3}]
+    values += [{3: "n"}, col("n"), pl.all(), pl.DataFrame({"n": [1]}), t, [t], (t,), (t, ["a", "b", "c"]), ("n", ["a"])]
+    return [*values, {"a": t}, {"a": 3}, {3: t}, lambda *a: a[0], lambda *a, **k: k]
+
+
+@pytest.mark.parametrize("name", operators.public())
+def test_wrong_arguments_are_errors_of_the_program(name: str) -> None:
+    """Whatever an operator is given, it works or is an error with the line and a hint; nothing else gets out."""
+    function = operators.public()[name].function
+    parameters = inspect.signature(function).parameters.values()
+    keywords = [each.name for each in parameters if each.kind is each.KEYWORD_ONLY or each.name in ("how", "priority")]
+    keywords += ["more" for each in parameters if each.kind is each.VAR_KEYWORD]
+    refusals = []
+
+    def program(t: Any) -> Any:
+        subject = {"": [t], "group_by": [t.group_by("n")], "dd": []}[name.rpartition(".")[0]]
+        values = any_values(t)
+        calls: list[tuple[Any, Any]] = [((), {}), *(((value,), {}) for value in values)]
+        calls += [(both, {}) for both in product(values, repeat=2)]
+        calls += [(COMPLETE.get(name, lambda t: ())(t), {key: value}) for key in keywords for value in values]
+        for positional, named in calls:
+            try:
+                inspect.signature(function).bind(*subject, *positional, **named)
+            except TypeError:
+                continue  # Python itself refuses the call
+            try:
+                function(*subject, *positional, **named)
+            except ProgramError as error:
+                refusals.append(error)
+            except Exception as error:
+                error.add_note(f"{name} with {positional} {named}")
+                raise
+        return {"out": t}
+
+    if name == "inspect":  # refuses a name when the program is complete
+        with pytest.raises(ProgramError):
+            build(program, SCHEMAS)
+        return
+    build(program, SCHEMAS)
+    assert len(refusals) > 10 or name in ("distinct", "negate")
+    for error in refusals:
+        assert error.message.startswith("test_mistakes.py:") and "\n" not in error.message and error.hint

@@ -122,7 +122,7 @@ SHAPES = {
 @pytest.mark.parametrize("shape", SHAPES)
 def test_random_programs_have_every_shape(shape: str) -> None:
     number = sum(re.search(SHAPES[shape], source, flags=re.MULTILINE) is not None for source in sources())
-    assert number >= 3, f"{number} of {SOURCES} programs have {shape}"
+    assert number, f"{number} of {SOURCES} programs have {shape}"
 
 
 def test_random_histories_have_one_to_three_coordinates() -> None:

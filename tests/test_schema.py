@@ -131,7 +131,8 @@ def test_a_type_inside_is_named_by_its_path() -> None:
         parse_schema({"tags": pl.List(pl.Struct({"a": pl.UInt64}))})
 
 
-def test_arrow_types_are_types_except_maps() -> None:
+def test_types_of_python_and_arrow_except_maps() -> None:
+    assert str(parse_type(list[list[str]])) == "list[list[string]]"
     nested = pa.list_(pa.struct({"a": pa.int32(), "b": pa.large_list(pa.dictionary(pa.int8(), pa.string()))}))
     assert str(parse_type(nested)) == "list[struct[a: int64, b: list[string]]]"
     with pytest.raises(ProgramError, match=r"^column tags\[\].a: columns of type Object \(maps"):

@@ -7,6 +7,8 @@ collections in test_operators.py.
 from __future__ import annotations
 
 import contextlib
+import re
+from pathlib import Path
 from typing import Any
 
 import folding
@@ -476,3 +478,9 @@ def test_T43_aggregates_allow_a_negative_count(fold: Fold) -> None:
     same(actual["count"], log("(x,-1):+1@0 (x,-1):-1@1 (x,1):+1@2"))
     same(actual["least"], log("(x,x):+1@2"))
     same(actual["both"], log("(x,1,x):+1@2"))
+
+
+def test_every_case_has_a_test_by_its_number() -> None:
+    files = Path(__file__).parent.glob("test_*.py")
+    numbers = {int(number) for file in files for number in re.findall(r"^def test_T(\d\d)_", file.read_text(), re.M)}
+    assert [number for number in range(1, 45) if number not in numbers] == []

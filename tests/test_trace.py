@@ -12,6 +12,7 @@ from test_random_programs import compare, outcome
 
 from ddcore import encoding, pools, trace, worker
 from ddcore.errors import DiffOverflow
+from ddcore.operators import delta_join
 from ddcore.schema import is_direct
 from ddcore.trace import Keys, SortedBatch, arrange, distinct_keys, gather, merge
 
@@ -26,6 +27,7 @@ def coarse(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(encoding, "key_codes", codes)
     monkeypatch.setattr(worker, "key_codes", codes)
+    monkeypatch.setattr(delta_join, "key_codes", codes)
     hashes = pools._string_hashes
     monkeypatch.setattr(pools, "_string_hashes", lambda values: hashes(values) & 3)
     whole = pools.Sequences._hash

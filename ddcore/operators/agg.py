@@ -152,14 +152,15 @@ class Aggregation(Reduction):
     def of(
         cls, source: Schema, keys: Sequence[str], aggregates: tuple[Named, ...], allow_negative: bool
     ) -> Aggregation:
-        """For groups by ``keys`` of an input with the keys and the arguments."""
+        """For groups by ``keys`` of an input with the keys and the arguments. Raises ProgramError."""
         result = {
             name: AGGREGATES[kind].result(source[argument] if argument else _NOTHING)
             for name, kind, argument in aggregates
         }
         parts: list[Part] = [[name, kind, argument or []] for name, kind, argument in aggregates]
-        text, columns = digest(keys, parts, str(bool(allow_negative))), {key: source[key] for key in keys} | result
-        return cls(columns, text, tuple(keys), bool(allow_negative), aggregates, result)
+        negative = arguments.flag(allow_negative, "agg: allow_negative")
+        text, columns = digest(keys, parts, str(negative)), {key: source[key] for key in keys} | result
+        return cls(columns, text, tuple(keys), negative, aggregates, result)
 
     def step(self, plan: Plan, block: Block) -> Step:
         """The work of an agg block."""
@@ -175,7 +176,8 @@ class Distinct(Reduction):
     @classmethod
     def of(cls, schema: Schema, allow_negative: bool) -> Distinct:
         """For an input of this schema."""
-        return cls(schema, str(bool(allow_negative)), tuple(schema), bool(allow_negative))
+        negative = arguments.flag(allow_negative, "distinct: allow_negative")
+        return cls(schema, str(negative), tuple(schema), negative)
 
     def step(self, plan: Plan, block: Block) -> Step:
         """The work of a distinct block."""

@@ -276,7 +276,8 @@ def delta_join(*relations: tuple[Collection, Sequence[str]]) -> Collection:
     that do not fit the columns, attributes of several types, and a relation that shares no attribute with the others.
     """
     for number, relation in enumerate(relations):
-        if not isinstance(relation, tuple) or len(relation) != 2 or isinstance(relation[1], str):
+        pair = isinstance(relation, tuple) and len(relation) == 2 and hasattr(relation[0], "delta_join")
+        if not pair or not isinstance(relation[1], list | tuple) or not all(isinstance(n, str) for n in relation[1]):
             raise ProgramError(
                 f"{caller()}: delta_join: relation {number + 1} is no pair of a collection and a list of names",
                 'for example delta_join((edges, ["a", "b"]), (edges, ["b", "c"]))',

@@ -60,10 +60,10 @@ class FlatMap(Linear):
     @classmethod
     def of(cls, source: Schema, function: Frames, schema: Mapping[str, Any]) -> FlatMap:
         """``schema`` names and types the columns of the result. Raises ProgramError."""
-        if "row" in (*source, *schema):
-            raise ProgramError(f"{caller()}: flat_map: a column is called row", "rename it with select() first")
         arguments.require_function(function, "flat_map")
         columns = arguments.checked(parse_schema, schema)
+        if "row" in (*source, *columns):
+            raise ProgramError(f"{caller()}: flat_map: a column is called row", "rename it with select() first")
         text = digest("function", arguments.checked(text_of, function))
         return cls(columns, text, source, function, checks_functions())
 

@@ -23,6 +23,7 @@ from ddcore.operators.row_hash import MOST_BITS, RowHash
 from ddcore.place import caller
 from ddcore.schema import Type
 from ddcore.trace import Rows, SortedBatch
+from ddcore.wording import brief
 
 if TYPE_CHECKING:
     from ddcore.collection import Collection
@@ -119,15 +120,16 @@ class Numbering:
 
     def check(self, rows: Collection, where: str) -> None:
         """Raises ProgramError for an id, a width or a hash that does not fit the rows."""
+        if not isinstance(self.id, str) or not self.id or self.id == self.round:
+            raise ProgramError(f"{caller()}: {where}: id is {brief(self.id)}", 'give a name, for example id="row_id"')
+        if isinstance(self.bits, bool) or not isinstance(self.bits, int) or not 0 < self.bits <= MOST_BITS:
+            raise ProgramError(
+                f"{caller()}: {where}: bits is {brief(self.bits)}", f"give a whole number up to {MOST_BITS}"
+            )
         for name in (self.id, self.round):
             if name in rows.schema:
                 hint = "rename it with rename()" + (f", or give {where}() another id=" if name == self.id else "")
                 raise ProgramError(f"{caller()}: {where}: there is a column {name} already", hint)
-        if not isinstance(self.id, str) or not self.id or self.id == self.round:
-            raise ProgramError(f"{caller()}: {where}: id is {self.id!r}", 'give a name, for example id="row_id"')
-        if isinstance(self.bits, bool) or not isinstance(self.bits, int) or not 0 < self.bits <= MOST_BITS:
-            raise ProgramError(f"{caller()}: {where}: bits is {self.bits!r}", f"give a whole number up to {MOST_BITS}")
-
         nested = [name for name, kind in rows.schema.items() if kind.is_nested and self.hash is None]
         if nested:
             raise ProgramError(

@@ -6,6 +6,7 @@ All variables of a loop advance together: round i + 1 of each is the body's resu
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
 from numbers import Integral
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -17,7 +18,7 @@ from ddcore.functions import name_of
 from ddcore.operators.concat import aligned
 from ddcore.operators.priority import Priority
 from ddcore.place import caller
-from ddcore.wording import meant
+from ddcore.wording import brief, meant
 
 if TYPE_CHECKING:
     from ddcore.collection import Collection
@@ -42,11 +43,22 @@ def iterate(
     The result holds the fixed points by name. ``priority`` gives integer expressions by name. Otherwise as
     :meth:`Collection.iterate`. Raises ProgramError.
     """
+    if not isinstance(collections, Mapping) or not all(isinstance(name, str) for name in collections):
+        raise ProgramError(
+            f"{caller()}: iterate takes a dict of collections by name, not {brief(collections)}",
+            'for example iterate({"odd": a, "even": b}, body)',
+        )
     if not collections:
         raise ProgramError(
             f"{caller()}: iterate: there are no collections", 'for example iterate({"odd": a, "even": b}, body)'
         )
     first = next(iter(collections.values()))
+    if not hasattr(first, "fixed_points"):
+        raise ProgramError(f"{caller()}: iterate: {type(first).__name__} is no collection", "give it collections")
+    if priority is not None and not isinstance(priority, Mapping):
+        raise ProgramError(
+            f"{caller()}: iterate: priority is {brief(priority)}", "give a dict of expressions by the collection's name"
+        )
     return dict(type(first).fixed_points(collections, body, priority or {}, max_rounds, at_limit))
 
 
@@ -75,9 +87,9 @@ def fixed_points(
     place = caller()
     arguments.require_function(body, "iterate")
     if isinstance(max_rounds, bool) or not isinstance(max_rounds, Integral) or max_rounds < 1:
-        raise ProgramError(f"{place}: max_rounds is {max_rounds!r}", "give a whole number of at least 1")
-    if at_limit not in get_args(AtLimit):
-        raise ProgramError(f"{place}: iterate: at_limit is {at_limit!r}", 'give "fail" or "return"')
+        raise ProgramError(f"{place}: max_rounds is {brief(max_rounds)}", "give a whole number of at least 1")
+    _check_parameters(body, collections)
+    arguments.choice(at_limit, get_args(AtLimit), "iterate: at_limit")
     if priority and at_limit == "return":
         raise ProgramError(f"{place}: iterate: a priority and a limit at which to return", "leave one of them out")
     for name in priority:
@@ -109,6 +121,21 @@ def fixed_points(
     ends = [_result(variable, results[name])._index for name, variable in variables.items()]
     leaves = graph.leave_loop(scope, *ends)
     return {name: kind(graph, leave) for name, leave in zip(variables, leaves, strict=True)}
+
+
+def _check_parameters(body: Callable[..., Any], names: Mapping[str, Any]) -> None:
+    """Raises ProgramError for a body that does not take the collections by name."""
+    try:
+        signature = inspect.signature(body)
+    except (TypeError, ValueError):  # of a function that is not written in Python; it says itself what it takes
+        return
+    try:
+        signature.bind(**names)
+    except TypeError as error:
+        raise ProgramError(
+            f"{caller()}: the body of iterate takes {signature}, and the collections are {', '.join(names)}: {error}",
+            "name the parameters after the collections, one each",
+        ) from None
 
 
 def _result(variable: Collection, returned: Any) -> Collection:

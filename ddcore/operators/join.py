@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
@@ -175,10 +175,8 @@ def join(rows: Collection, other: Any, on: str | Sequence[str] | Mapping[str, st
     """``Collection.join``, of every kind. Raises ProgramError."""
     partners = arguments.collection(other, rows, "join")
     pairs = _pairs(rows.schema, partners.schema, on)
-    if how in outer_join.KINDS:
+    if arguments.choice(how, get_args(outer_join.How), "join: how") != "inner":
         return outer_join.KINDS[how](rows, partners, pairs)
-    if how != "inner":
-        raise ProgramError(f"{caller()}: join: how is {how!r}", f"one of inner, {', '.join(outer_join.KINDS)}")
     first = {theirs: mine for mine, theirs in reversed(pairs.items())}
     once = {mine: theirs for mine, theirs in pairs.items() if first[theirs] == mine}
     if len(once) < len(pairs):  # several left columns meet one right column
@@ -189,15 +187,17 @@ def join(rows: Collection, other: Any, on: str | Sequence[str] | Mapping[str, st
 
 def _pairs(left: Schema, right: Schema, on: str | Sequence[str] | Mapping[str, str]) -> dict[str, str]:
     """The key columns, left to right. Raises ProgramError."""
-    pairs = dict(on) if isinstance(on, Mapping) else {name: name for name in ([on] if isinstance(on, str) else on)}
+    names = arguments.names_of(on, "join")
+    theirs = arguments.names_of(list(on.values()), "join") if isinstance(on, Mapping) else names
+    pairs = dict(zip(names, theirs, strict=True))
     if not pairs:
         raise ProgramError(f"{caller()}: join on no columns", "name at least one key column")
-    for mine, theirs in pairs.items():
+    for mine, other in pairs.items():
         arguments.require(left, mine, "join")
-        arguments.require(right, theirs, "join")
-        if left[mine] != right[theirs]:
+        arguments.require(right, other, "join")
+        if left[mine] != right[other]:
             raise ProgramError(
-                f"{caller()}: join: {mine} is {left[mine]} and {theirs} is {right[theirs]}",
+                f"{caller()}: join: {mine} is {left[mine]} and {other} is {right[other]}",
                 "cast one side with select()",
             )
     return pairs

@@ -47,8 +47,8 @@ class Multiset(Reduction):
     @classmethod
     def of(cls, schema: Schema, operation: str, allow_negative: bool) -> Multiset:
         """For two inputs of this schema, concatenated with the column ``_side``."""
-        text = digest(operation, str(bool(allow_negative)))
-        return cls(schema, text, tuple(schema), bool(allow_negative), operation)
+        negative = arguments.flag(allow_negative, f"{operation}: allow_negative")
+        return cls(schema, digest(operation, str(negative)), tuple(schema), negative, operation)
 
     @property
     def label(self) -> str:

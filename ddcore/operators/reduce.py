@@ -52,9 +52,10 @@ class Reduce(Reduction):
         for name in result:
             if name in keys:
                 raise ProgramError(f"{caller()}: reduce: {name} is a key already", "choose another name in schema=")
-        text = digest(keys, shape(result), str(bool(allow_negative)), arguments.checked(text_of, function))
+        negative = arguments.flag(allow_negative, "reduce: allow_negative")
+        text = digest(keys, shape(result), str(negative), arguments.checked(text_of, function))
         columns = {key: source[key] for key in keys} | result
-        return cls(columns, text, tuple(keys), bool(allow_negative), function, result, checks_functions())
+        return cls(columns, text, tuple(keys), negative, function, result, checks_functions())
 
     @property
     def label(self) -> str:

@@ -16,6 +16,7 @@ from ddcore.operators.reduction import Evaluations, Reduction, ReductionStep, Ta
 from ddcore.place import caller
 from ddcore.schema import Schema
 from ddcore.trace import Rows
+from ddcore.wording import brief
 
 if TYPE_CHECKING:
     from ddcore.plan import Block, Plan
@@ -52,12 +53,13 @@ class TopK(Reduction):
         allow_negative: bool,
     ) -> TopK:
         """For groups by ``keys`` of an input of this schema. Raises ProgramError."""
-        names = [by] if isinstance(by, str) else list(by)
-        downs = [descending] * len(names) if isinstance(descending, bool) else list(descending)
+        names, negative = arguments.names_of(by, "top_k"), arguments.flag(allow_negative, "top_k: allow_negative")
+        downs = [descending] * len(names) if isinstance(descending, bool) else descending
+        if not isinstance(downs, list | tuple) or not all(isinstance(down, bool) for down in downs):
+            raise ProgramError(f"{caller()}: top_k: descending is {brief(descending)}", "give True or False, or a list")
         if isinstance(k, bool) or not isinstance(k, int) or not 0 < k < 2**31:
-            raise ProgramError(f"{caller()}: top_k: k is {k!r}", "give a positive whole number")
-        if ties not in get_args(Ties):
-            raise ProgramError(f"{caller()}: top_k: ties is {ties!r}", 'give "cut" or "rank"')
+            raise ProgramError(f"{caller()}: top_k: k is {brief(k)}", "give a positive whole number")
+        arguments.choice(ties, get_args(Ties), "top_k: ties")
         if not names or len(downs) != len(names):
             raise ProgramError(
                 f"{caller()}: top_k: {len(names)} columns and {len(downs)} directions", "give one direction per column"
@@ -72,8 +74,8 @@ class TopK(Reduction):
                     "order by a column, or by one computed from a field with with_columns()",
                 )
         columns = {name: schema[name] for name in (*keys, *schema)}
-        text = digest(str(k), ties, str(bool(allow_negative)), keys, names, map(str, downs))
-        return cls(columns, text, tuple(keys), bool(allow_negative), k, tuple(names), tuple(downs), ties)
+        text = digest(str(k), ties, str(negative), keys, names, map(str, downs))
+        return cls(columns, text, tuple(keys), negative, k, tuple(names), tuple(downs), ties)
 
     def step(self, plan: Plan, block: Block) -> Step:
         """The work of a top_k block."""

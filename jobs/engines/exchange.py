@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any
 
 from ddcore.io.changelog import ChangeLog
 from ddcore.io.gains import Gained
-from ddcore.io.tables import LiveFile
+from ddcore.io.layout import tables_of
 from ddcore.jobs.engines import one_task
 from ddcore.jobs.engines.partitioning import boundaries_of
-from ddcore.jobs.engines.protocol import Report, Split, Superstep, Task, collector, least_of, raise_first
+from ddcore.jobs.engines.protocol import Report, Split, Superstep, Task, Waiting, collector, least_of, raise_first
 from ddcore.jobs.fold import Fold
 from ddcore.jobs.spark.failures import run_job
 from ddcore.jobs.spark.shipping import pickled
@@ -43,8 +43,10 @@ def fold_with(context: SparkContext, fold: Fold, parallelism: int, listener: Any
     splits = list(_splits(fold))
     if not splits:
         return one_task.fold_with(context, fold)
+    # Queued once, here, and not by each worker: a worker may be opened several times.
+    waiting = [Waiting(partition) for partition in range(parallelism)] if _resumes(fold) else []
     try:
-        return _Exchange(context, fold, parallelism, listener).run(splits), parallelism
+        return _Exchange(context, fold, parallelism, listener).run([*splits, *waiting]), parallelism
     finally:
         shutil.rmtree(fold.stored.warehouse.staging, ignore_errors=True)
 
@@ -57,9 +59,11 @@ class _Exchange:
         self.narrow_below = 0 if fold.parallelism else NARROW_BELOW  # a forced parallelism is kept to the end
         token, plan, boundaries = uuid.uuid4().hex, pickled(fold.plan), boundaries_of(fold, parallelism)
         staging = fold.stored.warehouse.staging / token
-        self.task = Task(token, plan, fold.stored, staging, boundaries, parallelism, fold.first, fold.last)
+        self.task = Task(
+            token, plan, fold.stored, staging, boundaries, parallelism, fold.window, fold.upper, _resumes(fold)
+        )
 
-    def run(self, splits: list[Split]) -> Gained:
+    def run(self, splits: list[Split | Waiting]) -> Gained:
         """Supersteps while many updates wait; then one task, or all of them, write what the fold added."""
         step = 0
         waiting, reports = self._send(self.context.parallelize(splits, len(splits)), "feed")
@@ -121,13 +125,11 @@ def _splits(fold: Fold) -> Iterator[Split]:
     for name, schema in fold.plan.inputs.items():
         log = ChangeLog(fold.stored.warehouse.input(name), schema, fold.plan.dims)
         for file in log.files(fold.inputs[name]):
-            if _meets(fold, file):
+            if fold.window.may_meet(file.lower, file.upper, fold.plan.dims):
                 for start in range(0, file.rows, SPLIT_ROWS):
                     yield Split(name, file, start, min(SPLIT_ROWS, file.rows - start))
 
 
-def _meets(fold: Fold, file: LiveFile) -> bool:
-    """Whether a file may have updates in the window."""
-    dim = fold.plan.dims[0]
-    least, most = file.lower.get(dim, 0), file.upper.get(dim, fold.last)
-    return bool(least <= fold.last and most >= fold.first)
+def _resumes(fold: Fold) -> bool:
+    """Whether earlier runs left pending times or held updates."""
+    return any(fold.stored.files.get(name) for name, _, replaced in tables_of(fold.plan) if replaced)

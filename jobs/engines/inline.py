@@ -23,7 +23,7 @@ def fold(fold: Fold, listener: Any = None) -> tuple[Gained, int]:
     """Fold a window with one worker; return the files it wrote, and the parallelism 1."""
     with fold_errors():
         worker = open_worker(fold.plan, fold.stored)
-        worker.begin()
+        worker.begin(fold.upper)
         for name, batch in updates(fold):
             worker.feed(name, batch)
         reported_at = 0.0
@@ -36,8 +36,8 @@ def fold(fold: Fold, listener: Any = None) -> tuple[Gained, int]:
 
 
 def updates(fold: Fold) -> Iterator[tuple[str, Batch]]:
-    """Each input's updates in the window. Files with no version in it are not opened."""
+    """Each input's updates in the window. Files that cannot have any are not opened."""
     for name, schema in fold.plan.inputs.items():
         log = ChangeLog(fold.stored.warehouse.input(name), schema, fold.plan.dims)
-        frame = log.collect(log.window(fold.first, fold.last, fold.inputs[name]))
+        frame = log.collect(log.window(fold.window, fold.inputs[name]))
         yield name, batch_of(frame, schema, fold.plan.dims, name)

@@ -23,22 +23,27 @@ from ddcore.jobs.engines.partitioning import Boundaries
 from ddcore.plan import Arrangement, Plan, Position
 from ddcore.schema import Schema
 from ddcore.trace import SortedBatch, arrange
-from ddcore.worker import Rounds, Work, Worker
+from ddcore.worker import Rounds, Work, Worker, joined
 
 __all__ = [
+    "HELD",
+    "LATE",
     "Message",
     "accept",
+    "accept_late",
     "batch_of_body",
     "bodies_of_run",
     "body_of_batch",
     "position_of",
     "read_file",
     "run_of_bodies",
+    "to_late_messages",
     "to_messages",
     "write_file",
 ]
 
 ROWS, PENDING, NOTIFICATION = "rows", "pending", "notification"
+HELD, LATE = "held", "late"
 MESSAGE_ROWS = 1 << 17  # at most: a shuffle buffers some tens of messages, which must stay below 2 GiB
 
 
@@ -47,8 +52,9 @@ class Message:
     """Updates for an arrangement (``rows``), pending times of a block (``pending``), or the fact that an arrangement
     gained (``notification``).
 
-    ``target`` is the arrangement's or the block's index, ``dest`` the worker's number, ``rows`` the number of rows in
-    the body.
+    Staged files also have updates that are held back before an arrangement (``held``), and pending times beyond the
+    run's upper (``late``). ``target`` is the arrangement's or the block's index, ``dest`` the worker's number, ``rows``
+    the number of rows in the body.
     """
 
     dest: int
@@ -92,6 +98,36 @@ def accept(worker: Worker, message: Message) -> None:
     if message.kind == PENDING:
         pending = run_of_bodies(plan.arrangements[block.ports[0]], [message.body], keys_only=True)
     worker.accept_pending(block, message.rounds, pending)
+
+
+def to_late_messages(worker: Worker, partition: int) -> Iterator[Message]:
+    """Held updates and pending times beyond the upper, which the worker would store for later runs, and has no more."""
+    held, worker.held = worker.held, {}
+    for index, batch in held.items():
+        for portion in _portions(batch):
+            body = body_of_batch(portion, worker.plan.arrangements[index].collection)
+            yield Message(partition, HELD, index, (), len(portion), body)
+    late, worker.pending = worker.pending, {}
+    for index, pending in late.items():
+        port = worker.plan.arrangements[worker.plan.blocks[index].ports[0]]
+        for body, keys in bodies_of_run(port, pending, keys_only=True):
+            yield Message(partition, LATE, index, (), keys, body)
+
+
+def accept_late(worker: Worker, late: Sequence[Message]) -> None:
+    """Add what :func:`to_late_messages` sent, from any number of workers and steps."""
+    plan = worker.plan
+    held: dict[int, list[Batch]] = {index: [batch] for index, batch in worker.held.items()}
+    pending: dict[int, list[SortedBatch]] = {index: [batch] for index, batch in worker.pending.items()}
+    for message in late:
+        if message.kind == HELD:
+            batch = batch_of_body(message.body, plan.arrangements[message.target].collection)
+            held.setdefault(message.target, []).append(batch)
+        else:
+            port = plan.arrangements[plan.blocks[message.target].ports[0]]
+            pending.setdefault(message.target, []).append(run_of_bodies(port, [message.body], keys_only=True))
+    worker.held = {index: concatenate(batches) for index, batches in held.items()}
+    worker.pending = {index: joined(batches) for index, batches in pending.items()}
 
 
 def position_of(plan: Plan, message: Message) -> Position:

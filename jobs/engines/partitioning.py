@@ -76,6 +76,6 @@ def _sampled(fold: Fold) -> np.ndarray:
         columns = [column for column, kind in schema.items() if kind.name == "int64"]
         log = ChangeLog(fold.stored.warehouse.input(name), schema, fold.plan.dims)
         if columns:
-            frame = log.collect(log.window(fold.first, fold.last, fold.inputs[name]).select(columns).head(_SAMPLE))
+            frame = log.collect(log.window(fold.window, fold.inputs[name]).select(columns).head(_SAMPLE))
             samples += [frame[column].drop_nulls().to_numpy() for column in columns]
     return np.sort(np.concatenate(samples))

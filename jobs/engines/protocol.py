@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from ddcore.errors import DdError, Diverged
 from ddcore.io.gains import Gained, Stored
 from ddcore.io.tables import LiveFile
+from ddcore.io.times import Frontier, Window
 from ddcore.jobs.engines.partitioning import Boundaries
 from ddcore.plan import Position
 
@@ -20,14 +21,16 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
     from pyspark.accumulators import Accumulator
 
-__all__ = ["Report", "Split", "Superstep", "Task", "collector", "least_of", "raise_first"]
+__all__ = ["Report", "Split", "Superstep", "Task", "Waiting", "collector", "least_of", "raise_first"]
 
 
 @dataclass(frozen=True)
 class Task:
     """The parameters of every task of a fold. ``plan`` is pickled once.
 
-    ``boundaries`` divide the key codes among ``parallelism`` workers; versions ``first`` to ``last`` are folded.
+    ``boundaries`` divide the key codes among ``parallelism`` workers. The times in ``window`` are folded; ``upper`` is
+    the frontier for the workers, as in :class:`Fold`. ``resumes``: for each worker there is a :class:`Waiting`, with
+    what earlier runs left.
     """
 
     token: str
@@ -36,8 +39,9 @@ class Task:
     staging: Path
     boundaries: Boundaries
     parallelism: int
-    first: int
-    last: int
+    window: Window
+    upper: Frontier | None
+    resumes: bool
 
 
 @dataclass(frozen=True)
@@ -48,6 +52,13 @@ class Split:
     file: LiveFile
     start: int
     rows: int
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """The pending times and held updates of earlier runs in the range of a worker."""
+
+    partition: int
 
 
 @dataclass(frozen=True)

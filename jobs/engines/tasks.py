@@ -13,16 +13,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import polars as pl
-
 from ddcore.errors import DdError
 from ddcore.frames import batch_of
 from ddcore.io.changelog import ChangeLog
-from ddcore.io.state import open_worker, spans_of, write_gains
+from ddcore.io.state import open_worker, spans_of, waiting_of, write_gains
 from ddcore.io.warehouse import reporting
 from ddcore.jobs.engines import messages
 from ddcore.jobs.engines.messages import Message
-from ddcore.jobs.engines.protocol import Report, Split, Superstep, Task
+from ddcore.jobs.engines.protocol import Report, Split, Superstep, Task, Waiting
 from ddcore.jobs.failures import fold_errors
 from ddcore.plan import Plan, Position
 from ddcore.worker import Rounds, Worker
@@ -70,14 +68,24 @@ def _plan(task: Task) -> Plan:
     return plan
 
 
-def feed(task: Task, reports: Accumulator[list[Report]], partition: int, splits: Iterable[Split]) -> Iterator[Sent]:
-    """Turn input rows into messages: linear operators run here, where the rows are read."""
+def feed(
+    task: Task, reports: Accumulator[list[Report]], partition: int, splits: Iterable[Split | Waiting]
+) -> Iterator[Sent]:
+    """Turn input rows into messages: linear operators run here, where the rows are read. What earlier runs left waiting
+    becomes messages too; the part of it that goes on waiting is staged as of step 0.
+    """
     try:
         plan = _plan(task)
         worker = Worker(plan)
-        worker.begin()
-        window = pl.col(plan.dims[0]).is_between(task.first, task.last)
+        worker.begin(task.upper)
+        window = task.window.condition(plan.dims)
         for split in splits:
+            if isinstance(split, Waiting):
+                owner = split.partition
+                worker = Worker(plan, None, *waiting_of(plan, task.stored, spans_of(plan, task.boundaries, owner)))
+                worker.begin(task.upper)
+                _write(_staging_file(task, 0, owner), list(messages.to_late_messages(worker, owner)))
+                continue
             schema = plan.inputs[split.input]
             log = ChangeLog(task.stored.warehouse.input(split.input), schema, plan.dims)
             rows = log.scan_files([split.file]).slice(split.start, split.rows)
@@ -122,9 +130,10 @@ def step(
 def finish(task: Task, step: int, partition: int, incoming: Iterable[Sent]) -> Iterator[Report]:
     """The whole range in one task, to the end."""
     try:
-        worker = open_worker(_plan(task), task.stored)
-        worker.begin()
+        worker = open_worker(_plan(task), task.stored, waiting=False)
+        worker.begin(task.upper)
         _catch_up(task, worker, range(1, step + 1), range(task.parallelism))
+        _restore_late(task, worker, step, range(task.parallelism))
         for _, message in incoming:
             messages.accept(worker, message)
         with fold_errors():
@@ -140,6 +149,7 @@ def harvest(task: Task, step: int, partition: int, incoming: Iterable[Sent]) -> 
         pass
     try:
         worker = _take(task, partition, step)
+        _restore_late(task, worker, step, [partition])
         yield Report(partition, gained=write_gains(_plan(task), worker, task.stored, str(partition)))
     except DdError as error:
         yield Report(partition, error=error)
@@ -157,15 +167,17 @@ def _take(task: Task, partition: int, step: int) -> Worker:
     """
     kept = _remember(task).workers.pop(partition, None)
     if kept is None or kept.step > step:
-        worker = open_worker(_plan(task), task.stored, spans_of(_plan(task), task.boundaries, partition))
-        worker.begin()
+        worker = open_worker(_plan(task), task.stored, spans_of(_plan(task), task.boundaries, partition), waiting=False)
+        worker.begin(task.upper)
         kept = _Kept(worker, 0)
     _catch_up(task, kept.worker, range(kept.step + 1, step + 1), [partition])
     return kept.worker
 
 
 def _stage(task: Task, worker: Worker, sizes: Mapping[str, int], step: int, partition: int) -> None:
-    """Write what a step added to traces and outputs, under a name that depends on step and range alone."""
+    """Write what a step added to traces and outputs, and what it left for later runs, under a name that depends on step
+    and range alone. The worker keeps nothing for later runs in memory.
+    """
     entries = [
         Message(partition, "trace", a.index, rounds, rows, body)
         for a, rounds, run in worker.journal or ()
@@ -176,12 +188,27 @@ def _stage(task: Task, worker: Worker, sizes: Mapping[str, int], step: int, part
         for batch in worker.outputs[name][sizes[name] :]:
             body = messages.body_of_batch(batch, worker.plan.outputs[name])
             entries.append(Message(partition, "output", index, (), len(batch), body))
-    path = _staging_file(task, step, partition)
+    _write(_staging_file(task, step, partition), [*entries, *messages.to_late_messages(worker, partition)])
+
+
+def _write(path: Path, entries: Sequence[Message]) -> None:
     with reporting(path, "write"):
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary = path.with_name(f".{path.name}-{uuid.uuid4().hex}")
         messages.write_file(temporary, entries)
         temporary.replace(path)
+
+
+def _restore_late(task: Task, worker: Worker, step: int, partitions: Sequence[int]) -> None:
+    """Give a worker all that the steps left for later runs in some ranges. With one dimension there is none."""
+    if task.upper is not None:
+        files = (
+            _staging_file(task, at, partition)
+            for at in range(0 if task.resumes else 1, step + 1)
+            for partition in partitions
+        )
+        entries = (each for file in files for each in _read(file))
+        messages.accept_late(worker, [each for each in entries if each.kind in (messages.HELD, messages.LATE)])
 
 
 def _catch_up(task: Task, worker: Worker, steps: Iterable[int], partitions: Sequence[int]) -> None:
@@ -195,7 +222,7 @@ def _catch_up(task: Task, worker: Worker, steps: Iterable[int], partitions: Sequ
         for message in (each for partition in partitions for each in _read(_staging_file(task, step, partition))):
             if message.kind == "trace":
                 gains.setdefault((message.target, message.rounds), []).append(message.body)
-            else:
+            elif message.kind == "output":
                 name = names[message.target]
                 worker.outputs[name].append(messages.batch_of_body(message.body, worker.plan.outputs[name]))
         for (target, rounds), bodies in gains.items():
