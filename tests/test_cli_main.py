@@ -172,7 +172,7 @@ def test_debug_shows_the_traceback(
 _SLEEPER = """
 import sys, time
 from ddcore.cli import init, main
-def sleep(folder):
+def sleep(*arguments):
     try:
         print("asleep", file=sys.stderr, flush=True)
         time.sleep(30)
