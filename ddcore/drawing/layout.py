@@ -26,6 +26,7 @@ _CHANNEL = 44.0  # between two layers
 _PADDING = 16.0  # inside of a frame
 _TITLE = 22.0  # the height of a frame's title
 _LANE = 12.0  # between two lanes for feedback
+_STRAIGHT = 0.05  # less than a drawing shows
 _SWEEPS = 4
 _MOST_GAPS = 50_000
 
@@ -364,5 +365,9 @@ def _spread(layer: Sequence[_Item], wanted: Sequence[float]) -> None:
 
 
 def _tidy(points: Sequence[Point]) -> list[Point]:
-    """The points without repetitions."""
-    return [point for number, point in enumerate(points) if number == 0 or point != points[number - 1]]
+    """The points without those on a vertical line between their neighbours."""
+    kept = list(points[:1])
+    for here, after in pairwise(points[1:]):
+        if not abs(kept[-1][0] - here[0]) < _STRAIGHT > abs(here[0] - after[0]):
+            kept.append(here)
+    return kept + list(points[-1:])
