@@ -80,7 +80,7 @@ def advance(times: np.ndarray, frontier: np.ndarray) -> np.ndarray:
     """
     if frontier.shape[1] == 0:
         return times
-    least = np.maximum(times, frontier[:, :1])
+    least: np.ndarray = np.maximum(times, frontier[:, :1])
     for element in range(1, frontier.shape[1]):
         np.minimum(least, np.maximum(times, frontier[:, element : element + 1]), out=least)
     return least

@@ -23,7 +23,7 @@ from ddcore.jobs.cuts import Cuts
 from ddcore.plan import Arrangement, Plan, Position
 from ddcore.schema import Schema
 from ddcore.trace import SortedBatch, arrange
-from ddcore.worker import Rounds, Work, Worker
+from ddcore.worker import Rounds, Work, Worker, whole
 
 __all__ = [
     "Message",
@@ -67,7 +67,7 @@ def to_messages(worker: Worker, work: Work, cuts: Cuts, part: int = 0) -> Iterat
     """
     for index, batches in work.rows.items():
         arrangement = worker.plan.arrangements[index]
-        run = worker.keyed(arrangement, concatenate(batches))
+        run = worker.keyed(arrangement, whole(arrangement, batches))
         for dest, mine in _split(run, cuts[index]):
             for portion in _portions(arrangement.batch_of(mine)):
                 body = body_of_batch(portion, arrangement.collection)

@@ -22,7 +22,7 @@ def test_times_have_one_representative_where_no_time_left_tells_them_apart(seed:
     times = list(product(range(size), repeat=dims))
     left = [time for time in product(range(size + 1), repeat=dims) if any(lattice.le(e, time) for e in elements)]
     actual = [tuple(row) for row in lattice.advance(columns(times, dims), columns(list(elements), dims)).T.tolist()]
-    views = {}
+    views: dict[tuple[bool, ...], tuple[int, ...]] = {}
     for time, representative in zip(times, actual, strict=True):
         assert lattice.le(time, representative)
         assert all(lattice.join(time, other) == lattice.join(representative, other) for other in left)

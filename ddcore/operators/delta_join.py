@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = ["DeltaJoin", "delta_join"]
 
-_SLICE = 1 << 20  # rows of a rule's new updates per portion
+_SLICE = 1 << 17  # rows of a rule's new updates per portion
 
 
 @dataclass(frozen=True)
