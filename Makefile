@@ -6,11 +6,11 @@ MAKEFLAGS += --no-print-directory
 PY := .venv/bin/python
 READY := .venv/ready
 
-.PHONY: help setup demo test check format bench clean
+.PHONY: help setup demo test test-all check format bench clean
 
 help: ## list the targets
 	@printf 'make TARGET, where TARGET is one of\n\n'
-	@sed -n 's/^\([a-z]*\):[^#]*## \(.*\)/  \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 12
+	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 12
 	@printf '\nmake test ARGS="-k join" passes arguments on to pytest.\n'
 
 setup: ## .venv, Delta's jars, compiled kernels, a class archive; needs Python 3.11-3.13, and Java 17 for Spark
@@ -22,8 +22,11 @@ $(READY): pyproject.toml constraints.txt
 demo: $(READY) ## ingest, run and diff on sample_data, in ./demo
 	@examples/outages/demo.sh demo
 
-test: $(READY) ## all tests
+test: $(READY) ## all tests but those marked long
 	@$(PY) -m pytest $(ARGS)
+
+test-all: $(READY) ## all tests, those marked long and 2,000 random programs among them: for every night
+	@DDCORE_SEEDS=$${DDCORE_SEEDS:-2000} $(PY) -m pytest -m "" $(ARGS)
 
 check: $(READY) ## formatting, lint and types, as in CI
 	@.venv/bin/ruff format --check --quiet . || { echo 'to fix it: make format' >&2; exit 1; }

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import polars as pl
 
-from ddcore.jobs import session
+from ddcore.jobs.spark import session
 
 
 def make_tables(folder: Path, log: Path) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 
-from ddcore.jobs import session
+from ddcore.jobs.spark import session
 
 
 def main(rows: str, out: str) -> None:

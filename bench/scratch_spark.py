@@ -14,7 +14,7 @@ from functools import reduce
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from ddcore.jobs import session
+from ddcore.jobs.spark import session
 
 VERSIONS = range(100, 1494, 100)
 PAIR = ["version", "package", "dependency"]

@@ -14,10 +14,11 @@ from typing import Any
 
 import typer
 
-__all__ = ["engine_names", "input_names", "key_names", "output_names", "version_names"]
+__all__ = ["engine_names", "example_names", "input_names", "key_names", "output_names", "version_names"]
 
 _FILE_NAME = "dd.toml"
 _ENGINES = ("inline", "spark")
+_EXAMPLES = ("bitemporal", "trams")
 
 
 def input_names(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -34,6 +35,11 @@ def output_names(ctx: typer.Context, incomplete: str) -> list[str]:
 def engine_names(incomplete: str) -> list[str]:
     """The engines."""
     return _starting(incomplete, _ENGINES)
+
+
+def example_names(incomplete: str) -> list[str]:
+    """The projects that ``init`` makes."""
+    return _starting(incomplete, _EXAMPLES)
 
 
 def version_names(incomplete: str) -> list[str]:

@@ -22,8 +22,8 @@ from ddcore.cli.options import (
 from ddcore.cli.output import SCHEMA_VERSION, Output
 from ddcore.cli.pairs import Change, paired
 from ddcore.cli.text import aligned, cell, count, laid_out, plain
-from ddcore.cli.versions import version_range
 from ddcore.errors import UsageError
+from ddcore.io.times import Time, json_time, shown
 from ddcore.wording import meant
 
 if TYPE_CHECKING:
@@ -43,7 +43,8 @@ def diff(
         str,
         typer.Argument(
             metavar="A",
-            help="A version, exclusive, or A..B. A number, latest, or an offset: -1.",
+            help="A version, exclusive, or A..B: a number, latest, or an offset: -1. With several time dimensions: "
+            "day=7,revision=1.",
             show_default=False,
             autocompletion=version_names,
         ),
@@ -84,7 +85,7 @@ def diff(
 
     settings = open_project(project, warehouse=warehouse)
     log = output_log(settings, output)
-    start, end = version_range(a, b, log.latest)
+    start, end = log.readable.range(a, b)
     # The shape of JSON lines follows from the command line alone, not from dd.toml.
     configured = settings.outputs[output].key if output in settings.outputs and not as_json else ()
     places = _key_places(configured, key, log)
@@ -124,27 +125,29 @@ def _counts(rows: pl.DataFrame) -> tuple[int, int]:
     return int(plus or 0), -int(minus or 0)
 
 
-def _head(out: Output, log: OutputLog, span: tuple[int | None, int], counts: tuple[int, int]) -> None:
+def _head(out: Output, log: OutputLog, span: tuple[Time | None, Time], counts: tuple[int, int]) -> None:
     (start, end), (plus, minus) = span, counts
     if out.json:
         schema = {name: str(kind) for name, kind in log.schema.items()}
         out.record(schema_version=SCHEMA_VERSION, output=log.name, schema=schema)
-        out.record(**{"from": start, "to": end, "plus": plus, "minus": minus})
+        ends = {"from": json_time(start, log.log.dims), "to": json_time(end, log.log.dims)}
+        out.record(**ends, plus=plus, minus=minus)
         return
     out.data((log.heading, "bold"))
-    versions = f"{'..' if start is None else f'{start}..'}{end}"
-    out.data(f"{versions}  ", (f"+{count(plus)}", "green"), " ", (f"-{count(minus)}", "red"))
+    begin = "" if start is None else shown(start, log.log.dims)
+    out.data(f"{begin}..{shown(end, log.log.dims)}  ", (f"+{count(plus)}", "green"), " ", (f"-{count(minus)}", "red"))
 
 
-def _stat(out: Output, log: OutputLog, start: int | None, end: int) -> None:
-    steps = log.steps(start, end)
+def _stat(out: Output, log: OutputLog, start: Time | None, end: Time) -> None:
+    steps, dims = log.steps(start, end), log.log.dims
+    name = "version" if len(dims) == 1 else "time"
     if out.json:
         for version, plus, minus in steps:
-            out.record(version=version, plus=plus, minus=minus)
+            out.record(**{name: json_time(version, dims)}, plus=plus, minus=minus)
         return
     if steps:
-        table = [["version", "inserted", "deleted"]]
-        table += [[str(version), f"+{count(plus)}", f"-{count(minus)}"] for version, plus, minus in steps]
+        table = [[name, "inserted", "deleted"]]
+        table += [[shown(version, dims), f"+{count(plus)}", f"-{count(minus)}"] for version, plus, minus in steps]
         out.data()
         for line in aligned(table, right=(0, 1, 2), width=out.width):
             out.data(line)

@@ -8,12 +8,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ddcore.cli.versions import Readable
 from ddcore.errors import UsageError
 from ddcore.io.changelog import ChangeLog
 from ddcore.io.ledger import Ledger
-from ddcore.io.tables import delta_type, mend_hint, open_table
+from ddcore.io.tables import mend_hint, open_table, row_type
+from ddcore.io.times import Time, Window, greatest, nothing_closed, time_of, up_to, versions
 from ddcore.io.warehouse import Warehouse, reporting
-from ddcore.schema import Schema, parse_type
+from ddcore.schema import Schema
 from ddcore.wording import listed, meant
 
 if TYPE_CHECKING:
@@ -26,19 +28,19 @@ if TYPE_CHECKING:
 
 __all__ = ["OutputLog", "output_log"]
 
-_PLAIN = ("int64", "float64", "bool", "string", "binary", "date", "timestamp")
-
 
 @dataclass(frozen=True)
 class OutputLog:
-    """One output's log at the table version that the ledger names; ``first`` is the first version that was
-    ingested, ``latest`` the last one that is folded."""
+    """One output's log at the table version that the ledger names, and the times at which it can be read.
+
+    With one dimension, versions before ``first``, the first that was ingested, are refused as well.
+    """
 
     name: str
     log: ChangeLog
     table: TableState
-    first: int
-    latest: int
+    readable: Readable
+    first: int = 0
 
     @property
     def schema(self) -> Schema:
@@ -56,41 +58,50 @@ class OutputLog:
         kinds = ("int64", "float64", "decimal")
         return [place for place, kind in enumerate(self.schema.values()) if kind.name in kinds]
 
-    def accumulate(self, version: int) -> pl.DataFrame:
-        """The rows as of ``version`` and how often each occurs, as ``diff``; UsageError before the first version.
+    def accumulate(self, time: Time) -> pl.DataFrame:
+        """The rows as of ``time`` and how often each occurs, as ``diff``; UsageError before the first version.
 
         Not ``count``: an output may have a column of that name.
         """
-        self._check(version)
-        return self.log.between(None, version, self.table)
+        self._check(time)
+        return self.log.between(None, time, self.table)
 
-    def between(self, start: int | None, end: int) -> pl.DataFrame:
-        """The rows that differ between two versions, and their ``diff``; None is the time before everything."""
-        self._check(end if start is None else max(start, end))
+    def between(self, start: Time | None, end: Time) -> pl.DataFrame:
+        """The rows that differ between two times, and their ``diff``; None is the time before everything."""
+        self._check(end if start is None else greatest([start, end]))
         return self.log.between(start, end, self.table)
 
-    def steps(self, start: int | None, end: int) -> list[tuple[int, int, int]]:
-        """Version, inserts and deletes, for each that changed something, on the way from ``start`` to ``end``."""
+    def steps(self, start: Time | None, end: Time) -> list[tuple[Time, int, int]]:
+        """Time, inserts and deletes, for each that changed something, on the way from ``start`` to ``end``.
+
+        The updates between ``start`` and ``end`` are those that count at one of them only. Those that count at
+        ``start`` are taken back.
+        """
         import polars as pl
 
-        low, high = (-1, end) if start is None else (min(start, end), max(start, end))
-        (dim,) = self.log.dims
-        wide = pl.col("diff").cast(pl.Int128)
+        dims, weight = list(self.log.dims), self.log.counts_at(end)
+        window = Window(nothing_closed(dims), up_to(end if start is None else greatest([start, end])))
+        if start is not None:
+            weight = weight - self.log.counts_at(start)
+            if isinstance(start, int) and isinstance(end, int):
+                window = versions(min(start, end) + 1, max(start, end))
+        wide = pl.col("diff").cast(pl.Int128) * weight
         sums = (
-            self.log.window(low + 1, high, self.table)
-            .group_by(dim)
+            self.log.window(window, self.table)
+            .filter(weight != 0)
+            .group_by(dims)
             .agg(plus=wide.filter(wide > 0).sum(), minus=wide.filter(wide < 0).sum())
         )
-        rows = [(int(v), int(plus), -int(minus)) for v, plus, minus in self.log.collect(sums).sort(dim).iter_rows()]
-        if start is not None and start > end:
-            return [(version, minus, plus) for version, plus, minus in reversed(rows)]
-        return rows
+        rows = self.log.collect(sums).sort(dims).iter_rows()
+        steps = [(time_of(time), int(plus), -int(minus)) for *time, plus, minus in rows]
+        back = isinstance(start, int) and isinstance(end, int) and start > end
+        return steps[::-1] if back else steps
 
-    def _check(self, version: int) -> None:
-        if version < self.first:
+    def _check(self, time: Time) -> None:
+        if isinstance(time, int) and time < self.first:
             raise UsageError(
-                f"{self.name}: version {version} is before the first one, {self.first}",
-                f"folded are versions {self.first}..{self.latest}",
+                f"{self.name}: version {time} is before the first one, {self.first}",
+                f"folded are versions {self.first}..{self.readable.latest('')}",
             )
 
 
@@ -99,8 +110,9 @@ def output_log(project: Project, name: str) -> OutputLog:
     warehouse = Warehouse(project.warehouse)
     warehouse.check()
     ledger = Ledger.load(warehouse)
-    run = ledger.current_run()
-    if run is None:
+    ledger.check_dims(project.dims)
+    run, upper = ledger.current_run(), ledger.upper()
+    if run is None or upper is None:
         waiting = ledger.latest_ingested() is not None
         raise UsageError(
             f"nothing is folded yet in {warehouse.root}",
@@ -116,13 +128,13 @@ def output_log(project: Project, name: str) -> OutputLog:
     table = run.tables[f"outputs/{name}"]
     folder = warehouse.output(name)
     log = ChangeLog(folder, _row_schema(folder, table.version, project.dims), project.dims)
-    return OutputLog(name, log, table, ledger.first_ingested() or 0, run.last)
+    # Times are not advanced, so every complete time can be read.
+    readable, first = Readable(project.dims, nothing_closed(project.dims), upper), ledger.first_ingested()
+    return OutputLog(name, log, table, readable, first if isinstance(first, int) else 0)
 
 
 def _row_schema(folder: Path, version: int, dims: tuple[str, ...]) -> Schema:
     """The columns of a row as the table has them: the program may have changed since."""
-    ours = {delta_type(parse_type(name)): name for name in _PLAIN}
     with reporting(folder, "read", mend_hint(folder)):
         fields = open_table(folder, version).schema().fields
-    kinds = {field.name: str(getattr(field.type, "type", field.type)) for field in fields}
-    return {name: parse_type(ours.get(kind, kind)) for name, kind in kinds.items() if name not in (*dims, "diff")}
+    return {field.name: row_type(field.type) for field in fields if field.name not in (*dims, "diff")}

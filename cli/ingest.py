@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -18,10 +19,13 @@ from ddcore.cli.options import (
     WarehouseOption,
     filled,
     open_project,
+    time_text,
     whole_number,
 )
 from ddcore.cli.output import Output, count
 from ddcore.errors import UsageError
+from ddcore.io.times import parse, span
+from ddcore.jobs.report import spelled
 from ddcore.wording import meant
 
 if TYPE_CHECKING:
@@ -56,11 +60,12 @@ def ingest(
     ] = None,
     *,
     version: Annotated[
-        int | None,
+        str | None,
         typer.Option(
-            parser=whole_number(0),
+            parser=time_text,
             metavar="N",
-            help="The version of every row, if the sources have no version column.",
+            help="The version of every row, if the sources have no version column. With several time dimensions the "
+            "whole time: day=7,revision=1.",
             show_default=False,
         ),
     ] = None,
@@ -117,9 +122,9 @@ def ingest(
 ) -> int:
     """Append SOURCE's versions to the change log of INPUT: all of it or nothing.
 
-    A source has the input's columns, a version column and a diff column (1 for an inserted row, -1 for a deleted one).
-    The same content again, under any name, changes nothing, and the command says so. The last line of stdout is a JSON
-    object with the result (on a terminal: with --json).
+    A source has the input's columns, a version column (or one for each time dimension) and a diff column (1 for an
+    inserted row, -1 for a deleted one). The same content again, under any name, changes nothing, and the command says
+    so. The last line of stdout is a JSON object with the result (on a terminal: with --json).
     """
     out = Output(json=as_json, quiet=quiet)
     if undo is None and (input_name is None or not sources):
@@ -134,7 +139,7 @@ def ingest(
     opened.input_schema(input_name)
     if late not in LATE:
         raise UsageError(f"--late: {late!r} is none of {', '.join(LATE)}", meant(late, LATE))
-    rename = _renamed(column or [])
+    rename, time = _renamed(column or []), None if version is None else parse(version, opened.dims, "--version")
     from ddcore.jobs import ingest as job
 
     with out.claimed(), out.progress() as progress:
@@ -143,7 +148,7 @@ def ingest(
             input_name,
             sources,
             engine=opened.engine,
-            version=version,
+            version=time,
             diff=diff,
             rename=rename,
             late=late,
@@ -151,8 +156,8 @@ def ingest(
             new_warehouse=new_warehouse,
             listener=progress,
         )
-    _tell(out, report)
-    _result(out, report)
+    _tell(out, report, opened.dims)
+    out.result("ingest", **spelled({**_fields(report), "took": round(report.took, 3)}, opened.dims))
     return skip_code if report.nothing_new and skip_code is not None else 0
 
 
@@ -165,10 +170,10 @@ def _undo(out: Output, project: Project, number: int, input_name: str | None, so
 
     report = job.undo(project, number, input_name)
     out.say(
-        f"undone: ingest={report.ingest} input={report.input} versions={_span(report.first, report.last)} "
+        f"undone: ingest={report.ingest} input={report.input} {_times(report, project.dims)} "
         f"out=+{report.plus}/-{report.minus} took={report.took:.1f}s"
     )
-    out.result("undo", **{**_fields(report), "took": round(report.took, 3)})
+    out.result("undo", **spelled({**_fields(report), "took": round(report.took, 3)}, project.dims))
 
 
 def _renamed(columns: list[str]) -> dict[str, str]:
@@ -183,7 +188,7 @@ def _renamed(columns: list[str]) -> dict[str, str]:
     return rename
 
 
-def _tell(out: Output, report: IngestReport) -> None:
+def _tell(out: Output, report: IngestReport, dims: Sequence[str]) -> None:
     for note in report.notes:
         out.say(("note: ", "yellow"), note)
     if report.nothing_new:
@@ -191,20 +196,21 @@ def _tell(out: Output, report: IngestReport) -> None:
         out.say(f"nothing new: {before}")
         return
     out.say(
-        f"ingest={report.ingest} input={report.input} versions={_span(report.first, report.last)} "
+        f"ingest={report.ingest} input={report.input} {_times(report, dims)} "
         f"in=+{report.plus}/-{report.minus} rows={report.rows} took={report.took:.1f}s"
     )
     if report.moved:
         rows = "late row was" if report.moved == 1 else "late rows were"
-        out.say(f"{count(report.moved)} {rows} moved to version {report.first}")
+        where = f"version {report.first}" if len(dims) == 1 else "the next open times"
+        out.say(f"{count(report.moved)} {rows} moved to {where}")
 
 
-def _result(out: Output, report: IngestReport) -> None:
-    out.result("ingest", **{**_fields(report), "took": round(report.took, 3)})
-
-
-def _span(first: int | None, last: int | None) -> str:
-    return f"{first}..{last}" if first != last else f"{first}"
+def _times(report: IngestReport | UndoReport, dims: Sequence[str]) -> str:
+    """The times of an ingest, for people."""
+    assert report.first is not None and report.last is not None
+    if len(dims) > 1:
+        return f"times: {span(report.first, report.last, dims)}"
+    return f"versions={span(report.first, report.last, dims)}"
 
 
 def _fields(report: IngestReport | UndoReport) -> dict[str, Any]:

@@ -8,104 +8,15 @@ from typing import Annotated
 
 import typer
 
+from ddcore.cli.completion import example_names
 from ddcore.cli.options import DebugOption, QuietOption, filled_path
 from ddcore.cli.output import Output
+from ddcore.cli.samples import SAMPLES, Sample
 from ddcore.errors import UsageError
+from ddcore.wording import meant
 
-__all__ = ["FILES", "init"]
+__all__ = ["init"]
 
-_TOML = """\
-# What this project folds: https://toml.io. Everything here can be overridden by DDCORE_... and by flags.
-
-[project]
-program   = "program.py:program"   # FILE:FUNCTION
-warehouse = "warehouse"            # inputs, state, outputs and the ledger live here
-
-[run]
-engine = "inline"                  # small data: this process, no JVM. Without this line: Spark
-
-[inputs.links]                     # a line of the tram: from src to dst in so many minutes
-schema = { src = "string", dst = "string", minutes = "int64" }
-
-[inputs.starts]                    # where journeys begin
-schema = { stop = "string" }
-
-[outputs.journeys]
-key = ["stop"]                     # dd diff pairs deletes with inserts by these columns
-
-# [spark]
-# master = "local[*]"
-# conf   = { "spark.driver.memory" = "4g" }
-"""
-
-_PROGRAM = '''\
-"""How long it takes from a start to every stop, by the quickest way there is."""
-
-import ddcore as dd
-from ddcore import col
-
-
-def program(links: dd.Collection, starts: dd.Collection) -> dict[str, dd.Collection]:
-    begin = starts.select("stop", total=0)
-
-    def ride(journeys: dd.Collection) -> dd.Collection:
-        onward = journeys.join(links, on={"stop": "src"})
-        arrived = onward.select(stop="dst", total=col("total") + col("minutes"))
-        return arrived.concat(begin).group_by("stop").agg(total=dd.min("total"))
-
-    return {"journeys": begin.iterate(ride)}
-'''
-
-# version, diff, then the row: what each version puts in (1) and takes out (-1).
-_LINKS = """\
-version,diff,src,dst,minutes
-1,1,Central,Market,3
-1,1,Market,Bridge,4
-1,1,Bridge,Harbour,6
-1,1,Central,Park,5
-1,1,Park,Zoo,2
-2,1,Park,Bridge,1
-2,1,Harbour,Lighthouse,7
-3,-1,Park,Zoo,2
-3,1,Park,Zoo,9
-4,-1,Bridge,Harbour,6
-5,1,Market,Harbour,8
-5,1,Harbour,Bridge,6
-"""
-
-_STARTS = """\
-version,diff,stop
-1,1,Central
-"""
-
-_README = """\
-# A first project
-
-A tram network in five versions: lines open, a line slows down, a bridge closes, a detour opens.
-`program.py` computes how long it takes from Central to every stop; nothing in it knows about versions.
-
-    ddcore ingest links data/links.csv
-    ddcore ingest starts data/starts.csv
-    ddcore run
-    ddcore log
-    ddcore show journeys
-    ddcore diff journeys 3 4          # the bridge closes
-    ddcore diff journeys 1..latest    # all that changed since the first version
-
-Next: put another version into a file of its own, ingest it, run. Only what changed is computed again.
-What is folded and what is waiting: `ddcore status`. What this machine lacks: `ddcore doctor`.
-"""
-
-_IGNORE = "warehouse/\n__pycache__/\n"
-
-FILES = {
-    "dd.toml": _TOML,
-    "program.py": _PROGRAM,
-    "data/links.csv": _LINKS,
-    "data/starts.csv": _STARTS,
-    "README.md": _README,
-    ".gitignore": _IGNORE,
-}
 # A folder that is a repository may have these two already: they are left as they are.
 _OPTIONAL = ("README.md", ".gitignore")
 
@@ -117,39 +28,50 @@ def init(
             metavar="DIR", parser=filled_path, help="The folder to fill; it is created if missing.", show_default=False
         ),
     ] = Path("."),
+    *,
+    example: Annotated[
+        str,
+        typer.Option(
+            "--example",
+            metavar="trams|bitemporal",
+            help="What to make: a tram network in five versions, or daily figures that later reports restate.",
+            autocompletion=example_names,
+        ),
+    ] = "trams",
     quiet: QuietOption = False,
     debug: DebugOption = False,
 ) -> int:
-    """Make a project folder that runs at once: dd.toml, program.py and a few tiny versions of data.
+    """Make a project folder that runs at once: dd.toml, program.py and a little data.
 
     No existing file is overwritten.
     """
     out = Output(quiet=quiet)
-    _refuse_to_overwrite(folder)
-    names = [name for name in FILES if name not in _OPTIONAL or not (folder / name).exists()]
+    sample = _sample(example)
+    _refuse_to_overwrite(folder, sample)
+    names = [name for name in sample.files if name not in _OPTIONAL or not (folder / name).exists()]
     for name in names:
         file = folder / name
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(FILES[name], encoding="utf-8")
+        file.write_text(sample.files[name], encoding="utf-8")
     here = folder.resolve() == Path.cwd()
     out.say(f"made {'a project here' if here else folder}: {', '.join(names)}")
     out.say()
     out.say("next:")
-    for line in (
-        *([] if here else [f"cd {folder}"]),
-        "ddcore ingest links data/links.csv",
-        "ddcore ingest starts data/starts.csv",
-        "ddcore run",
-        "ddcore diff journeys 1 latest",
-    ):
+    for line in (*([] if here else [f"cd {folder}"]), *sample.commands):
         out.say(f"  {line}")
     return 0
 
 
-def _refuse_to_overwrite(folder: Path) -> None:
+def _sample(name: str) -> Sample:
+    if name not in SAMPLES:
+        raise UsageError(f"--example: there is no {name!r}; there are: {', '.join(SAMPLES)}", meant(name, SAMPLES))
+    return SAMPLES[name]
+
+
+def _refuse_to_overwrite(folder: Path, sample: Sample) -> None:
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"{folder} is a file, not a folder", "name another folder: ddcore init DIR")
-    present = [name for name in FILES if name not in _OPTIONAL and os.path.lexists(folder / name)]
+    present = [name for name in sample.files if name not in _OPTIONAL and os.path.lexists(folder / name)]
     if present:
         place = "this folder" if folder.resolve() == Path.cwd() else folder
         raise UsageError(

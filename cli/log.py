@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,6 +11,7 @@ import typer
 from ddcore.cli.options import DebugOption, JsonOption, LimitOption, ProjectOption, WarehouseOption, open_project
 from ddcore.cli.output import SCHEMA_VERSION, Output
 from ddcore.cli.text import aligned, cell, count
+from ddcore.io.times import Time, frontier_json, json_time, least, ordered, shown, span
 
 if TYPE_CHECKING:
     from ddcore.io.ledger import Counts, FailureRecord, IngestRecord, IntentRecord, Ledger, RunRecord, UndoRecord
@@ -39,9 +40,11 @@ def log(
     from ddcore.io.warehouse import Warehouse
 
     out = Output(json=as_json)
-    home = Warehouse(open_project(project, warehouse=warehouse).warehouse)
+    opened = open_project(project, warehouse=warehouse)
+    home, dims = Warehouse(opened.warehouse), opened.dims
     home.check()
     ledger = Ledger.load(home)
+    ledger.check_dims(dims)
     records = _versions(ledger) if versions else _entries(ledger)
     limit = (ON_TERMINAL if out.on_terminal else 0) if limit is None else limit
     part = records[: limit or None]
@@ -49,12 +52,15 @@ def log(
         for record in part:
             if out.unread:
                 break
-            out.record(schema_version=SCHEMA_VERSION, **record)
+            out.record(schema_version=SCHEMA_VERSION, **_spelled(record, dims))
         return 0
     if not records:
         out.say("no ingest and no run yet; begin with: ddcore ingest INPUT SOURCE")
         return 0
-    table = [_HEADERS[versions], *(_version_row(each) if versions else _entry_row(each) for each in part)]
+    headers = _HEADERS[versions]
+    if len(dims) > 1:
+        headers = [{"versions": "times", "version": "time"}.get(header, header) for header in headers]
+    table = [headers, *(_version_row(each, dims) if versions else _entry_row(each, dims) for each in part)]
     right = (0, 3, 4) if versions else (2, 3, 4)
     for place, line in enumerate(aligned(table, right, out.width, header=True)):
         out.data((line, "" if place else "dim"))
@@ -63,10 +69,21 @@ def log(
     return 0
 
 
+_TIMES = ("first", "last", "version")
 _HEADERS = {
     False: ["", "when", "versions", "in", "out", "what"],
     True: ["version", "run", "when", "in", "out"],
 }
+
+
+def _spelled(record: dict[str, Any], dims: Sequence[str]) -> dict[str, Any]:
+    """A record with its times as in JSON."""
+    spelled = {name: json_time(value, dims) if name in _TIMES else value for name, value in record.items()}
+    if len(dims) > 1 and "version" in spelled:
+        spelled = {"time": spelled.pop("version"), **spelled}
+    if "upper" in spelled:
+        spelled["upper"] = frontier_json(record["upper"], dims)
+    return spelled
 
 
 def _entries(ledger: Ledger) -> list[dict[str, Any]]:
@@ -97,13 +114,15 @@ def _start(run: IntentRecord | FailureRecord) -> dict[str, Any]:
 
 def _run(run: RunRecord) -> dict[str, Any]:
     # The window may begin before the first version that had something in it: the very first one does, at 0.
-    first = min((version for counts in run.inputs.values() for version in counts), default=run.first)
+    changed = [version for counts in run.inputs.values() for version in counts]
+    first = least(changed) if changed else run.first
     return {
         "kind": "run",
         "run": run.run,
         "at": moment(run.at),
         "first": first,
         "last": run.last,
+        **({"upper": run.upper} if run.upper else {}),
         "inputs": {name: _sides(counts) for name, counts in run.inputs.items()},
         "outputs": {name: _sides(counts) for name, counts in run.outputs.items()},
         "engine": run.engine,
@@ -142,7 +161,7 @@ def _undone(undo: UndoRecord) -> dict[str, Any]:
 
 def _versions(ledger: Ledger) -> list[dict[str, Any]]:
     """Folded versions, newest first; a version that was folded anew stands where it was folded last."""
-    records: dict[int, dict[str, Any]] = {}
+    records: dict[Time, dict[str, Any]] = {}
     for run in ledger.runs():
         if run.refresh:
             records.clear()
@@ -155,10 +174,10 @@ def _versions(ledger: Ledger) -> list[dict[str, Any]]:
                 "inputs": {name: _sides(_only(counts, version)) for name, counts in run.inputs.items()},
                 "outputs": {name: _sides(_only(counts, version)) for name, counts in run.outputs.items()},
             }
-    return [records[version] for version in sorted(records, reverse=True)]
+    return [records[version] for version in reversed(ordered(records))]
 
 
-def _only(counts: Counts, version: int) -> Counts:
+def _only(counts: Counts, version: Time) -> Counts:
     return {version: counts[version]} if version in counts else {}
 
 
@@ -166,35 +185,35 @@ def _sides(counts: Counts) -> dict[str, int]:
     return {"plus": sum(plus for plus, _ in counts.values()), "minus": sum(minus for _, minus in counts.values())}
 
 
-def _entry_row(record: dict[str, Any]) -> list[str]:
-    span = f"{record['first']}..{record['last']}" if record["first"] != record["last"] else str(record["first"])
+def _entry_row(record: dict[str, Any], dims: Sequence[str]) -> list[str]:
+    times = span(record["first"], record["last"], dims)
     when = _short(record["at"])
     inputs, outputs = changed(record.get("inputs", {}).values()), changed(record.get("outputs", {}).values())
     if record["kind"] == "ingest":
         sources = ", ".join(map(cell, record["sources"]))
-        return [f"ingest {record['ingest']}", when, span, inputs, "", f"{record['input']} from {sources}"]
+        return [f"ingest {record['ingest']}", when, times, inputs, "", f"{record['input']} from {sources}"]
     if record["kind"] == "undo":
         return [
             f"undo {record['ingest']}",
             when,
-            span,
+            times,
             "",
             "",
             f"{record['input']}: ingest {record['ingest']} taken back",
         ]
     program = f"program {record['program'][:8]}"
     if record["kind"] == "unfinished":
-        return [f"run {record['run']}", when, span, "", "", f"not finished: the next run resumes it; {program}"]
+        return [f"run {record['run']}", when, times, "", "", f"not finished: the next run resumes it; {program}"]
     if record["kind"] == "failed":
-        return [f"run {record['run']}", when, span, "", "", f"failed: {cell(record['error'])}; {program}"]
+        return [f"run {record['run']}", when, times, "", "", f"failed: {cell(record['error'])}; {program}"]
     what = f"{program}, {record['took']:.1f}s, {count(record['rounds'])} rounds, {record['engine']}"
     what += f" x{record['parallelism']}{', full refresh' if record['refresh'] else ''}"
-    return [f"run {record['run']}", when, span, inputs, outputs, what]
+    return [f"run {record['run']}", when, times, inputs, outputs, what]
 
 
-def _version_row(record: dict[str, Any]) -> list[str]:
+def _version_row(record: dict[str, Any], dims: Sequence[str]) -> list[str]:
     inputs, outputs = changed(record["inputs"].values()), changed(record["outputs"].values())
-    return [str(record["version"]), f"run {record['run']}", _short(record["at"]), inputs, outputs]
+    return [shown(record["version"], dims), f"run {record['run']}", _short(record["at"]), inputs, outputs]
 
 
 def _short(at: str) -> str:

@@ -34,6 +34,7 @@ __all__ = [
     "filled",
     "filled_path",
     "open_project",
+    "time_text",
     "whole_number",
 ]
 
@@ -60,6 +61,13 @@ def whole_number(least: int, greatest: int = 2**63 - 2) -> Callable[[str], int]:
         return int(text)
 
     return parse
+
+
+def time_text(text: str) -> str:
+    """A parser for a time, whose dimensions are not known yet; a bare number must be a version."""
+    if "=" not in text:
+        whole_number(0)(filled(text))
+    return text
 
 
 ProjectOption = Annotated[
@@ -153,7 +161,7 @@ SkipCodeOption = Annotated[
 def open_project(project: Path | None, **flags: str | int | None) -> Project:
     """The project that the flags, the environment and the working folder name; UsageError when there is none.
 
-    Refuses before any work what cannot go well: a path that no file can have, several time dimensions.
+    Refuses before any work what cannot go well, such as a path that no file can have.
     """
     from ddcore.io.project import find_project
     from ddcore.io.tables import location
@@ -175,7 +183,6 @@ def open_project(project: Path | None, **flags: str | int | None) -> Project:
     if settings.warehouse.exists() and not settings.warehouse.is_dir():
         raise UsageError(f"the warehouse {settings.warehouse} is not a folder", "name another one: --warehouse DIR")
     location(settings.warehouse)
-    _ = settings.dim
     return settings
 
 

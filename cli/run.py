@@ -21,6 +21,7 @@ from ddcore.cli.options import (
 from ddcore.cli.output import Output, count
 from ddcore.cli.window import window
 from ddcore.errors import UsageError
+from ddcore.io.times import corners, json_time, named, shown
 from ddcore.jobs.report import Changes, changes_by_name, result, totals
 
 if TYPE_CHECKING:
@@ -44,6 +45,15 @@ def run(
     to_version: Annotated[
         str | None,
         typer.Option(metavar="N", help="The last version to fold, inclusive. Default: latest.", show_default=False),
+    ] = None,
+    to: Annotated[
+        str | None,
+        typer.Option(
+            metavar="T",
+            help="The last time to fold, inclusive, of any number of dimensions: day=7,revision=1. Default: the "
+            "greatest coordinates that were ingested.",
+            show_default=False,
+        ),
     ] = None,
     full_refresh: Annotated[
         bool, typer.Option("--full-refresh", help="Rebuild state and outputs from the inputs, for a changed program.")
@@ -71,7 +81,7 @@ def run(
             f"--from-version {from_version}: --full-refresh folds all versions anew", "leave one of the two out"
         )
     opened = open_project(project, warehouse=warehouse, engine=engine, spark_master=master, parallelism=parallelism)
-    first, last = window(opened, from_version, to_version)
+    first, last = window(opened, from_version, to_version, to)
     from ddcore.cli.notices import listener, notices
     from ddcore.jobs import replay
 
@@ -93,25 +103,38 @@ def run(
 
 def _tell(out: Output, report: RunReport, dry_run: bool) -> None:
     if report.nothing_new:
-        folded = f": version {report.last} is folded" if report.last is not None else ": no version was ingested yet"
-        out.say("nothing new" + folded)
+        out.say(f"nothing new: {_folded(report)}")
         return
     alone = len(report.versions) == 1 and not dry_run
     ending = f"rounds={report.rounds} took={report.took:.1f}s"
     many = len(report.versions) > ON_TERMINAL and out.bar_shown
-    for version, inputs, outputs in report.versions:
+    several = len(report.dims) > 1
+    for time, inputs, outputs in report.versions:
         if out.json:
-            out.record(version=version, **changes_by_name(inputs, outputs))
+            named = {"time" if several else "version": json_time(time, report.dims)}
+            out.record(**named, **changes_by_name(inputs, outputs))
         elif not many:
             done = "" if dry_run else f" out={_sum(outputs)} {ending if alone else ''}"
-            out.say(f"version={version} in={_sum(inputs)}{done}".rstrip())
+            name = shown(time, report.dims) if several else f"version={time}"
+            out.say(f"{name} in={_sum(inputs)}{done}".rstrip())
     inputs, outputs = totals(report)
-    span = f"{report.first_changed}..{report.last}"
+    assert report.last is not None
+    span = f"to {shown(report.last, report.dims)}" if several else f"{report.first_changed}..{report.last}"
     if dry_run:
-        versions = f"{count(len(report.versions))} version{'s' * (len(report.versions) != 1)}"
-        out.say(f"would fold {versions}, {span}, in={_sum(inputs)}; nothing was written")
+        what = "time" if several else "version"
+        times = f"{count(len(report.versions))} {what}{'s' * (len(report.versions) != 1)}"
+        out.say(f"would fold {times}, {span}, in={_sum(inputs)}; nothing was written")
     elif not alone:
-        out.say(f"run={report.run} versions={span} in={_sum(inputs)} out={_sum(outputs)} {ending}")
+        spans = f"times={len(report.versions)} {span}" if several else f"versions={span}"
+        out.say(f"run={report.run} {spans} in={_sum(inputs)} out={_sum(outputs)} {ending}")
+
+
+def _folded(report: RunReport) -> str:
+    """What is folded, for people."""
+    if report.last is None:
+        return "no version was ingested yet"
+    tops = [report.last] if isinstance(report.last, int) else corners(report.upper)
+    return f"{' and '.join(named(top, report.dims) for top in tops)} {'is' if len(tops) == 1 else 'are'} folded"
 
 
 def _sum(changes: Changes) -> str:

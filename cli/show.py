@@ -19,7 +19,7 @@ from ddcore.cli.options import (
 )
 from ddcore.cli.output import SCHEMA_VERSION, Output
 from ddcore.cli.text import cell, count, laid_out, plain
-from ddcore.cli.versions import one_version
+from ddcore.io.times import Time, json_time, shown
 
 if TYPE_CHECKING:
     import polars as pl
@@ -39,7 +39,8 @@ def show(
         typer.Option(
             "--at",
             metavar="V",
-            help="As of this version, inclusive. A number, latest, or an offset: -1.",
+            help="As of this version, inclusive: a number, latest, or an offset: -1. With several time dimensions: "
+            "day=7,revision=1.",
             autocompletion=version_names,
         ),
     ] = "latest",
@@ -58,19 +59,19 @@ def show(
     from ddcore.cli.folded import output_log
 
     log = output_log(open_project(project, warehouse=warehouse), output)
-    version = one_version(at, log.latest, "--at")
-    rows = log.accumulate(version)
+    time = log.readable.time(at, "--at")
+    rows = log.accumulate(time)
     if out.json:
-        _json_rows(out, log, rows, version, limit)
+        _json_rows(out, log, rows, time, limit)
     else:
-        _text_rows(out, log, rows, version, limit, vertical=vertical)
+        _text_rows(out, log, rows, time, limit, vertical=vertical)
     return 0
 
 
-def _json_rows(out: Output, log: OutputLog, rows: pl.DataFrame, version: int, limit: int | None) -> None:
+def _json_rows(out: Output, log: OutputLog, rows: pl.DataFrame, time: Time, limit: int | None) -> None:
     schema = {name: str(kind) for name, kind in log.schema.items()}
     out.record(schema_version=SCHEMA_VERSION, output=log.name, schema=schema)
-    out.record(at=version, rows=len(rows))
+    out.record(at=json_time(time, log.log.dims), rows=len(rows))
     names = list(log.schema)
     for row in _first(rows, names, limit or 0).iter_rows():
         if out.unread:
@@ -79,13 +80,13 @@ def _json_rows(out: Output, log: OutputLog, rows: pl.DataFrame, version: int, li
 
 
 def _text_rows(
-    out: Output, log: OutputLog, rows: pl.DataFrame, version: int, limit: int | None, *, vertical: bool
+    out: Output, log: OutputLog, rows: pl.DataFrame, time: Time, limit: int | None, *, vertical: bool
 ) -> None:
     limit = (ON_TERMINAL if out.on_terminal else 0) if limit is None else limit
     names = list(log.schema)
     part = _first(rows, names, limit)
     out.data((log.heading, "bold"))
-    out.data(f"at {version}  {count(len(rows))} {'row' if len(rows) == 1 else 'rows'}")
+    out.data(f"at {shown(time, log.log.dims)}  {count(len(rows))} {'row' if len(rows) == 1 else 'rows'}")
     if not len(part):
         return
     repeated = bool((rows["diff"] != 1).any())

@@ -10,6 +10,20 @@ from ddcore.cli.log import moment
 from ddcore.cli.options import DebugOption, JsonOption, ProjectOption, WarehouseOption, open_project
 from ddcore.cli.output import SCHEMA_VERSION, Output
 from ddcore.cli.text import aligned, count
+from ddcore.io.times import (
+    Time,
+    corners,
+    greatest,
+    is_open,
+    json_time,
+    least,
+    named,
+    nothing_closed,
+    ordered,
+    shown,
+    span,
+)
+from ddcore.jobs.report import spelled
 
 if TYPE_CHECKING:
     from ddcore.io.ledger import Ledger
@@ -26,7 +40,7 @@ class _Table:
 
     kind: str
     name: str
-    through: int | None
+    through: Time | None
     waits: int
     rows: int
     files: int
@@ -50,10 +64,12 @@ def status(
     place = Warehouse(settings.warehouse)
     place.check()
     ledger = Ledger.load(place)
+    ledger.check_dims(settings.dims)
     summary = _summary(settings, place, ledger)
     tables = [*_inputs(settings, place, ledger), *_of_run(settings, place, ledger)]
     if out.json:
-        out.record(schema_version=SCHEMA_VERSION, **summary, tables=[vars(table) for table in tables])
+        records = [{**vars(table), "through": json_time(table.through, settings.dims)} for table in tables]
+        out.record(schema_version=SCHEMA_VERSION, **_spelled(summary, settings.dims), tables=records)
     else:
         _tell(out, settings, ledger, summary, tables)
     return 0
@@ -68,6 +84,7 @@ def _summary(project: Project, warehouse: Warehouse, ledger: Ledger) -> dict[str
         "origin": dict(project.origin),
         "engine": project.engine,
         "folded": ledger.last_folded(),
+        **_frontiers(ledger, project.dims),
         "waiting": _waiting(ledger),
         "last_run": None if run is None else {"run": run.run, "at": moment(run.at), "program": run.fingerprint},
         "unfinished": None if intent is None else {"run": intent.run, "first": intent.first, "last": intent.last},
@@ -75,11 +92,30 @@ def _summary(project: Project, warehouse: Warehouse, ledger: Ledger) -> dict[str
     }
 
 
-def _waiting(ledger: Ledger, name: str | None = None) -> list[int]:
-    """The versions that were ingested and not folded, of one input or of all."""
-    folded = ledger.last_folded()
-    versions = {v for record in ledger.waiting() if name in (None, record.input) for v in record.counts}
-    return sorted(version for version in versions if folded is None or version > folded)
+def _frontiers(ledger: Ledger, dims: tuple[str, ...]) -> dict[str, Any]:
+    """With several time dimensions: the greatest complete times, and the frontiers between which reads lie."""
+    if len(dims) == 1:
+        return {}
+    upper = ledger.upper() or nothing_closed(dims)
+    return {"folded": corners(upper), "since": list(nothing_closed(dims)), "upper": list(upper)}
+
+
+def _spelled(summary: dict[str, Any], dims: tuple[str, ...]) -> dict[str, Any]:
+    """The summary with its times as in JSON."""
+    if len(dims) == 1:
+        return summary
+    lists = {
+        name: [json_time(time, dims) for time in summary[name]] for name in ("folded", "since", "upper", "waiting")
+    }
+    unfinished = summary["unfinished"] and spelled(summary["unfinished"], dims)
+    return {**summary, **lists, "unfinished": unfinished}
+
+
+def _waiting(ledger: Ledger, name: str | None = None) -> list[Time]:
+    """The times that were ingested and not folded, of one input or of all."""
+    upper = ledger.upper()
+    times = {time for record in ledger.waiting() if name in (None, record.input) for time in record.counts}
+    return ordered(time for time in times if upper is None or is_open(time, upper))
 
 
 def _inputs(project: Project, warehouse: Warehouse, ledger: Ledger) -> list[_Table]:
@@ -133,37 +169,43 @@ def _tell(out: Output, project: Project, ledger: Ledger, summary: dict[str, Any]
     lines = [["project", summary["project"]], ["warehouse", summary["warehouse"] + origin]]
     folded = "nothing yet"
     if run is not None:
-        folded = f"through version {summary['folded']}  (run {run['run']}, {run['at']}, program {run['program'][:8]})"
+        tops = summary["folded"] if isinstance(summary["folded"], list) else [summary["folded"]]
+        through = " and ".join(named(top, project.dims) for top in tops)
+        folded = f"through {through}  (run {run['run']}, {run['at']}, program {run['program'][:8]})"
     lines.append(["folded", folded])
-    lines.append(["waiting", f"{_spans(waiting)}  (ddcore run)" if waiting else "nothing"])
+    lines.append(["waiting", f"{_spans(waiting, project.dims)}  (ddcore run)" if waiting else "nothing"])
     if unfinished:
-        span = f"{unfinished['first']}..{unfinished['last']}"
-        lines.append(["unfinished", f"run {unfinished['run']}, versions {span}; the next run resumes it"])
+        spans = f"versions {unfinished['first']}..{unfinished['last']}"
+        if len(project.dims) > 1:
+            spans = f"times to {shown(unfinished['last'], project.dims)}"
+        lines.append(["unfinished", f"run {unfinished['run']}, {spans}; the next run resumes it"])
     if summary["holder"]:
         lines.append(["in use by", summary["holder"]])
     for line in aligned(lines, width=out.width):
         out.data(line)
     if tables:
         out.data()
-        _tell_tables(out, tables)
+        _tell_tables(out, tables, project.dims)
 
 
-def _tell_tables(out: Output, tables: list[_Table]) -> None:
+def _tell_tables(out: Output, tables: list[_Table], dims: tuple[str, ...]) -> None:
     rows = [["", "", "through", "waiting", "updates", "files", "size", "columns"]]
     for each in tables:
         name = each.name[:12] if each.kind == "state" else each.name
-        through, waits = "-" if each.through is None else str(each.through), count(each.waits) if each.waits else "-"
+        through = "-" if each.through is None else shown(each.through, dims)
+        waits = count(each.waits) if each.waits else "-"
         extent = [count(each.rows), count(each.files), size(each.bytes)]
         rows.append([each.kind, name, through, waits, *extent, ", ".join(each.columns)])
     for place, line in enumerate(aligned(rows, range(2, 7), out.width, header=True)):
         out.data((line, "" if place else "dim"))
 
 
-def _spans(versions: list[int]) -> str:
-    """``1 version: 7`` or ``40 versions: 8..47``."""
-    if len(versions) == 1:
-        return f"version {versions[0]}"
-    return f"{count(len(versions))} versions, {versions[0]}..{versions[-1]}"
+def _spans(times: list[Time], dims: tuple[str, ...]) -> str:
+    """``version 7`` or ``40 versions, 8..47``; with several dimensions ``4 times, day=8..9,revision=0..1``."""
+    if len(times) == 1:
+        return named(times[0], dims)
+    what = "versions" if len(dims) == 1 else "times"
+    return f"{count(len(times))} {what}, {span(least(times), greatest(times), dims)}"
 
 
 def size(number: float) -> str:

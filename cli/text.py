@@ -44,16 +44,33 @@ def message(text: str) -> str:
 def cell(value: Any) -> str:
     """A value as people read it: one printable line, and null not to be taken for the text ``null``.
 
-    A text of more than 1,000 characters is cut and ends in its length.
+    ``["a", null]`` is a list, ``{city: "Oslo", zip: 12}`` a struct. A text of more than 1,000 characters is cut and
+    ends in its length.
     """
-    if isinstance(value, str):
-        return _text_cell(value)
+    if isinstance(value, list | dict | str):
+        return _text_cell(value) if isinstance(value, str) else _nested_cell(value)
     if isinstance(value, bytes):
         return _cell_cut("0x" + value[:CELL].hex(), 2 + 2 * len(value))
     if isinstance(value, datetime):
         return value.replace(tzinfo=None).isoformat(sep=" ") + "Z"
     names = {None: "null", True: "true", False: "false"}
     return names[value] if value is None or isinstance(value, bool) else str(value)
+
+
+def _nested_cell(value: Any) -> str:
+    text = _nested(value)
+    return _cell_cut(text[:CELL], len(text))
+
+
+def _nested(value: Any) -> str:
+    """A value inside a list or struct, and these themselves; text is quoted."""
+    if isinstance(value, list):
+        return f"[{', '.join(map(_nested, value))}]"
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{printable(name)}: {_nested(each)}' for name, each in value.items())}}}"
+    if isinstance(value, str):
+        return printable(json.dumps(value, ensure_ascii=False))
+    return cell(value)
 
 
 def _text_cell(text: str) -> str:
@@ -68,7 +85,12 @@ def _cell_cut(head: str, length: int) -> str:
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON has it: dates and decimals as text, bytes in hexadecimal, NaN and infinities by name."""
+    """A value as JSON has it: dates and decimals as text, bytes in hexadecimal, NaN and infinities by name.
+
+    Lists are arrays and structs objects of such values.
+    """
+    if isinstance(value, list | dict):
+        return {name: plain(value[name]) for name in value} if isinstance(value, dict) else [*map(plain, value)]
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN" if math.isnan(value) else ("Infinity" if value > 0 else "-Infinity")
     if isinstance(value, datetime):

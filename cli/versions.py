@@ -1,27 +1,72 @@
-"""Versions as people type them: ``7``, ``latest``, ``-1``, ``3..7``.
+"""Versions as people type them: ``7``, ``latest``, ``-1``, ``3..7``; and times of several dimensions.
 
 ``latest`` is the last folded version; a negative number counts back from it in numbers, so ``-1`` is ``latest - 1``.
-A range ``A..B`` is what happened after A, up to and including B; ``..B`` begins with nothing and ``A..`` ends at
-latest. Nothing here reads a table: the caller passes the last folded version.
+With several dimensions ``latest`` is the greatest complete time, if there is one, and there are no offsets. A range
+``A..B`` is what happened after A, up to and including B; ``..B`` begins with nothing and ``A..`` ends at latest.
+Nothing here reads a table: the caller passes what is complete.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from dataclasses import dataclass
 
 from ddcore.errors import UsageError
+from ddcore.io.times import Frontier, Time, coordinates, corners, example, is_open, named, parse, shown_frontier
 
-__all__ = ["one_version", "version_number", "version_range"]
+__all__ = ["Readable", "one_version", "version_number"]
 
 _OFFSET = re.compile(r"(?:latest)?-([0-9]+)")
-_TUPLE = re.compile(r"\s*\w+\s*=\s*-?\d+\s*(,\s*\w+\s*=\s*-?\d+\s*)*")
 _GREATEST = 2**63 - 1
 _VERSIONS = "the folded versions: ddcore log --versions"
 
 
-def one_version(text: str, latest: int, origin: str = "version") -> int:
+@dataclass(frozen=True)
+class Readable:
+    """The times that can be read: at or beyond ``since`` and not at or beyond ``upper``."""
+
+    dims: tuple[str, ...]
+    since: Frontier
+    upper: Frontier
+
+    def time(self, text: str, origin: str) -> Time:
+        """The time that ``text`` names; UsageError unless it can be read."""
+        if len(self.dims) == 1:
+            return one_version(text, self.upper[0][0] - 1, origin, self.dims[0])
+        if text.strip() == "latest":
+            return self.latest(origin)
+        time = parse(text, self.dims, origin)
+        self.check(time, origin)
+        return time
+
+    def check(self, time: Time, origin: str) -> None:
+        """UsageError, with both frontiers, for a time that cannot be read."""
+        since, upper = (shown_frontier(frontier, self.dims) for frontier in (self.since, self.upper))
+        if is_open(time, self.upper):
+            why, hint = "is not yet complete", "which times are waiting: ddcore status"
+        elif not is_open(time, self.since):
+            why, hint = "can no longer be read", "read a time at or beyond one of since"
+        else:
+            return
+        raise UsageError(f"{origin}: {named(time, self.dims)} {why}: since is {since}, upper is {upper}", hint)
+
+    def latest(self, origin: str) -> Time:
+        """The greatest complete time; UsageError where there are several."""
+        tops = corners(self.upper)
+        if len(tops) != 1:
+            texts = " and ".join(named(top, self.dims) for top in tops)
+            raise UsageError(f"{origin}: there is no latest time: {texts} are complete, no time after both", "name one")
+        return tops[0]
+
+    def range(self, first: str, second: str | None) -> tuple[Time | None, Time]:
+        """``A B`` or ``A..B`` as two times. None for A is the time before everything."""
+        return _range(first, second, self.time, "-1 latest" if len(self.dims) == 1 else f"{example(self.dims)} latest")
+
+
+def one_version(text: str, latest: int, origin: str = "version", dim: str = "version") -> int:
     """The version that ``text`` names; UsageError unless it is folded (at most ``latest``)."""
-    version = version_number(text, latest, origin)
+    version = version_number(text, latest, origin, dim)
     if version > latest:
         raise UsageError(
             f"{origin}: version {version} is not yet complete: the last folded version is {latest}",
@@ -30,24 +75,25 @@ def one_version(text: str, latest: int, origin: str = "version") -> int:
     return version
 
 
-def version_range(first: str, second: str | None, latest: int) -> tuple[int | None, int]:
-    """``A B`` or ``A..B`` as two versions. None for A is the time before everything."""
+def _range(first: str, second: str | None, time: Callable[[str, str], Time], example: str) -> tuple[Time | None, Time]:
+    hint = f"say A B or A..B, for example: {example}"
     if second is None:
         if ".." not in first:
-            raise UsageError(f"diff needs two versions, got {first!r}", "say A B or A..B, for example: -1 latest")
+            raise UsageError(f"diff needs two versions, got {first!r}", hint)
         first, _, second = first.partition("..")
     elif ".." in first or ".." in second:
-        raise UsageError(
-            f"diff takes A B or A..B, not both: {first!r} {second!r}", "say A B or A..B, for example: -1 latest"
-        )
+        raise UsageError(f"diff takes A B or A..B, not both: {first!r} {second!r}", hint)
     elif not (first.strip() and second.strip()):
         raise UsageError(f"diff needs two versions, got {first!r} {second!r}", "is a variable not set?")
-    start = one_version(first, latest, "A") if first.strip() else None
-    return start, one_version(second.strip() or "latest", latest, "B")
+    start = time(first, "A") if first.strip() else None
+    return start, time(second.strip() or "latest", "B")
 
 
-def version_number(text: str, latest: int, origin: str) -> int:
-    """The number that ``text`` stands for, where ``latest`` is the latest; it need not be folded."""
+def version_number(text: str, latest: int, origin: str, dim: str = "version") -> int:
+    """The number that ``text`` stands for, where ``latest`` is the latest; it need not be folded.
+
+    ``dim`` is the name of the time dimension: ``version=7`` is 7.
+    """
     text = text.strip()
     if text == "latest":
         return latest
@@ -61,11 +107,9 @@ def version_number(text: str, latest: int, origin: str) -> int:
         if version < 0:
             raise UsageError(f"{origin}: {text!r} goes back beyond version 0: the latest is {latest}", _VERSIONS)
         return version
-    if _TUPLE.fullmatch(text):
-        raise UsageError(
-            f"{origin}: {text!r}: the commands support one time dimension: see docs/limits.md",
-            "one dimension is a number, latest, or a negative offset",
-        )
+    if "=" in text:
+        (version,) = coordinates(parse(text, (dim,), origin))
+        return version
     raise UsageError(f"{origin}: {text!r} is not a version", "say a number, latest, or a negative offset such as -1")
 
 

@@ -1,7 +1,7 @@
 """The cache folder of a user: jars, compiled kernels, class archives, unpacked code, logs. All of it can be rebuilt.
 
 Code is loaded from it, so a folder that another user could have filled is never used. This module imports nothing but
-the standard library: the package that executors get carries a copy of it (see :mod:`ddcore.jobs.shipping`).
+the standard library: the package that executors get carries a copy of it (see :mod:`ddcore.jobs.spark.shipping`).
 """
 
 from __future__ import annotations

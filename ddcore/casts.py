@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import polars as pl
 
+from ddcore import nested
 from ddcore.schema import Type
 
 __all__ = ["InexactCast", "exact_cast"]
@@ -20,7 +21,12 @@ _X = pl.col("x")
 
 
 class InexactCast(Exception):
-    """A column that the type cannot hold; the text says what it has instead."""
+    """A column that the type cannot hold; the text says what it has instead.
+
+    ``path`` is where that is inside a list or struct, such as ``[].zip``.
+    """
+
+    path = ""
 
 
 def exact_cast(values: pl.Series, kind: Type, *, reserved: bool = True) -> pl.Series:
@@ -31,6 +37,8 @@ def exact_cast(values: pl.Series, kind: Type, *, reserved: bool = True) -> pl.Se
     """
     if values.dtype == pl.Null():
         return values.cast(kind.polars)
+    if kind.is_nested:
+        return _inside(values, kind)
     if kind.name == "timestamp" and isinstance(values.dtype, pl.Datetime):
         return _timestamps(values, kind)
     if values.dtype.is_numeric() and kind.name in ("int64", "float64", "decimal"):
@@ -40,6 +48,26 @@ def exact_cast(values: pl.Series, kind: Type, *, reserved: bool = True) -> pl.Se
     if values.dtype != kind.polars:
         raise InexactCast(f"is {values.dtype}, not {kind}")
     return values
+
+
+def _inside(values: pl.Series, kind: Type) -> pl.Series:
+    """A list or struct, each column inside it cast by itself. The order of a struct's fields may differ."""
+    if isinstance(values.dtype, pl.Array):
+        values = values.arr.to_list()
+    names = {each.name for each in values.dtype.fields} if isinstance(values.dtype, pl.Struct) else set()
+    if isinstance(values.dtype, pl.List) != (kind.name == "list") or names != {name for name, _ in kind.fields}:
+        raise InexactCast(f"is {values.dtype}, not {kind}")
+    valid = values.is_not_null().to_numpy() if values.null_count() else None
+    inside = []
+    for (part, inner), (suffix, _) in zip(nested.parts(values, kind), kind.inner, strict=True):
+        try:
+            inside.append(exact_cast(part, inner))
+        except InexactCast as error:
+            error.path = suffix + error.path
+            raise
+    if kind.element is not None:
+        return nested.lists(inside[0], nested.lengths(values), valid).alias(values.name)
+    return nested.structs(dict(zip(dict(kind.fields), inside, strict=True)), valid).alias(values.name)
 
 
 def _numbers(values: pl.Series, kind: Type, *, reserved: bool) -> pl.Series:

@@ -1,108 +1,37 @@
 """Rows as int64 words: the encoding of values for the kernels.
 
 Every value is one 64-bit word. Words are equal exactly if the values are, so kernels compare and move integers
-only. Fixed-width types are mapped one to one; strings and binaries get an id in a
-process-wide :class:`Pool`. A null is the word ``NULL`` in every type, which costs int64 one value: -2**63.
+only. Fixed-width types are mapped one to one; strings, binaries, lists and structs get an id in a process-wide
+:class:`~ddcore.pools.Pool`. A list is in its pool as the words of its elements, a struct as the words of its fields, so
+that equality inside is equality of words too. A null is the word ``NULL`` in every type, which costs int64 one
+value: -2**63.
 
-Words of strings differ between processes. The *key code* (:func:`key_codes`), by which arrangements are sorted and
-divided between workers, is the same in all.
+Ids differ between processes. The *key code* (:func:`key_codes`), by which arrangements are sorted and divided between
+workers, is the same in all.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import polars as pl
-import polars_hash as plh
 
-from ddcore import kernels
+from ddcore import kernels, nested
 from ddcore.casts import InexactCast, exact_cast
 from ddcore.errors import DataError
+from ddcore.pools import Pool, Sequences, Strings, Words
 from ddcore.schema import Schema, Type, is_direct
 
 NULL = -(2**63)
 _NAN_WORD = 0x7FF8000000000000
-_POOLED = ("string", "binary")
-_FIRST_CAPACITY = 1024
+_NULL_HASH = np.uint64(0x9AE16A3B2F90404F).view(np.int64)  # as in kernels.hashing
 
-
-class Pool:
-    """Distinct strings with dense ids, shared by every collection of a process.
-
-    Interning is injective: if two strings have the same 64-bit hash, the second one is looked up by value, so
-    a collision costs time and never changes a result. Ids are never removed.
-    """
-
-    def __init__(self) -> None:
-        self._chunks: list[pl.Series] = []
-        self._size = 0
-        self._hashes = np.zeros(_FIRST_CAPACITY, dtype=np.int64)
-        self._slots = np.full(4 * _FIRST_CAPACITY, -1, dtype=np.int64)
-        self._collided: dict[str, int] = {}
-
-    def __len__(self) -> int:
-        return self._size
-
-    @property
-    def hashes(self) -> np.ndarray:
-        """The stable 64-bit hash of each pooled string, by id."""
-        return self._hashes[: self._size]
-
-    def intern(self, values: pl.Series) -> np.ndarray:
-        """Ids of non-null strings: int64[n]. New strings are added in order of first appearance."""
-        if len(values) == 0:
-            return np.empty(0, dtype=np.int64)
-        hashes = _string_hashes(values)
-        ids: np.ndarray = kernels.hashing.probe(hashes, self._slots, self._hashes)
-        missing = np.flatnonzero(ids < 0)
-        if len(missing):
-            fresh = pl.DataFrame({"value": values.gather(missing), "hash": hashes[missing]}).unique(
-                "hash", keep="first", maintain_order=True
-            )
-            self._add(fresh["value"], fresh["hash"].to_numpy())
-            ids[missing] = kernels.hashing.probe(hashes[missing], self._slots, self._hashes)
-        collisions = np.flatnonzero((self._gather(ids) != values).to_numpy())
-        for row in collisions:  # two strings with the same 64-bit hash: rare
-            ids[row] = self._intern_collided(str(values[int(row)]), int(hashes[row]))
-        return ids
-
-    def strings(self, ids: np.ndarray) -> pl.Series:
-        """The strings of valid ids: a series of n strings."""
-        return self._gather(ids)
-
-    def _gather(self, ids: np.ndarray) -> pl.Series:
-        if not self._chunks:
-            return pl.Series([], dtype=pl.String)
-        if len(self._chunks) > 1 and len(ids) > self._size // 8:  # many strings are worth a copy of all
-            self._chunks = [pl.concat(self._chunks, rechunk=True)]
-        return pl.concat(self._chunks, rechunk=False).gather(ids)
-
-    def _add(self, values: pl.Series, hashes: np.ndarray, *, indexed: bool = True) -> None:
-        start, self._size = self._size, self._size + len(values)
-        if self._size > len(self._hashes):
-            self._hashes = np.resize(self._hashes, 2 * self._size)
-        self._hashes[start : self._size] = hashes
-        if 2 * self._size > len(self._slots):
-            self._slots = np.full(1 << (4 * self._size).bit_length(), -1, dtype=np.int64)
-            collided_ids = np.fromiter(self._collided.values(), dtype=np.int64)
-            other_ids = np.setdiff1d(np.arange(self._size, dtype=np.int64), collided_ids)
-            kernels.hashing.insert(other_ids, self._slots, self._hashes)
-        elif indexed:
-            kernels.hashing.insert(np.arange(start, self._size, dtype=np.int64), self._slots, self._hashes)
-        self._chunks.append(values)
-        while len(self._chunks) > 1 and 2 * len(self._chunks[-1]) >= len(self._chunks[-2]):
-            last = self._chunks.pop()
-            self._chunks[-1] = pl.concat([self._chunks[-1], last], rechunk=True)
-
-    def _intern_collided(self, value: str, code: int) -> int:
-        if value not in self._collided:
-            self._collided[value] = self._size
-            self._add(pl.Series([value]), np.array([code]), indexed=False)
-        return self._collided[value]
-
-
-POOL = Pool()
+POOL = Strings()
+_BINARIES = Strings()
+_NESTED: dict[Type, Sequences] = {}
 
 
 def encode(series: pl.Series, kind: Type) -> np.ndarray:
@@ -115,8 +44,8 @@ def encode(series: pl.Series, kind: Type) -> np.ndarray:
         try:
             series = exact_cast(series, kind)
         except InexactCast as error:
-            raise DataError(f"column {name} {error}", "cast it first") from None
-    if kind.name in _POOLED:
+            raise DataError(f"column {name}{error.path} {error}", "cast it first") from None
+    if kind.is_pooled:
         return _encode_pooled(series, kind)
     nulls = series.is_null().to_numpy() if series.null_count() else None
     if kind.name == "float64":
@@ -137,8 +66,10 @@ def decode(words: np.ndarray, kind: Type, name: str = "") -> pl.Series:
     """The series of n values that :func:`encode` turned into ``words``."""
     nulls = words == NULL
     some = bool(nulls.any())
+    if kind.is_nested:
+        return _decode_nested(words, ~nulls if some else None, kind).alias(name)
     safe = np.where(nulls, 0, words) if some else words
-    if kind.name in _POOLED:
+    if kind.is_pooled:
         series = _decode_pooled(safe, kind)
     elif kind.name == "float64":
         series = pl.Series(_unordered(safe))
@@ -181,7 +112,7 @@ def key_codes(words: Sequence[np.ndarray], kinds: Sequence[Type], rows: int) -> 
         return words[0]
     codes = np.zeros(rows, dtype=np.int64)
     for column, kind in zip(words, kinds, strict=True):
-        if kind.name in _POOLED:
+        if kind.is_pooled:
             kernels.hashing.mix_pooled(codes, column, pool_of(kind).hashes)
         else:
             kernels.hashing.mix(codes, column)
@@ -191,14 +122,15 @@ def key_codes(words: Sequence[np.ndarray], kinds: Sequence[Type], rows: int) -> 
 def rank_words(words: np.ndarray, kind: Type) -> tuple[np.ndarray, np.ndarray | None]:
     """Words whose integer order is the order of the values, and the table from ranks to words (or None).
 
-    Fixed-width words are ordered as they are. Pooled words become positions among the distinct strings present,
-    in byte order: O(n log n) string comparisons.
+    Fixed-width words are ordered as they are. Pooled words become positions among the distinct values present, strings
+    in byte order, structs by their first field, then the next, lists by their first element, then the next, nulls
+    inside before all values: O(n log n) comparisons.
     """
-    if kind.name not in _POOLED:
+    if not kind.is_pooled:
         return words, None
     distinct, inverse = np.unique(words, return_inverse=True)
     present = distinct[distinct != NULL]
-    order = pool_of(kind).strings(present).arg_sort().to_numpy()
+    order = decode(present, kind).arg_sort().to_numpy()
     back = present[order]
     rank = np.empty(len(distinct), dtype=np.int64)
     rank[len(distinct) - len(present) :][order] = np.arange(len(present))
@@ -207,39 +139,83 @@ def rank_words(words: np.ndarray, kind: Type) -> tuple[np.ndarray, np.ndarray | 
     return rank[inverse], back
 
 
-_BINARIES = Pool()
-
-
-def pool_of(kind: Type) -> Pool:
+def pool_of(kind: Type) -> Pool[Any]:
     """The pool that holds values of a pooled type."""
+    if kind.is_nested:
+        return _sequences_of(kind)
     return POOL if kind.name == "string" else _BINARIES
 
 
+def _sequences_of(kind: Type) -> Sequences:
+    """One pool for all types that differ in names of fields only: tables of state may name them otherwise."""
+    pool = _NESTED.get(kind)
+    if pool is None:
+        pool = _NESTED[kind] = _NESTED.setdefault(_without_names(kind), Sequences())
+    return pool
+
+
+def _without_names(kind: Type) -> Type:
+    if kind.element is not None:
+        return replace(kind, element=_without_names(kind.element))
+    fields = enumerate(kind.fields)
+    return replace(kind, fields=tuple((str(place), _without_names(inner)) for place, (_, inner) in fields))
+
+
 def _encode_pooled(series: pl.Series, kind: Type) -> np.ndarray:
-    text = series if kind.name == "string" else series.bin.encode("hex")
-    pool = pool_of(kind)
-    if text.null_count() == 0:
-        return pool.intern(text)
-    present = text.is_not_null().to_numpy()
-    words = np.full(len(text), NULL, dtype=np.int64)
-    words[present] = pool.intern(text.drop_nulls())
+    if series.null_count() == 0:
+        return pool_of(kind).intern(_pooled_values(series, kind))
+    present = series.is_not_null()
+    words = np.full(len(series), NULL, dtype=np.int64)
+    words[present.to_numpy()] = pool_of(kind).intern(_pooled_values(series.filter(present), kind))
     return words
 
 
+def _pooled_values(series: pl.Series, kind: Type) -> pl.Series | Words:
+    """Values without nulls in the form that their pool takes."""
+    if not kind.is_nested:
+        return series if kind.name == "string" else series.bin.encode("hex")
+    inside = [(encode(column, inner), inner) for column, inner in nested.parts(series, kind)]
+    words = np.stack([column for column, _ in inside], axis=1).ravel()
+    hashes = np.stack([_stable(column, inner) for column, inner in inside], axis=1).ravel()
+    lengths = nested.lengths(series) if kind.element is not None else np.full(len(series), len(inside), dtype=np.int64)
+    return Words(lengths, words, hashes)
+
+
+def _stable(words: np.ndarray, kind: Type) -> np.ndarray:
+    """Equal for equal values in every process: int64[n]."""
+    if not kind.is_pooled:
+        return words
+    nulls = words == NULL
+    if nulls.all():
+        return np.full(len(words), _NULL_HASH)
+    return np.where(nulls, _NULL_HASH, pool_of(kind).hashes[np.where(nulls, 0, words)])
+
+
 def _decode_pooled(words: np.ndarray, kind: Type) -> pl.Series:
-    pool = pool_of(kind)
+    pool = POOL if kind.name == "string" else _BINARIES
     text = pool.strings(words) if len(pool) else pl.Series([None] * len(words), dtype=pl.String)  # nulls only
     return text if kind.name == "string" else text.str.decode("hex")
 
 
-def _string_hashes(values: pl.Series) -> np.ndarray:
-    hashed = pl.DataFrame({"value": values}).select(plh.col("value").nchash.xxh3_64())
-    return hashed["value"].to_numpy().view(np.int64)
+def _decode_nested(words: np.ndarray, valid: np.ndarray | None, kind: Type) -> pl.Series:
+    lengths, inside = _sequences_of(kind).sequences(words if valid is None else words[valid])
+    if kind.element is not None:
+        if valid is not None:
+            present, lengths = lengths, np.zeros(len(words), dtype=np.int64)
+            lengths[valid] = present
+        return nested.lists(decode(inside, kind.element), lengths, valid)
+    columns = inside.reshape(-1, len(kind.fields)).T
+    if valid is not None:
+        present, columns = columns, np.full((len(kind.fields), len(words)), NULL, dtype=np.int64)
+        columns[:, valid] = present
+    fields = zip(kind.fields, columns, strict=True)
+    return nested.structs({name: decode(column, inner) for (name, inner), column in fields}, valid)
 
 
 def _ordered(values: np.ndarray) -> np.ndarray:
     """Floats as integers in the same order; one NaN, above all numbers; one zero."""
-    bits = (values + 0.0).view(np.int64)  # -0.0 + 0.0 is 0.0
+    with np.errstate(invalid="ignore"):  # a signalling NaN
+        bits = (values + 0.0).view(np.int64)  # -0.0 + 0.0 is 0.0
     words = np.where(bits >= 0, bits, bits ^ np.int64(0x7FFFFFFFFFFFFFFF))
     return np.where(np.isnan(values), _NAN_WORD, words)
 

@@ -38,6 +38,10 @@ _COMPARISONS = {
     "Boolean.IsNotNull",
 }  # fmt: skip
 _SQL = {"Sql.Plus": "Plus", "Sql.Minus": "Minus", "Sql.Mul": "Multiply", "Sql.IntDiv": "TruncDivide"}
+_ORDERED = {
+    "Lt", "LtEq", "Gt", "GtEq", "Sql.Lt", "Sql.LtEq", "Sql.Gt", "Sql.GtEq", "Boolean.IsBetween", "MaxHorizontal",
+    "MinHorizontal", "Clip",
+}  # fmt: skip
 _ON_LISTS = {"Plus", "Minus", "Multiply", "FloorDivide", "TruncDivide", "Modulus", "TrueDivide"}
 _ASCENDING = {
     "descending": False, "nulls_last": False, "multithreaded": False, "maintain_order": False, "limit": None,
@@ -286,6 +290,11 @@ def _widen(tree: Tree, types: dict[int, pl.DataType]) -> Tree:
     result = syntax.with_children(tree, parts)
     if dtype.is_integer() and op in _SQL:
         return syntax.binary(_SQL[op], *parts)
+    if op in _ORDERED and any(types[id(child)].is_nested() for child in inner):
+        raise ProgramError(
+            f"the expression {syntax.display(tree)} compares lists or structs, which have no order",
+            "compare a field or an element, or ask for equality",
+        )
     special = _special(result, dtype, op, parts, [types[id(child)] for child in inner])
     if special is not None:
         return special

@@ -18,14 +18,14 @@ from typing import Any, Literal
 import numpy as np
 import polars as pl
 
-from ddcore import exactness, syntax, temporal, vocabulary
+from ddcore import decimals, exactness, nested, syntax, temporal, vocabulary
 from ddcore.errors import ExpressionError, ProgramError
 from ddcore.exactness import GREATEST, LEAST, Overflow, Term
 from ddcore.place import caller
 from ddcore.schema import Schema, Type, type_of
 from ddcore.syntax import Tree
 from ddcore.temporal import Guard
-from ddcore.wording import meant
+from ddcore.wording import brief, meant
 
 __all__ = ["ListProjection", "Predicate", "Projection", "RowTypes", "canonical", "identity", "parse"]
 
@@ -157,8 +157,7 @@ class ListProjection:
                     f"flat_map({name}=...): {syntax.display(tree)} is {term.dtype}, not a list",
                     'for example col("tags").str.split(",")',
                 )
-            inner = term.dtype.inner
-            elements[name] = _result_type(inner() if isinstance(inner, type) else inner, tree)
+            elements[name] = _result_type(_instance(term.dtype.inner), tree)
             formulas.append(_formula(name, tree, term, pl.List(elements[name].polars)))
         self.schema: Schema = {name: kind for name, kind in schema.items() if name not in elements} | elements
         self._formulas = _Formulas(formulas)
@@ -273,7 +272,7 @@ class _Formulas:
         watched = {name for each in formulas if each.safe < GREATEST for name in _integers(each.term)}
         self._watched = sorted(watched)
         # Results that are integers but not computed as such (a cast, a bit operation) may be the reserved value.
-        self._checked = [each for each in formulas if each.is_int and not each.term.op]
+        self._checked = [each for each in formulas if (each.is_int and not each.term.op) or each.dtype.is_nested()]
 
     def evaluate(self, frame: pl.DataFrame) -> pl.DataFrame:
         """The results, one column per expression. Raises ExpressionError."""
@@ -321,10 +320,8 @@ class _Formulas:
             row, reason = _failing_row(frame, exprs), _reason(failure)
             hint = "correct the value, or allow for it in the expression"
             raise self._error(formula, f": {reason}", frame, row, hint) from None
-        if not formula.is_int:
-            return result
         self.require_int64(formula, result, frame)
-        return result.cast(pl.Int64)
+        return result.cast(pl.Int64) if formula.is_int else result
 
     def require_int64(
         self, formula: _Formula, column: pl.Series, frame: pl.DataFrame, rows: np.ndarray | None = None
@@ -333,6 +330,12 @@ class _Formulas:
 
         ``rows``: which row of ``frame`` each value comes from, where that is not the row of its number.
         """
+        if column.dtype.is_nested():
+            kind = type_of(column.dtype)
+            rows = np.arange(len(column)) if rows is None else rows
+            for part, _ in nested.parts(column, kind):
+                inside = rows if kind.fields else np.repeat(rows, nested.lengths(column))
+                self.require_int64(formula, part, frame, inside)
         if not column.dtype.is_integer():
             return
         low, high = column.min(), column.max()
@@ -400,16 +403,20 @@ def _row(frame: pl.DataFrame, row: int) -> str:
 
 def _value(column: pl.Series, row: int) -> str:
     value = column[row : row + 1]
-    if temporal.is_temporal(value.dtype) and not _is_pythons(value):
-        return str(value.to_physical()[0])
-    return f"{value[0]!r:.40}"
+    if not _is_pythons(value):
+        return str(value.to_physical().to_list()[0])
+    return f"{value.to_list()[0]!r:.40}"
 
 
 def _is_pythons(value: pl.Series) -> bool:
-    """Whether Python has the date or timestamp: it has the years 1 to 9999 (Polars panics on some others)."""
-    number = value.to_physical()[0]
+    """Whether Python has the dates and timestamps: it has the years 1 to 9999 (Polars panics on some others)."""
+    if value.dtype in (pl.List, pl.Struct):
+        return all(_is_pythons(part) for part, _ in nested.parts(value, type_of(value.dtype)))
+    if not temporal.is_temporal(value.dtype):
+        return True
     per_day = 1 if value.dtype == pl.Date() else 86_400_000_000
-    return number is None or -719_000 <= number // per_day <= 2_932_000
+    days = value.to_physical().cast(pl.Int64) // per_day
+    return bool(days.is_between(-719_000, 2_932_000).all())
 
 
 def _reason(failure: BaseException) -> str:
@@ -485,12 +492,26 @@ def _result_type(dtype: pl.DataType, tree: Tree) -> Type:
         raise ProgramError(
             f"{syntax.display(tree)} is null and has no type", "cast it, for example pl.lit(None, dtype=pl.Int64)"
         )
-    if isinstance(dtype, pl.Decimal) and (dtype.precision or 38) > _MOST_DIGITS >= dtype.scale:
-        return Type("decimal", _MOST_DIGITS, dtype.scale)
     try:
-        return type_of(dtype)
+        return type_of(_fewer_digits(dtype))
     except ProgramError as error:
         raise ProgramError(f"{syntax.display(tree)}: {error.message}", error.hint) from None
+
+
+def _fewer_digits(dtype: pl.DataType) -> pl.DataType:
+    """The type with decimals of 18 digits at most, also inside lists and structs, where their scale allows that."""
+    inner = decimals.element(dtype)
+    if inner is not None:
+        return pl.List(_fewer_digits(inner))
+    if isinstance(dtype, pl.Struct):
+        return pl.Struct([pl.Field(each.name, _fewer_digits(_instance(each.dtype))) for each in dtype.fields])
+    if isinstance(dtype, pl.Decimal) and (dtype.precision or 38) > _MOST_DIGITS >= dtype.scale:
+        return pl.Decimal(_MOST_DIGITS, dtype.scale)
+    return dtype
+
+
+def _instance(dtype: Any) -> pl.DataType:
+    return dtype() if isinstance(dtype, type) else dtype  # type: ignore[no-any-return]
 
 
 def _sql(text: str) -> pl.Expr:
@@ -518,7 +539,7 @@ def _literal(value: Any) -> pl.Expr:
     if value is None or isinstance(value, bool | float | bytes | date | datetime | timedelta):
         return pl.lit(value)
     raise ProgramError(
-        f"{type(value).__name__} is no expression: {value!r:.60}",
+        f"{type(value).__name__} is no expression: {brief(value)}",
         'give a Polars expression such as col("a") + 1, SQL text or a value',
     )
 

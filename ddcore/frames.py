@@ -49,9 +49,8 @@ def _check_column(column: pl.Series, kind: Type, name: str) -> None:
     """Raises DataError for a column whose values the type does not hold exactly."""
     if column.dtype == pl.Null():
         return
-    column_type = type_of(column.dtype)
-    fits = column_type == kind or (column_type.name == kind.name == "decimal" and column_type.scale == kind.scale)
-    if not fits:
+    column_type = type_of(column.dtype, f"input {name}: column {column.name}")
+    if not _is_alike(column_type, kind):
         raise DataError(f"input {name}: column {column.name} is {column.dtype}, not {kind}", "cast it first")
     if column.dtype == pl.Datetime and getattr(column.dtype, "time_unit", "") == "ns":
         finer = column.drop_nulls().filter(column.drop_nulls().to_physical() % 1000 != 0)
@@ -70,6 +69,18 @@ def _check_column(column: pl.Series, kind: Type, name: str) -> None:
                 "microseconds in 64 bits hold",
                 "fix the row",
             )
+
+
+def _is_alike(actual: Type, kind: Type) -> bool:
+    """Whether the types are the same but for the digits of decimals before the point."""
+    if actual.element is not None and kind.element is not None:
+        return _is_alike(actual.element, kind.element)
+    if actual.fields and kind.fields:
+        fields = dict(actual.fields)
+        return len(fields) == len(kind.fields) and all(
+            name in fields and _is_alike(fields[name], inner) for name, inner in kind.fields
+        )
+    return actual == kind or (actual.name == kind.name == "decimal" and actual.scale == kind.scale)
 
 
 def output_frame(batches: Sequence[Batch], schema: Schema, dims: Sequence[str]) -> pl.DataFrame:

@@ -9,16 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from ddcore.digests import Part, digest
 from ddcore.errors import ProgramError
 from ddcore.operators.base import Operator
-from ddcore.operators.borders import Leave, Variable
+from ddcore.operators.borders import Inspect, Leave, Variable
 from ddcore.operators.priority import Priority
 from ddcore.place import caller
-from ddcore.schema import Schema
+from ddcore.schema import Schema, Type
 
-__all__ = ["Graph", "Node", "Scope", "shape"]
+__all__ = ["Graph", "Inspection", "Node", "Scope", "shape"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +65,15 @@ class Scope:
     text: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Inspection:
+    """A call of ``inspect``: the name of the log, the node of the collection, and the user's place."""
+
+    name: str
+    node: int
+    place: str
+
+
 @dataclass
 class Graph:
     """The nodes of a program under construction."""
@@ -71,6 +81,7 @@ class Graph:
     nodes: list[Node] = field(default_factory=list)
     scopes: list[Scope] = field(default_factory=lambda: [Scope(0, -1, 0)])
     open: list[int] = field(default_factory=lambda: [0])
+    inspections: list[Inspection] = field(default_factory=list)
     _known: dict[tuple[int, str], int] = field(default_factory=dict)
 
     def add(self, operator: Operator, *inputs: int) -> int:
@@ -85,22 +96,76 @@ class Graph:
             )
         scope = 0
         for number in inputs:
-            node = self.nodes[number]
-            inner = self.scopes[node.scope]
-            if inner.closed:
-                raise ProgramError(
-                    f"{caller()}: {operator.name} uses a collection of loop {inner.name} outside of it"
-                    f" (created at {node.place})",
-                    "return it from the loop's body: only the result of iterate leaves a loop",
-                )
-            scope = node.scope if self.encloses(scope, node.scope) else scope
+            self._require_open(number, operator.name)
+            inner = self.nodes[number].scope
+            scope = inner if self.encloses(scope, inner) else scope
         return self._intern(operator, inputs, scope)
+
+    def inspect(self, name: str, node: int) -> None:
+        """Record that the differences of a node's collection become a log. Raises ProgramError, as :meth:`add`, and if
+        the collection has a column that the log needs for a loop coordinate.
+        """
+        self._require_open(node, "inspect")
+        schema = self.nodes[node].schema
+        for column in self._coordinates(node):
+            if column in schema:
+                raise ProgramError(
+                    f"{caller()}: inspect: the collection has a column {column}, and its log has one for the loop",
+                    f'rename it before, for example with rename({{"{column}": "{column}_"}})',
+                )
+        self.inspections.append(Inspection(name, node, caller()))
+
+    def inspected(self, inspection: Inspection) -> int:
+        """The node of an inspection's log. All loops must be closed.
+
+        A collection outside of loops is its own log. Of equal collections the first is read: loops that are equal are
+        computed once.
+        """
+        if self.nodes[inspection.node].scope == 0:
+            return inspection.node
+        contents = self.fingerprint(inspection.node)
+        node = self._first[contents]
+        schema = self.nodes[node].schema | dict.fromkeys(self._coordinates(node), Type("int64"))
+        return self._intern(Inspect(schema, contents, self._priorities(node)), (node,), 0, inspection.place)
+
+    @cached_property
+    def _first(self) -> dict[str, int]:
+        """The first of the nodes with equal contents, by fingerprint, once the program is complete."""
+        return {self.fingerprint(node.index): node.index for node in reversed(self.nodes) if node.scope}
+
+    def _coordinates(self, node: int) -> list[str]:
+        """The columns for the coordinates of the loops around a node, outermost first: round, round_2, and so on."""
+        names: list[str] = []
+        for number, prioritized in enumerate(self._priorities(node), 1):
+            suffix = f"_{number}" if number > 1 else ""
+            names += [f"priority{suffix}"] if prioritized else []
+            names.append(f"round{suffix}")
+        return names
+
+    def _priorities(self, node: int) -> tuple[bool, ...]:
+        """Whether the loops around a node have priorities, outermost first."""
+        loops = [self.scopes[each].variables for each in self.loops(self.nodes[node].scope)]
+        operators = [[self.nodes[each].operator for each in variables] for variables in reversed(loops)]
+        return tuple(any(isinstance(each, Variable) and each.priority for each in group) for group in operators)
+
+    def _require_open(self, number: int, where: str) -> None:
+        """Raises ProgramError for a collection of a loop whose body has ended."""
+        node = self.nodes[number]
+        if self.scopes[node.scope].closed:
+            raise ProgramError(
+                f"{caller()}: {where} uses a collection of loop {self.scopes[node.scope].name} outside of it"
+                f" (created at {node.place})",
+                "return it from the loop's body: only the result of iterate leaves a loop",
+            )
 
     def enter_loop(self, name: str, limit: tuple[int, bool], sources: Sequence[tuple[int, Priority | None]]) -> Scope:
         """Open the scope of a loop over these collections; its variables exist, its results do not yet.
 
-        ``limit``: the greatest number of rounds, and whether the loop then returns its current result.
+        ``limit``: the greatest number of rounds, and whether the loop then returns its current result. Raises
+        ProgramError if a source belongs to a closed loop.
         """
+        for source, _ in sources:
+            self._require_open(source, "iterate")
         parent = self.open[-1]
         scope = Scope(len(self.scopes), parent, self.scopes[parent].depth + 1, name, *limit)
         self.scopes.append(scope)
@@ -112,7 +177,12 @@ class Graph:
         return scope
 
     def leave_loop(self, scope: Scope, *results: int) -> list[int]:
-        """Close a loop: ``results`` are the body's, one per variable. Returns the loop's results outside of it."""
+        """Close a loop: ``results`` are the body's, one per variable. Returns the loop's results outside of it.
+
+        Raises ProgramError if a result belongs to a closed loop.
+        """
+        for result in results:
+            self._require_open(result, "the body of iterate")
         scope.results, scope.closed = list(results), True
         limit = [str(scope.max_rounds)] if scope.returns else []  # otherwise reaching it is an error: no result changes
         ends = [[self.nodes[node].digest for node in side] for side in (scope.variables, results)]
@@ -132,13 +202,16 @@ class Graph:
         while (scope := self.scopes[scope].parent) >= 0:
             yield scope
 
+    def loops(self, scope: int) -> list[int]:
+        """The scopes of the loops around what is in a scope, innermost first."""
+        return [each for each in (scope, *self.around(scope)) if each]
+
     def fingerprint(self, node: int, *more: Part) -> str:
         """A name for the contents of a node's collection, the same in every program; it covers the enclosing loops.
 
         ``more`` identifies something derived from it.
         """
-        scope = self.nodes[node].scope
-        loops = [self.scopes[each].text for each in (scope, *self.around(scope)) if each]
+        loops = [self.scopes[each].text for each in self.loops(self.nodes[node].scope)]
         return digest(self.nodes[node].digest, loops, more)[:32]
 
     def max_rounds(self, scope: int) -> int:
@@ -146,9 +219,9 @@ class Graph:
         return max(each.max_rounds for each in self.scopes if self._name(each) == self._name(self.scopes[scope]))
 
     def _name(self, scope: Scope) -> list[str]:
-        return [self.scopes[each].text for each in (scope.index, *self.around(scope.index)) if each]
+        return [self.scopes[each].text for each in self.loops(scope.index)]
 
-    def _intern(self, operator: Operator, inputs: tuple[int, ...], scope: int) -> int:
+    def _intern(self, operator: Operator, inputs: tuple[int, ...], scope: int, place: str = "") -> int:
         """The existing equal node in the same scope, or a new one."""
         depth = str(self.scopes[scope].depth)
         before = [] if isinstance(operator, Leave) else [self.nodes[number].digest for number in inputs]
@@ -156,7 +229,7 @@ class Graph:
         index = self._known.get((scope, name))
         if index is None:
             index = self._known[scope, name] = len(self.nodes)
-            self.nodes.append(Node(index, operator, inputs, scope, caller(), name))
+            self.nodes.append(Node(index, operator, inputs, scope, place or caller(), name))
         return index
 
 

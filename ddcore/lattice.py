@@ -8,8 +8,10 @@ beyond one of them is still open.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
-import numpy as np
+if TYPE_CHECKING:
+    import numpy as np
 
 Time = tuple[int, ...]
 Frontier = tuple[Time, ...]
@@ -59,10 +61,11 @@ def beyond(times: np.ndarray, upper: np.ndarray) -> np.ndarray:
     """Which times (coordinates, n) are at or beyond an element of a frontier (coordinates, elements), that is, still
     open: bool[n].
 
+    >>> import numpy as np
     >>> beyond(np.array([[2, 1], [0, 2]]), np.array([[1], [1]])).tolist()
     [False, True]
     """
-    late = np.zeros(times.shape[1], dtype=bool)
+    late: np.ndarray = times[0] != times[0]  # false everywhere; commands that only compare tuples do without NumPy
     for element in upper.T:
         late |= (times >= element[:, None]).all(axis=0)
     return late
@@ -75,9 +78,12 @@ def advance(times: np.ndarray, frontier: np.ndarray) -> np.ndarray:
     A time and its representative are before the same times there and have the same joins with them, and two times that
     agree in this have one representative: the meet of its joins with the elements. An empty frontier changes nothing.
 
+    >>> import numpy as np
     >>> advance(np.array([[0, 6], [0, 1]]), np.array([[4, 5], [8, 3]])).tolist()
     [[4, 6], [3, 3]]
     """
+    import numpy as np
+
     if frontier.shape[1] == 0:
         return times
     least: np.ndarray = np.maximum(times, frontier[:, :1])

@@ -43,7 +43,8 @@ def build(program: Program, schemas: Mapping[str, Mapping[str, Any]], dims: tupl
     sources = {name: graph.add(Input(schema, name)) for name, schema in inputs.items()}
     _check_parameters(program, inputs)
     returned = program(**{name: Collection(graph, node) for name, node in sources.items()})
-    outputs = _check_outputs(returned, dims)
+    outputs = _check_outputs(returned, graph, dims)
+    outputs |= _inspections(graph, dims, outputs)
     return _Planner(graph, dims, inputs, sources, outputs).plan()
 
 
@@ -84,6 +85,8 @@ class _Planner:
     def plan(self) -> Plan:
         for node in self.needed:
             self._visit(node)
+        for scope in sorted(self._borders.keys() - self._places.keys()):  # loops that are only inspected
+            self._places[scope] = self._rank(self.graph.scopes[scope].parent)
         for name, node in self.outputs.items():
             self._output(name, node)
         graph, number = self.graph, {node: place for place, node in enumerate(self.needed)}
@@ -265,7 +268,7 @@ def _check_parameters(program: Program, inputs: Mapping[str, Schema]) -> None:
         )
 
 
-def _check_outputs(returned: Any, dims: tuple[str, ...]) -> dict[str, int]:
+def _check_outputs(returned: Any, graph: Graph, dims: tuple[str, ...]) -> dict[str, int]:
     example = 'return {"name": collection}'
     folded: dict[str, str] = {}
     if not isinstance(returned, Mapping):
@@ -279,11 +282,51 @@ def _check_outputs(returned: Any, dims: tuple[str, ...]) -> dict[str, int]:
             kind = type(collection).__name__
             raise ProgramError(f"the program's output {name!r} is {kind}, not a Collection", example)
         _check_output_name(name, folded)
-        if collection._node.scope:
-            raise ProgramError(f"output {name} belongs to a loop", "return it from the loop's body instead")
+        node = collection._node
+        if collection._graph is not graph:
+            raise ProgramError(
+                f"the program's output {name} is a collection of another program (created at {node.place})",
+                "return collections made of the ones that the program is called with",
+            )
+        if node.scope:
+            loop = graph.scopes[node.scope].name
+            raise ProgramError(
+                f"{node.place}: output {name} is a collection of loop {loop}, used outside of it",
+                "return it from the loop's body: only the result of iterate leaves a loop",
+            )
         check_names(collection.schema, dims)
         outputs[name] = collection._index
     return outputs
+
+
+def _inspections(graph: Graph, dims: tuple[str, ...], outputs: Mapping[str, int]) -> dict[str, int]:
+    """The nodes of the logs that the program's calls of ``inspect`` name.
+
+    Raises ProgramError for a name that is an output's, names two collections or cannot be an output's name, and for
+    columns with names of time columns.
+    """
+    logs: dict[str, int] = {}
+    places: dict[str, str] = {}
+    folded = {unicodedata.normalize("NFC", name).casefold(): name for name in outputs}
+    for each in graph.inspections:
+        if not isinstance(each.name, str):
+            kind = type(each.name).__name__
+            raise ProgramError(f"{each.place}: inspect: the name of the log is {kind}, not text", 'inspect("name")')
+        if each.name in outputs:
+            raise ProgramError(f"{each.place}: inspect: there is an output {each.name}", "choose another name")
+        try:
+            _check_output_name(each.name, folded)
+            node = graph.inspected(each)
+            check_names(graph.nodes[node].schema, dims)
+        except ProgramError as error:
+            raise ProgramError(f"{each.place}: inspect: {error.message}", error.hint) from None
+        if logs.setdefault(each.name, node) != node:
+            raise ProgramError(
+                f"{each.place}: inspect: {each.name} is the log of another collection, named at {places[each.name]}",
+                "give each its own name; a function that is called twice can take the name as a parameter",
+            )
+        places.setdefault(each.name, each.place)
+    return logs
 
 
 def _check_output_name(name: str, others: dict[str, str]) -> None:

@@ -21,16 +21,19 @@ Cost: (number of grid times) x (rounds of the loops) x (rows), in Python. Meant 
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
 import re
+import struct
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from fractions import Fraction
 from itertools import product
-from typing import Any
+from typing import Any, NamedTuple
 
 import polars as pl
+import polars_hash as plh
 
 from ddcore.errors import DiffOverflow, Diverged, ExpressionError, NegativeMultiplicity, ProgramError
 
@@ -114,9 +117,14 @@ def _updates(
 def evaluate(
     program: Callable[..., Mapping[str, Any]], inputs: Mapping[str, Rows], schemas: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, Rows]:
-    """The program's outputs on these inputs, from nothing. ``schemas`` names and types the columns of each input."""
+    """The program's outputs and its inspected collections on these inputs, from nothing.
+
+    ``schemas`` names and types the columns of each input.
+    """
     collections = {name: NaiveCollection(_columns(schemas[name]), rows.items()) for name, rows in inputs.items()}
-    return {name: output.rows for name, output in program(**collections).items()}
+    inspected = _recorders[-1].inspected = {}
+    outputs = {name: output.rows for name, output in program(**collections).items()}
+    return outputs | {name: _by_round(points) for name, points in inspected.items()}
 
 
 def replay(
@@ -158,20 +166,29 @@ class _Record:
     loops, by the rounds.
 
     A program makes the same calls at every time, but its loops may take different numbers of rounds.
+    ``inspected`` has the inspected collections by name and rounds; ``blind`` ones are only noted (``missed``).
     """
 
-    def __init__(self) -> None:
-        self.calls: defaultdict[Time, dict[Time, Rows]] = defaultdict(dict)
-        self.numbers = [0]  # of the next call, for each enclosing loop
-        self.rounds: list[int] = []
+    def __init__(self, rounds: Sequence[Any] = ()) -> None:
+        self.calls: defaultdict[Time, dict[Any, Rows]] = defaultdict(dict)
+        self.numbers = [0] * (len(rounds) + 1)  # of the next call, for each enclosing loop
+        self.rounds: list[Any] = list(rounds)
+        self.inspected: dict[str, dict[Any, Rows]] = {}
+        self.blind = self.missed = False
 
     def keep(self, rows: Rows) -> None:
         """Record the collection of the next call."""
         self.numbers[-1] += 1
         self.calls[tuple(self.numbers)][tuple(self.rounds)] = rows
 
+    def inspect(self, name: str, collection: NaiveCollection) -> None:
+        """Record a collection in these rounds of the loops that it is in."""
+        self.missed |= self.blind
+        if not self.blind:
+            self.inspected.setdefault(name, {})[tuple(self.rounds[: collection.loops])] = collection.rows
+
     @contextlib.contextmanager
-    def round(self, number: int) -> Iterator[None]:
+    def round(self, number: Any) -> Iterator[None]:
         """Record calls as inside of a loop, in this round."""
         self.numbers.append(0)
         self.rounds.append(number)
@@ -180,12 +197,38 @@ class _Record:
         self.rounds.pop()
 
     def at(self, call: Time, rounds: Time) -> Rows:
-        """The collection of the call in these rounds. After its fixed point a loop stays as in its last round."""
-        reached: Time = ()
-        for number in rounds:
-            numbers = {each[len(reached)] for each in self.calls[call] if each[: len(reached)] == reached}
-            reached += (max(each for each in numbers if each <= number),)
-        return self.calls[call][reached]
+        """The collection of the call in these rounds."""
+        return _settled(self.calls[call], rounds)
+
+
+def _settled(collections: Mapping[Any, Rows], rounds: tuple[Any, ...]) -> Rows:
+    """The collection in these rounds. After its fixed point a loop stays as in its last round."""
+    reached: tuple[Any, ...] = ()
+    for number in rounds:
+        numbers = {each[len(reached)] for each in collections if each[: len(reached)] == reached}
+        reached += (max(each for each in numbers if each <= number),)
+    return collections[reached]
+
+
+def _by_round(collections: Mapping[Any, Rows]) -> Rows:
+    """The differences between the rounds of a collection, as counts of rows that end with their rounds.
+
+    A round of a loop with priorities is (whether there is one, the priority, the round): see ``_by_priority``.
+    """
+    axes = [sorted(set(axis)) for axis in zip(*collections, strict=True)]
+    at = {rounds: _settled(collections, rounds) for rounds in product(*axes)}
+    rows: Rows = Counter()
+    for places in product(*(range(len(axis)) for axis in axes)):
+        columns: Row = ()
+        for axis, place in zip(axes, places, strict=True):
+            number = axis[place]  # a tuple if the loop has priorities
+            columns += (number[1] if number[0] else None, number[2]) if isinstance(number, tuple) else (number,)
+        for back in product((0, 1), repeat=len(axes)):  # on each axis: this round, less the one before
+            before = [place - step for place, step in zip(places, back, strict=True)]
+            if min(before, default=0) >= 0:
+                for row, count in at[tuple(axis[place] for axis, place in zip(axes, before, strict=True))].items():
+                    rows[row + columns] += count * (-1) ** sum(back)
+    return _present(rows.items())
 
 
 _recorders: list[_Record] = [_Record()]
@@ -220,10 +263,42 @@ def _require_int64_differences(records: Mapping[Time, _Record]) -> None:
 # Collections ------------------------------------------------------------------------------------------------------
 
 
+def _scoped(kind: Any) -> Any:
+    """Lets the results of a class's operators be in the same loops as what they are computed from."""
+    for name, method in list(vars(kind).items()):
+        function = method.__func__ if isinstance(method, staticmethod) else method
+        if callable(function) and not name.startswith("_"):
+            scoped = _with_loops(function)
+            setattr(kind, name, staticmethod(scoped) if isinstance(method, staticmethod) else scoped)
+    return kind
+
+
+def _with_loops(function: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def scoped(*arguments: Any, **named: Any) -> Any:
+        result = function(*arguments, **named)
+        if isinstance(result, NaiveCollection):
+            result.loops = max(result.loops, _loops_of([*arguments, *named.values()]))
+        return result
+
+    return scoped
+
+
+def _loops_of(value: Any) -> int:
+    """The number of loops that an argument of an operator is in."""
+    if isinstance(value, list | tuple):
+        return max(map(_loops_of, value), default=0)
+    if isinstance(value, NaiveGroups):
+        return value.collection.loops
+    return value.loops if isinstance(value, NaiveCollection) else 0
+
+
+@_scoped
 class NaiveCollection:
     """A multiset of rows with named, typed columns, and the operators of ``ddcore.Collection``.
 
     ``columns`` maps names to Polars types; ``rows`` maps each row to its count, which may be negative but is never 0.
+    ``loops`` is how many loops the collection is in: it is another one in each of their rounds.
     """
 
     def __init__(self, columns: Mapping[str, pl.DataType], rows: Iterable[tuple[Row, int]]) -> None:
@@ -232,6 +307,12 @@ class NaiveCollection:
             total[_canonical(row)] += count
         self.columns = dict(columns)
         self.rows = _present(total.items())
+        self.loops = 0
+
+    @property
+    def schema(self) -> dict[str, str]:
+        """Column names and the names of our types, in order."""
+        return {name: _type_name(dtype) for name, dtype in self.columns.items()}
 
     # Row by row
 
@@ -265,7 +346,7 @@ class NaiveCollection:
         return self.where(*predicates)
 
     def flat_map(
-        self, fn: Callable[[pl.DataFrame], pl.DataFrame] | None = None, *, schema: Any = None, **lists: Any
+        self, function: Callable[[pl.DataFrame], pl.DataFrame] | None = None, *, schema: Any = None, **lists: Any
     ) -> NaiveCollection:
         """Each row replaced by any number of rows, each with the row's count.
 
@@ -273,7 +354,7 @@ class NaiveCollection:
         and an empty or null list gives no row. With a function: by the rows that it returns for the row, identified by
         the column ``row``.
         """
-        if fn is None:
+        if function is None:
             types, values = self._map(_named([], lists))
             columns = self.columns | {name: _inner(dtype) for name, dtype in types.items()}
             rest = self._picker(name for name in self.columns if name not in lists)
@@ -285,7 +366,7 @@ class NaiveCollection:
             names = [name for name in self.columns if name not in lists] + list(types)
             return NaiveCollection({name: columns[name] for name in names}, exploded)
         columns, counts = _columns(schema), list(self.rows.values())
-        mapped = fn(self._frame().with_columns(row=pl.int_range(pl.len(), dtype=pl.Int64)))
+        mapped = function(self._frame().with_columns(row=pl.int_range(pl.len(), dtype=pl.Int64)))
         rows = _exactly(mapped.select("row", *columns), {"row": pl.Int64(), **columns}).rows()
         return NaiveCollection(columns, ((tuple(row), counts[number]) for number, *row in rows))
 
@@ -400,7 +481,68 @@ class NaiveCollection:
         """The rows by their values in ``keys``; by no keys, all in one group. A null is a value like any other here."""
         return NaiveGroups(self, [each.meta.output_name() for each in self._spread(keys)])
 
+    # Ids of rows
+
+    def intern(self, id: str = "id", bits: int = 63, hash: Any = None, max_rounds: int = 1_000) -> NaiveCollection:
+        """Each row that is there, once, with its id."""
+        ids = self._ids(bits, hash, max_rounds)
+        return NaiveCollection(self.columns | {id: pl.Int64()}, (((*row, number), 1) for row, number in ids.items()))
+
+    def with_row_id(
+        self, id: str = "row_id", bits: int = 63, hash: Any = None, max_rounds: int = 1_000
+    ) -> NaiveCollection:
+        """Each row with its id, as often as it occurs."""
+        ids = self._ids(bits, hash, max_rounds)
+        return NaiveCollection(
+            self.columns | {id: pl.Int64()}, (((*row, number), self.rows[row]) for row, number in ids.items())
+        )
+
+    def attributes(
+        self, *columns: Any, id: str = "row_id", bits: int = 63, hash: Any = None, max_rounds: int = 1_000
+    ) -> dict[str, NaiveCollection]:
+        """For each column the pairs of a row's id and its value."""
+        names = [each.meta.output_name() for each in self._spread(columns)] or list(self.columns)
+        interned = self.intern(id, bits, hash, max_rounds)
+        return {name: interned.select(id, name) for name in names}
+
+    def _ids(self, bits: int, hash: Any, max_rounds: int) -> dict[Row, int]:
+        """The id of each row. At round 0 all rows propose their hashes, at each later one those that have no id yet.
+
+        A free id goes to the least row of those that propose it.
+        """
+        _recorders[-1].keep(self.rows)
+        for row, count in self.rows.items():
+            _require_no_negative("intern", row, [(row, _fits(count))])
+        owners: dict[int, Row] = {}
+        waiting = list(self.rows)
+        for number in range(max_rounds):
+            proposals: defaultdict[int, list[Row]] = defaultdict(list)
+            for row, proposal in zip(waiting, self._hashes(waiting, number, bits, hash), strict=True):
+                proposals[proposal].append(row)
+            free = {proposal: rows for proposal, rows in proposals.items() if proposal not in owners}
+            owners |= {proposal: min(rows, key=_row_order) for proposal, rows in free.items()}
+            placed = set(owners.values())
+            waiting = [row for row in waiting if row not in placed]
+            if not waiting:
+                return {row: proposal for proposal, row in owners.items()}
+        raise Diverged("intern", (0, max_rounds), max_rounds, len(waiting))
+
+    def _hashes(self, rows: Sequence[Row], number: int, bits: int, hash: Any) -> list[int]:
+        """The hashes of rows at a round."""
+        if hash is None:
+            kinds = list(self.columns.values())
+            return [_row_hash(row, kinds, number) >> (64 - bits) for row in rows]
+        numbered = NaiveCollection(self.columns | {"round": pl.Int64()}, (((*row, number), 1) for row in rows))
+        _, hashes = numbered._map({"hash": _expression(hash)})
+        by_row = {row[:-1]: value for row, (value,) in zip(numbered.rows, hashes, strict=True)}
+        return [by_row[row] for row in rows]
+
     # Loops
+
+    def inspect(self, name: str) -> NaiveCollection:
+        """This collection; its differences from round to round are one more output."""
+        _recorders[-1].inspect(name, self)
+        return self
 
     def iterate(
         self,
@@ -415,7 +557,8 @@ class NaiveCollection:
             return {"variable": body(variable)}
 
         only.__name__ = getattr(body, "__name__", "iterate")
-        return NaiveCollection.fixed_points({"variable": self}, only, {}, max_rounds, at_limit)["variable"]
+        given = {} if priority is None else {"variable": priority}
+        return NaiveCollection.fixed_points({"variable": self}, only, given, max_rounds, at_limit)["variable"]
 
     @staticmethod
     def fixed_points(
@@ -427,33 +570,28 @@ class NaiveCollection:
     ) -> dict[str, NaiveCollection]:
         """The body applied to all of these, then to its results, and so on, until it returns its arguments.
 
-        A priority changes no result, so it is ignored.
+        A priority changes no result, only what is inspected: then the loop is evaluated once more, as it says.
         """
-        current = dict(collections)
-        _recorders[-1].numbers[-1] += 1
-        for number in range(max_rounds):
-            with _recorders[-1].round(number):
-                returned = body(**current)
-            following = {
-                name: NaiveCollection(each.columns, returned[name]._like(each)) for name, each in current.items()
-            }
-            if all(following[name].rows == each.rows for name, each in current.items()):
-                return following
-            current, before = following, current
-        if at_limit == "return":
-            return current
-        moving = sum(
-            current[name].rows[row] != each.rows[row]
-            for name, each in before.items()
-            for row in {*each.rows, *current[name].rows}
-        )
-        raise Diverged(getattr(body, "__name__", "iterate"), (0, max_rounds), max_rounds, moving)
+        record = _recorders[-1]
+        if record.blind or not priority:
+            results = _fixed_points(collections, body, max_rounds, at_limit)
+        else:
+            record.blind, record.missed = True, False
+            try:
+                results = _fixed_points(collections, body, max_rounds, at_limit)
+            finally:
+                record.blind = False
+            if record.missed:
+                _by_priority(collections, body, priority, max_rounds)
+        return {name: _in_loops(each, each.rows, len(record.rounds)) for name, each in results.items()}
 
     # Helpers
 
     def _frame(self) -> pl.DataFrame:
         """The distinct rows, in the order of ``self.rows``."""
-        return pl.DataFrame(list(self.rows), schema=self.columns, orient="row")
+        types = list(self.columns.values())
+        rows = [tuple(map(_python, row, types)) for row in self.rows]
+        return pl.DataFrame(rows, schema=self.columns, orient="row")
 
     def _map(self, exprs: Mapping[str, pl.Expr]) -> tuple[Columns, list[Row]]:
         """The types of ``exprs`` and their values on each distinct row, in the order of ``self.rows``.
@@ -501,6 +639,7 @@ class NaiveCollection:
         return lambda row: tuple(row[place] for place in places)
 
 
+@_scoped
 class NaiveGroups:
     """A collection and the key columns it is grouped by."""
 
@@ -510,29 +649,43 @@ class NaiveGroups:
     def agg(self, *, allow_negative: bool = False, **aggregates: Any) -> NaiveCollection:
         """One row for each group with rows: its key and its aggregates.
 
-        The input is the values of the aggregates' arguments, with their counts. A negative count is an error; with
-        ``allow_negative``, count and sum use it as it is and min and max ignore the value.
+        The input is the values of the aggregates' arguments, with their counts; an argument is null in rows for which
+        the condition of the aggregate is not true. A negative count is an error; with ``allow_negative`` it is used as
+        it is, and what has no positive count is no value for those aggregates that look for values.
         """
-        exprs = {name: _expression(each.expr) for name, each in aggregates.items() if each.expr is not None}
-        arguments = self.collection.select(*self.keys, **exprs)
+        arguments = self._arguments(aggregates)
         _recorders[-1].keep(arguments.rows)
+        meanings = {name: MEANINGS[each.kind] for name, each in aggregates.items()}
         columns = {name: arguments.columns[name] for name in self.keys}
-        for name, each in aggregates.items():
-            columns[name] = _aggregate_type(each.kind, arguments.columns.get(name))
+        for name, meaning in meanings.items():
+            columns[name] = meaning.dtype(arguments.columns[f"{name} of"])
 
         rows = []
         for key, members in _by_key(arguments, len(self.keys)).items():
             if not allow_negative:
                 _require_no_negative("agg", key, members)
-            if _is_absent([each.kind for each in aggregates.values()], [count for _, count in members]):
+            if _is_absent([meaning.linear for meaning in meanings.values()], [count for _, count in members]):
                 continue
             results = []
-            for name, each in aggregates.items():
-                place = list(exprs).index(name) if name in exprs else 0
-                values = [(row[place] if row else None, count) for row, count in members]
-                results.append(_aggregate(each.kind, values, columns[name]))
+            for place, (name, meaning) in enumerate(meanings.items()):
+                values = [(row[place], count) for row, count in members if row[place] is not None]
+                results.append(meaning.value(values, columns[name]))
             rows.append(((*key, *results), 1))
         return NaiveCollection(columns, rows)
+
+    def _arguments(self, aggregates: Mapping[str, Any]) -> NaiveCollection:
+        """The keys, and for each aggregate its argument: true for a count; null where its condition is not true."""
+        everything = self.collection
+        columns, pick = {name: everything.columns[name] for name in self.keys}, everything._picker(self.keys)
+        rows = [pick(row) for row in everything.rows]
+        for name, each in aggregates.items():
+            condition = pl.lit(True) if each.where is None else _expression(each.where)
+            counted = everything.where(condition)
+            types, values = counted._map({"it": pl.lit(True) if each.expr is None else _expression(each.expr)})
+            arguments = dict(zip(counted.rows, values, strict=True))
+            columns[f"{name} of"] = types["it"]
+            rows = [(*row, *arguments.get(own, (None,))) for row, own in zip(rows, everything.rows, strict=True)]
+        return NaiveCollection(columns, zip(rows, everything.rows.values(), strict=True))
 
     def top_k(
         self, k: int, by: Any, descending: Any = False, ties: str = "cut", allow_negative: bool = False
@@ -573,13 +726,13 @@ class NaiveGroups:
         return NaiveCollection(source.columns, rows)
 
     def reduce(
-        self, fn: Callable[[pl.DataFrame], pl.DataFrame], schema: Mapping[str, Any], allow_negative: bool = False
+        self, function: Callable[[pl.DataFrame], pl.DataFrame], schema: Mapping[str, Any], allow_negative: bool = False
     ) -> NaiveCollection:
-        """The result of ``fn`` for each group's rows and counts, beside the group's key.
+        """The result of ``function`` for each group's rows and counts, beside the group's key.
 
-        ``fn`` gets all groups at once: ``group`` (a number, not the key), the columns that are no keys, ``count``.
-        It returns ``group``, the columns of ``schema`` and optionally ``count``. Rows whose count is negative are
-        an error, or with ``allow_negative`` included like any other.
+        ``function`` gets all groups at once: ``group`` (a number, not the key), the columns that are not keys and
+        ``count``. It returns ``group``, the columns of ``schema`` and optionally ``count``. Rows whose count is
+        negative are an error, or with ``allow_negative`` included like any other.
         """
         _recorders[-1].keep(self.collection.rows)
         source, columns = self.collection, _columns(schema)
@@ -589,9 +742,10 @@ class NaiveGroups:
         for number, (key, members) in enumerate(groups.items()):
             if not allow_negative:
                 _require_no_negative("reduce", key, members)
-            group_rows += [(number, *row, _fits(count)) for row, count in members]
+            rows = [(map(_python, row, rest.values()), count) for row, count in members]
+            group_rows += [(number, *row, _fits(count)) for row, count in rows]
         frame = pl.DataFrame(group_rows, schema={"group": pl.Int64, **rest, "count": pl.Int64}, orient="row")
-        returned = fn(frame.sort("group", *rest))
+        returned = function(frame.sort("group", *rest))
         if "count" not in returned.columns:
             returned = returned.with_columns(count=pl.lit(1))
         keys, whole = list(groups), {"group": pl.Int64(), "count": pl.Int64()}
@@ -604,27 +758,148 @@ class NaiveGroups:
         return result
 
 
+# Loops ------------------------------------------------------------------------------------------------------------
+
+
+def _fixed_points(
+    collections: Mapping[str, NaiveCollection],
+    body: Callable[..., Mapping[str, NaiveCollection]],
+    max_rounds: int,
+    at_limit: str,
+) -> dict[str, NaiveCollection]:
+    record, before = _recorders[-1], dict(collections)
+    loops = len(record.rounds) + 1
+    current = {name: _in_loops(each, each.rows, loops) for name, each in collections.items()}
+    record.numbers[-1] += 1
+    for number in range(max_rounds):
+        with record.round(number):
+            following = _following(current, body)
+        if all(following[name].rows == each.rows for name, each in current.items()):
+            return following
+        current, before = following, current
+    if at_limit == "return":
+        return current
+    moving = sum(
+        current[name].rows[row] != each.rows[row]
+        for name, each in before.items()
+        for row in {*each.rows, *current[name].rows}
+    )
+    raise Diverged(getattr(body, "__name__", "iterate"), (0, max_rounds), max_rounds, moving)
+
+
+def _following(
+    current: Mapping[str, NaiveCollection], body: Callable[..., Mapping[str, NaiveCollection]]
+) -> dict[str, NaiveCollection]:
+    """The variables of the next round."""
+    returned = body(**current)
+    return {name: _in_loops(each, dict(returned[name]._like(each)), each.loops) for name, each in current.items()}
+
+
+def _by_priority(
+    collections: Mapping[str, NaiveCollection],
+    body: Callable[..., Mapping[str, NaiveCollection]],
+    priority: Mapping[str, Any],
+    max_rounds: int,
+) -> None:
+    """Record what the body inspects, if rows enter by priority: first those without one, then those with the least, and
+    so on, each time beside the fixed point of those before.
+    """
+    entering: defaultdict[tuple[int, int], dict[str, Rows]] = defaultdict(dict)
+    for name, each in collections.items():
+        expr = priority.get(name)
+        values = each._map({"priority": pl.col(expr) if isinstance(expr, str) else _expression(expr)})[1]
+        for (row, count), (value,) in zip(each.rows.items(), values, strict=True):
+            entering[(0, 0) if value is None else (1, value)].setdefault(name, Counter())[row] = count
+    outer = _recorders[-1]
+    record = _Record(outer.rounds)
+    _recorders.append(record)
+    try:
+        current = {name: _in_loops(each, {}, len(outer.rounds) + 1) for name, each in collections.items()}
+        for level in sorted({(0, 0), *entering}):
+            for name, rows in entering[level].items():
+                current[name] = current[name].concat(_in_loops(current[name], rows, 0))
+            for number in range(max_rounds):
+                with record.round((*level, number)):
+                    following = _following(current, body)
+                if all(following[name].rows == each.rows for name, each in current.items()):
+                    break
+                current = following
+    finally:
+        _recorders.pop()
+    for name, points in record.inspected.items():
+        outer.inspected.setdefault(name, {}).update(points)
+
+
+def _in_loops(like: NaiveCollection, rows: Mapping[Row, int], loops: int) -> NaiveCollection:
+    """A collection of these rows, with the columns of another, in so many loops."""
+    collection = NaiveCollection(like.columns, rows.items())
+    collection.loops = loops
+    return collection
+
+
 # Aggregates: each by its definition, of values with counts ----------------------------------------------------------
 
 
-def _aggregate(kind: str, values: list[tuple[Any, int]], dtype: pl.DataType) -> Any:
-    if kind == "count":
-        return _is_value(sum(count for _, count in values))
-    values = [(value, count) for value, count in values if value is not None]
-    if kind == "sum":
-        return _exact_sum(values, dtype)
-    choose = min if kind == "min" else max
-    return choose((value for value, count in values if count > 0), key=_order, default=None)
+Values = list[tuple[Any, int]]
+"""Values that are not null, with counts."""
 
 
-def _is_absent(kinds: Sequence[str], counts: Sequence[int]) -> bool:
-    """Whether a group is none: it counts and adds up to nothing, or has no row that min and max could look at."""
-    nothing_in_all = sum(counts) == 0 and not {"count", "sum"}.isdisjoint(kinds)
-    nothing_to_pick = max(counts) <= 0 and not {"min", "max"}.isdisjoint(kinds)
-    return nothing_in_all or nothing_to_pick
+class Meaning(NamedTuple):
+    """An aggregate: ``value`` of the values and the result's type; the result's ``dtype`` by that of the argument.
+
+    ``linear``: whether it adds up, so that values with negative counts are subtracted; else these are no values.
+    """
+
+    linear: bool
+    dtype: Callable[[pl.DataType], pl.DataType]
+    value: Callable[[Values, pl.DataType], Any]
 
 
-def _exact_sum(values: list[tuple[Any, int]], dtype: pl.DataType) -> Any:
+def _number(values: Values, dtype: pl.DataType) -> int:
+    return _is_value(sum(count for _, count in values))
+
+
+def _distinct(values: Values, dtype: pl.DataType) -> int:
+    counts: Counter[Any] = Counter()
+    for value, count in values:
+        counts[value] += count
+    return sum(count > 0 for count in counts.values())
+
+
+def _mean(values: Values, dtype: pl.DataType) -> float | None:
+    number = sum(count for _, count in values)
+    if number == 0:
+        return None
+    unusual = [value * math.copysign(1, count) for value, count in values if not math.isfinite(value)]
+    if unusual:
+        return math.copysign(1, number) * float(sum(unusual))
+    return _float(sum((Fraction(value) * count for value, count in values), Fraction(0)) / number)
+
+
+def _least(values: Values, dtype: pl.DataType) -> Any:
+    return min((value for value, count in values if count > 0), key=_order, default=None)
+
+
+def _greatest(values: Values, dtype: pl.DataType) -> Any:
+    return max((value for value, count in values if count > 0), key=_order, default=None)
+
+
+def _some(values: Values, dtype: pl.DataType) -> bool | None:
+    present = [value for value, count in values if count > 0]
+    return any(present) if present else None
+
+
+def _every(values: Values, dtype: pl.DataType) -> bool | None:
+    present = [value for value, count in values if count > 0]
+    return all(present) if present else None
+
+
+def _is_absent(linear: Sequence[bool], counts: Sequence[int]) -> bool:
+    """Whether a group is none: it counts and adds up to nothing, or has no row with a value that could be picked."""
+    return (sum(counts) == 0 and any(linear)) or (max(counts) <= 0 and not all(linear))
+
+
+def _exact_sum(values: Values, dtype: pl.DataType) -> Any:
     """The exact sum; a float is rounded once, at the end. 0 without values."""
     unusual = [value * math.copysign(1, count) for value, count in values if not math.isfinite(value)]
     if unusual:
@@ -634,23 +909,39 @@ def _exact_sum(values: list[tuple[Any, int]], dtype: pl.DataType) -> Any:
         return Decimal(_is_value(int(total * 10**dtype.scale), 10**18 - 1)).scaleb(-dtype.scale)
     if dtype == pl.Int64:
         return _is_value(int(total))
+    return _float(total)
+
+
+def _float(number: Fraction) -> float:
+    """The float next to a number, ties to even."""
     try:
-        return float(total)
+        return float(number)
     except OverflowError:
-        return math.inf if total > 0 else -math.inf
+        return math.inf if number > 0 else -math.inf
 
 
 def _order(value: Any) -> tuple[bool, Any]:
-    """A sort key under which NaN is greater than every number."""
+    """A sort key under which NaN is greater than every number, and null inside a list or struct less than anything."""
+    if isinstance(value, tuple):
+        return (False, tuple((each is not None, 0 if each is None else _order(each)) for each in value))
     return (True, 0) if value is NAN else (False, value)
 
 
-def _aggregate_type(kind: str, dtype: pl.DataType | None) -> pl.DataType:
-    if dtype is None:
-        return pl.Int64()
-    if kind == "sum" and isinstance(dtype, pl.Decimal):
-        return pl.Decimal(18, dtype.scale)
-    return dtype
+def _widest(dtype: pl.DataType) -> pl.DataType:
+    return pl.Decimal(18, dtype.scale) if isinstance(dtype, pl.Decimal) else dtype
+
+
+MEANINGS = {
+    "count": Meaning(True, lambda dtype: pl.Int64(), _number),
+    "count_distinct": Meaning(False, lambda dtype: pl.Int64(), _distinct),
+    "sum": Meaning(True, _widest, _exact_sum),
+    "mean": Meaning(True, lambda dtype: pl.Float64(), _mean),
+    "min": Meaning(False, lambda dtype: dtype, _least),
+    "max": Meaning(False, lambda dtype: dtype, _greatest),
+    "any": Meaning(False, lambda dtype: dtype, _some),
+    "all": Meaning(False, lambda dtype: dtype, _every),
+}
+"""The aggregates by name."""
 
 
 def _by_key(collection: NaiveCollection, width: int) -> dict[Row, list[tuple[Row, int]]]:
@@ -661,12 +952,79 @@ def _by_key(collection: NaiveCollection, width: int) -> dict[Row, list[tuple[Row
     return groups
 
 
+# The hash of a row, as docs/programs.md specifies it -----------------------------------------------------------------
+
+
+def _row_hash(row: Row, kinds: Sequence[pl.DataType], number: int) -> int:
+    """64 bits of the values of a row and the number of a round."""
+    state = number
+    for value, kind in zip(row, kinds, strict=True):
+        state = _scrambled(state * 0x9E3779B97F4A7C15 + _value_hash(value, kind, number))
+    return state
+
+
+def _scrambled(word: int) -> int:
+    """The finalizer of splitmix64."""
+    word %= 2**64
+    word = (word ^ (word >> 30)) * 0xBF58476D1CE4E5B9 % 2**64
+    word = (word ^ (word >> 27)) * 0x94D049BB133111EB % 2**64
+    return word ^ (word >> 31)
+
+
+@functools.cache
+def _value_hash(value: Any, kind: pl.DataType, number: int) -> int:
+    if not isinstance(kind, pl.String | pl.Binary):
+        return _scrambled(-(2**63) if value is None else _word(value, kind))
+    if value is None:
+        return 0x9AE16A3B2F90404F
+    text = value if isinstance(kind, pl.String) else value.hex()
+    hashed: int = pl.DataFrame({"text": [text]}).select(plh.col("text").nchash.xxh3_64(seed=number)).item()
+    return hashed
+
+
+def _word(value: Any, kind: pl.DataType) -> int:
+    """A value of fixed width as an integer."""
+    if isinstance(kind, pl.Float64):
+        bits: int = 0x7FF8000000000000 if math.isnan(value) else struct.unpack("<q", struct.pack("<d", value))[0]
+        return bits if bits >= 0 else bits ^ (2**63 - 1)
+    if isinstance(kind, pl.Decimal):
+        return int(value.scaleb(kind.scale))
+    if isinstance(kind, pl.Date | pl.Datetime):
+        return int(pl.Series([value], dtype=kind).to_physical().item())
+    return int(value)
+
+
+def _row_order(row: Row) -> list[Any]:
+    """A sort key of rows: column by column, null before every value."""
+    return [(value is not None, value is not None and _order(value)) for value in row]
+
+
 # Rows, counts, types ------------------------------------------------------------------------------------------------
 
 
 def _canonical(row: Iterable[Any]) -> Row:
-    """Values that count as equal made equal in Python: one NaN, and 0.0 for -0.0. Null (None) equals itself."""
-    return tuple((NAN if math.isnan(value) else value + 0.0) if isinstance(value, float) else value for value in row)
+    """Values that count as equal made equal in Python: one NaN, and 0.0 for -0.0. Null (None) equals itself.
+
+    A list becomes the tuple of its elements, a struct the tuple of its fields: the column's type says which it is.
+    """
+    return tuple(map(_canonical_value, row))
+
+
+def _canonical_value(value: Any) -> Any:
+    if isinstance(value, float):
+        return NAN if math.isnan(value) else value + 0.0
+    if isinstance(value, dict):
+        return _canonical(value.values())
+    return _canonical(value) if isinstance(value, list | tuple) else value
+
+
+def _python(value: Any, dtype: Any) -> Any:
+    """A canonical value as Polars takes it: lists as lists, structs as dicts."""
+    if isinstance(dtype, pl.List) and value is not None:
+        return [_python(each, dtype.inner) for each in value]
+    if isinstance(dtype, pl.Struct) and value is not None:
+        return {field.name: _python(each, field.dtype) for field, each in zip(dtype.fields, value, strict=True)}
+    return value
 
 
 def _present(counts: Iterable[tuple[Row, int]]) -> Rows:
@@ -734,6 +1092,9 @@ def _exactly(frame: pl.DataFrame, columns: Columns) -> pl.DataFrame:
     """What a function returned, as the declared types. A value that another type would not hold exactly is an error."""
     for name, dtype in columns.items():
         series = frame[name]
+        if isinstance(dtype, pl.List | pl.Struct):
+            _exactly_inside(series, dtype)
+            continue
         if isinstance(dtype, pl.Datetime) and isinstance(series.dtype, pl.Datetime):
             parts = {"ms": Fraction(1000), "us": Fraction(1), "ns": Fraction(1, 1000)}[series.dtype.time_unit]
             exact = all(
@@ -748,6 +1109,22 @@ def _exactly(frame: pl.DataFrame, columns: Columns) -> pl.DataFrame:
         if not exact:
             raise ExpressionError(f"the function returned a column {name} that {dtype} does not hold exactly")
     return _cast(frame, columns)
+
+
+def _exactly_inside(series: pl.Series, dtype: pl.List | pl.Struct) -> None:
+    """Raise ExpressionError where something inside a list or struct is not exactly of the declared type."""
+    if series.dtype == pl.Null():
+        return
+    if type(series.dtype) is not type(dtype):
+        raise ExpressionError(f"the function returned a column {series.name} that is no {dtype}")
+    if isinstance(dtype, pl.List):
+        values = [each for of_row in series.to_list() for each in of_row or []]
+        _exactly(pl.DataFrame({"": pl.Series(values, dtype=_inner(series.dtype), strict=False)}), {"": _inner(dtype)})
+        return
+    fields = {field.name: _instance(field.dtype) for field in dtype.fields}
+    if {*series.struct.fields} != fields.keys():
+        raise ExpressionError(f"the function returned a column {series.name} with other fields than {dtype}")
+    _exactly(series.struct.unnest(), fields)
 
 
 def _is_exactly(value: Any, dtype: pl.DataType, name: str) -> bool:
@@ -773,6 +1150,11 @@ def _columns(schema: Mapping[str, Any]) -> Columns:
 def _dtype(name: Any) -> pl.DataType:
     if isinstance(name, pl.DataType):
         return _widened(name)
+    if str(name).startswith("list["):
+        return pl.List(_dtype(str(name)[5:-1]))
+    if str(name).startswith("struct["):
+        fields = (each.split(":", 1) for each in _outermost(str(name)[7:-1]))
+        return pl.Struct({field.strip(): _dtype(kind.strip()) for field, kind in fields})
     decimal = re.fullmatch(r"decimal\((\d+),\s*(\d+)\)", str(name))
     if decimal:
         return pl.Decimal(int(decimal[1]), int(decimal[2]))
@@ -788,6 +1170,39 @@ def _dtype(name: Any) -> pl.DataType:
     return types[str(name)]
 
 
+def _type_name(dtype: Any) -> str:
+    """The name that ``dd.toml`` has for a column's type."""
+    if isinstance(dtype, pl.List):
+        return f"list[{_type_name(_inner(dtype))}]"
+    if isinstance(dtype, pl.Struct):
+        return f"struct[{', '.join(f'{each.name}: {_type_name(_instance(each.dtype))}' for each in dtype.fields)}]"
+    if isinstance(dtype, pl.Decimal):
+        return f"decimal({dtype.precision},{dtype.scale})"
+    if isinstance(dtype, pl.List):
+        return f"list[{_type_name(dtype.inner)}]"
+    if isinstance(dtype, pl.Struct):
+        return f"struct[{', '.join(f'{each.name}: {_type_name(each.dtype)}' for each in dtype.fields)}]"
+    names = {"Int64": "int64", "Float64": "float64", "Boolean": "bool", "Datetime": "timestamp"}
+    kind = str(dtype.base_type())
+    return names.get(kind, kind.lower())
+
+
+def _outermost(text: str) -> list[str]:
+    """The parts of a text between commas that no brackets enclose."""
+    parts, depth = [""], 0
+    for character in text:
+        depth += (character in "[(") - (character in "])")
+        if character == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += character
+    return parts
+
+
+def _instance(dtype: Any) -> pl.DataType:
+    return dtype if isinstance(dtype, pl.DataType) else dtype()
+
+
 def _widened(dtype: pl.DataType) -> pl.DataType:
     """The type a column of ``dtype`` has here: one width of each kind."""
     if dtype.is_integer():
@@ -796,10 +1211,12 @@ def _widened(dtype: pl.DataType) -> pl.DataType:
         return pl.Float64()
     if isinstance(dtype, pl.Datetime):
         return pl.Datetime("us", "UTC")
+    if isinstance(dtype, pl.Struct):
+        return pl.Struct({field.name: _widened(_instance(field.dtype)) for field in dtype.fields})
     return pl.List(_inner(dtype)) if isinstance(dtype, pl.List) else dtype
 
 
 def _inner(dtype: pl.DataType) -> pl.DataType:
     """The type of the elements of a list."""
     assert isinstance(dtype, pl.List), f"{dtype} is no list"
-    return _widened(dtype.inner if isinstance(dtype.inner, pl.DataType) else dtype.inner())
+    return _widened(_instance(dtype.inner))

@@ -10,12 +10,12 @@ import numpy as np
 import polars as pl
 
 from ddcore.batch import Batch
-from ddcore.errors import DataError, FoldError, LateUpdate, ProgramError
+from ddcore.errors import DataError, DdError, FoldError, LateUpdate, ProgramError
 from ddcore.frames import batch_of, output_frame
 from ddcore.lattice import beyond
 from ddcore.plan import Plan
 from ddcore.planner import Program, build
-from ddcore.schema import Schema, type_of
+from ddcore.schema import Schema, polars_type, type_of
 from ddcore.wording import one_line
 from ddcore.worker import Worker
 
@@ -25,7 +25,7 @@ _FRAME_HINT = "give a Polars, pandas or Arrow frame, or a dict of columns, with 
 class Session:
     """A program and its state in memory; each :meth:`fold` takes updates and returns the resulting output updates.
 
-    ``schemas``: per input, column names and types: names (``"int64"``, as in dd.toml), Polars types or Python types.
+    ``schemas``: per input, column names and types: names (``"int64"``, as in dd.toml), Polars, Arrow or Python types.
     ``dims``: names of the time columns. Raises ProgramError where the program cannot be built.
     """
 
@@ -119,10 +119,20 @@ def as_frame(frame: Any, name: str) -> pl.DataFrame:
         try:
             if type(frame).__module__.startswith("pyarrow"):
                 frame.validate(full=True)  # Polars would accept bytes that are not UTF-8
+                _check_maps(frame.schema, name)
             return pl.from_pandas(frame) if _is_pandas(frame) else pl.DataFrame(frame)
+        except DdError:
+            raise
         except (Exception, pl.exceptions.PanicException) as error:
             raise DataError(f"input {name}: this {kind} is no frame: {one_line(error)}", hint) from None
     raise DataError(f"input {name}: {'None' if frame is None else kind} is no frame", hint)
+
+
+def _check_maps(schema: Any, name: str) -> None:
+    """Raise ProgramError for an Arrow column that holds a map: Polars would turn it into a list."""
+    for column in schema:
+        if polars_type(column.type) == pl.Object() or column.type.num_fields:
+            type_of(polars_type(column.type), f"input {name}: column {column.name}")
 
 
 def _is_pandas(frame: Any) -> bool:
@@ -149,4 +159,5 @@ def schema_of(frame: pl.DataFrame, dims: Sequence[str], name: str) -> Schema:
                 f"input {name}: there is no column {column}; there are {', '.join(frame.columns)}",
                 f"a change log has its row's columns, {', '.join(dims)} and diff",
             )
-    return {column: type_of(frame.schema[column]) for column in frame.columns if column not in (*dims, "diff")}
+    columns = [column for column in frame.columns if column not in (*dims, "diff")]
+    return {column: type_of(frame.schema[column], f"input {name}: column {column}") for column in columns}

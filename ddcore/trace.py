@@ -52,6 +52,12 @@ class SortedBatch:
     def __len__(self) -> int:
         return len(self.codes)
 
+    def take(self, rows: np.ndarray) -> SortedBatch:
+        """The updates at these positions, which ascend."""
+        high = None if self.high is None else self.high[rows]
+        words, times = np.take(self.words, rows, axis=1), np.take(self.times, rows, axis=1)
+        return SortedBatch(self.codes[rows], words, times, self.diffs[rows], high)
+
     def locate(self, probes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Row ranges [lo, hi) of equal code, one per probe (int64[m], ascending): O(1) each if codes are
         spread evenly.
@@ -289,7 +295,7 @@ def _layout(pieces: Sequence[Piece]) -> list[_Field] | None:
     if max(-least, most) * rows >= 2**63:
         return None
     fields = [_Field(i, least, (most - least).bit_length()) for i, (least, most) in enumerate(bounds)]
-    wide = [field.column for field in fields if field.bits > _HALF_BITS]
+    wide = [field.column for field in fields[:-1] if field.bits > _HALF_BITS]
     if sum(field.bits for field in fields) > _PACKED_BITS and len(wide) == 1:
         halves = _union_of(_half_bounds(piece, wide[0]) for piece in pieces)
         upper, lower = (

@@ -22,6 +22,15 @@ def listed(names: Iterable[str]) -> str:
     return ", ".join(names) or "none"
 
 
+def brief(value: object) -> str:
+    """A value as Python writes it, on one line of at most 60 characters; its type if that fails."""
+    try:
+        text = " ".join(repr(value).split())
+    except Exception:  # the value is of the user's own class
+        text = type(value).__name__
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
 def one_line(error: BaseException) -> str:
     """The text of any error, on one line; its type if the text is empty or cannot be computed."""
     return _text_of(error) or type(error).__name__

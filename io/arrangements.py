@@ -199,11 +199,12 @@ class FileBatch(SortedBatch):
     def _index_groups(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Rows, least and greatest code of every row group: int64[groups] each."""
         footer = self._file.metadata
-        names = footer.schema.names
+        paths = [footer.schema.column(number).path for number in range(len(footer.schema))]
+        names = {path.partition(".")[0] for path in paths}
         unknown = [name for name in self._layout.columns if name not in names]
         if unknown:
             raise StorageError(f"{self.path} has no column {unknown[0]}", REFRESH)
-        column = names.index(CODE)
+        column = paths.index(CODE)
         groups = [group for i in range(footer.num_row_groups) if (group := footer.row_group(i)).num_rows]
         bounds = [group.column(column).statistics for group in groups]
         rows = np.array([group.num_rows for group in groups], dtype=np.int64)

@@ -1,4 +1,4 @@
-"""A balance: the count of an input's rows at each version, after files are added to its log or removed from it.
+"""A balance: the count of an input's rows at each time, after files are added to its log or removed from it.
 
 No count may be negative or exceed int64. Only rows that can violate this are checked. One streaming scan of the log
 serves them all, with Spark too: a join on Spark would shuffle the log.
@@ -49,23 +49,22 @@ class Balance:
 
     def counts(self) -> pl.DataFrame:
         """The counts of all rows to check, in the form of :func:`ddcore.io.updates.running_counts`."""
-        dim = self._log.dims[0]
         with reporting(self._log.folder, "read", mend_hint(self._log.folder)):
             checked = pl.concat(self._checks).unique().collect(engine="streaming").lazy()
         history = self._updates.join(checked, on=self._rows, how="semi", nulls_equal=True)
-        return running_counts(self._log.collect(history), dim)
+        return running_counts(self._log.collect(history), self._log.dims)
 
     def below_zero(self, counts: pl.DataFrame) -> RowCount | None:
         """The first version at which a row has a negative count, with the first such row."""
-        return first_count(counts, self._log.dims[0], pl.col("_count") < 0)
+        return first_count(counts, self._log.dims, pl.col("_count") < 0)
 
     def beyond_int64(self, counts: pl.DataFrame) -> RowCount | None:
         """The first version at which the count of a row does not fit into int64, with the first such row."""
-        return first_count(counts, self._log.dims[0], pl.col("_count") > _GREATEST)
+        return first_count(counts, self._log.dims, pl.col("_count") > _GREATEST)
 
     def repeated(self, counts: pl.DataFrame) -> tuple[int, RowCount] | None:
         """The number of rows with a count above 1 at some version, and the first of them; None without any."""
-        first = first_count(counts, self._log.dims[0], pl.col("_count") > 1)
+        first = first_count(counts, self._log.dims, pl.col("_count") > 1)
         if first is None:
             return None
         return (counts.filter(pl.col("_count") > 1).select(self._rows).n_unique(), first)

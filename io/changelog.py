@@ -15,15 +15,23 @@ import polars as pl
 from ddcore.errors import DiffOverflow, StorageError
 from ddcore.io import tables
 from ddcore.io.tables import AddedFile, LiveFile, TableState
+from ddcore.io.times import Time, Window, coordinates
 from ddcore.io.warehouse import reporting
+from ddcore.nested import map_inside
 from ddcore.schema import Schema, Type
 
 __all__ = ["ChangeLog", "Time"]
 
-Time = int | tuple[int, ...]
-
 _INT64 = Type("int64")
 _LEAST, _GREATEST = -(2**63), 2**63 - 1
+
+
+def _normalise(values: pl.Series, kind: Type) -> pl.Series:
+    values = values.cast(kind.polars)
+    if kind.name != "float64":
+        return values
+    ones = pl.when(values == 0.0).then(0.0).otherwise(values)  # not `values + 0.0`: Polars optimizes that away
+    return pl.select(ones.alias(values.name)).to_series().fill_nan(float("nan"))
 
 
 @dataclass(frozen=True)
@@ -68,7 +76,8 @@ class ChangeLog:
         """
         updates = self._normalise(updates).sort(self.dims, maintain_order=True)
         table = tables.arrow_table({name: updates[name].to_arrow() for name in self.columns}, self.columns)
-        return tables.write_file(self.folder, stem, table, bounded=self.columns)
+        bounded = [name for name, kind in self.columns.items() if not kind.is_nested]
+        return tables.write_file(self.folder, stem, table, bounded=bounded)
 
     def commit(
         self, files: Sequence[AddedFile], txn: int, *, base: TableState | None, overwrite: bool = False
@@ -99,15 +108,10 @@ class ChangeLog:
         """All updates, unconsolidated, as a lazy frame. :meth:`collect` names the table in its errors."""
         return self.scan_files(self.files(state))
 
-    def window(self, first: int, last: int, state: TableState | None) -> pl.LazyFrame:
-        """The updates whose first time coordinate is in [first, last]. Opens no file without any."""
-        dim = self.dims[0]
-        files = [
-            file
-            for file in self.files(state)
-            if file.lower.get(dim, last) <= last and file.upper.get(dim, first) >= first
-        ]
-        return self.scan_files(files).filter(pl.col(dim).is_between(first, last))
+    def window(self, window: Window, state: TableState | None) -> pl.LazyFrame:
+        """The updates whose times are in a window. Opens no file that cannot have any."""
+        files = [file for file in self.files(state) if window.may_meet(file.lower, file.upper, self.dims)]
+        return self.scan_files(files).filter(window.condition(self.dims))
 
     def scan_files(self, files: Sequence[LiveFile]) -> pl.LazyFrame:
         """The updates of some of the table's files, in file order. Checks the digests of each whole file first."""
@@ -130,10 +134,12 @@ class ChangeLog:
         files = [file for file in self.files(state) if not all(self._after(file, time) for time in times)]
         if a is not None:
             files = [file for file in files if not self._before(file, times)]
-        weight = self._is_at_or_before(times[-1]).cast(pl.Int128)
-        if a is not None:
-            weight = weight - self._is_at_or_before(times[0]).cast(pl.Int128)
+        weight = self.counts_at(b) if a is None else self.counts_at(b) - self.counts_at(a)
         return self._sums(self.scan_files(files).with_columns(diff=pl.col("diff") * weight), "diff")
+
+    def counts_at(self, time: Time) -> pl.Expr:
+        """1 for an update that counts at a time, one at or before it in the product order; else 0."""
+        return self._is_at_or_before(self._time(time)).cast(pl.Int128)
 
     def collect(self, frame: pl.LazyFrame) -> pl.DataFrame:
         """The rows of a lazy frame over this log; StorageError naming the table where they cannot be read."""
@@ -152,21 +158,12 @@ class ChangeLog:
 
     def _normalise(self, updates: pl.DataFrame) -> pl.DataFrame:
         """The table's columns in order and of their types, with one NaN and one zero."""
-        columns = []
-        for name, kind in self.columns.items():
-            column = pl.col(name).cast(kind.polars)
-            if kind.name == "float64":
-                # Not `column + 0.0`: Polars optimizes that away.
-                column = pl.when(column.is_nan()).then(float("nan")).when(column == 0.0).then(0.0).otherwise(column)
-                column = column.alias(name)
-            columns.append(column)
-        return updates.select(columns)
+        return pl.DataFrame([map_inside(updates[name], kind, _normalise) for name, kind in self.columns.items()])
 
     def _time(self, time: Time) -> tuple[int, ...]:
-        coordinates = (time,) if isinstance(time, int) else tuple(time)
-        if len(coordinates) != len(self.dims):
-            raise ValueError(f"time {coordinates} does not have one coordinate for each of {self.dims}")
-        return coordinates
+        if len(coordinates(time)) != len(self.dims):
+            raise ValueError(f"time {coordinates(time)} does not have one coordinate for each of {self.dims}")
+        return coordinates(time)
 
     def _is_at_or_before(self, until: tuple[int, ...]) -> pl.Expr:
         """Whether an update's time is at or before ``until``, in the product order."""

@@ -16,15 +16,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
 import polars as pl
 
+from ddcore import nested
 from ddcore.errors import DataError, DdError
+from ddcore.io.times import LARGEST_TIME, example
 from ddcore.schema import Schema, Type, type_of
 
 __all__ = ["DIFF", "LARGEST_TIME", "Layout", "Rules", "fit", "listed_names", "normalise", "shown_value"]
 
 DIFF = "diff"
-LARGEST_TIME = 2**63 - 2  # one less than int64 holds, so that a version always has a next one
 _NULL = -(2**63)  # the engine's word for null
 
 _FIRST_DAY, _LAST_DAY = -719_162, 2_932_896  # 0001-01-01 and 9999-12-31
@@ -115,10 +117,13 @@ def fit(
         by_option = _is_given_by_option(name, rules)
         if source_name in types and not by_option:
             source_columns[name] = source_name
-            if not text:
+            if text:
+                _check_text(where, name, rules.schema.get(name))
+            else:
                 _check_type(where, name, types[source_name], rules.schema.get(name))
         elif source_name in in_folders and not by_option:
             from_folders[name] = in_folders[source_name]
+            _check_text(where, name, rules.schema.get(name))
         elif source_name in types or source_name in in_folders:
             raise DataError(
                 f"{where}: has a column {source_name!r}, but --{_flag(name)} gives its value for all rows",
@@ -150,8 +155,10 @@ def _missing(where: str, name: str, source_name: str, columns: list[str], rules:
     if name == DIFF:
         return DataError(message, "if each of its rows is one insertion, say: --diff 1")
     if name in rules.dims:
-        hint = f"--version N gives all rows the version N; --column {name}=COLUMN names the column that holds it"
-        return DataError(message, hint)
+        option = (
+            "N gives all rows the version N" if len(rules.dims) == 1 else f"{example(rules.dims)} gives all rows a time"
+        )
+        return DataError(message, f"--version {option}; --column {name}=COLUMN names the column that holds it")
     return DataError(message, f"if it has another name in the source, say: --column {name}=COLUMN")
 
 
@@ -161,6 +168,15 @@ def listed_names(names: Sequence[str]) -> str:
     return ", ".join(names[:_SHOWN_NAMES]) + (f", and {more} more" if more > 0 else "") or "none"
 
 
+def _check_text(where: str, name: str, declared: Type | None) -> None:
+    """Raise DataError for a type that has no form as text, in CSV or in the name of a folder."""
+    if declared is not None and declared.is_nested:
+        raise DataError(
+            f"{where}: the column {name!r} is declared as {declared}, which is not read from text",
+            "write the source as Parquet, or declare the column as string",
+        )
+
+
 def _check_type(where: str, name: str, actual: pl.DataType, declared: Type | None) -> None:
     if declared is None:
         if not (actual.is_integer() or actual.is_float() or actual.is_decimal()):
@@ -168,11 +184,36 @@ def _check_type(where: str, name: str, actual: pl.DataType, declared: Type | Non
                 f"{where}: the column {name!r} holds {_type_name(actual)}, not whole numbers",
                 "cast it to int64 at the source",
             )
-    elif not _fits(actual, declared):
-        raise DataError(
-            f"{where}: the column {name!r} is {_type_name(actual)}, but the input declares {declared}",
-            f"cast it at the source, or write {name} = {str(_type_or_none(actual) or declared)!r} in dd.toml",
-        )
+    elif misfit := _misfit(actual, declared, name):
+        path, what = misfit
+        kind = _type_or_none(actual)
+        other = f", or write {name} = {str(kind)!r} in dd.toml" if kind else f" to {declared}, or leave it out"
+        raise DataError(f"{where}: the column {path!r} {what}", f"cast it at the source{other}")
+
+
+def _misfit(actual: pl.DataType, declared: Type, path: str) -> tuple[str, str] | None:
+    """The first part of a column that the declared type does not hold, and what is wrong there; None: it fits."""
+    if isinstance(actual, pl.Struct) and declared.fields:
+        theirs = {each.name: _instance(each.dtype) for each in actual.fields}
+        ours = dict(declared.fields)
+        lacking, more = ([name for name in a if name not in b] for a, b in ((ours, theirs), (theirs, ours)))
+        if lacking:
+            return path, f"lacks the field {lacking[0]!r}"
+        if more:
+            return path, f"has the field {more[0]!r}, which the input does not declare"
+        inside = [(theirs[name], inner) for name, inner in declared.fields]
+    elif isinstance(actual, pl.List | pl.Array) and declared.element is not None:
+        inside = [(_instance(actual.inner), declared.element)]
+    else:
+        fits = _fits(actual, declared)
+        return None if fits else (path, f"is {_type_name(actual)}, but the input declares {declared}")
+    parts = zip(inside, declared.inner, strict=True)
+    found = (_misfit(kind, inner, path + suffix) for (kind, inner), (suffix, _) in parts)
+    return next(filter(None, found), None)
+
+
+def _instance(dtype: Any) -> pl.DataType:
+    return dtype() if isinstance(dtype, type) else dtype  # type: ignore[no-any-return]
 
 
 def _fits(actual: pl.DataType, declared: Type) -> bool:
@@ -193,7 +234,7 @@ def _type_or_none(actual: pl.DataType) -> Type | None:
 
 def _type_name(actual: pl.DataType) -> str:
     if isinstance(actual, pl.Object):
-        return "of a type that no input can have"
+        return "of a type that no input can have (a map, a time of day, ...)"
     return str(actual)
 
 
@@ -212,7 +253,7 @@ def normalise(frame: pl.DataFrame, layout: Layout, rules: Rules, first_row: int 
         series, text = _source_values(frame, name, layout, rules)
         column = _Column(layout.where, name, series.alias(name), first_row)
         if name in rules.schema:
-            columns.append(_parse(column, rules.schema[name]) if text else _convert(column, rules.schema[name]))
+            columns.append(_parse(column, rules.schema[name]) if text else _convert_nested(column, rules.schema[name]))
         else:
             columns.append(_time_or_diff(column, text))
     updates = pl.DataFrame(columns)
@@ -231,18 +272,23 @@ def _source_values(frame: pl.DataFrame, name: str, layout: Layout, rules: Rules)
 
 @dataclass(frozen=True)
 class _Column:
-    """A column of a batch, with its source and first row for messages."""
+    """A column of a batch, with its source and first row for messages.
+
+    ``rows``: the row of each value in the batch, for elements of lists; None where each row has one value.
+    """
 
     where: str
     name: str
     values: pl.Series
     first_row: int | None
+    rows: np.ndarray | None = None
 
     def refuse(self, bad: pl.Series, what: str, hint: str) -> None:
         """Raise DataError for the first value where the mask ``bad`` is true, if any; a null there is false."""
         place = bad.arg_max() if bad.any() else None
         if place is not None:
-            row = "" if self.first_row is None else f" (row {self.first_row + place})"
+            number = place if self.rows is None else int(self.rows[place])
+            row = "" if self.first_row is None else f" (row {self.first_row + number})"
             raise DataError(f"{self.where}: column {self.name!r}: {shown_value(self.values[place])} {what}{row}", hint)
 
 
@@ -253,6 +299,26 @@ def shown_value(value: object) -> str:
 
 
 _FIX_ROW = "fix the row at the source"
+
+
+def _convert_nested(column: _Column, kind: Type) -> pl.Series:
+    """:func:`_convert` for each column inside lists and structs, whose fields get the order of ``kind``."""
+    values = column.values
+    if not kind.is_nested:
+        return _convert(column, kind)
+    if isinstance(values.dtype, pl.Array):
+        values = values.arr.to_list()
+    valid = values.is_not_null().to_numpy() if values.null_count() else None
+    rows = column.rows
+    if kind.element is not None:
+        rows = np.repeat(np.arange(len(values)) if rows is None else rows, nested.lengths(values))
+    inside = [
+        _convert_nested(replace(column, name=part.name, values=part, rows=rows), inner)
+        for part, inner in nested.parts(values, kind)
+    ]
+    if kind.element is not None:
+        return nested.lists(inside[0], nested.lengths(values), valid).alias(values.name)
+    return nested.structs(dict(zip(dict(kind.fields), inside, strict=True)), valid).alias(values.name)
 
 
 def _convert(column: _Column, kind: Type) -> pl.Series:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -110,7 +110,7 @@ def _write_groups(table: pa.Table, sink: pa.NativeFile, path: Path, row_group: i
     import pyarrow.parquet as pq
 
     packed, texts = _encodings(table.schema)
-    numbers = [name for name in table.schema.names if name not in texts]
+    numbers = [path for path, _ in _leaves(table.schema) if path not in texts]
     digests, begin = [], 0
     with (
         pq.ParquetWriter(
@@ -136,17 +136,31 @@ def _write_groups(table: pa.Table, sink: pa.NativeFile, path: Path, row_group: i
 
 
 def _encodings(schema: pa.Schema) -> tuple[list[str], list[str]]:
-    """The columns to delta-pack, and the columns to store with a dictionary."""
+    """The columns to delta-pack, and the columns to store with a dictionary. Those inside lists and structs are named
+    by their paths in Parquet.
+    """
     import pyarrow as pa
 
     packed, texts = [], []
-    for column in schema:
-        kind = column.type
+    for path, kind in _leaves(schema):
         if pa.types.is_integer(kind) or pa.types.is_date(kind) or pa.types.is_timestamp(kind):
-            packed.append(column.name)
+            packed.append(path)
         elif not pa.types.is_boolean(kind):
-            texts.append(column.name)
+            texts.append(path)
     return packed, texts
+
+
+def _leaves(fields: Iterable[pa.Field], prefix: str = "") -> Iterator[tuple[str, pa.DataType]]:
+    import pyarrow as pa
+
+    for field in fields:
+        path = prefix + field.name
+        if pa.types.is_struct(field.type):
+            yield from _leaves(field.type, f"{path}.")
+        elif pa.types.is_list(field.type):
+            yield from _leaves([field.type.value_field], f"{path}.list.")
+        else:
+            yield path, field.type
 
 
 def _digest_in_name(path: Path) -> str | None:

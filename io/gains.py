@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ddcore.io.tables import AddedFile, LiveFile
+from ddcore.io.times import Time
 from ddcore.io.warehouse import Warehouse
 
 __all__ = ["Gained", "Stored"]
@@ -36,12 +37,12 @@ class Stored:
 class Gained:
     """What one worker added in a fold.
 
-    ``files`` by table; ``outputs``: rows (plus, minus) by output and version; ``quantiles`` of key codes by
+    ``files`` by table; ``outputs``: rows (plus, minus) by output and time; ``quantiles`` of key codes by
     arrangement; ``rounds`` of loops.
     """
 
     files: dict[str, list[AddedFile]] = field(default_factory=dict)
-    outputs: dict[str, dict[int, tuple[int, int]]] = field(default_factory=dict)
+    outputs: dict[str, dict[Time, tuple[int, int]]] = field(default_factory=dict)
     quantiles: dict[str, list[int]] = field(default_factory=dict)
     rounds: int = 0
 
@@ -51,9 +52,9 @@ class Gained:
             self.files.setdefault(table, []).extend(files)
         for name, counts in other.outputs.items():
             mine = self.outputs.setdefault(name, {})
-            for version, (plus, minus) in counts.items():
-                before = mine.get(version, (0, 0))
-                mine[version] = (before[0] + plus, before[1] + minus)
-        for name, cuts in other.quantiles.items():
-            self.quantiles[name] = sorted([*self.quantiles.get(name, []), *cuts])
+            for time, (plus, minus) in counts.items():
+                before = mine.get(time, (0, 0))
+                mine[time] = (before[0] + plus, before[1] + minus)
+        for name, codes in other.quantiles.items():
+            self.quantiles[name] = sorted([*self.quantiles.get(name, []), *codes])
         self.rounds = max(self.rounds, other.rounds)

@@ -14,18 +14,22 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 
 from ddcore.errors import LateUpdate
 from ddcore.io.changelog import ChangeLog
 from ddcore.io.checks import DIFF, LARGEST_TIME, Layout, Rules, fit, normalise, shown_value
+from ddcore.io.known import Part as KnownPart
+from ddcore.io.known import without
 from ddcore.io.sources import Source, column_types, read_frames
 from ddcore.io.tables import AddedFile
+from ddcore.io.times import Frontier, Time, key, open_times, parse_key, shown_frontier, time_of
 from ddcore.io.updates import Counts, Digest, accumulate_counts, consolidate, digests, merge_counts
 
 __all__ = ["Intake", "Part", "fitted", "frames_of", "merge"]
 
-Digests = dict[int, Digest]  # by version
+Digests = dict[Time, Digest]
 Frames = Iterable[
     tuple[Layout, int | None, pl.DataFrame]
 ]  # the layout, the number of the first row, the source's columns
@@ -40,9 +44,9 @@ _NAME = re.compile(r"[.]?ingest-([0-9]{8,})-")
 class Part:
     """The result of one writer.
 
-    ``digests``: for each source, by name, the digest of its rows at each version, as they are in the source; rows that
-    the log holds already are included. ``counts``: insertions and retractions at each version, after late rows were
-    moved. ``late`` counts updates at closed versions; ``first_late`` is the first of them. ``retracts``: whether any
+    ``digests``: for each source, by name, the digest of its rows at each time, as they are in the source; rows that
+    the log holds already are included. ``counts``: insertions and retractions at each time, after late rows were
+    moved. ``late`` counts updates at closed times; ``first_late`` is the first of them. ``retracts``: whether any
     diff is negative. ``most`` is the largest diff. Both are of consolidated updates.
     """
 
@@ -51,14 +55,15 @@ class Part:
     digests: dict[str, Digests] = field(default_factory=dict)
     counts: Counts = field(default_factory=dict)
     late: int = 0
-    first_late: tuple[int, str, str] | None = None  # version, source, row
+    first_late: tuple[Time, str, str] | None = None  # time, source, row
     retracts: bool = False
     most: int = 0
 
     def to_json(self) -> str:
         """This part as text, to be sent between processes."""
         values = asdict(self)
-        values["digests"] = {name: {at: str(one) for at, one in of.items()} for name, of in self.digests.items()}
+        values["digests"] = {name: {key(at): str(one) for at, one in of.items()} for name, of in self.digests.items()}
+        values["counts"] = {key(at): sides for at, sides in self.counts.items()}
         return json.dumps(values)
 
     @classmethod
@@ -67,9 +72,12 @@ class Part:
         values = json.loads(text)
         values["files"] = [AddedFile(**file) for file in values["files"]]
         texts: dict[str, dict[str, str]] = values["digests"]
-        values["digests"] = {name: {int(at): Digest.parse(one) for at, one in of.items()} for name, of in texts.items()}
-        values["counts"] = {int(version): (plus, minus) for version, (plus, minus) in values["counts"].items()}
-        values["first_late"] = tuple(values["first_late"]) if values["first_late"] else None
+        values["digests"] = {
+            name: {parse_key(at): Digest.parse(one) for at, one in of.items()} for name, of in texts.items()
+        }
+        values["counts"] = {parse_key(at): (plus, minus) for at, (plus, minus) in values["counts"].items()}
+        if late := values["first_late"]:
+            values["first_late"] = (tuple(late[0]) if isinstance(late[0], list) else late[0], *late[1:])
         return cls(**values)
 
 
@@ -93,32 +101,39 @@ def merge(parts: Sequence[Part]) -> Part:
 
 
 def _add(total: Digests, more: Digests) -> None:
-    for version, one in more.items():
-        total[version] = total.get(version, Digest()) + one
+    for time, one in more.items():
+        total[time] = total.get(time, Digest()) + one
 
 
 @dataclass(frozen=True)
 class Intake:
     """How the rows of one ingest are checked and written.
 
-    ``log`` is the input's change log, ``number`` the ingest's number. Versions up to ``closed`` are closed; with
-    ``move``, updates at them are moved to the next version. ``known`` maps sources to a version: the log holds their
-    rows up to it already, and these are left out. ``key`` is the key of the digests.
+    ``log`` is the input's change log, ``number`` the ingest's number. Times at or beyond ``upper`` are open, without it
+    all; with ``move``, updates at other times are moved: see :meth:`_move_late`. ``known`` maps sources to the times at
+    which the log holds their rows already; these are left out. ``key`` is the key of the digests.
     """
 
     log: ChangeLog
     number: int
     rules: Rules
     key: bytes = bytes(16)
-    closed: int | None = None
+    upper: Frontier | None = None
     move: bool = False
-    known: Mapping[str, int] = field(default_factory=dict)
+    known: Mapping[str, KnownPart] = field(default_factory=dict)
 
     @property
-    def dim(self) -> str:
-        """The time dimension: the commands support one."""
-        (dim,) = self.rules.dims
-        return dim
+    def dims(self) -> tuple[str, ...]:
+        """The time dimensions."""
+        return self.rules.dims
+
+    @property
+    def closed(self) -> str:
+        """Which times are closed, for a message: a clause."""
+        assert self.upper is not None
+        if len(self.dims) == 1:
+            return f"version {self.upper[0][0] - 1} is closed"
+        return f"only times at or beyond {shown_frontier(self.upper, self.dims)} are open"
 
     def strays(self) -> list[Path]:
         """Files of unfinished ingests in the table's folder: of this number or a later one, complete or not."""
@@ -136,7 +151,7 @@ class Intake:
         for layout, first_row, frame in frames:
             updates = normalise(frame, layout, self.rules, first_row)
             part.rows += len(frame)
-            _add(part.digests.setdefault(layout.where, {}), digests(updates, self.dim, self.key))
+            _add(part.digests.setdefault(layout.where, {}), digests(updates, self.dims, self.key))
             updates = self._without_known(layout.where, updates)
             self._note_late(part, updates, layout.where)
             batches.append(self._move_late(updates))
@@ -147,37 +162,51 @@ class Intake:
         return part
 
     def _note_late(self, part: Part, updates: pl.DataFrame, where: str) -> None:
-        if self.closed is None:
+        if self.upper is None:
             return
-        late = updates.filter(pl.col(self.dim) <= self.closed)
+        late = updates.filter(~open_times(self.upper, self.dims))
         if len(late):
             part.late += len(late)
-            first = late.sort(self.dim, *self.rules.schema).row(0, named=True)
-            described = (first[self.dim], where, shown({name: first[name] for name in self.rules.schema}))
+            first = late.sort(*self.dims, *self.rules.schema).row(0, named=True)
+            row = shown({name: first[name] for name in self.rules.schema})
+            described = (time_of([first[dim] for dim in self.dims]), where, row)
             part.first_late = min(part.first_late or described, described)
 
     def landed(self, layout: Layout, frame: pl.DataFrame) -> pl.DataFrame:
-        """The updates in a batch of a source that go into the log, at the versions they get there."""
+        """The updates in a batch of a source that go into the log, at the times they get there."""
         return self._move_late(self._without_known(layout.where, normalise(frame, layout, self.rules)))
 
     def _without_known(self, where: str, updates: pl.DataFrame) -> pl.DataFrame:
-        return updates.filter(pl.col(self.dim) > self.known[where]) if where in self.known else updates
+        return without(updates, self.known[where], self.dims) if where in self.known else updates
 
     def _move_late(self, updates: pl.DataFrame) -> pl.DataFrame:
-        if not self.move or self.closed is None:
+        """The updates with late ones at the least open time at or after theirs.
+
+        With several dimensions there may be several such times, one for each element of ``upper``. The least in
+        lexicographic order is chosen, so that the first dimensions stay as they are where possible.
+        """
+        if not self.move or self.upper is None or updates.select(open_times(self.upper, self.dims)).to_series().all():
             return updates
-        if self.closed >= LARGEST_TIME and (updates[self.dim] <= self.closed).any():
+        columns = [updates[dim].to_numpy() for dim in self.dims]
+        first, *others = ([np.maximum(*pair) for pair in zip(columns, one, strict=True)] for one in self.upper)
+        for joined in others:
+            less, equal = np.zeros(len(updates), dtype=bool), np.ones(len(updates), dtype=bool)
+            for mine, theirs in zip(joined, first, strict=True):
+                less, equal = less | (equal & (mine < theirs)), equal & (mine == theirs)
+            first = [np.where(less, *pair) for pair in zip(joined, first, strict=True)]
+        if any((column > LARGEST_TIME).any() for column in first):
+            versions = "versions" if len(self.dims) == 1 else "times"
             raise LateUpdate(
-                f"rows at closed versions cannot move: version {self.closed} is closed, and no version is larger",
+                f"rows at closed {versions} cannot move: {self.closed}, and no {versions[:-1]} is larger",
                 "leave them out, or ingest into a new warehouse",
             )
-        return updates.with_columns(pl.col(self.dim).clip(lower_bound=min(self.closed, LARGEST_TIME - 1) + 1))
+        return updates.with_columns(pl.Series(dim, column) for dim, column in zip(self.dims, first, strict=True))
 
     def _write(self, part: Part, writer: str, batches: Sequence[pl.DataFrame]) -> None:
         if not batches:
             return
         rows = pl.concat(batches)
-        part.counts = merge_counts([part.counts, accumulate_counts(rows, self.dim)])
+        part.counts = merge_counts([part.counts, accumulate_counts(rows, self.dims)])
         updates = consolidate(rows, self.rules.dims)
         if updates.is_empty():
             return

@@ -10,22 +10,28 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import polars as pl
+
 from ddcore.io.ledger import IngestRecord
 from ddcore.io.sources import Source
+from ddcore.io.times import Time, ordered
 from ddcore.io.updates import Digest
 
-__all__ = ["Earlier", "Known", "Seen", "digest_key", "identity", "stored"]
+__all__ = ["Earlier", "Known", "Part", "Seen", "digest_key", "identity", "stored", "without"]
 
 _KEY_BYTES = 16
+
+# The times at which the log holds a source's rows: with one dimension all versions up to one, with several a set.
+Part = int | frozenset[tuple[int, ...]]
 
 
 @dataclass(frozen=True)
 class Seen:
-    """A source that was just read: its name in messages, its name in the ledger, and its digest at each version.
+    """A source that was just read: its name in messages, its name in the ledger, and its digest at each time.
 
     ``member``: the file was found in a folder that the user named.
     """
@@ -33,7 +39,7 @@ class Seen:
     name: str
     identity: str
     member: bool
-    digests: dict[int, Digest]
+    digests: dict[Time, Digest]
 
     @property
     def whole(self) -> Digest:
@@ -43,10 +49,18 @@ class Seen:
 
 @dataclass(frozen=True)
 class Known:
-    """Ingest ``number`` holds the rows of a source up to version ``upto``; all of them for None."""
+    """Ingest ``number`` holds the rows of a source in ``part``; all of them for None."""
 
     number: int
-    upto: int | None = None
+    part: Part | None = None
+
+
+def without(updates: pl.DataFrame, part: Part, dims: Sequence[str]) -> pl.DataFrame:
+    """The updates at other times than those of a part, in their order."""
+    if isinstance(part, int):
+        return updates.filter(pl.col(dims[0]) > part)
+    times = pl.DataFrame(sorted(part), schema=dict.fromkeys(dims, pl.Int64), orient="row")
+    return updates.join(times, on=list(dims), how="anti", maintain_order="left")
 
 
 # --- names and digests in the ledger ----------------------------------------------------------------------------------
@@ -96,8 +110,11 @@ class Earlier:
         self._ingest_of: dict[Digest, int] = {}
         self._by_name: dict[str, list[tuple[Digest, int]]] = {}  # by name
         self._places: dict[str, frozenset[str]] = {}
+        self._times: dict[int, frozenset[Time]] = {}  # of an ingest and of those it rests on
         self.unknown: list[int] = []  # ingests with digests of an older form, whose sources cannot be recognised
         for record in records:
+            rests = (self._times.get(number, frozenset()) for number in record.rests_on)
+            self._times[record.number] = frozenset(record.counts).union(*rests)
             texts = [_parse(source.digest) for source in record.sources]
             if None in texts:
                 self.unknown.append(record.number)
@@ -129,13 +146,29 @@ class Earlier:
         return known
 
     def _part_known(self, source: Seen) -> Known | None:
-        """The longest beginning of a source that was ingested from the same place, if any."""
-        here = {one: number for name in self._names_of(source) for one, number in self._by_name[name]}
+        """The largest part of a source that was ingested from the same place, if any."""
+        return self._largest_part(
+            source, {one: number for name in self._names_of(source) for one, number in self._by_name[name]}
+        )
+
+    def _largest_part(self, source: Seen, ingest_of: Mapping[Digest, int]) -> Known | None:
+        """The largest part of a source that is one of these ingested contents, if any.
+
+        A file grows by versions at its end. With several dimensions there is no end: it may have grown at any times
+        that the earlier ingest did not have.
+        """
         known, running = None, Digest()
-        for version in sorted(source.digests):
-            running += source.digests[version]
-            if running and running in here:
-                known = Known(here[running], version)
+        if any(isinstance(time, int) for time in source.digests):
+            for version in ordered(source.digests):
+                running += source.digests[version]
+                if running and running in ingest_of:
+                    known = _known(ingest_of[running], [version])
+            return known
+        largest = 0
+        for one, number in ingest_of.items():
+            times = self._times[number] & source.digests.keys()
+            if one and len(times) > largest and sum((source.digests[time] for time in times), Digest()) == one:
+                known, largest = _known(number, times), len(times)
         return known
 
     def other_rows(self, source: Seen) -> int | None:
@@ -146,13 +179,8 @@ class Earlier:
         return max(numbers, default=None)
 
     def beginning(self, source: Seen) -> Known | None:
-        """The longest beginning of a source that was ingested from any place: the file may have been moved."""
-        known, running = None, Digest()
-        for version in sorted(source.digests):
-            running += source.digests[version]
-            if running and running in self._ingest_of:
-                known = Known(self._ingest_of[running], version)
-        return known
+        """The largest part of a source that was ingested from any place: the file may have been moved."""
+        return self._largest_part(source, self._ingest_of)
 
     def _names_of(self, source: Seen) -> list[str]:
         """The names in the ledger that now lead to the place of ``source``."""
@@ -165,3 +193,9 @@ class Earlier:
             path = os.path.join(self._root, name)
             self._places[name] = frozenset((os.path.abspath(path), os.path.realpath(path)))
         return self._places[name]
+
+
+def _known(number: int, times: Iterable[Time]) -> Known:
+    """A part of a source, up to a version or at several times."""
+    several = frozenset(time for time in times if not isinstance(time, int))
+    return Known(number, several or max(time for time in times if isinstance(time, int)))

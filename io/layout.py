@@ -5,8 +5,8 @@ Must not import the engine: the driver of a fold on Spark creates and commits ta
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -101,10 +101,24 @@ def _layout(schema: Schema, key: tuple[str, ...], times: tuple[str, ...]) -> Lay
     A program may give an intermediate column any name: ``diff``, ``a b``, or ``A`` beside ``a``. Such a column is named
     after its position instead.
     """
-    names: dict[str, str] = {}
-    used = {name.casefold() for name in (*times, "diff", "run")}
-    for place, name in enumerate(schema):
-        plain = name.isidentifier() and not name.startswith("_") and name.casefold() not in used
-        names[name] = name if plain else f"_column_{place}"
+    names = _plain_names(schema, (*times, "diff", "run"), "column")
+    columns = {names[name]: _plain_fields(kind) for name, kind in schema.items()}
+    return Layout(columns, tuple(names[name] for name in key), times)
+
+
+def _plain_names(names: Iterable[str], taken: Iterable[str], noun: str) -> dict[str, str]:
+    plain: dict[str, str] = {}
+    used = {name.casefold() for name in taken}
+    for place, name in enumerate(names):
+        fits = name.isidentifier() and not name.startswith("_") and name.casefold() not in used
+        plain[name] = name if fits else f"_{noun}_{place}"
         used.add(name.casefold())
-    return Layout({names[name]: kind for name, kind in schema.items()}, tuple(names[name] for name in key), times)
+    return plain
+
+
+def _plain_fields(kind: Type) -> Type:
+    """The type with names of fields that a table can have: words do not depend on these names."""
+    if kind.element is not None:
+        return replace(kind, element=_plain_fields(kind.element))
+    names = _plain_names((name for name, _ in kind.fields), (), "field")
+    return replace(kind, fields=tuple((names[name], _plain_fields(inner)) for name, inner in kind.fields))

@@ -20,17 +20,18 @@ import hashlib
 import json
 import re
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ddcore.errors import StorageError
-from ddcore.io import datafile, tables
+from ddcore.errors import StorageError, UsageError
+from ddcore.io import datafile, tables, times
 from ddcore.io.deltalog import commit_file, is_maintenance, last_transaction
 from ddcore.io.failpoint import failpoint
 from ddcore.io.tables import TableState
+from ddcore.io.times import Frontier, Time
 from ddcore.io.warehouse import Warehouse, reporting
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ __all__ = [
 ]
 
 FORMAT = 1  # of the whole warehouse; warehouses of other formats are refused
-Counts = Mapping[int, tuple[int, int]]  # by version: (insertions, retractions)
+Counts = Mapping[Time, tuple[int, int]]  # by time: (insertions, retractions)
 
 _COLUMNS = ("entry", "kind", "number", "name", "first", "last", "at", "body", "summary", "before", "digest")
 _NUMBERS = ("entry", "number", "first", "last")
@@ -85,14 +86,15 @@ class IngestRecord:
     """Versions ``first``..``last`` of ``input`` were ingested from ``sources``; ``table`` is its state after that.
 
     ``repeats``: a check found a row of the input with a count above 1. ``rests_on``: earlier ingests that hold the
-    beginnings of some sources; of these, only the remaining rows were ingested.
+    beginnings of some sources; of these, only the remaining rows were ingested. With several time dimensions, whose
+    names are in ``dims``, ``first`` and ``last`` are the least and the greatest coordinates of the times in ``counts``.
     """
 
     number: int
     input: str
     sources: tuple[Source, ...]
-    first: int
-    last: int
+    first: Time
+    last: Time
     rows: int
     counts: Counts
     files: tuple[str, ...]
@@ -100,6 +102,7 @@ class IngestRecord:
     repeats: bool = False
     rests_on: tuple[int, ...] = ()
     at: datetime = field(default_factory=_now)
+    dims: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +114,8 @@ class UndoRecord:
 
     number: int
     input: str
-    first: int
-    last: int
+    first: Time
+    last: Time
     table: TableState
     at: datetime = field(default_factory=_now)
 
@@ -121,18 +124,20 @@ class UndoRecord:
 class IntentRecord:
     """Run ``run`` is about to fold versions ``first``..``last``; with ``refresh``, it starts without stored state.
 
-    ``program_inputs``: as in :class:`RunRecord`.
+    ``program_inputs``, ``lower`` and ``upper``: as in :class:`RunRecord`.
     """
 
     run: int
     fingerprint: str
-    first: int
-    last: int
+    first: Time
+    last: Time
     width: int
     engine: str
     refresh: bool = False
     at: datetime = field(default_factory=_now)
     program_inputs: tuple[str, ...] = ()
+    lower: Frontier = ()
+    upper: Frontier = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,8 +149,8 @@ class FailureRecord:
 
     run: int
     fingerprint: str
-    first: int
-    last: int
+    first: Time
+    last: Time
     engine: str
     error: str
     at: datetime = field(default_factory=_now)
@@ -158,12 +163,15 @@ class RunRecord:
     ``tables`` has all live tables, also those that this run did not change, by name as in ``Warehouse.relative``.
     ``inputs`` and ``outputs`` count rows per version, ``quantiles`` divide each arrangement's key codes into even
     ranges, ``took`` is in seconds. ``program_inputs`` are all inputs of the program, also those without rows.
+
+    With several time dimensions ``lower`` and ``upper`` are the frontiers before and after the run; every time at or
+    before ``last`` is complete, and ``first`` has the least coordinates of ``lower``. With one both are empty.
     """
 
     run: int
     fingerprint: str
-    first: int
-    last: int
+    first: Time
+    last: Time
     engine: str
     width: int
     rounds: int
@@ -175,6 +183,8 @@ class RunRecord:
     refresh: bool = False
     at: datetime = field(default_factory=_now)
     program_inputs: tuple[str, ...] = ()
+    lower: Frontier = ()
+    upper: Frontier = ()
 
 
 Record = IngestRecord | UndoRecord | IntentRecord | FailureRecord | RunRecord
@@ -182,10 +192,13 @@ Record = IngestRecord | UndoRecord | IntentRecord | FailureRecord | RunRecord
 
 @dataclass(frozen=True, slots=True)
 class _Input:
-    """An input after all ingests: its least and greatest version (None if all were undone) and its table."""
+    """An input after all ingests: its least and greatest version (None if all were undone) and its table.
 
-    first: int | None
-    last: int | None
+    With several time dimensions: the least and the greatest coordinates of its times.
+    """
+
+    first: Time | None
+    last: Time | None
     table: TableState
 
 
@@ -196,7 +209,8 @@ class _Summary:
     ``head``: the Delta version of the ledger that added the row. ``runs``, ``ingests``: the greatest numbers so far;
     ``ended``: that of finished and given-up runs. ``run``: the row of the last finished run; ``folded``: its last
     version. ``intent``: the row of the unfinished run. ``waiting``: no ingest before this row has a version that is not
-    folded, unless it was undone.
+    folded, unless it was undone. ``dims`` and ``upper``: with several time dimensions, their names, and the frontier
+    after the last finished run; without them no row has these two.
     """
 
     head: int = 0
@@ -204,27 +218,34 @@ class _Summary:
     ended: int = 0
     ingests: int = 0
     run: int | None = None
-    folded: int | None = None
+    folded: Time | None = None
     intent: int | None = None
     waiting: int = 0
     inputs: Mapping[str, _Input] = field(default_factory=dict)
+    dims: tuple[str, ...] = ()
+    upper: Frontier = ()
 
     def to_json(self) -> str:
-        return json.dumps(asdict(self), separators=(",", ":"))
+        return json.dumps(_without_empty(asdict(self), "dims", "upper"), separators=(",", ":"))
 
     @classmethod
     def from_json(cls, text: str) -> _Summary:
         values = json.loads(text)
         values["inputs"] = {
-            name: _Input(one["first"], one["last"], TableState(**one["table"]))
+            name: _Input(_time(one["first"]), _time(one["last"]), TableState(**one["table"]))
             for name, one in values["inputs"].items()
         }
+        values["folded"] = _time(values["folded"])
+        values["dims"], values["upper"] = tuple(values.get("dims", ())), _frontier(values.get("upper", ()))
         return cls(**values)
 
 
 @dataclass(slots=True)
 class _Entry:
-    """One row of the table. ``body``: the record as JSON, parsed at most once. ``before``: the previous digest."""
+    """One row of the table. ``body``: the record as JSON, parsed at most once. ``before``: the previous digest.
+
+    ``first`` and ``last`` are versions; with several time dimensions, the first coordinates of the record's times.
+    """
 
     entry: int
     kind: str
@@ -331,17 +352,19 @@ class Ledger:
 
     # --- ingests and runs ---
 
-    def ingests(self, input: str | None = None, *, since: int | None = None) -> Iterator[IngestRecord]:
-        """Ingests that were not undone, oldest first: all, or those of one input, or with versions from ``since`` on.
+    def ingests(self, input: str | None = None, *, since: int | Frontier | None = None) -> Iterator[IngestRecord]:
+        """Ingests that were not undone, oldest first: all, or those of one input, or with versions from ``since`` on,
+        or with times at or beyond the frontier ``since``.
 
-        Reads all rows, unless ``since`` is a version that is not folded.
+        Reads all rows, unless no version from ``since`` on is folded.
         """
-        folded = self._summary.folded
-        new = since is not None and folded is not None and since > folded
+        lower = ((since,),) if isinstance(since, int) else since
+        folded = self.upper()
+        new = lower is not None and folded is not None and all(times.is_open(times.time_of(t), folded) for t in lower)
         return (
             e.record
             for e in self._ingests(self._summary.waiting if new else 0)
-            if input in (None, e.name) and (since is None or e.last >= since)
+            if input in (None, e.name) and (lower is None or _reaches(e, lower))
         )
 
     def undos(self) -> Iterator[UndoRecord]:
@@ -368,34 +391,67 @@ class Ledger:
 
     # --- versions ---
 
-    def last_folded(self) -> int | None:
-        """The last version for which the outputs are complete."""
+    def last_folded(self) -> Time | None:
+        """The last version for which the outputs are complete; with several dimensions, the last run's ``last``."""
         return self._summary.folded
 
-    def first_ingested(self) -> int | None:
-        """The first version at which any input has rows."""
-        return min((one.first for one in self._summary.inputs.values() if one.first is not None), default=None)
+    def upper(self) -> Frontier | None:
+        """The frontier after the last finished run: the outputs are complete at all times that are not at or beyond it.
+        None where nothing is folded.
+        """
+        now = self._summary
+        return now.upper or (None if now.folded is None else times.up_to(now.folded))
 
-    def latest_ingested(self, inputs: Iterable[str] | None = None) -> int | None:
-        """The last version at which any input (or any of ``inputs``) has rows."""
+    def first_ingested(self) -> Time | None:
+        """The first version at which any input has rows; with several time dimensions, the least coordinates."""
+        firsts = [one.first for one in self._summary.inputs.values() if one.first is not None]
+        return times.least(firsts) if firsts else None
+
+    def latest_ingested(self, inputs: Iterable[str] | None = None) -> Time | None:
+        """The last version at which any input (or any of ``inputs``) has rows; with several time dimensions, the
+        greatest coordinates.
+        """
         known = self._summary.inputs
         names = known if inputs is None else [name for name in inputs if name in known]
-        lasts = [known[name].last for name in names]
-        return max((last for last in lasts if last is not None), default=None)
+        lasts = [last for name in names if (last := known[name].last) is not None]
+        return times.greatest(lasts) if lasts else None
 
-    def closed(self, input: str | None = None) -> int | None:
+    def closed(self, input: str | None = None) -> Time | None:
         """The last version that accepts no more rows (of ``input``): folded, or in an unfinished run.
 
-        An input that is not in the program of these runs is open at every version: they have not read it.
+        With several time dimensions, the greatest coordinates of such times, which itself may be open: see
+        :meth:`open_from`. An input that is not in the program of these runs is open at every version: they have not
+        read it.
         """
+        reading = self._reading(input)
+        return times.greatest(run.last for run in reading) if reading else None
+
+    def open_from(self, input: str | None = None) -> Frontier | None:
+        """The frontier of the times that accept rows (of ``input``); None where all do. See :meth:`closed`."""
+        uppers = [run.upper or times.up_to(run.last) for run in self._reading(input)]
+        return None if not uppers else uppers[0] if len(uppers) == 1 else times.close_both(*uppers)
+
+    def _reading(self, input: str | None) -> list[IntentRecord | RunRecord]:
+        """The unfinished and the last finished run, where their programs read an input."""
         runs = [run for run in (self.open_intent(), self.current_run()) if run is not None]
-        reading = [run for run in runs if input is None or not run.program_inputs or input in run.program_inputs]
-        return max((run.last for run in reading), default=None)
+        return [run for run in runs if input is None or not run.program_inputs or input in run.program_inputs]
 
     def waiting(self) -> list[IngestRecord]:
         """Ingests with versions that no run has folded."""
-        folded = self.last_folded()
-        return list(self.ingests(since=None if folded is None else folded + 1))
+        return list(self.ingests(since=self.upper()))
+
+    def check_dims(self, dims: Sequence[str]) -> None:
+        """Raise UsageError where the warehouse's times have other dimensions than ``dims``.
+
+        The name of a single dimension is not in the ledger: the tables' columns are compared with it elsewhere.
+        """
+        known = self._summary.dims
+        if self._last is not None and known != (tuple(dims) if len(dims) > 1 else ()):
+            before = f"the dimensions {', '.join(known)}" if known else "one dimension"
+            raise UsageError(
+                f"dd.toml: [time] dims = {list(dims)}, but the times in {self.warehouse.root} have {before}",
+                "restore dims, or ingest the sources into a new warehouse: --warehouse DIR",
+            )
 
     # --- tables ---
 
@@ -498,8 +554,9 @@ class Ledger:
         kind, number, name = _row_of(record)
         last, at = self._last, record.at.astimezone(UTC).isoformat(timespec="milliseconds")
         body = json.dumps(_to_json(record), separators=(",", ":"))
+        first_of, last_of = (times.coordinates(time)[0] for time in (record.first, record.last))
         row = _Entry(
-            0 if last is None else last + 1, kind, number, name, record.first, record.last, at, body, "",
+            0 if last is None else last + 1, kind, number, name, first_of, last_of, at, body, "",
             "" if last is None else self._row(last).digest, parsed=record,
         )  # fmt: skip
         row.summary = replace(self._add_to_summary(row), head=self._table.version() + 1).to_json()
@@ -519,7 +576,8 @@ class Ledger:
         intent = self.open_intent()
         now = replace(now, ended=record.run, intent=None if intent is None or record.run >= intent.run else now.intent)
         if isinstance(record, RunRecord):
-            now = replace(now, run=row.entry, folded=record.last, waiting=self._first_waiting(record.last, row.entry))
+            waiting = self._first_waiting(record.upper or times.up_to(record.last), row.entry)
+            now = replace(now, run=row.entry, folded=record.last, upper=record.upper, waiting=waiting)
         return now
 
     def _with_ingest(self, record: IngestRecord) -> _Summary:
@@ -528,22 +586,29 @@ class Ledger:
         old = now.inputs.get(record.input)
         if old is not None:
             spans = [record.first, record.last, *(v for v in (old.first, old.last) if v is not None)]
-            one = replace(one, first=min(spans), last=max(spans))
-        return replace(now, ingests=max(now.ingests, record.number), inputs={**now.inputs, record.input: one})
+            one = replace(one, first=times.least(spans), last=times.greatest(spans))
+        inputs = {**now.inputs, record.input: one}
+        return replace(now, ingests=max(now.ingests, record.number), inputs=inputs, dims=record.dims)
 
     def _without_ingest(self, record: UndoRecord) -> _Summary:
         """The summary after an undo. Reads all rows: the remaining ingests say which versions the input has."""
         remaining = [e for e in self._ingests(0) if e.name == record.input and e.number != record.number]
-        first, last = min((e.first for e in remaining), default=None), max((e.last for e in remaining), default=None)
-        one = _Input(first, last, record.table)
+        one = _Input(None, None, record.table)
+        if remaining:
+            first, last = (
+                times.least(e.record.first for e in remaining),
+                times.greatest(e.record.last for e in remaining),
+            )
+            one = _Input(first, last, record.table)
         return replace(self._summary, inputs={**self._summary.inputs, record.input: one})
 
-    def _first_waiting(self, folded: int, end: int) -> int:
+    def _first_waiting(self, upper: Frontier, end: int) -> int:
         """The first row of an ingest with a version that is not folded; ``end`` without one."""
-        now = self._summary
-        back = now.folded is not None and folded < now.folded  # a full refresh up to an earlier version
-        rows = self._ingests(0 if back else now.waiting)
-        return next((row.entry for row in rows if row.last > folded), end)
+        before = self.upper()
+        # A full refresh up to an earlier version opens times again.
+        back = before is not None and not all(times.is_open(times.time_of(element), before) for element in upper)
+        rows = self._ingests(0 if back else self._summary.waiting)
+        return next((row.entry for row in rows if _reaches(row, upper)), end)
 
     def _write(self, row: _Entry) -> None:
         """Commit the row in its own file, or in one file with the rows of earlier files."""
@@ -608,6 +673,13 @@ def _span(path: str) -> tuple[int, int] | None:
     return (int(name[1]), int(name[2])) if name else None
 
 
+def _reaches(row: _Entry, lower: Frontier) -> bool:
+    """Whether an ingest has a time at or beyond a frontier. Parses its record with several dimensions only."""
+    if len(lower[0]) == 1:
+        return row.last >= lower[0][0]
+    return any(times.is_open(time, lower) for time in row.record.counts)
+
+
 def _check_format(folder: Path, table: DeltaTable) -> None:
     description = table.metadata().description or ""
     if description != f"{_DESCRIPTION}{FORMAT}":
@@ -638,27 +710,38 @@ def _row_of(record: Record) -> tuple[str, int, str]:
 
 def _to_json(record: Record) -> dict[str, Any]:
     body: dict[str, Any] = {name: getattr(record, name) for name in record.__dataclass_fields__}
+    body = _without_empty(body, "dims", "lower", "upper")
     body["at"] = record.at.isoformat()
     if isinstance(record, IngestRecord):
         body["sources"] = [[source.name, source.digest] for source in record.sources]
+        body["counts"] = _counts_to_json(record.counts)
     if isinstance(record, IngestRecord | UndoRecord):
         body["table"] = astuple(record.table)
     if isinstance(record, RunRecord):
         body["tables"] = {name: astuple(state) for name, state in record.tables.items()}
+        for side in ("inputs", "outputs"):
+            body[side] = {name: _counts_to_json(counts) for name, counts in body[side].items()}
     return body
+
+
+def _without_empty(fields: dict[str, Any], *names: str) -> dict[str, Any]:
+    """Fields without those of these that are empty: the ones that only several time dimensions need."""
+    return {name: value for name, value in fields.items() if value or name not in names}
 
 
 def _from_json(kind: str, body: dict[str, Any]) -> Record:
     body["at"] = datetime.fromisoformat(body["at"])
+    body["first"], body["last"] = _time(body["first"]), _time(body["last"])
     if kind in ("intent", "run"):
         body["program_inputs"] = tuple(body["program_inputs"])
+        body["lower"], body["upper"] = _frontier(body.get("lower", ())), _frontier(body.get("upper", ()))
     if kind in ("intent", "failure"):
         record: IntentRecord | FailureRecord = _RUNS[kind](**body)
         return record
     if kind == "undo":
         return UndoRecord(**{**body, "table": TableState(*body["table"])})
     if kind == "ingest":
-        body["rests_on"] = tuple(body["rests_on"])
+        body["rests_on"], body["dims"] = tuple(body["rests_on"]), tuple(body.get("dims", ()))
         body["sources"] = tuple(Source(*source) for source in body["sources"])
         body["files"], body["counts"] = tuple(body["files"]), _counts(body["counts"])
         body["table"] = TableState(*body["table"])
@@ -671,4 +754,17 @@ def _from_json(kind: str, body: dict[str, Any]) -> Record:
 
 
 def _counts(counts: dict[str, list[int]]) -> Counts:
-    return {int(version): (plus, minus) for version, (plus, minus) in counts.items()}
+    return {times.parse_key(time): (plus, minus) for time, (plus, minus) in counts.items()}
+
+
+def _counts_to_json(counts: Counts) -> dict[str, tuple[int, int]]:
+    return {times.key(time): sides for time, sides in counts.items()}
+
+
+def _time(value: int | list[int] | None) -> Any:
+    """A time as JSON has it."""
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _frontier(elements: Iterable[Sequence[int]]) -> Frontier:
+    return tuple(tuple(element) for element in elements)

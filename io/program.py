@@ -15,13 +15,17 @@ import traceback
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ddcore.errors import DdError, ProgramError, UsageError, is_interrupt
-from ddcore.io.project import NOT_IN_COLUMNS, Project
+from ddcore.io.project import NOT_IN_COLUMNS, Project, check_fields
 from ddcore.wording import described, listed, meant, shown
 
-__all__ = ["load_program"]
+if TYPE_CHECKING:
+    from ddcore.plan import Plan
+    from ddcore.schema import Schema
+
+__all__ = ["load_plan", "load_program"]
 
 
 def load_program(project: Project) -> Callable[..., Any]:
@@ -57,13 +61,32 @@ def load_program(project: Project) -> Callable[..., Any]:
     return _with_place(function, file)
 
 
+def load_plan(project: Project) -> Plan:
+    """The plan of the project's program, imported anew.
+
+    Raises as :func:`load_program`, ProgramError where the program cannot be built or a table cannot have an output's
+    columns, and UsageError for settings of an output that does not exist.
+    """
+    from ddcore.planner import build
+
+    plan = build(load_program(project), project.inputs, project.dims)
+    _check_columns(plan.outputs)
+    for name in project.outputs:
+        if name not in plan.outputs:
+            raise UsageError(
+                f"dd.toml has [outputs.{name}] but the program returns {', '.join(plan.outputs)}",
+                "name the section after an output, or remove it",
+            )
+    return plan
+
+
 def _with_place(function: Callable[..., Any], file: Path) -> Callable[..., Any]:
     """``function``, with errors that name the line of the program."""
 
     @functools.wraps(function)
     def wrapper(*arguments: Any, **named: Any) -> Any:
         try:
-            outputs = function(*arguments, **named)
+            return function(*arguments, **named)
         except DdError:
             raise
         except BaseException as error:  # also SystemExit: sys.exit() in a program must not end the run with success
@@ -73,17 +96,15 @@ def _with_place(function: Callable[..., Any], file: Path) -> Callable[..., Any]:
                 f"{_place_of(error, file.resolve())}: the program fails: {described(error)}",
                 "fix the file, then run again",
             ) from error
-        _check_columns(outputs)
-        return outputs
 
     return wrapper
 
 
-def _check_columns(outputs: Any) -> None:
+def _check_columns(outputs: Mapping[str, Schema]) -> None:
     """Raise ProgramError for an output with a column name that its table cannot have."""
-    for name, output in outputs.items() if isinstance(outputs, Mapping) else ():
+    for name, columns in outputs.items():
         known: dict[str, str] = {}
-        for column in getattr(output, "columns", ()):
+        for column in columns:
             first = known.setdefault(column.casefold(), column)
             if first != column:
                 raise ProgramError(
@@ -94,6 +115,10 @@ def _check_columns(outputs: Any) -> None:
                     f"output {name}: Delta tables do not take the column name {ascii(column)[:60]}",
                     "rename the column, with letters, digits and _",
                 )
+            try:
+                check_fields(columns[column])
+            except ProgramError as error:
+                raise ProgramError(f"output {name}: column {column}: {error.message}", error.hint) from None
 
 
 def _import(file: Path) -> ModuleType:

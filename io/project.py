@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-from ddcore.errors import DdError, UsageError
-from ddcore.schema import Schema, parse_type
+from ddcore.errors import DdError, ProgramError, UsageError
+from ddcore.schema import Schema, Type, parse_type
 from ddcore.wording import listed, meant, one_line, shown
 
 __all__ = ["ENGINES", "FILE_NAME", "OutputSettings", "Project", "find_project"]
@@ -93,16 +93,6 @@ class Project:
     def program_function(self) -> str:
         """The function part of ``program``."""
         return self.program.rpartition(":")[2]
-
-    @property
-    def dim(self) -> str:
-        """The time dimension. UsageError for several: the commands support one."""
-        if len(self.dims) != 1:
-            raise UsageError(
-                f"{shown(self.file)}: [time] dims = {list(self.dims)}: the commands support one time dimension",
-                'use dims = ["version"]; dd.replay() takes several: see docs/limits.md',
-            )
-        return self.dims[0]
 
     def input_schema(self, name: str) -> Schema:
         """The schema of input ``name``. UsageError, with the names of all inputs, for an unknown one."""
@@ -293,6 +283,7 @@ def _schema(section: _Section, dims: tuple[str, ...]) -> Schema:
             raise section.wrong(f"schema.{column}", f"a column's name has none of {' '.join(sorted(NOT_IN_COLUMNS))!r}")
         try:
             schema[column] = parse_type(kind)
+            check_fields(schema[column])
         except (DdError, TypeError, AttributeError) as error:
             what = error.message if isinstance(error, DdError) else f"must be the name of a type, not {_quote(kind)}"
             hint = error.hint if isinstance(error, DdError) else ""
@@ -301,6 +292,22 @@ def _schema(section: _Section, dims: tuple[str, ...]) -> Schema:
             ) from None
     _check_case(section, schema)
     return schema
+
+
+def check_fields(kind: Type) -> None:
+    """Raise ProgramError for a struct, also inside others, with a field name that a Delta table cannot have."""
+    known: dict[str, str] = {}
+    for name, _ in kind.fields:
+        if not name or NOT_IN_COLUMNS & set(name) or not name.isprintable():
+            raise ProgramError(
+                f"Delta tables do not take the field name {ascii(name)[:60]}",
+                "rename the field, with letters, digits and _",
+            )
+        first = known.setdefault(name.casefold(), name)
+        if first != name:
+            raise ProgramError(f"Delta tables take {first} and {name} for the same field", "rename one of them")
+    for _, inner in kind.inner:
+        check_fields(inner)
 
 
 def _outputs(section: _Section) -> dict[str, OutputSettings]:

@@ -247,10 +247,12 @@ def _delta_table(path: Path, place: str) -> Source:
 def column_types(source: Source) -> dict[str, pl.DataType]:
     """The columns of ``source``, from its footer, header or log; every CSV column is text.
 
-    Columns of a type that no input can have (nested, time of day, ...) are ``pl.Object``. Reads no rows. Raises
-    DataError when the file is unreadable, truncated, or has two columns of one name.
+    Columns of a type that no input can have (maps, time of day, ...) are ``pl.Object``, also inside lists and structs.
+    Reads no rows. Raises DataError when the file is unreadable, truncated, or has two columns of one name.
     """
     import polars as pl
+
+    from ddcore.schema import polars_type
 
     if source.format == "csv":
         names = _csv_header(source)
@@ -258,7 +260,7 @@ def column_types(source: Source) -> dict[str, pl.DataType]:
     else:
         schema = _delta_schema(source) if source.format == "delta" else _parquet_schema(source)
         names = schema.names
-        types = [_polars_type(field.type) for field in schema]
+        types = [polars_type(field.type) for field in schema]
     columns = dict(zip(names, types, strict=True))
     if len(columns) < len(names):
         twice = next(name for name, count in Counter(names).items() if count > 1)
@@ -322,22 +324,6 @@ def _delta_schema(source: Source) -> pa.Schema:
     from deltalake import DeltaTable
 
     return pa.schema(DeltaTable(source.path, version=source.version).schema().to_arrow())
-
-
-def _polars_type(kind: pa.DataType) -> pl.DataType:
-    import polars as pl
-    import pyarrow as pa
-
-    if isinstance(kind, pa.BaseExtensionType) or pa.types.is_decimal256(
-        kind
-    ):  # Polars panics on these, or returns the extension type
-        return pl.Object()
-    try:
-        series = pl.from_arrow(pa.nulls(0, type=kind))
-    except Exception:  # an input cannot hold what Polars cannot
-        return pl.Object()
-    assert isinstance(series, pl.Series)
-    return series.dtype
 
 
 def _csv_header(source: Source) -> list[str]:

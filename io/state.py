@@ -22,35 +22,52 @@ from ddcore.plan import Plan
 from ddcore.trace import SortedBatch
 from ddcore.worker import Worker, joined
 
-__all__ = ["open_worker", "spans_of", "write_gains"]
+__all__ = ["open_worker", "spans_of", "waiting_of", "write_gains"]
 
-_QUANTILES = 16  # cuts kept per arrangement: enough for even ranges of up to 17 workers
+_QUANTILES = 16  # quantiles kept per arrangement: enough for even ranges of up to 17 workers
 
 Spans = Mapping[int, Span]
 
 
-def open_worker(plan: Plan, stored: Stored, spans: Spans | None = None) -> Worker:
+def open_worker(plan: Plan, stored: Stored, spans: Spans | None = None, *, waiting: bool = True) -> Worker:
     """A worker over the live runs; with ``spans`` (by arrangement index), over the codes in them only.
 
-    Rows are read when they are needed. Raises StorageError for files that are missing or damaged.
+    Rows are read when they are needed. Without ``waiting`` the worker starts without the pending times and held updates
+    of earlier runs. Raises StorageError for files that are missing or damaged.
     """
-    runs: dict[int, Sequence[SortedBatch]] = {}
-    held: dict[int, Batch] = {}
+    runs = {
+        arrangement.index: _open(
+            stored, f"state/{arrangement.fingerprint}", layout_of(arrangement), _span(spans, arrangement.index)
+        )
+        for arrangement in plan.arrangements
+        if not arrangement.transient
+    }
+    return Worker(plan, runs, *(waiting_of(plan, stored, spans) if waiting else ()))
+
+
+def waiting_of(
+    plan: Plan, stored: Stored, spans: Spans | None = None
+) -> tuple[dict[int, SortedBatch], dict[int, Batch]]:
+    """The pending times of earlier runs by block index, and their held updates by arrangement index.
+
+    With ``spans``, those with codes in them only. Raises StorageError for files that are missing or damaged.
+    """
     pending: dict[int, SortedBatch] = {}
-    every: Span = (None, None)
+    held: dict[int, Batch] = {}
     for arrangement in plan.arrangements:
-        span = (spans or {}).get(arrangement.index, every)
-        if not arrangement.transient:
-            runs[arrangement.index] = _open(stored, f"state/{arrangement.fingerprint}", layout_of(arrangement), span)
-        batches = [arrangement.batch_of(run) for run in _load_all(stored, *held_table(arrangement), span)]
-        if batches:
-            held[arrangement.index] = concatenate(batches)
+        loaded = _load_all(stored, *held_table(arrangement), _span(spans, arrangement.index))
+        if loaded:
+            held[arrangement.index] = concatenate([arrangement.batch_of(run) for run in loaded])
     for block in plan.blocks:
         if block.output is not None:
-            times = _load_all(stored, *pending_table(plan, block), (spans or {}).get(block.ports[0], every))
+            times = _load_all(stored, *pending_table(plan, block), _span(spans, block.ports[0]))
             if times:
                 pending[block.index] = joined(times)
-    return Worker(plan, runs, pending, held)
+    return pending, held
+
+
+def _span(spans: Spans | None, arrangement: int) -> Span:
+    return (spans or {}).get(arrangement, (None, None))
 
 
 def _load_all(stored: Stored, table: str, layout: Layout, span: Span) -> list[SortedBatch]:
@@ -86,7 +103,7 @@ def write_gains(plan: Plan, worker: Worker, stored: Stored, part: str) -> Gained
     for name, schema in plan.outputs.items():
         frame = output_frame(worker.outputs[name], schema, plan.dims)
         worker.outputs[name] = []
-        gained.outputs[name] = accumulate_counts(frame, plan.dims[0])
+        gained.outputs[name] = accumulate_counts(frame, plan.dims)
         if len(frame):
             log = ChangeLog(stored.warehouse.output(name), schema, plan.dims)
             gained.files[f"outputs/{name}"] = [log.write(f"run-{stored.run:06d}-{part}", frame)]
@@ -99,12 +116,12 @@ def _write_run(stored: Stored, place: tuple[str, Layout], run: SortedBatch, part
     return {table: [arrangements.write_run(stored.warehouse.table(table), stored.run, part, rows)]}
 
 
-def spans_of(plan: Plan, cuts: Mapping[int, Sequence[int]], part: int) -> Spans:
-    """The codes that worker ``part`` owns of each arrangement, divided at ``cuts``: [lo, hi), None for no bound."""
+def spans_of(plan: Plan, boundaries: Mapping[int, Sequence[int]], partition: int) -> Spans:
+    """The codes that worker ``partition`` owns of each arrangement: [lo, hi), None for no bound."""
     spans = {}
     for arrangement in plan.arrangements:
-        bounds = [None, *cuts[arrangement.index], None]
-        spans[arrangement.index] = (bounds[part], bounds[part + 1])
+        bounds = [None, *boundaries[arrangement.index], None]
+        spans[arrangement.index] = (bounds[partition], bounds[partition + 1])
     return spans
 
 

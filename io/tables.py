@@ -13,6 +13,7 @@ Tables stay on Delta protocol (1,2): every Delta reader opens them. Nothing here
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
 import time
@@ -38,8 +39,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "APP", "AddedFile", "LiveFile", "TableState", "arrow_table", "change", "commit", "create", "exists",
-    "kept_open", "live_files", "location", "mend_hint", "open_table", "scan", "set_aside_damaged", "settle", "values",
-    "write_file",
+    "kept_open", "live_files", "location", "mend_hint", "open_table", "row_type", "scan",
+    "set_aside_damaged", "settle", "values", "write_file",
 ]  # fmt: skip
 
 APP = "ddcore"  # the one application id of our transactions; its version is the number of the run or ingest
@@ -92,8 +93,26 @@ class TableState:
 
 
 def delta_type(kind: Type | str) -> str:
-    """Delta's name for a type: ``long`` for int64."""
+    """Delta's name for a type: ``long`` for int64, as :func:`columns` returns it."""
+    if isinstance(kind, str):
+        return _DELTA_NAMES.get(kind, kind)
+    if kind.element is not None:
+        return f"array<{delta_type(kind.element)}>"
+    if kind.fields:
+        return f"struct<{', '.join(f'{json.dumps(name)}: {delta_type(inner)}' for name, inner in kind.fields)}>"
     return _DELTA_NAMES.get(str(kind), str(kind))
+
+
+def row_type(kind: Any) -> Type:
+    """The type of a column of one of our tables, from the Delta library's description of it."""
+    from ddcore.schema import Type, parse_type
+
+    if hasattr(kind, "element_type"):
+        return Type("list", element=row_type(kind.element_type))
+    if hasattr(kind, "fields"):
+        return Type("struct", fields=tuple((each.name, row_type(each.type)) for each in kind.fields))
+    ours = {theirs: name for name, theirs in _DELTA_NAMES.items()}
+    return parse_type(ours.get(kind.type, kind.type))
 
 
 def create(
@@ -356,7 +375,7 @@ def mend_hint(folder: Path) -> str:
 
 
 def arrow_table(columns: Mapping[str, Any], schema: Schema) -> pa.Table:
-    """Arrow columns, cast to exactly the types of ``schema``."""
+    """Arrow columns, cast to exactly the types of ``schema``, also inside lists and structs."""
     import pyarrow as pa
 
     types = pa.schema([pa.field(name, kind.arrow) for name, kind in schema.items()])
@@ -460,9 +479,16 @@ def _add_action(file: AddedFile, now: int) -> AddAction:
 def _delta_schema(schema: Mapping[str, Type | str]) -> Any:
     from deltalake import Field
     from deltalake import Schema as DeltaSchema
-    from deltalake.schema import PrimitiveType
+    from deltalake.schema import ArrayType, PrimitiveType, StructType
 
-    return DeltaSchema([Field(name, PrimitiveType(delta_type(kind))) for name, kind in schema.items()])
+    def described(kind: Type | str) -> Any:
+        if isinstance(kind, str) or not kind.is_nested:
+            return PrimitiveType(delta_type(kind))
+        if kind.element is not None:
+            return ArrayType(described(kind.element))
+        return StructType([Field(name, described(inner)) for name, inner in kind.fields])
+
+    return DeltaSchema([Field(name, described(kind)) for name, kind in schema.items()])
 
 
 def columns(table: DeltaTable) -> list[tuple[str, str]]:
@@ -471,6 +497,10 @@ def columns(table: DeltaTable) -> list[tuple[str, str]]:
 
 
 def _type_name(kind: Any) -> str:
+    if hasattr(kind, "element_type"):
+        return f"array<{_type_name(kind.element_type)}>"
+    if hasattr(kind, "fields"):
+        return f"struct<{', '.join(f'{json.dumps(each.name)}: {_type_name(each.type)}' for each in kind.fields)}>"
     return str(getattr(kind, "type", kind))
 
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import mul
 from typing import Any
 
 import numpy as np
@@ -16,6 +18,7 @@ import polars_hash as plh
 
 from ddcore.errors import DataError
 from ddcore.io.checks import DIFF
+from ddcore.io.times import Time, ordered, time_of
 
 __all__ = [
     "Counts", "Digest", "RowCount", "accumulate_counts", "consolidate", "digests", "first_count", "merge_counts",
@@ -26,6 +29,7 @@ __all__ = [
 _LIMB, _MOST_SUMMED = 10, 1 << 20
 _SIP_ROWS = 1 << 14  # hashed at a time: their words fit into a core's cache
 _LOW = np.uint64(0xFFFF_FFFF)
+_MOST_CELLS = 1 << 22  # of the grids of rows that are added up at a time
 
 
 def consolidate(updates: pl.DataFrame, dims: Sequence[str]) -> pl.DataFrame:
@@ -93,31 +97,37 @@ class Digest:
         return cls(int(text, 16))
 
 
-def digests(updates: pl.DataFrame, dim: str, key: bytes) -> dict[int, Digest]:
-    """The digest of the updates at each version under ``key`` (16 bytes), the same in every process and release.
+def digests(updates: pl.DataFrame, dims: Sequence[str], key: bytes) -> dict[Time, Digest]:
+    """The digest of the updates at each time under ``key`` (16 bytes), the same in every process and release.
 
-    O(n), and a sort of the versions where they are not in order.
+    O(n), and a sort of the times where they are not in order.
     """
-    total: dict[int, Digest] = {}
+    total: dict[Time, Digest] = {}
     for part in updates.iter_slices(_MOST_SUMMED):
-        for version, digest in _part_digests(part, dim, key).items():
-            total[version] = total.get(version, Digest()) + digest
+        for time, digest in _part_digests(part, dims, key).items():
+            total[time] = total.get(time, Digest()) + digest
     return total
 
 
-def _part_digests(updates: pl.DataFrame, dim: str, key: bytes) -> dict[int, Digest]:
+def _part_digests(updates: pl.DataFrame, dims: Sequence[str], key: bytes) -> dict[Time, Digest]:
     halves = [half for word in _row_hashes(updates, key) for half in (word & _LOW, word >> np.uint64(32))]
-    diffs, versions = updates[DIFF].to_numpy(), updates[dim].to_numpy()
-    order = slice(None) if updates[dim].is_sorted() else np.argsort(versions, kind="stable")
-    versions = versions[order]
-    starts = np.flatnonzero(np.diff(versions, prepend=versions[0] - 1))
+    diffs, times = updates[DIFF].to_numpy(), [updates[dim].to_numpy() for dim in dims]
+    order: slice | np.ndarray = slice(None)
+    if len(dims) > 1 or not updates[dims[0]].is_sorted():
+        order = np.argsort(times[0], kind="stable") if len(dims) == 1 else np.lexsort(times[::-1])
+    times = [column[order] for column in times]
+    begins = np.diff(times[0], prepend=times[0][0] - 1) != 0
+    for column in times[1:]:
+        begins[1:] |= column[1:] != column[:-1]
+    starts = np.flatnonzero(begins)
     weighted = [half[order].view(np.int64) for half in halves]
     sums = [0] * len(starts)
     for shift, limb in _limbs(diffs[order]):
         for place, half in enumerate(weighted):
             parts = np.add.reduceat(half * limb, starts).tolist()
             sums = [total + (part << (32 * place + shift)) for total, part in zip(sums, parts, strict=True)]
-    return {version: Digest(total) for version, total in zip(versions[starts].tolist(), sums, strict=True)}
+    heads = zip(*(column[starts].tolist() for column in times), strict=True)
+    return {time_of(head): Digest(total) for head, total in zip(heads, sums, strict=True)}
 
 
 def _limbs(diffs: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
@@ -152,12 +162,35 @@ def _null_words(columns: Sequence[pl.Series]) -> list[np.ndarray]:
 
 
 def _cells(values: pl.Series) -> list[np.ndarray]:
-    """The words of a column, uint64[n] each: 128 bits of the BLAKE3 hash for text, else the bits of the value."""
+    """The words of a column, uint64[n] each: 128 bits of a BLAKE3 hash for text and lists, else the bits of the value.
+
+    A struct has the words of its fields, and which of them are null.
+    """
+    if isinstance(values.dtype, pl.Struct):
+        fields = values.struct.unnest().get_columns()
+        return [*_null_words(fields), *(word for field in fields for word in _cells(field))]
+    if isinstance(values.dtype, pl.List):
+        return _text_cells(_list_bytes(values))
     if values.dtype in (pl.String, pl.Binary):
         return _text_cells(values)
     if values.dtype == pl.Float64:
         return [values.fill_null(0.0).to_numpy().view(np.uint64)]
     return [values.to_physical().cast(pl.Int64).fill_null(0).to_numpy().view(np.uint64)]
+
+
+def _list_bytes(values: pl.Series) -> pl.Series:
+    """Lists as bytes: the words of the elements, one element after another, all of one width."""
+    import pyarrow as pa
+
+    elements = values.drop_nulls().explode(empty_as_null=False, keep_nulls=False)
+    words = [*_null_words([elements]), *_cells(elements)]
+    data = np.stack(words, axis=1).tobytes()
+    ends = np.cumsum(values.list.len().fill_null(0).cast(pl.Int64).to_numpy()) * (8 * len(words))
+    offsets = np.concatenate([np.zeros(1, dtype=np.int64), ends])
+    buffers = [None, pa.py_buffer(offsets.tobytes()), pa.py_buffer(data)]
+    series = pl.from_arrow(pa.Array.from_buffers(pa.large_binary(), len(values), buffers))
+    assert isinstance(series, pl.Series)
+    return series
 
 
 def _text_cells(values: pl.Series) -> list[np.ndarray]:
@@ -210,24 +243,24 @@ def _rotate(words: np.ndarray, turn: int, spare: np.ndarray) -> None:
 
 # --- counts -----------------------------------------------------------------------------------------------------------
 
-Counts = dict[int, tuple[int, int]]  # version -> (sum of the positive diffs, sum of the negative ones without sign)
+Counts = dict[Time, tuple[int, int]]  # time -> (sum of the positive diffs, sum of the negative ones without sign)
 
 
-def accumulate_counts(updates: pl.DataFrame, dim: str) -> Counts:
-    """The sums of positive and of negative diffs at each version, exact."""
+def accumulate_counts(updates: pl.DataFrame, dims: Sequence[str]) -> Counts:
+    """The sums of positive and of negative diffs at each time, exact, in the order of times."""
     wide = pl.col(DIFF).cast(pl.Int128)
-    sums = updates.group_by(dim).agg(plus=wide.filter(wide > 0).sum(), minus=wide.filter(wide < 0).sum())
-    return {version: (plus, -minus) for version, plus, minus in sums.sort(dim).iter_rows()}
+    sums = updates.group_by(dims).agg(plus=wide.filter(wide > 0).sum(), minus=wide.filter(wide < 0).sum())
+    return {time_of(time): (plus, -minus) for *time, plus, minus in sums.sort(dims).iter_rows()}
 
 
 def merge_counts(parts: Iterable[Counts]) -> Counts:
-    """The counts of all parts together, by version."""
+    """The counts of all parts together, by time."""
     total: Counts = {}
     for part in parts:
-        for version, (plus, minus) in part.items():
-            before = total.get(version, (0, 0))
-            total[version] = (before[0] + plus, before[1] + minus)
-    return dict(sorted(total.items()))
+        for time, (plus, minus) in part.items():
+            before = total.get(time, (0, 0))
+            total[time] = (before[0] + plus, before[1] + minus)
+    return {time: total[time] for time in ordered(total)}
 
 
 # --- running counts ---------------------------------------------------------------------------------------------------
@@ -235,18 +268,23 @@ def merge_counts(parts: Iterable[Counts]) -> Counts:
 
 @dataclass(frozen=True)
 class RowCount:
-    """A row, a version, and the row's count from that version on."""
+    """A row, a time, and the row's count there; with one dimension, its count from that version on."""
 
     row: dict[str, Any]
-    version: int
+    version: Time
     count: int
 
 
-def running_counts(history: pl.DataFrame, dim: str) -> pl.DataFrame:
-    """The exact counts of rows at each version where they change: the row, the version and ``_count``.
+def running_counts(history: pl.DataFrame, dims: Sequence[str]) -> pl.DataFrame:
+    """The exact counts of rows at each time where they may change: the row, the time and ``_count``.
 
-    ``history`` holds every update of these rows. Sorted by version, then row. O(n log n).
+    ``history`` holds every update of these rows. Sorted by time, then row. O(n log n) with one dimension. With several,
+    a row's count may change at each combination of the coordinates of its updates, and each of them has a line.
     """
+    return _counts_in_order(history, dims[0]) if len(dims) == 1 else _counts_on_grid(history, dims)
+
+
+def _counts_in_order(history: pl.DataFrame, dim: str) -> pl.DataFrame:
     row = [name for name in history.columns if name not in (dim, DIFF)]
     ordered = history.sort([*row, dim])
     lines = ordered.with_columns(
@@ -258,12 +296,42 @@ def running_counts(history: pl.DataFrame, dim: str) -> pl.DataFrame:
     return running.sort(dim, "_row").select(*row, dim, "_count")
 
 
-def first_count(running: pl.DataFrame, dim: str, condition: pl.Expr) -> RowCount | None:
+def _counts_on_grid(history: pl.DataFrame, dims: Sequence[str]) -> pl.DataFrame:
+    """The counts of each row on the grid of its own coordinates: sums of diffs along one dimension after another."""
+    names = [name for name in history.columns if name not in (*dims, DIFF)]
+    ordered = history.sort(names)
+    numbered = ordered.with_columns(pl.col(DIFF).cast(pl.Int128), _row=_differs_from_previous(ordered, names).cum_sum())
+    rows = numbered.unique("_row", keep="first").select("_row", *names)
+    updates = numbered.group_by("_row", *dims).agg(pl.col(DIFF).sum())
+    cells = reduce(mul, (pl.col(dim).n_unique().cast(pl.Int64) for dim in dims))
+    sizes = updates.group_by("_row").agg(_cells=cells).sort("_row")
+    sizes = sizes.with_columns(_part=pl.col("_cells").cum_sum() // _MOST_CELLS)
+    parts = updates.join(sizes.select("_row", "_part"), on="_row").partition_by("_part", include_key=False)
+    lines = [_grid_sums(part, dims) for part in parts]
+    running = pl.concat(lines) if lines else updates.rename({DIFF: "_count"})
+    return running.sort(*dims, "_row").join(rows, on="_row", maintain_order="left").select(*names, *dims, "_count")
+
+
+def _grid_sums(updates: pl.DataFrame, dims: Sequence[str]) -> pl.DataFrame:
+    """``_row``, a time of its grid, and ``_count``, the sum of its diffs at or before that time."""
+    cells = updates.select("_row").unique()
+    for dim in dims:
+        cells = cells.join(updates.select("_row", dim).unique(), on="_row")
+    cells = cells.join(updates, on=["_row", *dims], how="left").sort("_row", *dims)
+    cells = cells.rename({DIFF: "_count"}).with_columns(pl.col("_count").fill_null(0))
+    for dim in dims:
+        others = [other for other in dims if other != dim]
+        cells = cells.with_columns(pl.col("_count").cum_sum().over("_row", *others))
+    return cells.select("_row", *dims, "_count")
+
+
+def first_count(running: pl.DataFrame, dims: Sequence[str], condition: pl.Expr) -> RowCount | None:
     """The first line of :func:`running_counts` where ``condition``, an expression over ``_count``, is true."""
     first = running.filter(condition).head(1)
     if first.is_empty():
         return None
-    return RowCount(first.drop(dim, "_count").row(0, named=True), first[dim][0], first["_count"][0])
+    row = first.drop(*dims, "_count").row(0, named=True)
+    return RowCount(row, time_of(first.select(dims).row(0)), first["_count"][0])
 
 
 def _differs_from_previous(ordered: pl.DataFrame, names: Sequence[str]) -> pl.Series:

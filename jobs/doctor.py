@@ -21,8 +21,8 @@ from ddcore.cache import OWN_FOLDER, cache_folder, distrust, kernel_folder, kern
 from ddcore.errors import DdError
 from ddcore.io.program import load_program
 from ddcore.io.project import Project
-from ddcore.jobs import cds, jars
-from ddcore.jobs.java import find_java
+from ddcore.jobs.spark import class_archive, jars
+from ddcore.jobs.spark.java import find_java
 
 __all__ = ["Check", "checks"]
 
@@ -112,7 +112,7 @@ def _jars() -> Iterator[Check]:
 
 
 def _archive() -> Iterator[Check]:
-    if cds.current() is None:
+    if class_archive.current() is None:
         yield Check("class archive", "note", "none for this Java: Spark starts, but takes twice as long", _SETUP)
     else:
         yield Check("class archive", "ok", "present: Spark starts quickly")
@@ -152,6 +152,7 @@ def _project(project: Project) -> Iterator[Check]:
 
 def _warehouse(project: Project) -> Iterator[Check]:
     from ddcore.io.ledger import Ledger
+    from ddcore.io.times import named
     from ddcore.io.warehouse import Warehouse
 
     warehouse = Warehouse(project.warehouse)
@@ -159,12 +160,13 @@ def _warehouse(project: Project) -> Iterator[Check]:
     yield _writable("warehouse", warehouse.root, hint)
     try:
         ledger = Ledger.load(warehouse)
+        ledger.check_dims(project.dims)
         holder = warehouse.holder()
     except DdError as error:
         yield Check("ledger", "fail", error.message, error.hint)
         return
     run, intent = ledger.current_run(), ledger.open_intent()
-    folded = "nothing folded yet" if run is None else f"folded through version {run.last}, run {run.run}"
+    folded = "nothing folded yet" if run is None else f"folded through {named(run.last, project.dims)}, run {run.run}"
     yield Check("ledger", "ok", folded)
     if intent is not None:
         yield Check("last run", "note", f"run {intent.run} did not finish; nothing of it is visible", "ddcore run")

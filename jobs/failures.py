@@ -1,27 +1,19 @@
-"""Failures of a fold in one line: what a user's function raised, and what Spark says of a failed job."""
+"""Failures of a fold in one line: what a user's function raised, and where."""
 
 from __future__ import annotations
 
-import re
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeVar
 
 from ddcore.errors import DdError, ExpressionError, FoldError
 from ddcore.wording import shown
 
-__all__ = ["fold_errors", "is_of_spark", "one_line", "run_job", "telling_line"]
+__all__ = ["LONGEST", "fold_errors", "one_line"]
 
-Result = TypeVar("Result")
-
-_LONGEST = 300  # characters of a message that is not ours
+LONGEST = 300  # characters of a message that is not ours
 _PROGRAM = "_ddcore_program"  # the name of the module of every program's file begins so: see ddcore.io.program
-
-_TELLING = re.compile(r"^[\w.]*(Error|Exception): |crashed")
-_LOST = re.compile(r"most recent failure: .*?\(TID.*?\): (.+)")
-_NOISE = re.compile(r"^(?:Caused by)?: |(?:org|java)\.[a-z.]+\.(?=\w+(?:Error|Exception)\b)| Consider setting .*")
 
 
 @contextmanager
@@ -56,7 +48,7 @@ def one_line(error: BaseException) -> str:
     if isinstance(error, KeyboardInterrupt):
         return "interrupted"
     try:
-        text = " ".join(str(error).split())[:_LONGEST]
+        text = " ".join(str(error).split())[:LONGEST]
     except Exception:  # the error's own __str__ failed
         text = ""
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
@@ -81,31 +73,3 @@ def _of_user(error: BaseException) -> tuple[BaseException, str]:
         if places:
             return one, places[-1]
     return error, ""
-
-
-def run_job(job: Callable[[], Result]) -> Result:
-    """Run a Spark job. If it fails, raise a DdError with the one line of Spark's message that explains it."""
-    try:
-        return job()
-    except Exception as error:
-        if not is_of_spark(error):
-            raise
-        again = "run it again: it continues where it stopped (--debug shows Spark's output)"
-        raise DdError(f"the Spark job failed: {telling_line(error)}", again) from error
-
-
-def is_of_spark(error: BaseException) -> bool:
-    """Whether an error was raised by PySpark, or by the JVM behind it."""
-    return type(error).__module__.startswith(("pyspark", "py4j"))
-
-
-def telling_line(error: Exception) -> str:
-    """The line of a Spark failure that explains it: the last error of a Python worker, else why a task was lost, else
-    the first error of Java.
-    """
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
-    errors = [line for line in lines if _TELLING.search(line)]
-    losses = [match[1] for line in lines if (match := _LOST.search(line))]
-    java = [line for line in lines if line.startswith(": ")]
-    line = errors[-1] if errors else (losses or java or lines)[0]
-    return _NOISE.sub("", line)[:_LONGEST]

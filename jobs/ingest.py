@@ -5,8 +5,8 @@ where they are not visible yet; check the source as a whole (ingested before? la
 exist?); make it visible by one commit and one record of the ledger. If it is killed before that record, nothing was
 ingested, and the next ingest removes the files.
 
-With the engine ``spark``, Spark reads and one pass of :mod:`ddcore.jobs.intake` checks and writes; with ``inline`` this
-process does it, without a JVM. The rows, the errors and the tables are the same.
+With the engine ``spark``, Spark reads and one pass of :mod:`ddcore.jobs.spark.intake` checks and writes; with
+``inline`` this process does it, without a JVM. The rows, the errors and the tables are the same.
 """
 
 from __future__ import annotations
@@ -36,10 +36,11 @@ from ddcore.io.ledger import Source as TakenSource
 from ddcore.io.project import ENGINES, Project, find_project
 from ddcore.io.sources import Source, find_sources, row_count
 from ddcore.io.tables import APP, kept_open
+from ddcore.io.times import Time, coordinates, greatest, least, named, parse, time_of
 from ddcore.io.updates import RowCount
 from ddcore.io.warehouse import Warehouse
 from ddcore.jobs.arguments import filled
-from ddcore.jobs.report import json_line
+from ddcore.jobs.report import json_line, spelled
 from ddcore.jobs.undo import UndoReport, undo
 
 __all__ = ["LATE", "IngestReport", "ingest", "main"]
@@ -65,7 +66,8 @@ class IngestReport:
     updates cancel out. ``rows`` are the rows read; ``plus`` and ``minus`` the sums of their
     positive and negative diffs; ``moved`` how many late rows were moved. ``repeated`` is how many of the
     checked rows now count more than once, where no row of the input did before; ``repeated_first`` is the first of
-    them. ``notes`` are sentences for the user, such as columns and files left out.
+    them. ``notes`` are sentences for the user, such as columns and files left out. With several time dimensions
+    ``first`` and ``last`` are the least and the greatest coordinates.
     """
 
     input: str
@@ -74,8 +76,8 @@ class IngestReport:
     rows: int
     plus: int
     minus: int
-    first: int | None
-    last: int | None
+    first: Time | None
+    last: Time | None
     versions: int
     moved: int
     nothing_new: bool
@@ -92,7 +94,7 @@ def ingest(
     sources: Sequence[str],
     *,
     engine: str = "spark",
-    version: int | None = None,
+    version: Time | None = None,
     diff: int | None = None,
     rename: Mapping[str, str] | None = None,
     late: str = "refuse",
@@ -103,8 +105,8 @@ def ingest(
     """Append the rows of ``sources`` to the change log of the input ``input_name``.
 
     ``sources`` are files, folders, globs or Delta tables. ``version`` and ``diff`` replace columns they lack;
-    ``rename`` maps our name of a column to theirs. ``late`` is what to do with rows at closed versions: ``refuse``, or
-    ``move`` to the next open version; ``allow_gap`` allows a version far beyond all others. ``new_warehouse`` allows a
+    ``rename`` maps our name of a column to theirs. ``late`` is what to do with rows at closed times: ``refuse``, or
+    ``move`` to the next open one; ``allow_gap`` allows a version far beyond all others. ``new_warehouse`` allows a
     new warehouse outside of the project's folder (see :meth:`Warehouse.begin`). An unfinished run that committed
     nothing is given up: its versions are open again. ``listener(stage, done, total, note)`` is called with the
     progress. Cost: one pass over the sources, two if a part of them was ingested before; plus one over the log if rows
@@ -124,6 +126,7 @@ def ingest(
     warehouse.begin(project.root, new=new_warehouse)
     with warehouse.lock("ddcore ingest"), kept_open():
         ledger = Ledger.load(warehouse)
+        ledger.check_dims(project.dims)
         give_up(ledger, "it was not finished, and an ingest came first")
         work = _Work(ledger, input_name, rules, move=late == "move", allow_gap=allow_gap, tell=tell, root=project.root)
         with work.cleaning(), _taker(engine, project, layouts) as take:
@@ -141,13 +144,13 @@ def _check_choices(engine: str, late: str) -> None:
         raise UsageError(f"--late {late}: not known", f"one of: {', '.join(LATE)}")
 
 
-def _rules(project: Project, name: str, version: int | None, diff: int | None, rename: Mapping[str, str]) -> Rules:
-    schema, dim = project.input_schema(name), project.dim
-    if version is not None and not 0 <= version <= LARGEST_TIME:
+def _rules(project: Project, name: str, version: Time | None, diff: int | None, rename: Mapping[str, str]) -> Rules:
+    schema, time = project.input_schema(name), None if version is None else coordinates(version)
+    if time is not None and not all(0 <= coordinate <= LARGEST_TIME for coordinate in time):
         raise UsageError(f"--version {version}: versions go from 0 to {LARGEST_TIME}", "say: --version 0")
     if diff is not None and (diff == 0 or abs(diff) >= 2**63):
         raise UsageError(f"--diff {diff}: each row's diff is a whole number of 64 bits, and not 0", "say: --diff 1")
-    rules = Rules(schema, (dim,), None if version is None else (version,), diff, dict(rename))
+    rules = Rules(schema, project.dims, time, diff, dict(rename))
     for ours in rename:
         if ours not in rules.columns:
             raise UsageError(
@@ -186,8 +189,8 @@ def _take_inline(intake: Intake, layouts: Layouts) -> Part:
 
 @contextmanager
 def _spark(project: Project, layouts: Layouts) -> Iterator[Take]:
-    from ddcore.jobs.intake import take_by_spark
-    from ddcore.jobs.session import spark
+    from ddcore.jobs.spark.intake import take_by_spark
+    from ddcore.jobs.spark.session import spark
 
     size = sum(os.path.getsize(source.path) for source, _ in layouts if source.format != "delta")
     with spark(project.spark_conf, project.spark_master, project.parallelism, bulk=size >= _BULK_BYTES) as session:
@@ -209,7 +212,7 @@ class _Work:
         self.base, self.records = ledger.input_table(name), list(ledger.ingests(name))
         self.earlier = Earlier(self.records, root)
         key = digest_key(self.records)
-        self.intake = Intake(self.log, ledger.next_ingest(), rules, key, ledger.closed(name), move)
+        self.intake = Intake(self.log, ledger.next_ingest(), rules, key, ledger.open_from(name), move)
         self.repeated: tuple[int, RowCount] | None = None
 
     def run(self, take: Take, places: Sequence[str], layouts: Layouts) -> IngestReport:
@@ -227,7 +230,7 @@ class _Work:
         if known:
             notes += _known_notes(known)
             self._sweep()
-            grown = {name: one.upto for name, one in known.items() if one.upto is not None}
+            grown = {name: one.part for name, one in known.items() if one.part is not None}
             self.intake = replace(self.intake, known=grown)
             layouts, part = fresh, take(self.intake, fresh)
         identities = self._identities(part, layouts)
@@ -241,7 +244,7 @@ class _Work:
             return self._report(places, part, 0, nothing_new=True, notes=notes)
         self._judge(part, layouts)
         if self.repeated is not None:
-            notes.append(_repeat_note(*self.repeated, self.intake.number))
+            notes.append(_repeat_note(*self.repeated, self.rules.dims, self.intake.number))
         self._commit(part, identities, known)
         return self._report(places, part, self.intake.number, nothing_new=False, notes=notes)
 
@@ -251,8 +254,8 @@ class _Work:
             yield f"{source.name}: ingest {before} took in other rows under that name; all of its rows are added"
         elif one := self.earlier.beginning(source):
             yield (
-                f"{source.name}: begins with the rows that ingest {one.number} took in from another place, up to "
-                f"version {one.upto}; all of its rows are added. If it is that file, moved, take this back with: "
+                f"{source.name}: begins with the rows that ingest {one.number} took in from another place, "
+                f"{_shown_part(one)}; all of its rows are added. If it is that file, moved, take this back with: "
                 f"ddcore ingest --undo {self.intake.number}"
             )
 
@@ -267,15 +270,15 @@ class _Work:
             rows=part.rows,
             plus=sum(plus for plus, _ in part.counts.values()),
             minus=sum(minus for _, minus in part.counts.values()),
-            first=min(versions, default=None),
-            last=max(versions, default=None),
+            first=least(versions) if versions else None,
+            last=greatest(versions) if versions else None,
             versions=len(versions),
             moved=part.late if self.intake.move and not nothing_new else 0,
             nothing_new=nothing_new,
             engine="",
             took=0.0,
             repeated=self.repeated[0] if self.repeated else 0,
-            repeated_first=_shown_count(self.repeated[1]) if self.repeated else None,
+            repeated_first=_shown_count(self.repeated[1], self.rules.dims) if self.repeated else None,
             notes=tuple(notes),
         )
 
@@ -291,11 +294,12 @@ class _Work:
     def _judge(self, part: Part, layouts: Layouts) -> None:
         """Raise the error of the source as a whole, if any; note whether rows now count more than once."""
         if part.first_late is not None and not self.intake.move:
-            version, where, row = part.first_late
+            time, where, row = part.first_late
+            following = "version" if isinstance(time, int) else "time"
             raise LateUpdate(
-                f"{part.late} of {part.rows} rows are late: version {self.intake.closed} is closed; the first is "
-                f"{row} at version {version} in {where}",
-                "leave them out, or take them in at the next open version with: --late move",
+                f"{part.late} of {part.rows} rows are late: {self.intake.closed}; the first is "
+                f"{row} at {named(time, self.rules.dims)} in {where}",
+                f"leave them out, or take them in at the next open {following} with: --late move",
             )
         if not self.allow_gap:
             self._refuse_gap(part)
@@ -309,23 +313,32 @@ class _Work:
         if beyond := balance.beyond_int64(counts):
             raise DataError(
                 f"{', '.join(source.name for source, _ in layouts)}: {shown(beyond.row)} would have the count "
-                f"{beyond.count} as of version {beyond.version}, beyond int64",
+                f"{beyond.count} as of {named(beyond.version, self.rules.dims)}, beyond int64",
                 "nothing was ingested; fix the diffs at the source",
             )
         if finds_repeats:
             self.repeated = balance.repeated(counts)
 
     def _refuse_gap(self, part: Part) -> None:
-        """Refuse a version far beyond the one before it: once folded, it would close all versions up to it."""
+        """Refuse a version far beyond the one before it: once folded, it would close all versions up to it.
+
+        With several dimensions each is judged by itself.
+        """
         latest = self.ledger.latest_ingested()
-        versions = sorted(version for version in part.counts if latest is None or version > latest)
-        for before, version in pairwise([*([] if latest is None else [latest]), *versions]):
-            if before > 0 and version > _SMALL and version // _FAR >= before:
-                where = next((name for name, of in part.digests.items() if version in of), self.name)
-                raise DataError(
-                    f"{where}: version {version} is far beyond the version before it, {before}",
-                    f"once version {version} is folded, no version below it accepts rows; if it is meant: --allow-gap",
-                )
+        for place, dim in enumerate(self.rules.dims):
+            last = None if latest is None else coordinates(latest)[place]
+            values = {coordinates(time)[place] for time in part.counts}
+            new = sorted(value for value in values if last is None or value > last)
+            for before, value in pairwise([*([] if last is None else [last]), *new]):
+                if before > 0 and value > _SMALL and value // _FAR >= before:
+                    raise self._far(part, place, "version" if len(self.rules.dims) == 1 else dim, before, value)
+
+    def _far(self, part: Part, place: int, dim: str, before: int, value: int) -> DataError:
+        sources = (name for name, of in part.digests.items() if any(coordinates(t)[place] == value for t in of))
+        return DataError(
+            f"{next(sources, self.name)}: {dim} {value} is far beyond the {dim} before it, {before}",
+            f"once {dim} {value} is folded, no {dim} below it accepts rows; if it is meant: --allow-gap",
+        )
 
     def _balance(self, part: Part) -> tuple[Balance, bool, bool]:
         """The rows to check; whether to check for repeats; whether to check for counts beyond int64."""
@@ -349,16 +362,17 @@ class _Work:
 
     def _unknown_retraction(self, short: RowCount, layouts: Layouts) -> UnknownRetraction:
         where, version = self._culprit(short, layouts)
-        later = "" if version == short.version else f" as of version {short.version}"
+        later = "" if version == short.version else f" as of {named(short.version, self.rules.dims)}"
         return UnknownRetraction(
-            f"{where}: retracts {shown(short.row)} at version {version}, and the row does not exist: "
+            f"{where}: retracts {shown(short.row)} at {named(version, self.rules.dims)}, and the row does not exist: "
             f"its count would be {short.count}{later}",
             "nothing was ingested; insert the row first, or take the retraction out of the source",
         )
 
-    def _culprit(self, short: RowCount, layouts: Layouts) -> tuple[str, int]:
+    def _culprit(self, short: RowCount, layouts: Layouts) -> tuple[str, Time]:
         """The source with the row's last retraction up to that version, and that retraction's version in the log."""
-        best: tuple[str, int] | None = None
+        best: tuple[str, Time] | None = None
+        dims, counts = self.rules.dims, self.log.counts_at(short.version) != 0
         is_row = pl.all_horizontal(
             pl.col(name).eq_missing(pl.lit(short.row[name], dtype=kind.polars))
             for name, kind in self.rules.schema.items()
@@ -366,9 +380,9 @@ class _Work:
         try:
             for layout, _, frame in frames_of(layouts):
                 updates = self.intake.landed(layout, frame)
-                mine = updates.filter(is_row, pl.col(DIFF) < 0, pl.col(self.intake.dim) <= short.version)
-                last = mine[self.intake.dim].max()
-                if isinstance(last, int) and (best is None or last > best[1]):
+                mine = updates.filter(is_row, pl.col(DIFF) < 0, counts).select(dims).sort(dims)
+                last = time_of(mine.row(-1)) if len(mine) else None
+                if last is not None and (best is None or coordinates(last) > coordinates(best[1])):
                     best = layout.where, last
         except DataError:
             if len(layouts) > 1:  # a Delta table that only Spark reads
@@ -386,14 +400,15 @@ class _Work:
                 number=self.intake.number,
                 input=self.name,
                 sources=tuple(TakenSource(one.identity, stored(one.whole, self.intake.key)) for one in identities),
-                first=min(part.counts),
-                last=max(part.counts),
+                first=least(part.counts),
+                last=greatest(part.counts),
                 rows=sum(file.rows for file in part.files),
                 counts=part.counts,
                 files=tuple(file.path for file in part.files),
                 table=table,
                 repeats=self.repeated is not None or part.most > 1 or any(record.repeats for record in self.records),
-                rests_on=tuple(sorted({one.number for one in known.values() if one.upto is not None})),
+                rests_on=tuple(sorted({one.number for one in known.values() if one.part is not None})),
+                dims=self.rules.dims if len(self.rules.dims) > 1 else (),
             )
         )
 
@@ -450,28 +465,37 @@ def _sweep_note(transaction: int | None, number: int) -> str:
 
 def _known_notes(known: Mapping[str, Known]) -> list[str]:
     """A note on the sources that are left out, and for each that has grown, from which version it is taken in."""
-    whole = [name for name, one in known.items() if one.upto is None]
+    whole = [name for name, one in known.items() if one.part is None]
     notes = [f"{_shorten(whole)}: left out, the same rows were ingested before"] if whole else []
     for name, one in known.items():
-        if one.upto is not None:
-            notes.append(f"{name}: taken in after version {one.upto}; ingest {one.number} has the rows up to there")
+        if isinstance(one.part, int):
+            notes.append(f"{name}: taken in after version {one.part}; ingest {one.number} has the rows up to there")
+        elif one.part is not None:
+            notes.append(f"{name}: taken in at its other times; ingest {one.number} has the rows {_shown_part(one)}")
     return notes
 
 
+def _shown_part(known: Known) -> str:
+    """The times of a part of a source, for a note."""
+    if isinstance(known.part, int):
+        return f"up to version {known.part}"
+    return f"at {len(known.part or ())} of its times"
+
+
 def _is_complete(known: Known | None) -> bool:
-    return known is not None and known.upto is None
+    return known is not None and known.part is None
 
 
-def _repeat_note(many: int, first: RowCount, number: int) -> str:
+def _repeat_note(many: int, first: RowCount, dims: Sequence[str], number: int) -> str:
     rows = "a row counts" if many == 1 else f"{many} rows count"
     return (
-        f"{rows} more than once from now on, and none did before: {_shown_count(first)}. "
+        f"{rows} more than once from now on, and none did before: {_shown_count(first, dims)}. "
         f"Was it ingested before, in another form? Take it back with: ddcore ingest --undo {number}"
     )
 
 
-def _shown_count(one: RowCount) -> str:
-    return f"{shown(one.row)} has the count {one.count} as of version {one.version}"
+def _shown_count(one: RowCount, dims: Sequence[str]) -> str:
+    return f"{shown(one.row)} has the count {one.count} as of {named(one.version, dims)}"
 
 
 def _shorten(names: Sequence[str]) -> str:
@@ -503,7 +527,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 options.input,
                 options.source,
                 engine=project.engine,
-                version=options.version,
+                version=None if options.version is None else parse(options.version, project.dims, "--version"),
                 diff=options.diff,
                 rename=dict(options.column),
                 late=options.late,
@@ -516,7 +540,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return error.exit_code
     for note in getattr(report, "notes", ()):
         print(note, file=sys.stderr)
-    print(json_line("ingest", asdict(report)))
+    print(json_line("ingest", spelled(asdict(report), project.dims)))
     return 0
 
 
@@ -532,7 +556,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--warehouse", type=filled(str), metavar="DIR")
     parser.add_argument("--new-warehouse", action="store_true", help="allow a new one outside of the project's folder")
     parser.add_argument("--engine", choices=ENGINES)
-    parser.add_argument("--version", type=int, metavar="N", help="all rows have this version")
+    parser.add_argument("--version", metavar="T", help="all rows have this version, or this time: day=7,revision=1")
     parser.add_argument("--diff", type=int, metavar="N", help="all rows have this diff")
     parser.add_argument("--undo", type=int, metavar="N", help="take ingest N back, if none of its versions is folded")
     parser.add_argument("--column", type=_pair, action="append", default=[], metavar="OURS=THEIRS")

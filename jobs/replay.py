@@ -21,48 +21,52 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ddcore.errors import DdError, ProgramChanged, ProgramError, StorageError, UsageError
+from ddcore.errors import DdError, ProgramChanged, ProgramError, UsageError
 from ddcore.io.intent import give_up, is_committed
 from ddcore.io.ledger import FailureRecord, IngestRecord, IntentRecord, Ledger, RunRecord, TableState
-from ddcore.io.program import load_program
+from ddcore.io.program import load_plan
 from ddcore.io.project import ENGINES, Project, find_project
 from ddcore.io.tables import kept_open
+from ddcore.io.times import (
+    Frontier,
+    Time,
+    Window,
+    close,
+    coordinates,
+    example,
+    is_open,
+    least,
+    nothing_closed,
+    ordered,
+    parse,
+    shown,
+    time_of,
+    versions,
+)
 from ddcore.io.warehouse import Warehouse
+from ddcore.jobs import engines
 from ddcore.jobs.arguments import filled, natural
 from ddcore.jobs.failures import one_line
+from ddcore.jobs.fold import Fold, Listener
 from ddcore.jobs.report import Changes, RunReport, json_line, result
+from ddcore.lattice import le
 
 if TYPE_CHECKING:
     from ddcore.io.gains import Gained, Stored
-    from ddcore.plan import Plan
 
-__all__ = ["Fold", "RunReport", "main", "run"]
+__all__ = ["RunReport", "main", "run"]
 
-Listener = Callable[..., None]
 REFRESH = "ddcore run --full-refresh"
-WIDE_FROM = 20_000_000  # rows in a window from which several workers fold it: docs/performance.md
-
-
-@dataclass(frozen=True)
-class Fold:
-    """One window of versions to be folded, and all that its workers need."""
-
-    plan: Plan
-    stored: Stored
-    first: int
-    last: int
-    inputs: Mapping[str, TableState | None]  # each input's table
-    settings: Project
-    quantiles: Mapping[str, Sequence[int]]
-    parallelism: int | None
-    rows: int  # an upper bound of the rows in the window
 
 
 @dataclass(frozen=True)
 class _Window:
+    """The times that run ``run`` completes: those at or before ``last`` that were not complete before."""
+
     run: int
-    first: int
-    last: int
+    first: Time
+    last: Time
+    times: Window
     refresh: bool
     known: bool  # whether its intent is in the ledger already
 
@@ -70,20 +74,20 @@ class _Window:
 def run(
     project: Project,
     *,
-    first: int | None = None,
-    last: int | None = None,
+    first: Time | None = None,
+    last: Time | None = None,
     full_refresh: bool = False,
     dry_run: bool = False,
     engine: str | None = None,
     parallelism: int | None = None,
     listener: Listener | None = None,
 ) -> RunReport:
-    """Fold what is not folded yet, up to version ``last``.
+    """Fold what is not folded yet, up to version ``last``; with several time dimensions, at every time at or before it.
 
-    ``first`` may only be the next unfolded version. ``full_refresh`` folds everything again, from nothing, and
-    replaces the outputs. ``parallelism`` forces the number of Spark workers. Raises UsageError, LockHeld, ProgramError,
-    ProgramChanged, the FoldError family and StorageError (also for a missing warehouse); then nothing of the run is
-    visible, and its versions are open unless tables were being committed.
+    ``first``, with one dimension only, may only be the next unfolded version. ``full_refresh`` folds everything again,
+    from nothing, and replaces the outputs. ``parallelism`` forces the number of Spark workers. Raises UsageError,
+    LockHeld, ProgramError, ProgramChanged, the FoldError family and StorageError (also for a missing warehouse); then
+    nothing of the run is visible, and its versions are open unless tables were being committed.
     """
     if full_refresh and first is not None:
         raise UsageError(f"--from-version {first}: --full-refresh folds all versions anew", "leave one of the two out")
@@ -101,8 +105,8 @@ class _Options:
     """The arguments of :func:`run`."""
 
     project: Project
-    first: int | None
-    last: int | None
+    first: Time | None
+    last: Time | None
     refresh: bool
     engine: str
     parallelism: int | None
@@ -115,9 +119,16 @@ class _Replay:
     def __init__(self, options: _Options, ledger: Ledger) -> None:
         self.options, self.ledger, self.warehouse = options, ledger, ledger.warehouse
         self.committing = False  # whether a table may hold a commit of the run that is being folded
-        _ = options.project.dim  # raises UsageError for several dimensions, before anything is done
-        self.plan = _plan(options.project)
-        self.report = RunReport(engine=options.engine, parallelism=options.parallelism or 1, last=ledger.last_folded())
+        self.dims = options.project.dims
+        ledger.check_dims(self.dims)
+        self.plan = load_plan(options.project)
+        self.report = RunReport(
+            engine=options.engine,
+            parallelism=options.parallelism or 1,
+            last=ledger.last_folded(),
+            dims=self.dims,
+            upper=ledger.upper() or nothing_closed(self.dims),
+        )
 
     def preview(self) -> RunReport:
         """Report the window that would be folded first; write nothing."""
@@ -144,7 +155,7 @@ class _Replay:
     def _note(self, window: _Window) -> None:
         report = self.report
         report.nothing_new, report.run, report.last = False, window.run, window.last
-        report.first = window.first if report.first is None else report.first
+        report.first, report.upper = window.first if report.first is None else report.first, window.times.upper
 
     # -- which versions -----------------------------------------------------------------------------------------------
 
@@ -155,16 +166,22 @@ class _Replay:
         if refresh:
             self._check_range(None, latest)
             upto = latest if last is None else last
-            return (None if upto is None else _Window(ledger.next_run(), 0, upto, True, False)), True
-        intent, folded = self._unfinished(is_dry), ledger.last_folded()
+            return (None if upto is None else self._window(nothing_closed(self.dims), upto, refresh=True)), True
+        intent, lower = self._unfinished(is_dry), ledger.upper() or nothing_closed(self.dims)
         if intent is not None:
-            return _Window(intent.run, intent.first, intent.last, intent.refresh, True), False
+            times = Window(intent.lower, intent.upper) if intent.upper else versions(intent.first, intent.last)
+            return _Window(intent.run, intent.first, intent.last, times, intent.refresh, True), False
         self._check_state()
-        start = 0 if folded is None else folded + 1
-        self._check_range(start, latest)
-        if latest is None or latest < start or (last is not None and last < start):
+        self._check_range(lower, latest)
+        upto = latest if last is None else last
+        if latest is None or upto is None or not is_open(upto, lower):
             return None, True
-        return _Window(ledger.next_run(), start, latest if last is None else last, False, False), True
+        return self._window(lower, upto, refresh=False), True
+
+    def _window(self, lower: Frontier, last: Time, *, refresh: bool) -> _Window:
+        """The window of a new run that completes ``last`` and all times before it."""
+        times = Window(lower, close(lower, last))
+        return _Window(self.ledger.next_run(), least(map(time_of, lower)), last, times, refresh, False)
 
     def _unfinished(self, is_dry: bool) -> IntentRecord | None:
         """The run that has to be finished first. One of another program is given up, if no table holds a commit of it.
@@ -195,16 +212,19 @@ class _Replay:
                 f"put the program back, or rebuild state and outputs: {REFRESH}",
             )
 
-    def _check_range(self, start: int | None, latest: int | None) -> None:
+    def _check_range(self, lower: Frontier | None, latest: Time | None) -> None:
         first, last = self.options.first, self.options.last
-        if first is not None and start is not None and first != start:
+        if first is not None and lower is not None and coordinates(first) not in lower:
             raise UsageError(
-                f"--from-version {first}: the next version to fold is {start}; no other is supported (docs/limits.md)",
+                f"--from-version {first}: the next version to fold is {lower[0][0]}; no other is supported "
+                "(docs/limits.md)",
                 f"leave --from-version out, or fold everything again: {REFRESH}",
             )
-        if last is not None and (latest is None or last > latest):
-            known = "nothing was ingested yet" if latest is None else f"the latest ingested version is {latest}"
-            raise UsageError(f"--to-version {last}: {known}", "ingest it first, or leave --to-version out")
+        if last is not None and (latest is None or not le(coordinates(last), coordinates(latest))):
+            option = "--to-version" if len(self.dims) == 1 else "--to"
+            is_latest = "the latest ingested version is" if len(self.dims) == 1 else "ingested are times up to"
+            known = "nothing was ingested yet" if latest is None else f"{is_latest} {shown(latest, self.dims)}"
+            raise UsageError(f"{option} {shown(last, self.dims)}: {known}", f"ingest it first, or leave {option} out")
 
     def _check_inputs(self) -> None:
         """Refuse inputs whose schema in dd.toml is not the one they were ingested with."""
@@ -224,8 +244,10 @@ class _Replay:
         self._check_inputs()
         self._check_names()
         if options.listener:
-            options.listener("fold", 0, None, f"versions {window.first}..{window.last}")
-        fold = _engine(options.engine)
+            last = shown(window.last, self.dims)
+            note = f"versions {window.first}..{last}" if len(self.dims) == 1 else f"to {last}"
+            options.listener("fold", 0, None, note)
+        fold = engines.load(options.engine)
         if not window.known:
             self.ledger.append(self._intent(window))
         before = None if window.refresh else self.ledger.current_run()
@@ -256,6 +278,8 @@ class _Replay:
                 quantiles=_quantiles(before, gained),
                 refresh=window.refresh,
                 program_inputs=tuple(self.plan.inputs),
+                lower=self._stored(window.times.lower),
+                upper=self._stored(window.times.upper),
             )
         )
         self.report.versions += versions
@@ -281,7 +305,13 @@ class _Replay:
             engine=self.options.engine,
             refresh=window.refresh,
             program_inputs=tuple(self.plan.inputs),
+            lower=self._stored(window.times.lower),
+            upper=self._stored(window.times.upper),
         )
+
+    def _stored(self, frontier: Frontier) -> Frontier:
+        """A frontier as records have it: none with one dimension."""
+        return () if len(self.dims) == 1 else frontier
 
     def _note_failure(self, window: _Window, error: BaseException) -> None:
         """Give the run up if no table holds a commit of it. If the ledger cannot be written, the run stays unfinished,
@@ -299,8 +329,7 @@ class _Replay:
         return Fold(
             self.plan,
             _stored(self.warehouse, window.run, before),
-            window.first,
-            window.last,
+            window.times,
             {name: self.ledger.input_table(name) for name in self.plan.inputs},
             self.options.project,
             before.quantiles if before else {},
@@ -310,7 +339,7 @@ class _Replay:
 
     def _ingests(self, window: _Window) -> Iterator[IngestRecord]:
         """The ingests of the program's inputs that have a version in the window or after it."""
-        return (ingest for ingest in self.ledger.ingests(since=window.first) if ingest.input in self.plan.inputs)
+        return (ingest for ingest in self.ledger.ingests(since=window.times.lower) if ingest.input in self.plan.inputs)
 
     def _commit(self, window: _Window, before: RunRecord | None, gained: Gained) -> dict[str, TableState]:
         """Commit the run to every table: state first, outputs last. Idempotent."""
@@ -341,17 +370,17 @@ class _Replay:
         return live
 
     def _versions(
-        self, window: _Window, outputs: Mapping[str, Mapping[int, tuple[int, int]]]
-    ) -> list[tuple[int, Changes, Changes]]:
-        """The changes of inputs and outputs at each version of the window with changes, and at its last version.
+        self, window: _Window, outputs: Mapping[str, Mapping[Time, tuple[int, int]]]
+    ) -> list[tuple[Time, Changes, Changes]]:
+        """The changes of inputs and outputs at each time of the window with changes, and at its last time.
 
         Inputs are counted by the ledger: no table is read.
         """
-        inputs_by_version: dict[int, Changes] = {window.last: {}}
-        outputs_by_version: dict[int, Changes] = {}
+        inputs_by_version: dict[Time, Changes] = {window.last: {}}
+        outputs_by_version: dict[Time, Changes] = {}
         for ingest in self._ingests(window):
             for version, change in ingest.counts.items():
-                if window.first <= version <= window.last:
+                if version in window.times:
                     _add(inputs_by_version.setdefault(version, {}), ingest.input, change)
         for name, counts in outputs.items():
             for version, change in counts.items():
@@ -359,13 +388,13 @@ class _Replay:
                 inputs_by_version.setdefault(version, {})
         return [
             (version, inputs_by_version[version], outputs_by_version.get(version, {}))
-            for version in sorted(inputs_by_version)
+            for version in ordered(inputs_by_version)
         ]
 
 
 def _rows(ingest: IngestRecord, window: _Window) -> int:
     """An upper bound of an ingest's rows in the window: each row has a diff of at least 1, and it may be far more."""
-    inside = [change for version, change in ingest.counts.items() if window.first <= version <= window.last]
+    inside = [change for version, change in ingest.counts.items() if version in window.times]
     return min(ingest.rows, sum(plus + minus for plus, minus in inside))
 
 
@@ -385,47 +414,6 @@ def _add(changes: Changes, name: str, change: tuple[int, int]) -> None:
     changes[name] = (plus + change[0], minus + change[1])
 
 
-def _plan(project: Project) -> Plan:
-    from ddcore.planner import build
-
-    plan = build(load_program(project), project.inputs, project.dims)
-    for name in project.outputs:
-        if name not in plan.outputs:
-            raise UsageError(
-                f"dd.toml has [outputs.{name}] but the program returns {', '.join(plan.outputs)}",
-                "name the section after an output, or remove it",
-            )
-    return plan
-
-
-def _engine(name: str) -> Callable[[Fold, Listener | None], tuple[Gained, int]]:
-    """The fold of an engine: takes a window, returns its new files and the parallelism.
-
-    Raises StorageError if this machine lacks something that the engine needs: Java, jars, kernels.
-    """
-    if name != "inline":
-        from ddcore.jobs import session
-
-        session.check()
-        return _on_spark
-    try:
-        from ddcore.jobs.inline import fold
-    except Exception as error:  # numba raises many kinds if it can neither load nor compile a kernel
-        raise StorageError(f"the kernels of the engine do not load: {one_line(error)}", "see: ddcore doctor") from error
-    return fold
-
-
-def _on_spark(fold: Fold, listener: Listener | None) -> tuple[Gained, int]:
-    from ddcore.jobs import alone, exchange, session
-
-    parallelism = fold.parallelism or (1 if fold.rows < WIDE_FROM else None)
-    with session.spark_context(fold.settings.spark_conf, fold.settings.spark_master, parallelism) as context:
-        parallelism = parallelism or context.defaultParallelism
-        if parallelism == 1:
-            return alone.fold_with(context, fold)
-        return exchange.fold_with(context, fold, parallelism, listener)
-
-
 def _stored(warehouse: Warehouse, run: int, before: RunRecord | None) -> Stored:
     from ddcore.io.gains import Stored
     from ddcore.io.tables import live_files
@@ -437,8 +425,8 @@ def _stored(warehouse: Warehouse, run: int, before: RunRecord | None) -> Stored:
     return Stored(warehouse.root, run, files)
 
 
-def _counts(versions: Sequence[tuple[int, Changes, Changes]], side: int) -> dict[str, dict[int, tuple[int, int]]]:
-    counts: dict[str, dict[int, tuple[int, int]]] = {}
+def _counts(versions: Sequence[tuple[Time, Changes, Changes]], side: int) -> dict[str, dict[Time, tuple[int, int]]]:
+    counts: dict[str, dict[Time, tuple[int, int]]] = {}
     for each in versions:
         for name, change in (each[1] if side == 1 else each[2]).items():
             counts.setdefault(name, {})[each[0]] = change
@@ -464,7 +452,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
         report = run(
             project,
-            last=options.to_version,
+            last=_last(options, project.dims),
             full_refresh=options.full_refresh,
             engine=project.engine,
             parallelism=project.parallelism,
@@ -476,6 +464,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
+def _last(options: argparse.Namespace, dims: Sequence[str]) -> Time | None:
+    """The time that ``--to`` or ``--to-version`` names. UsageError."""
+    if options.to is not None and options.to_version is not None:
+        raise UsageError("--to and --to-version say the same", "leave one of the two out")
+    if options.to_version is not None and len(dims) > 1:
+        raise UsageError(f"--to-version {options.to_version}: it has one dimension", f"say: --to {example(dims)}")
+    return options.to_version if options.to is None else parse(options.to, dims, "--to")
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("replay.py", description="Fold every version that is not folded yet.")
     folder = filled(Path)
@@ -485,6 +482,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--to-version", type=natural(0), help="the last version to fold, inclusive; default: the latest"
     )
+    parser.add_argument("--to", type=filled(str), metavar="T", help="the same for any dimensions: day=7,revision=1")
     parser.add_argument("--full-refresh", action="store_true", help="rebuild state and outputs from the inputs")
     parser.add_argument("--parallelism", type=natural(1), help="the number of workers; default: chosen by work")
     return parser

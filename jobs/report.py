@@ -6,11 +6,13 @@ Must not import anything heavy: the command line loads it at start-up.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["SCHEMA_VERSION", "Changes", "RunReport", "changes_by_name", "json_line", "result", "totals"]
+from ddcore.io.times import Frontier, Time, frontier_json, json_time, least
+
+__all__ = ["SCHEMA_VERSION", "Changes", "RunReport", "changes_by_name", "json_line", "result", "spelled", "totals"]
 
 # The version of the shape of every JSON line. It is raised by changes that break readers.
 SCHEMA_VERSION = 1
@@ -20,34 +22,38 @@ Changes = dict[str, tuple[int, int]]  # by name: the sums of positive and of neg
 
 @dataclass
 class RunReport:
-    """What a run did. ``versions``: per folded version, the changes of each input and each output (plus, minus).
+    """What a run did. ``versions``: per folded time, the changes of each input and each output (plus, minus).
 
-    ``run`` is the last run's number (0: no run), ``took`` is in seconds. A dry run has no outputs.
+    ``run`` is the last run's number (0: no run), ``took`` is in seconds. A dry run has no outputs. Every time at or
+    before ``last`` is complete; with several time dimensions ``upper`` is the frontier of all that are not.
     """
 
     run: int = 0
-    first: int | None = None
-    last: int | None = None
-    versions: list[tuple[int, Changes, Changes]] = field(default_factory=list)
+    first: Time | None = None
+    last: Time | None = None
+    versions: list[tuple[Time, Changes, Changes]] = field(default_factory=list)
     rounds: int = 0
     took: float = 0.0
     engine: str = "spark"
     parallelism: int = 1
     nothing_new: bool = True
+    dims: tuple[str, ...] = ("version",)
+    upper: Frontier = ()
 
     @property
-    def first_changed(self) -> int | None:
+    def first_changed(self) -> Time | None:
         """The first version that an input or output changed at, as in the ledger; ``first`` may be less, 0."""
         changed = [version for version, inputs, outputs in self.versions if inputs or outputs]
-        return min(changed, default=self.first)
+        return least(changed) if changed else self.first
 
 
 def result(report: RunReport, *, dry_run: bool = False) -> dict[str, Any]:
     """The fields of a run's JSON object."""
     return {
         "run": report.run,
-        "first": report.first_changed,
-        "last": report.last,
+        "first": json_time(report.first_changed, report.dims),
+        "last": json_time(report.last, report.dims),
+        **({"upper": frontier_json(report.upper, report.dims)} if len(report.dims) > 1 else {}),
         "versions": len(report.versions),
         **changes_by_name(*totals(report)),
         "rounds": report.rounds,
@@ -63,6 +69,11 @@ def json_line(command: str, fields: Mapping[str, Any]) -> str:
     """The JSON object that ends ``run`` and ``ingest``."""
     whole = {"schema_version": SCHEMA_VERSION, "command": command, **fields}
     return json.dumps(whole, ensure_ascii=False, allow_nan=False)
+
+
+def spelled(fields: Mapping[str, Any], dims: Sequence[str]) -> dict[str, Any]:
+    """The fields of an ingest's or an undo's report, as in its JSON object."""
+    return {name: json_time(value, dims) if name in ("first", "last") else value for name, value in fields.items()}
 
 
 def totals(report: RunReport) -> tuple[Changes, Changes]:

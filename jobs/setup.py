@@ -8,21 +8,30 @@ out, ``--debug`` shows what Ivy and Spark print.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import logging
+import os
 import pkgutil
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
 
-from ddcore.cache import OWN_FOLDER, distrust, kernel_folder
+from ddcore.cache import OWN_FOLDER, distrust, kernel_folder, make_private
 from ddcore.errors import DdError, StorageError
-from ddcore.jobs import cds, jars
-from ddcore.jobs.java import find_java
-from ddcore.jobs.session import is_debugging
+from ddcore.jobs.spark import class_archive, jars
+from ddcore.jobs.spark.java import find_java
+from ddcore.jobs.spark.session import is_debugging, spark_session, stop
 
-__all__ = ["compile_kernels", "main"]
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["compile_kernels", "main", "make_archive"]
+
+_ARCHIVES = 3  # kept: those of other environments of this user
 
 
 def compile_kernels() -> bool:
@@ -41,6 +50,44 @@ def compile_kernels() -> bool:
         reason = distrust(folder) or f"{folder} cannot be written"
         raise StorageError(f"compiled kernels cannot be kept: {reason}", OWN_FOLDER)
     return len(names) > count
+
+
+def make_archive(debug: bool = False) -> bool:
+    """Write the archive, in some 40 s; False if it exists already or cannot be written: it is optional."""
+    target = class_archive.place()
+    if target.exists():
+        return False
+    fresh = target.with_suffix(f".{os.getpid()}")
+    try:
+        make_private(target.parent)
+        session = spark_session({"spark.driver.extraJavaOptions": f"-XX:ArchiveClassesAtExit={fresh}"}, debug=debug)
+        _exercise(session)
+        stop(session, patience=180.0)  # the JVM writes the archive when it exits
+        os.replace(fresh, target)
+    except (DdError, OSError):
+        return False
+    finally:
+        fresh.unlink(missing_ok=True)
+    for old in sorted(target.parent.glob("*.jsa"), key=os.path.getmtime)[:-_ARCHIVES]:
+        old.unlink(missing_ok=True)
+    return True
+
+
+def _exercise(session: SparkSession) -> None:
+    """Load the classes that a usual run loads: Python jobs, a shuffle, reads and writes of Parquet, CSV and Delta."""
+    numbers = session.range(0, 100, 1, 2).selectExpr("id", "cast(id as string) as name", "current_date() as day")
+    session.sparkContext.parallelize([0], 1).mapPartitions(lambda it: it).collect()
+    numbers.repartition(2, "id").sortWithinPartitions("id").mapInArrow(lambda it: it, numbers.schema).toArrow()
+    numbers.groupBy("id").count().where("count > 0").toArrow()
+    session.createDataFrame(numbers.toArrow()).join(numbers, "id").count()
+    with tempfile.TemporaryDirectory() as folder, contextlib.suppress(Exception):
+        numbers.write.parquet(f"{folder}/parquet")
+        session.read.parquet(f"{folder}/parquet").where("id = 3").toArrow()
+        numbers.write.option("header", True).csv(f"{folder}/csv")
+        session.read.option("header", True).schema(numbers.schema).csv(f"{folder}/csv").toArrow()
+        for mode in ("error", "append"):
+            numbers.write.format("delta").mode(mode).save(f"{folder}/delta")
+        session.read.format("delta").load(f"{folder}/delta").where("id = 3").toArrow()
 
 
 def main(arguments: list[str]) -> int:
@@ -65,7 +112,7 @@ def main(arguments: list[str]) -> int:
     # Kernels keep Python busy and the archive Java, so they run at the same time.
     with ThreadPoolExecutor(1) as pool:
         has_jars = spark and step("Delta's jars", "13 MB, once", lambda: bool(find_java()) and jars.resolve(debug))
-        archive = pool.submit(cds.make_archive, debug) if has_jars and "--no-archive" not in arguments else None
+        archive = pool.submit(make_archive, debug) if has_jars and "--no-archive" not in arguments else None
         step("compiled kernels", "about a minute, once", compile_kernels)
         if archive is not None:
             step("class archive", "about a minute, once; Spark then starts in half the time", archive.result)

@@ -22,6 +22,7 @@ from ddcore.io.intent import give_up
 from ddcore.io.ledger import IngestRecord, Ledger, UndoRecord
 from ddcore.io.project import Project
 from ddcore.io.tables import LiveFile, kept_open
+from ddcore.io.times import Time, is_open, named, ordered, shown_frontier
 from ddcore.io.updates import RowCount
 from ddcore.io.warehouse import Warehouse
 
@@ -38,8 +39,8 @@ class UndoReport:
     rows: int
     plus: int
     minus: int
-    first: int
-    last: int
+    first: Time
+    last: Time
     took: float
 
 
@@ -56,6 +57,7 @@ def undo(project: Project, number: int, input_name: str | None = None) -> UndoRe
     warehouse.check()
     with warehouse.lock("ddcore ingest --undo"), kept_open():
         ledger = Ledger.load(warehouse)
+        ledger.check_dims(project.dims)
         work = _Undo(project, ledger, _ingest(ledger, number, input_name))
         work.check()
         work.commit()
@@ -109,9 +111,8 @@ class _Undo:
             closed = self._closed()
         if closed is not None:
             raise LateUpdate(
-                f"ingest {record.number} cannot be taken back: it has rows at version {record.first}, and version "
-                f"{closed} is closed",
-                "ingest rows that retract its rows, at a later version",
+                f"ingest {record.number} cannot be taken back: it has rows at {closed}",
+                f"ingest rows that retract its rows, at a later {'version' if len(self.log.dims) == 1 else 'time'}",
             )
         for other in self.others:
             if record.number in other.rests_on:
@@ -128,10 +129,15 @@ class _Undo:
             )
         self._check_counts()
 
-    def _closed(self) -> int | None:
-        """The last closed version, if the ingest has rows at or before it."""
-        closed = self.ledger.closed(self.record.input)
-        return closed if closed is not None and self.record.first <= closed else None
+    def _closed(self) -> str | None:
+        """The first closed time of the ingest, and why it is closed, for a message; None without one."""
+        upper, dims = self.ledger.open_from(self.record.input), self.log.dims
+        closed = [] if upper is None else ordered(time for time in self.record.counts if not is_open(time, upper))
+        if upper is None or not closed:
+            return None
+        if len(dims) == 1:
+            return f"version {self.record.first}, and version {upper[0][0] - 1} is closed"
+        return f"{named(closed[0], dims)}, and only times at or beyond {shown_frontier(upper, dims)} are open"
 
     @cached_property
     def live(self) -> list[LiveFile]:
@@ -165,7 +171,7 @@ class _Undo:
         number = self.record.number
         return DataError(
             f"ingest {number} cannot be taken back: without it {shown(row.row)} would have the count {row.count} as of "
-            f"version {row.version}, as another ingest {why}",
+            f"{named(row.version, self.log.dims)}, as another ingest {why}",
             f"take back that one first, of ingest {', '.join(str(other.number) for other in self.others)}",
         )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from trams import dd, folded, fresh, here, mine  # noqa: F401 - fixtures
@@ -12,10 +12,18 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+@pytest.fixture(params=["by_reference", "whole", "one_time_each", "compacted", "randomly_cut"])
+def fold(request: pytest.FixtureRequest) -> Any:
+    """One way to fold: takes a program and its inputs, gives the logs of its outputs."""
+    import folding
+
+    return getattr(folding, request.param)
+
+
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """One session on two cores for all tests that ask for it; tests that do not never start a JVM."""
-    from ddcore.jobs.session import spark_session, stop
+    from ddcore.jobs.spark.session import spark_session, stop
 
     session = spark_session({}, "local[2]")
     yield session

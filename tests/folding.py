@@ -6,15 +6,17 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import polars as pl
 from notation import dims_of
 
 import ddcore as dd
-from ddcore import reference
+from ddcore import lattice, reference
+from ddcore.trace import arrange
 
 __all__ = [
-    "by_reference", "dims_of", "fed_early", "grid", "in_runs", "one_time_each", "random_cuts", "randomly_cut",
-    "reference", "type_name", "upper_of", "whole",
+    "advance", "by_reference", "compacted", "dims_of", "fed_early", "grid", "in_runs", "one_time_each", "random_cuts",
+    "randomly_cut", "reference", "type_name", "upper_of", "whole",
 ]  # fmt: skip
 
 Time = tuple[int, ...]
@@ -40,6 +42,13 @@ def one_time_each(program: Any, **frames: pl.DataFrame) -> Logs:
 def randomly_cut(program: Any, *, seed: Any = 0, **frames: pl.DataFrame) -> Logs:
     """Up to four runs, cut anywhere in any order that goes forward."""
     return in_runs(program, frames, random_cuts(random.Random(str(seed)), grid(frames)))
+
+
+def compacted(program: Any, *, seed: Any = None, **frames: pl.DataFrame) -> Logs:
+    """A run for every time, or cut at random, and after each the times in state are advanced to what is still open."""
+    times = grid(frames)
+    cuts = [times[:end] for end in range(1, len(times))] if seed is None else random_cuts(random.Random(seed), times)
+    return in_runs(program, frames, cuts, compact=True)
 
 
 def fed_early(program: Any, *, seed: Any = 0, **frames: pl.DataFrame) -> Logs:
@@ -71,11 +80,17 @@ def upper_of(closed: Sequence[Time], times: Sequence[Time]) -> list[Time]:
 
 
 def in_runs(
-    program: Any, frames: Mapping[str, pl.DataFrame], cuts: Sequence[Sequence[Time]], early: random.Random | None = None
+    program: Any,
+    frames: Mapping[str, pl.DataFrame],
+    cuts: Sequence[Sequence[Time]],
+    early: random.Random | None = None,
+    *,
+    compact: bool = False,
 ) -> Logs:
     """One session, one fold for each cut and one for the rest; the logs of all folds together.
 
-    An update is given in the run that closes its time, or with ``early`` in any run before it.
+    An update is given in the run that closes its time, or with ``early`` in any run before it. ``compact``: between
+    runs the times in state are advanced.
     """
     dims, times = dims_of(frames), grid(frames)
     schemas = {
@@ -93,12 +108,32 @@ def in_runs(
         upper = upper_of(cuts[i], times) if i < len(cuts) else None
         new = {name: frame.filter([run == i for run in runs[name]]) for name, frame in frames.items()}
         parts.append(session.fold({name: frame for name, frame in new.items() if len(frame)}, upper=upper))
+        if compact and upper is not None:
+            advance(session, upper)
     return {name: reference.log_of(pl.concat([part[name] for part in parts]), dims) for name in parts[0]}
+
+
+def advance(session: dd.Session, since: Sequence[Time]) -> None:
+    """Compacts the state of a session: every stored time becomes its representative for times at or beyond ``since``.
+
+    Rounds stay as they are: a frontier of input times has the round 0.
+    """
+    inputs, frontier = len(session.plan.dims), np.array(since, dtype=np.int64).T
+    for trace in session._worker.traces:
+        advanced = []
+        for batch in trace.stored:
+            times = [*lattice.advance(batch.times[:inputs], frontier), *batch.times[inputs:]]
+            advanced.append(arrange(batch.codes, list(batch.words), times, batch.diffs))
+        trace.stored = [batch for batch in advanced if len(batch)]
 
 
 def type_name(dtype: pl.DataType) -> str:
     if isinstance(dtype, pl.Decimal):
         return f"decimal({dtype.precision},{dtype.scale})"
+    if isinstance(dtype, pl.List):
+        return f"list[{type_name(_instance(dtype.inner))}]"
+    if isinstance(dtype, pl.Struct):
+        return f"struct[{', '.join(f'{each.name}: {type_name(_instance(each.dtype))}' for each in dtype.fields)}]"
     return {
         pl.Int64: "int64",
         pl.Float64: "float64",
@@ -108,3 +143,7 @@ def type_name(dtype: pl.DataType) -> str:
         pl.Date: "date",
         pl.Datetime: "timestamp",
     }[dtype.base_type()]
+
+
+def _instance(dtype: Any) -> pl.DataType:
+    return dtype if isinstance(dtype, pl.DataType) else dtype()

@@ -1,5 +1,7 @@
 """Random programs over random histories, each from its seed alone, written as source one can paste.
 
+The operators come from the registry, each with a generator here by its public name. A test fails for one that has none.
+
 Values come from small domains (integers mod 4, three words, nulls among them), so that rows meet, loops converge and
 differences cancel. Loops are nested up to three deep; what may stand in a body is not restricted, but most bodies only
 grow or only shrink what they are given, which makes them end. The few that swing must be reported by engine and
@@ -10,9 +12,10 @@ Functions are made by makers, in several ways that no pickle can tell apart, and
 from __future__ import annotations
 
 import datetime
+import functools
 import json
 import linecache
-import random
+import re
 import textwrap
 from collections import Counter
 from collections.abc import Callable
@@ -21,15 +24,16 @@ from decimal import Decimal
 from typing import Any
 
 import polars as pl
+from choices import Choices
 from folding import grid, type_name
 from notation import DIMS
 
-from ddcore import reference
+from ddcore import operators, reference
 
 MODULUS = 4
 MAX_ROUNDS = 20
 ORIGINS = [0, 0, 0, 0, 0, 70_000, 2**31, 2**50]
-HEADER = "import functools\nimport threading\n\nimport polars as pl\nfrom polars import col\n\nimport ddcore as dd\n"
+HEADER = "import polars as pl\nfrom polars import col\n\nimport ddcore as dd\n"
 INPUTS = {
     "edges": {"a": "int", "b": "int"},
     "words": {"a": "int", "w": "str"},
@@ -39,6 +43,8 @@ INPUTS = {
     "bills": {"m": "money", "n": "num", "t": "time"},
     "flags": {"o": "bool", "a": "int"},
     "limits": {"h": "huge", "b": "int"},
+    "carts": {"a": "int", "l": "list"},
+    "homes": {"s": "struct", "b": "int", "l": "list"},
 }
 VALUES: dict[str, list[Any]] = {
     "int": [0, 0, 1, 1, 2, 2, 3, 3, None],
@@ -58,6 +64,15 @@ VALUES: dict[str, list[Any]] = {
         0,
         None,
     ],  # passed on, compared, joined, least, greatest
+    "list": [["x", "y"], ["x"], ["x", None], [None], [], [], None],
+    "struct": [
+        {"i": 1, "f": float("nan"), "l": []},
+        {"i": 1, "f": -0.0, "l": None},
+        {"i": 1, "f": 0.0, "l": None},
+        {"i": 2, "f": 0.0, "l": [None, datetime.date(2024, 2, 29)]},
+        {"i": None, "f": None, "l": None},
+        None,
+    ],
 }
 TYPES = {
     "int": pl.Int64(),
@@ -70,6 +85,8 @@ TYPES = {
     "money": pl.Decimal(10, 2),
     "sum of money": pl.Decimal(18, 2),
     "bool": pl.Boolean(),
+    "list": pl.List(pl.String),
+    "struct": pl.Struct({"i": pl.Int64, "f": pl.Float64, "l": pl.List(pl.Date)}),
 }
 OTHERWISE = {
     "str": "pl.lit('y')",
@@ -78,6 +95,8 @@ OTHERWISE = {
     "time": 'pl.datetime(2024, 2, 29, time_unit="us", time_zone="UTC")',
     "bool": "pl.lit(True)",
     "huge": "2**63 - 1",
+    "list": 'pl.concat_list(pl.lit("x"))',
+    "struct": 'pl.lit(None, dtype=pl.Struct({"i": pl.Int64, "f": pl.Float64, "l": pl.List(pl.Date)}))',
 }
 NAMES = {
     "int": "abc",
@@ -90,11 +109,14 @@ NAMES = {
     "sum of money": "xy",
     "bool": "oq",
     "huge": "hj",
+    "list": "lr",
+    "struct": "sz",
 }
+NESTED = ("list", "struct")
 ODD = {  # what columns are called in a third of the programs: texts that join names may mix these up
     "a": "a", "b": "a,b", "c": "b,c", "n": "n k", "k": "größe", "w": "w'", "v": "a;w=1", "f": "f|g", "g": "f`",
     "d": "d:e", "e": "{e}", "m": "m,p|", "p": "日", "t": "t\t", "u": "-", "o": "o=q", "q": "(q)", "h": "h,j", "j": "h",
-    "x": "x y", "y": "y\\",
+    "x": "x y", "y": "y\\", "l": "l[]", "r": "r.i", "s": "s: struct", "z": 'z"',
 }  # fmt: skip
 MAKERS = {
     "closure": """
@@ -171,11 +193,17 @@ class Named:
 
 def case(seed: int, *, plain: bool = False) -> Case:
     """The case of this seed; ``plain``: with names of columns that a table can have and functions that can be sent."""
-    rng = random.Random(seed)
+    return drawn(Choices.of_seed(seed), seed, plain=plain)
+
+
+def drawn(rng: Choices, seed: int, *, plain: bool = False) -> Case:
+    """The case that these choices lead to."""
     names = ["edges", *rng.sample([name for name in INPUTS if name != "edges"], rng.randint(0, 2))]
-    if "limits" not in names and rng.random() < 1 / 4:
+    if "limits" not in names and rng.chance(25):
         names.append("limits")
-    odd = rng.random() < 1 / 3 and not plain
+    if "carts" not in names and rng.chance(25):
+        names.append("carts")
+    odd = rng.chance(33) and not plain
     columns = {name: {ODD[c] if odd else c: kind for c, kind in INPUTS[name].items()} for name in names}
     source = Writer(rng, odd, plain).program(columns)
     filename = f"<program {seed}>"
@@ -188,7 +216,7 @@ def case(seed: int, *, plain: bool = False) -> Case:
 # Histories
 
 
-def history(rng: random.Random, inputs: dict[str, dict[str, str]]) -> dict[str, pl.DataFrame]:
+def history(rng: Choices, inputs: dict[str, dict[str, str]]) -> dict[str, pl.DataFrame]:
     """Insertions and retractions at one, two or three coordinates; no count is negative at any time of the grid."""
     dims = DIMS[rng.choice([1, 1, 2, 2, 3, 3])]
     extent = {1: rng.randint(2, 6), 2: rng.randint(2, 4), 3: rng.randint(2, 3)}[len(dims)]
@@ -197,7 +225,7 @@ def history(rng: random.Random, inputs: dict[str, dict[str, str]]) -> dict[str, 
     for name, columns in inputs.items():
         updates: list[tuple[Any, ...]] = []
         rows = [tuple(rng.choice(VALUES[kind]) for kind in columns.values()) for _ in range(rng.randint(2, 9))]
-        for _ in range(rng.choice([4, 8, 16, 32])):
+        for _ in range(rng.choice([1, 4, 8, 16, 32])):
             time = tuple(rng.choice(axis) for axis in axes)
             update = (*rng.choice(rows), *time, rng.choice([1, 1, 1, 2, -1, -1, -1, -2]))
             if never_negative(framed(columns, dims, [*updates, update])):
@@ -229,6 +257,23 @@ def never_negative(frame: pl.DataFrame) -> bool:
 # Programs
 
 
+Generator = Callable[["Writer", Named, list[Named]], Any]
+GENERATORS: dict[str, list[Generator]] = {}
+"""Of each public name the methods of Writer that write a call of it. Loops are written by ``Writer.loop``."""
+LOOPS = ("iterate", "dd.iterate")
+
+
+def writes(*names: str) -> Callable[[Generator], Generator]:
+    """Registers a method of Writer as a generator of these operators."""
+
+    def register(method: Generator) -> Generator:
+        for name in names:
+            GENERATORS.setdefault(name, []).append(method)
+        return method
+
+    return register
+
+
 @dataclass
 class Block:
     """Statements under way: how far they are set in, what they may use, and their lines."""
@@ -242,11 +287,12 @@ class Block:
 class Writer:
     """Writes one program, statement by statement. ``functions`` are those it calls, ``count`` the names it gave."""
 
-    rng: random.Random
+    rng: Choices
     odd: bool = False
     plain: bool = False
     functions: list[str] = field(default_factory=list)
     count: int = 0
+    tags: list[str] = field(default_factory=list)  # parameters of the functions around, which tell their calls apart
 
     def program(self, inputs: dict[str, dict[str, str]]) -> str:
         names = list(inputs)
@@ -257,14 +303,17 @@ class Writer:
         *made, last = block.env[len(names) :]
         outputs = [*self.rng.sample(made, min(3, len(made))), last]
         result = ", ".join(f'"out{number}": {each.name}' for number, each in enumerate(outputs, 1))
-        body = "\n".join([f"def program({', '.join(names)}):", *block.lines, f"    return {{{result}}}"])
-        return "\n\n".join([HEADER, *self.functions, body]) + "\n"
+        lines = [f"def program({', '.join(names)}):", *_used([*block.lines, f"    return {{{result}}}"])]
+        functions = [text for text in self.functions if text[4 : text.index("(")] in "\n".join(lines)]
+        written = "\n\n".join([*functions, "\n".join(lines)]) + "\n"
+        modules = [f"import {name}\n" for name in ("functools", "threading") if f"{name}." in written]
+        return "".join([*modules, "\n" if modules else "", HEADER, "\n\n", written])
 
     def chain(self, block: Block, depth: int, begin: list[Named]) -> Named:
         """One to four operators after one another; one of them is a loop where ``depth`` is not 0."""
         current = self.rng.choice(begin)
         steps = self.rng.randint(1, 4)
-        loop_at = self.rng.randrange(steps) if depth else -1
+        loop_at = self.rng.below(steps) if depth else -1
         for step in range(steps):
             current = self.loop(block, depth, current) if step == loop_at else self.operator(block, current)
             block.env.append(current)
@@ -277,21 +326,20 @@ class Writer:
         return made
 
     def operator(self, block: Block, of: Named) -> Named:
-        ops = [self.select, self.where, self.join, self.join, self.concat, self.less, self.rest]
-        ops += [self.distinct, self.agg, self.agg, self.reduce, self.lists, self.flat_map]
-        ops += [self.spread, self.with_columns, self.without, self.rename]
-        ops += [self.multiset, self.top_k, self.delta_join]
         while True:
-            made = self.rng.choice(ops)(of, block.env)
+            name = self.rng.choice(_pool())
+            made = self.rng.choice(GENERATORS[name])(self, of, block.env)
             if made:
                 return self.assign(block, *made)
 
     # Operators: each gives its source, its columns, and whether no count is negative; or None where it has no place
 
+    @writes("select")
     def select(self, of: Named, env: list[Named]) -> Any:
         columns = self.fresh(self.rng.choice([["int"], ["int", "int"], ["int", "str"], [*of.columns.values()][:3]]), of)
         return f"{of.name}.select({self.fit(of, columns)})", columns, of.positive
 
+    @writes("select")
     def spread(self, of: Named, env: list[Named]) -> Any:
         """Several columns by one expression."""
         one = self.rng.choice([*of.columns])
@@ -301,6 +349,7 @@ class Writer:
         columns = {one: of.columns[one], **others} if "exclude" in text else of.columns
         return f"{of.name}.select({text})", columns, of.positive
 
+    @writes("with_columns")
     def with_columns(self, of: Named, env: list[Named]) -> Any:
         """A column replaced, or one more."""
         kind = self.rng.choice(["int", "num", "str"])
@@ -314,11 +363,21 @@ class Writer:
             of.positive,
         )
 
+    @writes("inspect")
+    def inspect(self, of: Named, env: list[Named]) -> Any:
+        return f"{of.name}{self.inspection()}", of.columns, of.positive
+
+    def inspection(self) -> str:
+        """A call of ``inspect`` with a name of its own."""
+        return f".inspect({' + '.join([q(f'seen{self.count}'), *self.tags])})"
+
+    @writes("drop")
     def without(self, of: Named, env: list[Named]) -> Any:
         gone = self.rng.choice([*of.columns])
         columns = {name: kind for name, kind in of.columns.items() if name != gone}
         return columns and (f"{of.name}.drop({q(gone)})", columns, of.positive)
 
+    @writes("rename")
     def rename(self, of: Named, env: list[Named]) -> Any:
         old = self.rng.choice([*of.columns])
         free = [name for name in self.names(of.columns[old]) if name not in of.columns]
@@ -327,17 +386,24 @@ class Writer:
         columns = {free[0] if name == old else name: kind for name, kind in of.columns.items()}
         return f"{of.name}.rename({{{q(old)}: {q(free[0])}}})", columns, of.positive
 
+    @writes("arrange_by")
+    def arrange_by(self, of: Named, env: list[Named]) -> Any:
+        keys = self.rng.sample([*of.columns], self.rng.randint(1, len(of.columns)))
+        return f"{of.name}.arrange_by({_quoted(keys)})", of.columns, of.positive
+
+    @writes("where", "filter")
     def where(self, of: Named, env: list[Named]) -> Any:
         predicate, method = self.predicate(of), self.rng.choice(["where", "where", "filter"])
         return predicate and (f"{of.name}.{method}({predicate})", of.columns, of.positive)
 
+    @writes("join")
     def join(self, of: Named, env: list[Named]) -> Any:
         other = self.rng.choice(env)
         pairs = [(x, y) for x, k in of.columns.items() for y, kind in other.columns.items() if _joins(k, kind)]
         if not pairs:
             return None
         on = dict([self.rng.choice(pairs)])
-        if self.rng.random() < 0.2:
+        if self.rng.chance(20):
             on |= {x: y for x, y in [self.rng.choice(pairs)] if x not in on and y not in on.values()}
         how = self.rng.choice(["inner", "inner", "semi", "anti", "left", "right", "full"])
         if not (of.positive and other.positive):
@@ -353,12 +419,14 @@ class Writer:
         wanted = self.fresh(self.rng.sample([*joined.values()], min(len(joined), self.rng.randint(1, 3))), both)
         return f"{text}.select({self.fit(both, wanted)})", wanted, of.positive and other.positive
 
+    @writes("concat")
     def concat(self, of: Named, env: list[Named]) -> Any:
         other = self.rng.choice(env)
-        columns = self.fresh(self.rng.choice([["int"], ["int", "int"], ["int", "str"]]), of)
+        columns = self.fresh(self.rng.choice([["int"], ["int", "int"], ["int", "str"], ["int", self.nested(of)]]), of)
         texts = [f"{each.name}.select({self.fit(each, columns)})" for each in (of, other)]
         return f"{texts[0]}.concat({texts[1]})", columns, of.positive and other.positive
 
+    @writes("concat", "negate")
     def less(self, of: Named, env: list[Named]) -> Any:
         """A difference that may be negative."""
         other = self.rng.choice(env)
@@ -366,35 +434,41 @@ class Writer:
         texts = [f"{each.name}.select({self.fit(each, columns)})" for each in (of, other)]
         return f"{texts[0]}.concat({texts[1]}.negate())", columns, False
 
+    @writes("concat", "negate")
     def rest(self, of: Named, env: list[Named]) -> Any:
         """A difference that cannot be negative: without a part of itself."""
         predicate = self.predicate(of)
         return predicate and (f"{of.name}.concat({of.name}.where({predicate}).negate())", of.columns, of.positive)
 
+    @writes("distinct")
     def distinct(self, of: Named, env: list[Named]) -> Any:
         return f"{of.name}.distinct({_allow(of)})", of.columns, True
 
+    @writes("union", "intersect", "except_")
     def multiset(self, of: Named, env: list[Named]) -> Any:
         other, operation = self.rng.choice(env), self.rng.choice(["union", "intersect", "except_"])
-        columns = self.fresh(self.rng.choice([["int"], ["int", "int"], ["int", "str"]]), of)
+        columns = self.fresh(self.rng.choice([["int"], ["int", "int"], ["int", "str"], ["int", self.nested(of)]]), of)
         texts = [f"{each.name}.select({self.fit(each, columns)})" for each in (of, other)]
         positive = of.positive and other.positive
         allow = "" if positive else ", allow_negative=True"
         return f"{texts[0]}.{operation}({texts[1]}{allow})", columns, positive or operation == "except_"
 
+    @writes("group_by.top_k")
     def top_k(self, of: Named, env: list[Named]) -> Any:
         names = [*of.columns]
-        keys = [name for name in names if self.rng.random() < 0.3]
+        keys = [name for name in names if self.rng.chance(30)]
         rest = [name for name in names if name not in keys]
-        if not rest:
+        ordered = [name for name in rest if of.columns[name] not in NESTED]
+        if not ordered:
             return None
-        by = self.rng.sample(rest, self.rng.randint(1, min(2, len(rest))))
-        downs, ties = [self.rng.random() < 0.5 for _ in by], self.rng.choice(["cut", "rank"])
+        by = self.rng.sample(ordered, self.rng.randint(1, min(2, len(ordered))))
+        downs, ties = [self.rng.chance(50) for _ in by], self.rng.choice(["cut", "rank"])
         allow = "" if of.positive else ", allow_negative=True"
         order = f"[{_quoted(by)}], descending={downs}, ties={q(ties)}"
         text = f"{of.name}.group_by({_quoted(keys)}).top_k({self.rng.randint(1, 3)}, {order}{allow})"
         return text, {name: of.columns[name] for name in [*keys, *rest]}, True
 
+    @writes("dd.delta_join")
     def delta_join(self, of: Named, env: list[Named]) -> Any:
         """A triangle, a path or a star of collections with two or three columns."""
         shapes = [
@@ -405,8 +479,8 @@ class Writer:
             ["ab", "bc", "cd", "da"],
         ]
         relations, positive = [], True
-        for names in self.rng.choice(shapes):
-            one = self.rng.choice([of, *env])
+        for number, names in enumerate(self.rng.choice(shapes)):
+            one = self.rng.choice([of, *env]) if number else of
             columns = {f"r_{name}": self.integer(one) for name in names}
             relations.append(f"({one.name}.select({kw(columns)}), [{_quoted([*names])}])")
             positive = positive and one.positive
@@ -414,33 +488,60 @@ class Writer:
         names = kw({new: f"col({q(old)})" for new, old in zip(columns, "ab", strict=True)})
         return f"dd.delta_join({', '.join(relations)}).select({names})", columns, positive
 
+    @writes("intern", "with_row_id")
+    def intern(self, of: Named, env: list[Named]) -> Any:
+        """Rows with ids: rather few ids, so that rows collide, or a hash by which they do."""
+        free = [name for name in self.names("num") if name not in of.columns]
+        if not free or len(of.columns) > 4:
+            return None
+        positive = "" if of.positive else ".distinct(allow_negative=True)"
+        if of.having(*NESTED) or self.rng.chance(30):  # nested columns have no specified hash
+            how = f'hash="(round + {self.rng.randint(0, 3)}) // {self.rng.randint(1, 2)} * 3"'
+        else:
+            how = f"bits={self.rng.choice([3, 4, 5, 32])}"
+        text = f"{of.name}{positive}.{self.rng.choice(['intern', 'with_row_id'])}({q(free[0])}, {how}, max_rounds=60)"
+        return text, of.columns | {free[0]: "num"}, True
+
+    @writes("attributes", "dd.rows")
+    def attributes(self, of: Named, env: list[Named]) -> Any:
+        """Some columns taken apart and put together again."""
+        names = self.rng.sample([*of.columns], min(len(of.columns), self.rng.randint(1, 3)))
+        if "i_" in of.columns or of.having(*NESTED):  # which have no specified hash
+            return None
+        positive = "" if of.positive else ".distinct(allow_negative=True)"
+        parts = f'{of.name}{positive}.attributes(id="i_", bits={self.rng.choice([4, 62])}, max_rounds=60)'
+        columns = {name: of.columns[name] for name in names}
+        chosen = ", ".join(f"{q(name)}" for name in names)
+        return f'dd.rows(*map({parts}.get, [{chosen}]), id="i_").select({chosen})', columns, True
+
+    @writes("group_by.agg")
     def agg(self, of: Named, env: list[Named]) -> Any:
         keys = self.rng.sample([*of.columns], self.rng.randint(0, min(2, len(of.columns))))
-        adding = {"n=dd.count()": "num"}
-        for name in of.having("int", "num", "float"):
-            kind = "float" if of.columns[name] == "float" else "num"
-            adding |= {f"s=dd.sum({q(name)})": kind, f"s=dd.sum(col({q(name)}) * 3)": kind}
-        adding |= {f"s=dd.sum({q(name)})": "sum of money" for name in of.having("money", "sum of money")}
-        for name in of.having("huge"):
-            adding |= {f"s=dd.sum(col({q(name)}) // 2**40)": "huge"}
-            adding |= {f"s=dd.sum({q(name)})": "huge"}
-        picking: dict[str, str] = {}
-        for name, kind in of.columns.items():
-            picking |= {f"lo=dd.min({q(name)})": kind, f"hi=dd.max({q(name)})": kind}
-        pool = adding | picking if of.positive else self.rng.choice([adding, picking])
-        chosen = self.rng.sample([*pool], min(len(pool), self.rng.randint(1, 3)))
-        made = {text.split("=")[0]: (text, pool[text]) for text in chosen}
-        columns = {key: of.columns[key] for key in keys} | {f"{name}_": kind for name, (_, kind) in made.items()}
-        renamed = ", ".join(f"{name}_={text.split('=', 1)[1]}" for name, (text, _) in made.items())
+        picking = [name for name in AGGREGATES if name not in ADDING]
+        names = [*AGGREGATES] if of.positive else self.rng.choice([ADDING, picking])
+        made: dict[str, tuple[str, str]] = {}
+        for _ in range(self.rng.randint(1, 3)):
+            name = self.rng.choice(names)
+            pool = AGGREGATES[name](of)
+            if pool:
+                argument = self.rng.choice([*pool])
+                condition = self.predicate(of) if self.rng.chance(30) else ""
+                arguments = ", ".join(filter(None, [argument, condition and f"where={condition}"]))
+                made[f"r{len(made)}_"] = (f"dd.{name}({arguments})", pool[argument])
+        if not made:
+            return None
+        columns = {key: of.columns[key] for key in keys} | {name: kind for name, (_, kind) in made.items()}
+        results = ", ".join(f"{name}={text}" for name, (text, _) in made.items())
         columns_now = self.fresh([*columns.values()], of)
-        names = kw({new: f"col({q(old)})" for new, old in zip(columns_now, columns, strict=True)})
+        renamed = kw({new: f"col({q(old)})" for new, old in zip(columns_now, columns, strict=True)})
         allow = "" if of.positive else ", allow_negative=True"
-        return f"{of.name}.group_by({_quoted(keys)}).agg({renamed}{allow}).select({names})", columns_now, True
+        return f"{of.name}.group_by({_quoted(keys)}).agg({results}{allow}).select({renamed})", columns_now, True
 
+    @writes("group_by.reduce")
     def reduce(self, of: Named, env: list[Named]) -> Any:
         value = self.rng.choice([*of.columns])
-        keys = [name for name in of.columns if name != value and self.rng.random() < 0.5]
-        if self.rng.random() < 0.1:
+        keys = [name for name in of.columns if name != value and self.rng.chance(50)]
+        if self.rng.chance(10):
             keys = [*of.columns]
         kind, v, by = of.columns[value], q(value), 'group_by("group", maintain_order=True)'
         counted = [
@@ -457,7 +558,7 @@ class Writer:
             (f'frame.select("group", r_={v}).unique()', kind),
             (f'frame.select("group", col("count") * k, r_={v})', kind),
         ]
-        if kind == "float":  # Polars' own min skips NaN, which is not at issue here
+        if kind in ("float", *NESTED):  # Polars' own min skips NaN, which is not at issue here, and takes no lists
             bodies = [body for body in bodies if ".min()" not in body[0]]
         body, result = self.rng.choice(counted if value in keys else bodies)
         # Such counts are negative where those that the function is given are.
@@ -481,10 +582,18 @@ class Writer:
             lines += [margin + each for each in body.splitlines()] if "{body}" in line else [line]
         self.functions.append(f"def {maker}(k):\n" + textwrap.indent("\n".join(lines), "    "))
         first = call.replace("FUNCTION", f"{maker}(1)")
-        return f"{first}.concat({call.replace('FUNCTION', f'{maker}(2)')})" if self.rng.random() < 0.4 else first
+        return f"{first}.concat({call.replace('FUNCTION', f'{maker}(2)')})" if self.rng.chance(40) else first
 
+    @writes("flat_map")
     def lists(self, of: Named, env: list[Named]) -> Any:
         ints = of.having("int")
+        own = of.having("list")
+        if own and (not ints or self.rng.chance(70)):
+            exploded = self.rng.choice(own)
+            columns = self.fresh([*[kind for kind in of.columns.values() if kind != "list"][:2], "str"], of)
+            rest = [name for name, kind in of.columns.items() if kind != "list"][:2]
+            names = kw({new: f"col({q(old)})" for new, old in zip(columns, [*rest, exploded], strict=True)})
+            return f"{of.name}.flat_map({kw({exploded: f'col({q(exploded)})'})}).select({names})", columns, of.positive
         if not ints:
             return None
         a, b = self.rng.choice(ints), self.rng.choice(ints)
@@ -493,6 +602,7 @@ class Writer:
         names = kw({new: f"col({q(old)})" for new, old in zip(columns, [next(iter(of.columns)), "l_"], strict=True)})
         return f"{of.name}.flat_map(l_={expr}).select({names})", columns, of.positive
 
+    @writes("flat_map")
     def flat_map(self, of: Named, env: list[Named]) -> Any:
         ints = of.having("int")
         if not ints:
@@ -513,25 +623,52 @@ class Writer:
 
     def loop(self, block: Block, depth: int, of: Named) -> Named:
         """A loop from ``of``. What its body returns is positive, and of the same columns as it is given."""
-        kinds = self.rng.choice([["int"], ["int", "int"], ["int", "int"], ["int", "str"]])
+        kinds = self.rng.choice([["int"], ["int", "int"], ["int", "int"], ["int", "str"], ["int", self.nested(of)]])
         columns = self.fresh(kinds, of)
         source = f"{of.name}.select({self.fit(of, columns)})"
         source += "" if of.positive else ".distinct(allow_negative=True)"
         start = self.assign(block, source, columns, True)
-        kind = self.rng.random()
-        if kind < 0.15:
+        kind = self.rng.below(100)
+        if kind >= 85:
             return self.together(block, depth, of, start)
-        if kind < 0.25 and len(columns) == 2:
+        if kind >= 73 and len(columns) == 2:
             return self.prioritized(block, start)
+        if kind >= 55 and depth > 1:
+            return self.called_in_a_loop(block, depth, start)
         self.count += 1
         body, given = f"body{self.count}", Named(f"w{self.count}", columns)
         inner = Block(block.indent + "    ", [*block.env, start, given])
         result = self.body(inner, depth, given, start)
         block.lines += [f"{block.indent}def {body}({given.name}):", *inner.lines, f"{inner.indent}return {result}"]
-        limit = f"max_rounds={MAX_ROUNDS}"
-        if self.rng.random() < 0.15:
-            limit = f'max_rounds={self.rng.randint(1, 4)}, at_limit="return"'
-        return self.assign(block, f"{start.name}.iterate({body}, {limit})", columns, True)
+        return self.assign(block, f"{start.name}.iterate({body}, {self.limit()})", columns, True)
+
+    def limit(self) -> str:
+        if self.rng.chance(15):
+            return f'max_rounds={self.rng.randint(1, 4)}, at_limit="return"'
+        return f"max_rounds={MAX_ROUNDS}"
+
+    def called_in_a_loop(self, block: Block, depth: int, start: Named) -> Named:
+        """A loop as a function, which another loop's body calls, and sometimes the program around it, too."""
+        self.count += 1
+        number, columns = self.count, start.columns
+        rows, given = Named(f"rows{number}", columns), Named(f"w{number}", columns)
+        inner = Block(block.indent + "    ", [*block.env, start, rows])
+        self.tags.append(f"tag{number}")
+        result = self.loop(inner, depth - 1, rows)
+        self.tags.pop()
+        once = f"{result.name}.select({self.fit(result, columns)}).distinct()"
+        block.lines += [
+            f"{block.indent}def loop{number}({rows.name}, tag{number}):",
+            *inner.lines,
+            f"{inner.indent}return {once}",
+        ]
+        called = f'loop{number}({given.name}, "inside")'
+        shape = self.rng.choice([f"{called}.concat({given.name}).distinct()", f"{start.name}.intersect({called})"])
+        block.lines += [f"{block.indent}def body{number}({given.name}):", f"{inner.indent}return {shape}"]
+        text = f"{start.name}.iterate(body{number}, {self.limit()})"
+        if self.rng.chance(50):
+            text += f'.concat(loop{number}({start.name}, "outside"))'
+        return self.assign(block, text, columns, True)
 
     def together(self, block: Block, depth: int, of: Named, start: Named) -> Named:
         """Two collections round one loop, each of which grows by what becomes of the other."""
@@ -539,7 +676,8 @@ class Writer:
             block, f"{of.name}.select({self.fit(of, start.columns)}).distinct({_allow(of)})", start.columns, True
         )
         self.count += 1
-        body, left, right = f"body{self.count}", Named("odd", start.columns), Named("even", start.columns)
+        odd, even = f"odd{self.count}", f"even{self.count}"
+        body, left, right = f"body{self.count}", Named(odd, start.columns), Named(even, start.columns)
         inner = Block(block.indent + "    ", [*block.env, start, other, left, right])
         texts = []
         for grown, by in ((left, right), (right, left)):
@@ -547,12 +685,13 @@ class Writer:
             fitted = f"{derived.name}.select({self.fit(derived, start.columns)})"
             texts.append(f'"{grown.name}": {grown.name}.concat({fitted}).distinct({_allow(derived)})')
         block.lines += [
-            f"{block.indent}def {body}(odd, even):",
+            f"{block.indent}def {body}({odd}, {even}):",
             *inner.lines,
             f"{inner.indent}return {{{', '.join(texts)}}}",
         ]
-        both = f'{{"odd": {start.name}, "even": {other.name}}}'
-        return self.assign(block, f'dd.iterate({both}, {body}, max_rounds={MAX_ROUNDS})["even"]', start.columns, True)
+        both = f'{{"{odd}": {start.name}, "{even}": {other.name}}}'
+        text = f'dd.iterate({both}, {body}, {self.limit()})["{even}"]'
+        return self.assign(block, text, start.columns, True)
 
     def prioritized(self, block: Block, start: Named) -> Named:
         """What can be reached, some of the start later than the rest: in whatever order, the result is the same."""
@@ -562,16 +701,23 @@ class Writer:
             return start
         x, y = self.rng.sample(steps.having("int"), 2)
         y = f"{y}_right" if y in start.columns else y
-        self.count += 1
-        body = f"body{self.count}"
-        onward = kw({key: f"col({q(y)})", value: f"col({q(value)})"})
-        block.lines += [
-            f"{block.indent}def {body}(w):",
-            f"{block.indent}    onward = w.join({steps.name}, on={{{q(key)}: {q(x)}}}).select({onward})",
-            f"{block.indent}    return onward.concat(w).distinct()",
-        ]
+        onward = f"join({steps.name}, on={{{q(key)}: {q(x)}}}).select("
+        onward += kw({key: f"col({q(y)})", value: f"col({q(value)})"}) + ")"
         priority = self.rng.choice([f"col({q(key)})", f"-col({q(key)})", f"col({q(key)}) % 2 - 5"])
-        text = f"{start.name}.iterate({body}, priority={priority}, max_rounds={MAX_ROUNDS})"
+        self.count += 1
+        body, indent = f"body{self.count}", block.indent
+        seen = self.inspection() if self.rng.chance(30) else ""
+        if self.rng.chance(30):
+            block.lines += [
+                f"{indent}def {body}(odd, even):",
+                f'{indent}    return {{"odd": odd.concat(even.{onward}).distinct(){seen},',
+                f'{indent}            "even": even.concat(odd.{onward}).distinct()}}',
+            ]
+            both = f'{{"odd": {start.name}, "even": {start.name}.where(col({q(key)}) > 1)}}'
+            text = f'dd.iterate({both}, {body}, priority={{"odd": {priority}}}, max_rounds={MAX_ROUNDS})["even"]'
+        else:
+            block.lines += [f"{indent}def {body}(w):", f"{indent}    return w.{onward}.concat(w).distinct(){seen}"]
+            text = f"{start.name}.iterate({body}, priority={priority}, max_rounds={MAX_ROUNDS})"
         return self.assign(block, text, start.columns, True)
 
     def body(self, block: Block, depth: int, given: Named, start: Named) -> str:
@@ -619,6 +765,10 @@ class Writer:
         """The arguments of a ``select`` that makes ``columns`` of what ``of`` has."""
         return kw({name: self.expression(of, kind) for name, kind in columns.items()})
 
+    def nested(self, of: Named) -> str:
+        """A kind of lists or structs, if possible one that is there."""
+        return next((kind for kind in of.columns.values() if kind in NESTED), self.rng.choice(NESTED))
+
     def names(self, kind: str) -> list[str]:
         """What columns of this kind are called."""
         return [ODD[letter] if self.odd else letter for letter in NAMES[kind]]
@@ -632,11 +782,19 @@ class Writer:
             return f"col({q(self.rng.choice(numbers))}) - 1" if numbers else "5"
         if same:
             return f"col({q(self.rng.choice(same))})"
+        if kind == "str" and of.having("list"):
+            return f"col({q(of.having('list')[0])}).list.get(1, null_on_oob=True)"
+        if kind == "float" and of.having("struct"):
+            return f'col({q(of.having("struct")[0])}).struct.field("f")'
         return OTHERWISE[kind]
 
     def integer(self, of: Named) -> str:
         """An integer of the small domain, or null."""
         ints, numbers = of.having("int"), of.having("int", "num")
+        if of.having("list") and self.rng.chance(30):
+            return f"col({q(of.having('list')[0])}).list.len()"
+        if of.having("struct") and self.rng.chance(30):
+            return f'col({q(of.having("struct")[0])}).struct.field("i")'
         if not numbers:
             words = of.having("str")
             return f"pl.when(col({q(words[0])}) == 'y').then(2).otherwise(1)" if words else "3"
@@ -644,7 +802,7 @@ class Writer:
         if not ints:
             return f"col({q(b)}) % {MODULUS}"
         a = self.rng.choice(ints)
-        if self.rng.random() < 0.5:
+        if self.rng.chance(50):
             return f"col({q(a)})"
         return self.rng.choice(
             [
@@ -674,6 +832,9 @@ class Writer:
             choices += [f"col({q(h)}) >= col({q(b)})" for b in of.having("huge", "int") if b != h]
         for w in of.having("str"):
             choices += [f'col({q(w)}) == "y"', q(f"{sql(w)} <> 'x'")]
+        choices += [f"col({q(r)}).list.len() > 0" for r in of.having("list")]
+        choices += [f"col({q(z)}).is_null()" for z in of.having("list", "struct")]
+        choices += [f'col({q(z)}).struct.field("f") < 1' for z in of.having("struct")]
         for f in of.having("float"):
             choices += [f"col({q(f)}) > 0", f"col({q(f)}).is_nan()"]
         for o in of.having("bool"):
@@ -681,6 +842,73 @@ class Writer:
         for m in of.having("money", "sum of money"):
             choices += [f"col({q(m)}) > 0"]
         return self.rng.choice(choices) if choices else ""
+
+
+def _used(lines: list[str]) -> list[str]:
+    """Without variables and functions that nothing uses: the engine leaves them out, errors of theirs included.
+
+    What is inspected is used.
+    """
+    for number, line in enumerate(lines):
+        named = re.match(r"( *)(?:def )?(\w+)(?: = |\()", line)
+        rest = [other for other in lines if other is not line]
+        if named is None or ".inspect(" in line or any(re.search(rf"\b{named[2]}\b", other) for other in rest):
+            continue
+        inside = (n for n, other in enumerate(lines[number + 1 :], number + 1) if not other.startswith(named[1] + " "))
+        return _used([*lines[:number], *lines[next(inside) :]])
+    return lines
+
+
+@functools.cache
+def _pool() -> list[str]:
+    """The operators to choose from, with the more interesting ones more than once."""
+    return [*(name for name in operators.public() if name in GENERATORS), "join", "join", "group_by.agg"]
+
+
+def _count(of: Named) -> dict[str, str]:
+    return {"": "num"}
+
+
+def _sum(of: Named) -> dict[str, str]:
+    pool: dict[str, str] = {}
+    for name in of.having("int", "num", "float"):
+        kind = "float" if of.columns[name] == "float" else "num"
+        pool |= {q(name): kind, f"col({q(name)}) * 3": kind}
+    for name in of.having("huge"):
+        pool |= {q(name): "huge", f"col({q(name)}) // 2**40": "huge"}
+    return pool | {q(name): "sum of money" for name in of.having("money", "sum of money")}
+
+
+def _mean(of: Named) -> dict[str, str]:
+    names = of.having("int", "num", "huge", "float", "money", "sum of money")
+    return {q(name): "float" for name in names} | {f"col({q(name)}) * 3": "float" for name in of.having("int", "float")}
+
+
+def _value(of: Named) -> dict[str, str]:
+    return {q(name): kind for name, kind in of.columns.items() if kind not in NESTED}
+
+
+def _number(of: Named) -> dict[str, str]:
+    return {q(name): "num" for name in of.columns} | {f"col({q(name)}) > 1": "num" for name in of.having("int")}
+
+
+def _truth(of: Named) -> dict[str, str]:
+    pool = {q(name): "bool" for name in of.having("bool")}
+    pool |= {f"col({q(name)}).is_null()": "bool" for name in of.columns}
+    return pool | {f"col({q(name)}) > 1": "bool" for name in of.having("int", "num", "float")}
+
+
+AGGREGATES: dict[str, Callable[[Named], dict[str, str]]] = {  # for each, the arguments there may be, and what they give
+    "count": _count,
+    "count_distinct": _number,
+    "sum": _sum,
+    "mean": _mean,
+    "min": _value,
+    "max": _value,
+    "any": _truth,
+    "all": _truth,
+}
+ADDING = ["count", "sum", "mean"]  # with negative counts these are not mixed with the others
 
 
 def q(name: str) -> str:
@@ -725,5 +953,13 @@ def _type(kind: str) -> str:
 
 def _literal(frame: pl.DataFrame) -> str:
     rows = ",\n    ".join(str(row) for row in frame.rows())
-    schema = ", ".join(f"{q(name)}: pl.{dtype}" for name, dtype in frame.schema.items())
+    schema = ", ".join(f"{q(name)}: {_polars_text(dtype)}" for name, dtype in frame.schema.items())
     return f'pl.DataFrame([\n    {rows},\n], schema={{{schema}}}, orient="row")'
+
+
+def _polars_text(dtype: Any) -> str:
+    if isinstance(dtype, pl.List):
+        return f"pl.List({_polars_text(dtype.inner)})"
+    if isinstance(dtype, pl.Struct):
+        return f"pl.Struct({{{', '.join(f'{q(each.name)}: {_polars_text(each.dtype)}' for each in dtype.fields)}}})"
+    return f"pl.{dtype}"

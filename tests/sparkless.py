@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from ddcore.io import arrangements
-from ddcore.jobs import exchange, tasks
+from ddcore.jobs.engines import exchange, tasks
 
 
 class Rows:
@@ -103,12 +103,12 @@ def install(patch: pytest.MonkeyPatch, *, seed: int = 0, unrest: float = 0.2) ->
     def context(conf: Any, master: Any, parallelism: int | None) -> Iterator[Context]:
         yield Context(parallelism or 3, rng, unrest)
 
-    from ddcore.jobs import session
+    from ddcore.jobs.spark import session
 
     patch.setattr(session, "check", lambda: None)
     patch.setattr(session, "spark_context", context)
     patch.setattr(exchange, "collector", lambda context: Accumulator())
-    patch.setattr(exchange, "PIECE_ROWS", 4)
+    patch.setattr(exchange, "SPLIT_ROWS", 4)
     patch.setattr(tasks, "PASSED_ON", 1 + seed % 4)
     if seed % 3:
         patch.setattr(arrangements, "SMALL", 0)

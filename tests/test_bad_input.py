@@ -295,6 +295,35 @@ def test_program_that_leaves(mine: Path, dd: Command, refused: Refused, body: st
     assert error == f"program.py:4: the function split failed at program.py:2: {says}"
 
 
+def test_function_that_is_not_deterministic(mine: Path, refused: Refused, monkeypatch: pytest.MonkeyPatch) -> None:
+    function = (
+        "import time\nimport polars as pl\n"
+        "def stamp(frame):\n    return frame.select('row', stop=pl.lit(time.perf_counter_ns()))\n"
+    )
+    call = "    return {'journeys': starts.flat_map(stamp, schema={'stop': 'int64'})}\n"
+    Path("program.py").write_text(f"{function}def program(links, starts):\n{call}")
+    monkeypatch.setenv("DDCORE_CHECK_FUNCTIONS", "1")
+    error, hint = refused(1, "run", "--full-refresh")
+    assert error.startswith(
+        "program.py:6: flat_map: the function stamp gives different results for equal input: for the row"
+    )
+    assert "no clock" in hint
+
+
+@pytest.mark.parametrize(
+    ("aggregate", "says"),
+    [
+        ("dd.count()", "program.py:3: agg: the aggregate count has no name"),
+        ("n=dd.mean('stop')", "program.py:3: agg(n=...): there is no mean of string"),
+        ("n=dd.count(where='stp')", "program.py:3: agg(n=...), where=: there is no column stp"),
+    ],
+)
+def test_wrong_aggregate(mine: Path, refused: Refused, aggregate: str, says: str) -> None:
+    program = "import ddcore as dd\ndef program(links, starts):\n"
+    Path("program.py").write_text(f"{program}    return {{'journeys': starts.group_by().agg({aggregate})}}\n")
+    assert says in refused(1, "run")[0]
+
+
 @pytest.mark.parametrize("name", ["a/b", "", ".x", "a\nb", "\x1b[1m", "n" * 300])
 def test_output_that_no_folder_can_be_called(mine: Path, refused: Refused, name: str) -> None:
     Path("program.py").write_text(f"def program(links, starts):\n    return {{{name!r}: starts}}\n")

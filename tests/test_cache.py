@@ -12,8 +12,8 @@ import pytest
 
 from ddcore.cache import cache_folder, distrust, make_private, unpacked
 from ddcore.errors import StorageError
-from ddcore.jobs import cds, jars
-from ddcore.jobs.shipping import package_zip
+from ddcore.jobs.spark import class_archive, jars
+from ddcore.jobs.spark.shipping import package_zip
 
 STRANGER = 54_321  # a user id that is neither ours nor root's
 
@@ -92,16 +92,16 @@ def test_jars_and_class_archives_of_a_folder_of_others_are_not_used(
     for name in jars.JARS:
         (jars.folder() / name).write_bytes(b"jar")
     assert len(jars.paths()) == len(jars.JARS)
-    archive = cds._file("/bin/sh", tmp_path)
+    archive = class_archive._file("/bin/sh", tmp_path)
     make_private(archive.parent)
     archive.write_bytes(b"classes")
-    assert cds.archive("/bin/sh", tmp_path) == archive
+    assert class_archive.archive("/bin/sh", tmp_path) == archive
     hand_over(jars.folder())
     hand_over(archive.parent)
     with pytest.raises(StorageError, match="cannot be trusted") as caught:
         jars.paths()
     assert "DDCORE_CACHE" in caught.value.hint
-    assert cds.archive("/bin/sh", tmp_path) is None
+    assert class_archive.archive("/bin/sh", tmp_path) is None
 
 
 # --- the package, unpacked --------------------------------------------------------------------------------------------

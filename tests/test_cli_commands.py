@@ -500,8 +500,9 @@ def test_the_environment_is_told(here: Path, dd: Any, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize("command", ["run", "log", "status"])
-def test_several_time_dimensions_are_refused(command: str, fresh: Path, dd: Any) -> None:
-    (fresh / "dd.toml").write_text((fresh / "dd.toml").read_text() + '\n[time]\ndims = ["day", "revision"]\n')
+def test_other_dimensions_than_the_warehouse_has_are_refused(command: str, mine: Path, dd: Any) -> None:
+    (mine / "dd.toml").write_text((mine / "dd.toml").read_text() + '\n[time]\ndims = ["day", "revision"]\n')
     code, out, err = dd(command)
     assert (code, out) == (2, [])
-    assert "the commands support one time dimension" in err[0]
+    assert "[time] dims = ['day', 'revision'], but the times in" in err[0] and "have one dimension" in err[0]
+    assert "restore dims" in err[1]

@@ -6,8 +6,8 @@ import re
 import tomllib
 from pathlib import Path
 
-from ddcore.cli.init import FILES
 from ddcore.cli.reference import FILE, reference
+from ddcore.cli.samples import SAMPLES
 from ddcore.io import project
 from ddcore.io.project import find_project
 
@@ -57,7 +57,13 @@ def test_examples_for_schedulers_compile() -> None:
 
 def test_what_init_writes_names_settings_that_exist(tmp_path: Path) -> None:
     """Its comments hold settings too: uncommented, the file is still a project's."""
-    text = FILES["dd.toml"].replace("# [spark]", "[spark]").replace("# master", "master").replace("# conf", "conf")
+    text = (
+        SAMPLES["trams"]
+        .files["dd.toml"]
+        .replace("# [spark]", "[spark]")
+        .replace("# master", "master")
+        .replace("# conf", "conf")
+    )
     assert "spark" in tomllib.loads(text)
     (tmp_path / project.FILE_NAME).write_text(text)
     assert find_project(tmp_path).spark_conf == {"spark.driver.memory": "4g"}

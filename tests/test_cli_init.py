@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ddcore.cli.init import FILES
 from ddcore.cli.main import run_command
+from ddcore.cli.samples import SAMPLES
 from ddcore.io.program import load_program
 from ddcore.io.project import find_project
 
@@ -18,7 +18,9 @@ def test_init_makes_a_project_that_loads(tmp_path: Path, capsys: pytest.CaptureF
     captured = capsys.readouterr()
     assert captured.out == ""
     assert f"cd {folder}" in captured.err
-    assert sorted(str(file.relative_to(folder)) for file in folder.rglob("*") if file.is_file()) == sorted(FILES)
+    assert sorted(str(file.relative_to(folder)) for file in folder.rglob("*") if file.is_file()) == sorted(
+        SAMPLES["trams"].files
+    )
     project = find_project(folder)
     assert list(project.inputs) == ["links", "starts"]
     assert project.engine == "inline"

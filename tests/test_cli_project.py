@@ -57,7 +57,7 @@ def test_a_project(folder: Path) -> None:
         "roots": {"node": "string"},
     }
     assert project.outputs == {"dists": OutputSettings(key=("node",))}
-    assert (project.dims, project.dim, project.engine, project.parallelism) == (("version",), "version", "spark", None)
+    assert (project.dims, project.engine, project.parallelism) == (("version",), "spark", None)
     assert (project.spark_master, project.spark_conf) == ("local[*]", {})
     assert project.program_file == folder / "program.py"
 
@@ -221,12 +221,9 @@ def test_spark_settings_become_text(folder: Path) -> None:
     assert (project.spark_master, project.spark_conf) == ("local[2]", {"a.b": "4g", "n": "3", "t": "true"})
 
 
-def test_several_time_dimensions_are_read_but_refused_by_commands(folder: Path) -> None:
+def test_several_time_dimensions(folder: Path) -> None:
     (folder / "dd.toml").write_text(TOML + '[time]\ndims = ["day", "revision"]\n')
-    project = find_project()
-    assert project.dims == ("day", "revision")
-    with pytest.raises(UsageError, match="the commands support one time dimension"):
-        _ = project.dim
+    assert find_project().dims == ("day", "revision")
 
 
 def test_unknown_input(folder: Path) -> None:

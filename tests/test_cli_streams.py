@@ -45,7 +45,7 @@ def unread(streams: Sequence[int], *arguments: str, cwd: Path) -> tuple[int, str
     return done.returncode, (done.stdout or "") + (done.stderr or "")
 
 
-def folded(project: Path) -> int | None:
+def folded(project: Path) -> Any:
     """The last folded version, with no run left unfinished."""
     ledger = Ledger.load(Warehouse(project / "warehouse"))
     assert ledger.open_intent() is None

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from ddcore.cli.versions import one_version, version_range
+from ddcore.cli.versions import Readable, one_version
 from ddcore.errors import UsageError
+
+UP_TO_10 = Readable(("version",), ((0,),), ((11,),))
 
 
 @pytest.mark.parametrize(
@@ -19,6 +21,7 @@ from ddcore.errors import UsageError
         ("-10", 0),
         ("latest-3", 7),
         (" 4 ", 4),
+        ("version=4", 4),
         ("0" * 5000 + "4", 4),
     ],
 )
@@ -40,7 +43,8 @@ def test_one_version(text: str, version: int) -> None:
         ("9" * 5000, "beyond the greatest version"),
         ("-" + "9" * 5000, "goes back beyond version 0"),
         ("-٣", "'-٣' is not a version"),
-        ("day=7,revision=1", "see docs/limits.md"),
+        ("day=7", "there is no time dimension 'day'; there are: version"),
+        ("version=11", "version 11 is not yet complete"),
     ],
 )
 def test_one_version_refused(text: str, says: str) -> None:
@@ -64,7 +68,7 @@ def test_one_version_refused(text: str, says: str) -> None:
     ],
 )
 def test_range(first: str, second: str | None, pair: tuple[int | None, int]) -> None:
-    assert version_range(first, second, latest=10) == pair
+    assert UP_TO_10.range(first, second) == pair
 
 
 @pytest.mark.parametrize(
@@ -79,4 +83,4 @@ def test_range(first: str, second: str | None, pair: tuple[int | None, int]) -> 
 )
 def test_range_refused(first: str, second: str | None, says: str) -> None:
     with pytest.raises(UsageError, match=says):
-        version_range(first, second, latest=10)
+        UP_TO_10.range(first, second)

@@ -93,7 +93,7 @@ class Shop:
         """What ``show`` reads: both outputs as of every version."""
         logs = {name: output_log(self.project, name) for name in ("totals", "buyers")}
         return {
-            name: [sorted(log.accumulate(version).rows()) for version in range(log.latest + 1)]
+            name: [sorted(log.accumulate(version).rows()) for version in range(log.readable.upper[0][0])]
             for name, log in logs.items()
         }
 

@@ -14,8 +14,8 @@ from ddcore.cli.main import run_command
 from ddcore.errors import UsageError
 from ddcore.io.project import Project, find_project
 from ddcore.io.warehouse import Warehouse
-from ddcore.jobs import jars
 from ddcore.jobs.doctor import Check, checks
+from ddcore.jobs.spark import jars
 
 
 @pytest.fixture

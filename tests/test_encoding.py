@@ -6,16 +6,16 @@ import numpy as np
 import polars as pl
 import pytest
 
-from ddcore import encoding
-from ddcore.encoding import Pool
+from ddcore import pools
+from ddcore.pools import Strings as Pool
 
 
 @pytest.mark.parametrize("bits", [0, 1, 3, 2**64 - 1])
 def test_interning_is_injective(bits: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where nearly all strings have one hash, and while the table grows between two of them."""
-    real = encoding._string_hashes
+    real = pools._string_hashes
     mask = np.uint64(bits).view(np.int64)
-    monkeypatch.setattr(encoding, "_string_hashes", lambda values: real(values) & mask)
+    monkeypatch.setattr(pools, "_string_hashes", lambda values: real(values) & mask)
     pool, known = Pool(), dict[str, int]()
     rng = np.random.default_rng(bits % 7)
     for _ in range(40):

@@ -25,7 +25,8 @@ from ddcore.io import arrangements
 from ddcore.io.program import load_program
 from ddcore.io.project import Project
 from ddcore.io.state import open_worker, write_gains
-from ddcore.jobs import exchange, replay
+from ddcore.jobs import engines, replay
+from ddcore.jobs.engines import exchange
 from ddcore.planner import build
 
 INLINE = range(0, 60)
@@ -114,7 +115,7 @@ def test_wide_rounds_end_in_one_task(tmp_path: Path, spark: Any, monkeypatch: py
             self.narrow_below = 10**9
         return real(self, waiting, now)
 
-    monkeypatch.setattr(replay, "WIDE_FROM", 1)
+    monkeypatch.setattr(engines, "WIDE_FROM", 1)
     monkeypatch.setattr(exchange, "NARROW_BELOW", 1)
     monkeypatch.setattr(exchange._Exchange, "_superstep", counted)
     outcomes = outcome(project_of(tmp_path / "p", drawn), [None], engine="spark")

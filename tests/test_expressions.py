@@ -172,6 +172,11 @@ def output_type(expr: pl.Expr, schema: Any) -> Any:
         (col("price") * col("ratio"), "float64"),
         (col("price").cast(pl.Decimal(12, 4)), "decimal(12,4)"),
         (sql("a * 1.5"), "decimal(18,1)"),
+        (col("name").str.split(","), "list[string]"),
+        (
+            pl.struct(x=col("a").cast(pl.Int8), y=pl.concat_list(col("price") * 1.5)),
+            "struct[x: int64, y: list[decimal(18,3)]]",
+        ),
     ],
 )
 def test_output_types(expr: pl.Expr, kind: str) -> None:
@@ -190,7 +195,7 @@ def test_an_unknown_column_is_named_with_a_close_match() -> None:
     [
         (col("a") + col("name"), "a + name: arithmetic on dtypes"),
         (pl.lit(None), "null is null and has no type"),
-        (col("name").str.split(","), "columns of type List(String) are not supported"),
+        (pl.concat_list(col("day") - col("day")), "[]: columns of type Duration(time_unit='us') are not supported"),
         (col("day") - col("day"), "columns of type Duration(time_unit='us') are not supported"),
         (col("a") * 2**64, "beyond int64"),
     ],

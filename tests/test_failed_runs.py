@@ -39,7 +39,8 @@ from ddcore.io.ledger import IntentRecord, Ledger
 from ddcore.io.program import load_program
 from ddcore.io.project import Project, find_project
 from ddcore.io.warehouse import Warehouse
-from ddcore.jobs import exchange, replay
+from ddcore.jobs import engines, replay
+from ddcore.jobs.engines import exchange
 from ddcore.jobs.ingest import IngestReport, ingest
 from ddcore.planner import build
 from ddcore.schema import Type
@@ -291,12 +292,12 @@ def with_wrong_java_home(patch: pytest.MonkeyPatch, folder: Path) -> None:
 
 
 def without_jars(patch: pytest.MonkeyPatch, folder: Path) -> None:
-    patch.setattr("ddcore.jobs.session.java_path", lambda: "java")
+    patch.setattr("ddcore.jobs.spark.session.java_path", lambda: "java")
     patch.setenv("DDCORE_CACHE", str(folder))
 
 
 def without_kernels(patch: pytest.MonkeyPatch, _: Path) -> None:
-    patch.setitem(sys.modules, "ddcore.jobs.inline", None)
+    patch.setitem(sys.modules, "ddcore.jobs.engines.inline", None)
 
 
 LACKING = [(without_java, "Java 17"), (with_wrong_java_home, "bin/java"), (without_jars, "jars are not in"),
@@ -308,7 +309,7 @@ def test_what_the_machine_lacks_is_said_before_the_intent(
     lack: Callable[..., None], says: str, project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr("ddcore.jobs.session._is_callers", lambda: False)  # other tests may have started a session
+        patch.setattr("ddcore.jobs.spark.session._is_callers", lambda: False)  # other tests may have started a session
         lack(patch, tmp_path)
         with pytest.raises(StorageError, match=says):
             replay.run(project, engine="inline" if lack is without_kernels else "spark")
@@ -566,7 +567,7 @@ def test_parallelism_goes_by_rows_and_not_by_what_they_count(project: Project, m
     replay.run(project, engine="inline")
     bring(project, (1, 4, 20_000_000))
     assert replay.run(project, engine="spark").parallelism == 1
-    monkeypatch.setattr(replay, "WIDE_FROM", 5)
+    monkeypatch.setattr(engines, "WIDE_FROM", 5)
     bring(project, *[(n, 5, 1) for n in range(5)])
     assert replay.run(project, engine="spark").parallelism == 3
     check_law(project)

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from ddcore.errors import DdError, ExpressionError, FoldError
-from ddcore.jobs import session
-from ddcore.jobs.failures import fold_errors, one_line, telling_line
-from ddcore.jobs.gateway import _ending
+from ddcore.jobs.failures import fold_errors, one_line
+from ddcore.jobs.spark import session
+from ddcore.jobs.spark.failures import telling_line
+from ddcore.jobs.spark.gateway import _ending
 
 LOST = "Job aborted due to stage failure: Task 0 in stage 0.0 failed 1 times, most recent failure: Lost task 0.0 in "
 PYTHON = '  File "tasks.py", line 3, in step\nValueError: not this row\n\n\tat org.apache.spark.Runner.run'

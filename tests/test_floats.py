@@ -116,6 +116,12 @@ def test_sums_are_those_of_fractions() -> None:
     assert not wrong, f"seeds {wrong[:5]}: {[(groups[s], actual[s], exact(merged(groups[s]))) for s in wrong[:3]]}"
 
 
+def test_a_signalling_nan_is_nan() -> None:
+    signalling = struct.unpack("d", (0x7FF0000000000001).to_bytes(8, "little"))[0]
+    actual = by_group(folding.whole(alone, rows=frame_of([(0, [(signalling, 2), (1.0, 1)])]))["out"])
+    assert math.isnan(actual[0])
+
+
 @pytest.mark.parametrize("seed", range(12))
 def test_large_groups_that_change_at_many_versions(seed: int) -> None:
     """Swept: what comes and goes, infinities among it, leaves no trace in later sums."""

@@ -173,7 +173,7 @@ def test_a_worker_that_dies_leaves_nothing_and_the_next_ingest_succeeds(
     desk = Desk(tmp_path, engine="spark")
     source = desk.source("a.parquet", (1, 2, 0, 1))
     with monkeypatch.context() as patched:
-        patched.setattr("ddcore.jobs.intake._task", _die)
+        patched.setattr("ddcore.jobs.spark.intake._task", _die)
         with pytest.raises(DdError, match="the Spark job failed: ") as caught:
             desk.ingest(source)
     assert "\n" not in caught.value.message

@@ -23,6 +23,11 @@ AGGREGATES = {
     "least": dd.min("v"),
     "greatest": dd.max("v"),
     "sum": dd.sum("v"),
+    "mean": dd.mean("v"),
+    "distinct": dd.count_distinct("v"),
+    "any": dd.any(pl.col("w") > 3),
+    "all": dd.all(pl.col("w") < 4, where="w <> 2"),
+    "some": dd.count(where="w > 2"),
     "least of two": dd.min("w"),
 }
 
@@ -56,9 +61,12 @@ def test_large_groups(kind: str, dims: tuple[str, ...], negative: bool) -> None:
         made = {
             name: groups.agg(x=aggregate, allow_negative=negative)
             for name, aggregate in AGGREGATES.items()
-            if name != "sum" or kind != "string"
+            if name not in ("sum", "mean") or kind != "string"
         }
         made["two"] = groups.agg(lo=dd.min("v"), hi=dd.max("w"), allow_negative=negative)
+        made["three"] = groups.agg(
+            a=dd.any(pl.col("w") > 3), d=dd.count_distinct("v"), e=dd.count_distinct("w"), allow_negative=negative
+        )  # fmt: skip
         made["once"] = rows.select("k").distinct(allow_negative=negative)
         made["values"] = halves.distinct(allow_negative=negative)
         made["rows"] = halves.group_by("k").reduce(shown, {"c": "int64"}, allow_negative=negative)

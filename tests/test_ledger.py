@@ -28,11 +28,12 @@ from ddcore.io.ledger import (
     TableState,
     UndoRecord,
 )
+from ddcore.io.times import Time
 from ddcore.io.warehouse import Warehouse
 
 
 def ingest(number: int, first: int, last: int, input: str = "edges", digest: str = "00ff") -> IngestRecord:
-    counts = {version: (version + 1, 1) for version in range(first, last + 1)}
+    counts: dict[Time, tuple[int, int]] = {version: (version + 1, 1) for version in range(first, last + 1)}
     source = Source(f"{input}-{number}.parquet", digest)
     return IngestRecord(
         number, input, (source,), first, last, 10, counts, ("a.parquet",), TableState(number, 1, 10, "ab")
@@ -322,6 +323,7 @@ def test_a_killed_beginning_is_no_lost_ledger(tmp_path: Path) -> None:
     beginning = """
 import sys
 from ddcore.io.ledger import Ledger
+from ddcore.io.times import Time
 from ddcore.io.warehouse import Warehouse
 Ledger.load(Warehouse(sys.argv[1])).begin()
 """
@@ -375,14 +377,14 @@ def _next_record(rng: random.Random, ledger: Ledger, records: list[Record]) -> R
         record = rng.choice(left)
         return UndoRecord(record.number, record.input, record.first, record.last, TableState(1, 2, 3, str(number)))
     if kind == "run" and begun is None:
-        folded, refresh = ledger.last_folded(), rng.random() < 0.3
-        first = 0 if refresh or folded is None else folded + 1
+        upper, refresh = ledger.upper(), rng.random() < 0.3
+        first = 0 if refresh or upper is None else upper[0][0]
         inputs = tuple(rng.sample("abc", rng.randrange(1, 4)))
         return replace(intent(ledger.next_run(), first, first + rng.randrange(9), refresh), program_inputs=inputs)
     if kind == "run" and begun is not None:
         if rng.random() < 0.3:
             return FailureRecord(begun.run, "ab12", begun.first, begun.last, "inline", "no")
-        done = run(begun.run, begun.first, begun.last)
+        done = replace(run(begun.run, 0, 0), first=begun.first, last=begun.last)
         return replace(done, refresh=begun.refresh, program_inputs=begun.program_inputs)
     first = rng.randrange(20)
     made = ingest(number, first, first + rng.randrange(4), rng.choice("abc"))
@@ -405,12 +407,12 @@ def check_summary(ledger: Ledger, records: list[Record]) -> None:
     assert list(ledger.ingests()) == left
     assert [*ledger.undos()] == [record for record in records if isinstance(record, UndoRecord)]
     assert (ledger.current_run(), ledger.open_intent(), ledger.last_folded()) == (current, begun, folded)
-    assert ledger.waiting() == [each for each in left if folded is None or each.last > folded]
+    assert ledger.waiting() == [each for each in left if folded is None or each.last > folded]  # type: ignore[operator]
     assert ledger.first_ingested() == min((each.first for each in left), default=None)
     assert ledger.next_run() == 1 + max((each.run for each in intents), default=0)
     assert ledger.next_ingest() == 1 + max((r.number for r in records if isinstance(r, IngestRecord)), default=0)
     for since in range(0, 24, 3):
-        assert list(ledger.ingests(since=since)) == [each for each in left if each.last >= since]
+        assert list(ledger.ingests(since=since)) == [each for each in left if each.last >= since]  # type: ignore[operator]
     for name in "abc":
         of_input = [each for each in left if each.input == name]
         assert list(ledger.ingests(name)) == of_input

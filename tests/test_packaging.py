@@ -16,7 +16,7 @@ import pytest
 from kernels import LOAD_ALL
 
 from ddcore.jobs.setup import compile_kernels
-from ddcore.jobs.shipping import package_zip
+from ddcore.jobs.spark.shipping import package_zip
 
 TOP = Path(__file__).resolve().parent.parent
 BUILD = """

@@ -14,7 +14,7 @@ from notation import frame
 
 import ddcore as dd
 from ddcore.errors import Diverged, ProgramError
-from ddcore.jobs.shipping import pickled
+from ddcore.jobs.spark.shipping import pickled
 from ddcore.planner import build
 
 col = pl.col

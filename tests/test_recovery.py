@@ -104,8 +104,8 @@ def test_killed_at_random_moments(
 
 
 def folded(project: Project) -> int:
-    last = Ledger.load(Warehouse(project.warehouse)).last_folded()
-    return -1 if last is None else last
+    upper = Ledger.load(Warehouse(project.warehouse)).upper()
+    return -1 if upper is None else upper[0][0] - 1
 
 
 def start(folder: Path, engine: str, end: int, parallelism: int = 1, **environment: str) -> subprocess.Popen[bytes]:
@@ -156,7 +156,7 @@ def command_of(pid: int) -> str:
 
 
 @pytest.mark.parametrize("place", FAILPOINTS)
-def test_killed_between_two_durable_effects(
+def test_T23_killed_between_two_durable_effects(
     place: str, ingested: Path, undisturbed: dict[str, pl.DataFrame], tmp_path: Path
 ) -> None:
     """Two runs die at the same place, once early and once later; the third one finishes."""

@@ -15,6 +15,7 @@ from notation import frame, log, pair
 import ddcore.aggregates as dd
 from ddcore.errors import DiffOverflow, Diverged, ExpressionError, NegativeMultiplicity
 from ddcore.reference import NaiveCollection, accumulate, differences, evaluate, grid, log_of, replay
+from ddcore.schema import parse_type
 
 col = pl.col
 INT, WORD = {"x": pl.Int64()}, {"w": pl.String()}
@@ -150,6 +151,14 @@ def test_null_nan_and_negative_zero_as_keys() -> None:
     counted = {repr(f): n for f, n in floats.group_by("f").agg(n=dd.count()).rows}
     assert counted == {"nan": 2, "0.0": 2, "None": 2}
     assert sum(floats.join(floats, on="f").rows.values()) == 8  # 2 x 2 NaN, 2 x 2 zero, null with nothing
+
+
+def test_a_schema_has_the_names_of_our_types() -> None:
+    kinds = ["int64", "float64", "bool", "string", "binary", "date", "timestamp", "decimal(9,2)", "list[list[bool]]"]
+    kinds += ["struct[a: timestamp, b: list[decimal(4,1)]]"]
+    schema = {f"c{number}": kind for number, kind in enumerate(kinds)}
+    columns = {name: parse_type(kind).polars for name, kind in schema.items()}
+    assert NaiveCollection(columns, []).schema == schema
 
 
 def test_null_is_not_true() -> None:

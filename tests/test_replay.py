@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import subprocess
 import sys
 from collections.abc import Callable
@@ -14,6 +15,7 @@ import polars as pl
 import pytest
 
 import ddcore as dd
+from ddcore.aggregates import AGGREGATES
 from ddcore.errors import DataError, DdError, ProgramError
 
 LOG = pl.DataFrame({"a": [1], "version": [0], "diff": [1]})
@@ -26,8 +28,16 @@ def same(w: Any) -> Any:
 def test_the_names_one_sees_are_the_public_ones() -> None:
     script = "import ddcore, json; before = dir(ddcore); ddcore.replay; print(before == dir(ddcore), *before)"
     names = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
-    assert names == ["True", *sorted([*dd.__all__, "__version__"])]
+    assert names == ["True", *sorted({*dd.__all__, *AGGREGATES, "__version__"})]
     assert all(hasattr(dd, name) for name in dir(dd))
+
+
+def test_a_star_import_leaves_pythons_functions() -> None:
+    scope: dict[str, Any] = {}
+    exec("from ddcore import *", scope)
+    del scope["__builtins__"]
+    assert scope.keys() == set(dd.__all__)
+    assert not scope.keys() & vars(builtins).keys()
 
 
 @pytest.mark.parametrize("frame", [LOG, LOG.lazy(), LOG.to_arrow(), LOG.to_pandas(), LOG.to_dict(as_series=False)])

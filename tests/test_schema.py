@@ -14,7 +14,10 @@ import pytest
 from ddcore.errors import ProgramError
 from ddcore.schema import Type, check_names, parse_schema, parse_type, type_of
 
-NAMES = ["int64", "float64", "bool", "string", "binary", "date", "timestamp", "decimal(10,2)"]
+NAMES = [
+    "int64", "float64", "bool", "string", "binary", "date", "timestamp", "decimal(10,2)", "list[string]",
+    "struct[city: string, zip: int64]", "list[struct[a: list[decimal(10,2)], \"b c\": timestamp]]",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -51,6 +54,12 @@ def test_a_type_is_small_frozen_and_picklable() -> None:
         (pl.Categorical(), "string"),
         (pl.Enum(["a", "b"]), "string"),
         (pl.Decimal(18, 18), "decimal(18,18)"),
+        (pl.List(pl.Int8), "list[int64]"),
+        (pl.Array(pl.Float32, 2), "list[float64]"),
+        (
+            pl.Struct({"a": pl.List(pl.Categorical), "b, c": pl.Datetime("ns")}),
+            'struct[a: list[string], "b, c": timestamp]',
+        ),
     ],
 )
 def test_foreign_types_widen(dtype: Any, name: str) -> None:
@@ -60,8 +69,8 @@ def test_foreign_types_widen(dtype: Any, name: str) -> None:
 @pytest.mark.parametrize(
     "dtype",
     [
-        pl.UInt64(), pl.Int128(), pl.UInt128(), pl.Decimal(19, 2), pl.List(pl.Int64), pl.Struct({"a": pl.Int64}),
-        pl.Array(pl.Int64, 2), pl.Time(), pl.Duration("us"), pl.Null(), pl.Object(), pl.List,
+        pl.UInt64(), pl.Int128(), pl.UInt128(), pl.Decimal(19, 2), pl.Struct({}), pl.Time(), pl.Duration("us"),
+        pl.Null(), pl.Object(), pl.List, pl.Struct,
     ],
 )  # fmt: skip
 def test_types_without_a_place_are_named_with_a_way_out(dtype: Any) -> None:
@@ -71,7 +80,29 @@ def test_types_without_a_place_are_named_with_a_way_out(dtype: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["int", "decimal", "decimal(19,2)", "decimal(2,3)", "decimal(0,0)", "uint64", "", 3, None]
+    "name",
+    [
+        "int",
+        "decimal",
+        "decimal(19,2)",
+        "decimal(2,3)",
+        "decimal(0,0)",
+        "uint64",
+        "",
+        3,
+        None,
+        "list",
+        "list[]",
+        "list[int64",
+        "list[int64]]",
+        "struct[]",
+        "struct[a]",
+        "struct[a: int64, a: string]",
+        "struct[a b: int64]",
+        "map[string, int64]",
+        "list[string], int64",
+        'struct["a: int64]',
+    ],
 )
 def test_names_that_are_no_types_are_refused(name: Any) -> None:
     with pytest.raises(ProgramError):
@@ -85,6 +116,27 @@ def test_a_schema_keeps_its_order_and_names_the_bad_column() -> None:
     ]
     with pytest.raises(ProgramError, match="column src: there is no type 'in64'"):
         parse_schema({"src": "in64"})
+
+
+def test_a_type_inside_is_named_by_its_path() -> None:
+    for kind, path in {
+        "list[in64]": "tags[]",
+        "struct[zip: list[in64]]": "tags.zip[]",
+        'list[struct["post code": in64]]': 'tags[]."post code"',
+    }.items():
+        with pytest.raises(ProgramError) as caught:
+            parse_schema({"tags": kind})
+        assert caught.value.message == f"column {path}: there is no type 'in64'"
+    with pytest.raises(ProgramError, match=r"^column tags\[\].a: columns of type UInt64 are not supported"):
+        parse_schema({"tags": pl.List(pl.Struct({"a": pl.UInt64}))})
+
+
+def test_types_of_python_and_arrow_except_maps() -> None:
+    assert str(parse_type(list[list[str]])) == "list[list[string]]"
+    nested = pa.list_(pa.struct({"a": pa.int32(), "b": pa.large_list(pa.dictionary(pa.int8(), pa.string()))}))
+    assert str(parse_type(nested)) == "list[struct[a: int64, b: list[string]]]"
+    with pytest.raises(ProgramError, match=r"^column tags\[\].a: columns of type Object \(maps"):
+        parse_schema({"tags": pa.list_(pa.struct({"a": pa.map_(pa.string(), pa.int64())}))})
 
 
 @pytest.mark.parametrize("name", ["diff", "version", "_code"])

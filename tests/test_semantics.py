@@ -1,8 +1,14 @@
-"""The acceptance cases, by their numbers: from the definitions, whole, a run for each time, and cut at random."""
+"""The acceptance cases, by their numbers, each by every way to fold (see conftest.py).
+
+More of them: compaction and frontiers in test_semantics_compaction.py, loops in test_semantics_loops.py, several
+collections in test_operators.py.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import re
+from pathlib import Path
 from typing import Any
 
 import folding
@@ -18,13 +24,6 @@ from ddcore.errors import Diverged, LateUpdate, NegativeMultiplicity
 from ddcore.trace import arrange
 
 col = pl.col
-
-
-@pytest.fixture(params=[folding.by_reference, folding.whole, folding.one_time_each, folding.randomly_cut])
-def fold(request: pytest.FixtureRequest) -> Fold:
-    """One way to fold: takes a program and its inputs, gives the logs of its outputs."""
-    way: Fold = request.param
-    return way
 
 
 def same(actual: Any, expected: Any) -> None:
@@ -430,6 +429,34 @@ def test_T43_distinct_allows_a_negative_count(fold: Fold) -> None:
     same(actual, log("x:+1@2"))
 
 
+def first_row(groups: pl.DataFrame) -> pl.DataFrame:
+    return groups.group_by("group", maintain_order=True).first().select("group", v="w")
+
+
+REDUCERS = {
+    "distinct": lambda rest: rest.distinct(),
+    "agg": lambda rest: rest.group_by("w").agg(n=dd.count()),
+    "least": lambda rest: rest.group_by().agg(lo=dd.min("w")),
+    "top_k": lambda rest: rest.group_by().top_k(1, "w"),
+    "reduce": lambda rest: rest.group_by().reduce(first_row, {"v": "string"}),
+    "union": lambda rest: rest.union(rest),
+    "intersect": lambda rest: rest.intersect(rest),
+    "except_": lambda rest: rest.except_(rest),
+    "semi": lambda rest: rest.join(rest, on="w", how="semi"),
+}
+KEYS = {"least": (), "top_k": (), "reduce": ()}
+
+
+@pytest.mark.parametrize("name", REDUCERS)
+def test_T43_every_reducer_refuses_a_negative_count(name: str) -> None:
+    """With the operator, the key, the time and the count."""
+    with pytest.raises(NegativeMultiplicity) as caught:
+        folding.whole(lambda x, y: {"out": REDUCERS[name](x.concat(y.negate()))}, x=X, y=Y)
+    error, operator = caught.value, {"least": "agg", "semi": "distinct"}.get(name, name)
+    assert error.op.startswith(operator)
+    assert (error.key, error.time, error.count) == (KEYS.get(name, ("x",)), (0,), -1)
+
+
 def test_T43_aggregates_refuse_a_negative_count(fold: Fold) -> None:
     with pytest.raises(NegativeMultiplicity) as caught:
         fold(lambda x, y: {"out": x.concat(y.negate()).group_by("w").agg(n=dd.count())}, x=X, y=Y)
@@ -451,3 +478,9 @@ def test_T43_aggregates_allow_a_negative_count(fold: Fold) -> None:
     same(actual["count"], log("(x,-1):+1@0 (x,-1):-1@1 (x,1):+1@2"))
     same(actual["least"], log("(x,x):+1@2"))
     same(actual["both"], log("(x,1,x):+1@2"))
+
+
+def test_every_case_has_a_test_by_its_number() -> None:
+    files = Path(__file__).parent.glob("test_*.py")
+    numbers = {int(number) for file in files for number in re.findall(r"^def test_T(\d\d)_", file.read_text(), re.M)}
+    assert [number for number in range(1, 45) if number not in numbers] == []

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from ddcore.jobs.session import spark_session
+from ddcore.jobs.spark.session import spark_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -87,7 +87,7 @@ def test_a_callers_session_is_left_as_it_is(spark: SparkSession) -> None:
 def test_a_session_says_nothing_and_leaves_nothing(tmp_path: Path) -> None:
     process = python(
         """
-        from ddcore.jobs.session import spark
+        from ddcore.jobs.spark.session import spark
 
         for parallelism in (1, 2):
             with spark({}, "local[2]", parallelism) as session:
@@ -106,7 +106,7 @@ def test_a_master_that_is_not_there_is_an_error_that_says_so(tmp_path: Path) -> 
     process = python(
         """
         from ddcore.errors import DdError
-        from ddcore.jobs.session import spark
+        from ddcore.jobs.spark.session import spark
 
         try:
             with spark({}, "nonsense"):
@@ -127,7 +127,7 @@ def test_a_signal_ends_a_running_job_and_all_processes(tmp_path: Path, number: i
     process = python(
         """
         import sys, time
-        from ddcore.jobs.session import spark
+        from ddcore.jobs.spark.session import spark
 
         def slow(batches):
             for batch in batches:
@@ -169,7 +169,7 @@ def test_a_cluster_of_two_processes_runs_the_shipped_package(tmp_path: Path) -> 
     process = python(
         """
         import pyarrow as pa
-        from ddcore.jobs.session import spark
+        from ddcore.jobs.spark.session import spark
 
         def whereabouts(batches):
             import ddcore.io.warehouse
@@ -199,7 +199,7 @@ def test_under_spark_submit_the_context_is_the_submitters(tmp_path: Path) -> Non
     (tmp_path / "job.py").write_text(
         textwrap.dedent(
             """
-            from ddcore.jobs.session import spark
+            from ddcore.jobs.spark.session import spark
 
             with spark({"spark.app.name": "not this"}, "local[7]", 3) as session:
                 context = session.sparkContext
@@ -221,7 +221,7 @@ def test_under_spark_submit_the_context_is_the_submitters(tmp_path: Path) -> Non
 
 
 def test_a_session_that_was_there_before_goes_on(spark: SparkSession) -> None:
-    from ddcore.jobs import session
+    from ddcore.jobs.spark import session
 
     with session.spark({}, "local[2]") as found:
         assert found.sparkContext is spark.sparkContext

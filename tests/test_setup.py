@@ -17,11 +17,11 @@ import pytest
 from kernels import copy_of_cache
 
 from ddcore.errors import DdError, StorageError
-from ddcore.jobs import cds, jars, java
-from ddcore.jobs.settings import cores_of, defaults_file, settings
 from ddcore.jobs.setup import compile_kernels
 from ddcore.jobs.setup import main as set_up
-from ddcore.jobs.shipping import package_zip
+from ddcore.jobs.spark import class_archive, jars, java
+from ddcore.jobs.spark.settings import cores_of, defaults_file, settings
+from ddcore.jobs.spark.shipping import package_zip
 
 TOP = Path(__file__).resolve().parent.parent
 FOLDERS = {"ddcore": "ddcore", "ddcore.io": "io", "ddcore.jobs": "jobs", "ddcore.cli": "cli"}
@@ -248,7 +248,7 @@ def test_the_shipped_package_is_complete_and_imports_from_the_cache(tmp_path: Pa
         for file in (TOP / room).rglob("*.py")
     }
     assert names == sources | {"ddcore/__init__.py", "ddcore/cache.py"}
-    script = "import ddcore, ddcore.io.warehouse as w, ddcore.jobs.jars; print(ddcore.__version__, w.__file__)"
+    script = "import ddcore, ddcore.io.warehouse as w, ddcore.jobs.spark.jars; print(ddcore.__version__, w.__file__)"
     done = subprocess.run(
         [sys.executable, "-c", script],
         env={**os.environ, "PYTHONPATH": str(archive), "DDCORE_CACHE": str(tmp_path)},
@@ -265,7 +265,7 @@ def test_the_shipped_package_is_complete_and_imports_from_the_cache(tmp_path: Pa
 
 def test_no_class_archive_is_no_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("DDCORE_CACHE", str(tmp_path))
-    assert cds.current() is None
+    assert class_archive.current() is None
 
 
 def test_the_sample_is_what_its_script_writes_and_no_row_is_removed_before_it_is_added() -> None:

@@ -23,7 +23,6 @@ from ddcore.errors import DataError, DdError, UsageError
 from ddcore.io.checks import Rules, fit, normalise
 from ddcore.io.sources import (
     Source,
-    _polars_type,
     column_types,
     find_sources,
     pieces,
@@ -40,7 +39,7 @@ from ddcore.io.updates import (
     merge_counts,
     running_counts,
 )
-from ddcore.schema import Schema, parse_type
+from ddcore.schema import Schema, parse_type, polars_type
 
 EDGES = {"src": "int64", "dst": "int64"}
 ROWS = {"src": [1, 2], "dst": [2, 3], "version": [0, 1], "diff": [1, -1]}
@@ -391,7 +390,7 @@ KEY = bytes(range(16))
 
 
 def digest(updates: pl.DataFrame) -> Digest:
-    return sum(digests(updates, "version", KEY).values(), Digest())
+    return sum(digests(updates, ["version"], KEY).values(), Digest())
 
 
 def frame(*rows: tuple[Any, ...]) -> pl.DataFrame:
@@ -424,7 +423,7 @@ def test_a_digest_depends_on_the_content_alone() -> None:
     assert digest(frame(*rows[:50])) + digest(frame(*rows[50:])) == whole
     assert digest(consolidate(frame(*rows), ("version",))) == whole
     assert Digest.parse(str(whole)) == whole
-    for version, one in digests(frame(*shuffled), "version", KEY).items():
+    for version, one in digests(frame(*shuffled), ["version"], KEY).items():
         assert digest(frame(*(row for row in rows if row[2] == version))) == one
     assert not digest(frame((1.0, "a", 0, 1), (1.0, "a", 0, -1)))
 
@@ -489,7 +488,7 @@ def test_a_digest_is_the_sum_of_keyed_hashes_times_diffs() -> None:
     for value, version, diff in rows:
         words = [int(value is None), (value or 0) % 2**64, version]
         wanted[version] = wanted.get(version, 0) + diff * sip_hash(words, KEY)
-    assert {version: one.total for version, one in digests(updates, "version", KEY).items()} == wanted
+    assert {version: one.total for version, one in digests(updates, ["version"], KEY).items()} == wanted
 
 
 def test_rows_cannot_be_crafted_to_have_a_digest_of_others() -> None:
@@ -501,18 +500,18 @@ def test_rows_cannot_be_crafted_to_have_a_digest_of_others() -> None:
     numbers = pl.DataFrame({"x": [None, 0x6E75_6C6C_6E75_6C6C], "version": 0, "diff": 1})
     assert digest(numbers[:1]) != digest(numbers[1:])
     other = pl.DataFrame({"x": [1, 2], "version": 0, "diff": 1})
-    assert digests(other, "version", bytes(16)) != digests(other, "version", KEY)
+    assert digests(other, ["version"], bytes(16)) != digests(other, ["version"], KEY)
 
 
 def test_counts_are_exact_and_add_up() -> None:
     large = 2**62
-    counts = accumulate_counts(frame(*[(1.0, "a", 4, large)] * 3, (1.0, "a", 4, -2), (1.0, "a", 2, 1)), "version")
+    counts = accumulate_counts(frame(*[(1.0, "a", 4, large)] * 3, (1.0, "a", 4, -2), (1.0, "a", 2, 1)), ["version"])
     assert counts == {2: (1, 0), 4: (3 * large, 2)}
     assert merge_counts([counts, {4: (0, 5), 1: (1, 1)}]) == {1: (1, 1), 2: (1, 0), 4: (3 * large, 7)}
 
 
-def first_shortfall(history: pl.DataFrame, dim: str) -> RowCount | None:
-    return first_count(running_counts(history, dim), dim, pl.col("_count") < 0)
+def first_shortfall(history: pl.DataFrame, *dims: str) -> RowCount | None:
+    return first_count(running_counts(history, dims), dims, pl.col("_count") < 0)
 
 
 def test_T45_the_first_version_and_row_with_too_few_are_found() -> None:
@@ -626,10 +625,13 @@ def test_a_column_of_a_type_no_input_can_have_is_named(tmp_path: Path, kind: pa.
     try:
         pq.write_table(pa.table({name: pa.nulls(1, each) for name, each in types.items()}), file)
     except pa.ArrowNotImplementedError:  # no file holds it; a Delta table or another format may
-        assert isinstance(_polars_type(kind), pl.Object)
+        assert isinstance(polars_type(kind), pl.Object)
         return
     error = refused(file, {"x": "int64"})
-    assert "the column 'x' is of a type that no input can have, but the input declares int64" in error.message
+    assert (
+        "the column 'x' is of a type that no input can have (a map, a time of day, ...), but the input declares int64"
+        in error.message
+    )
 
 
 def test_a_version_beyond_int64_is_one_line(tmp_path: Path) -> None:

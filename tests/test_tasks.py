@@ -20,9 +20,10 @@ from test_random_programs import compare
 from warehouses import project_of
 
 from ddcore.errors import StorageError
-from ddcore.jobs import exchange, messages, replay, tasks
-from ddcore.jobs.cuts import _quantiles
-from ddcore.jobs.messages import Message
+from ddcore.jobs import engines
+from ddcore.jobs.engines import exchange, messages, tasks
+from ddcore.jobs.engines.messages import Message
+from ddcore.jobs.engines.partitioning import _quantiles
 
 SEEDS = one_dimensional(range(60))
 
@@ -54,7 +55,7 @@ def test_one_task_takes_over_at_any_step(seed: int, tmp_path: Path, monkeypatch:
         return real(self, waiting, now)
 
     sparkless.install(monkeypatch, seed=seed)
-    monkeypatch.setattr(replay, "WIDE_FROM", 1)
+    monkeypatch.setattr(engines, "WIDE_FROM", 1)
     monkeypatch.setattr(exchange, "NARROW_BELOW", 1)
     monkeypatch.setattr(exchange._Exchange, "_superstep", counted)
     outcomes = outcome(project_of(tmp_path / "p", drawn), [None], engine="spark")

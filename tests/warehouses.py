@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -14,22 +15,24 @@ from ddcore import reference
 from ddcore.io.changelog import ChangeLog
 from ddcore.io.ledger import IngestRecord, Ledger, Source
 from ddcore.io.project import Project, find_project
+from ddcore.io.times import greatest, least
 from ddcore.io.updates import accumulate_counts
 from ddcore.io.warehouse import Warehouse
 
 
-def project_of(folder: Path, drawn: Case) -> Project:
-    """A project of a drawn case with one time dimension; its inputs' whole history is in the warehouse."""
-    (dim,) = dims_of(drawn.frames)
-    lines = ["[project]", 'program = "program.py:program"', 'warehouse = "warehouse"', "[time]", f'dims = ["{dim}"]']
+def project_of(folder: Path, drawn: Case, *, ingested: bool = True) -> Project:
+    """A project of a drawn case; unless told otherwise, its inputs' whole history is in the warehouse."""
+    dims = dims_of(drawn.frames)
+    lines = ["[project]", 'program = "program.py:program"', 'warehouse = "warehouse"']
+    lines += ["[time]", f"dims = [{', '.join(map(json.dumps, dims))}]"]
     for name, frame in drawn.frames.items():
-        columns = {c: type_name(t) for c, t in frame.schema.items() if c not in (dim, "diff")}
+        columns = {c: type_name(t) for c, t in frame.schema.items() if c not in (*dims, "diff")}
         lines += [f"[inputs.{name}.schema]", *(f'{column} = "{kind}"' for column, kind in columns.items())]
     folder.mkdir(parents=True)
     (folder / "program.py").write_text(drawn.source)
     (folder / "dd.toml").write_text("\n".join(lines) + "\n")
     project = find_project(folder, {})
-    for name, frame in drawn.frames.items():
+    for name, frame in drawn.frames.items() if ingested else ():
         take_in(project, name, frame)
     return project
 
@@ -37,14 +40,16 @@ def project_of(folder: Path, drawn: Case) -> Project:
 def take_in(project: Project, name: str, frame: pl.DataFrame) -> None:
     """Updates into an input's log, as an ingest leaves them."""
     warehouse = Warehouse(project.warehouse)
+    warehouse.create()
     ledger = Ledger.load(warehouse)
     log = ChangeLog(warehouse.input(name), project.input_schema(name), project.dims)
-    number, dim = ledger.next_ingest(), project.dim
+    number, dims = ledger.next_ingest(), project.dims
     table = log.append(frame, number, base=ledger.input_table(name))
-    counts = accumulate_counts(frame, dim)
+    counts = accumulate_counts(frame, dims)
     record = IngestRecord(
-        number, name, (Source("test", str(number)),), min(counts), max(counts), len(frame), counts, (), table
-    )
+        number, name, (Source("test", str(number)),), least(counts), greatest(counts), len(frame), counts, (), table,
+        dims=dims if len(dims) > 1 else (),
+    )  # fmt: skip
     ledger.append(record)
 
 

@@ -25,7 +25,7 @@ def stock_session() -> Any:
     """A session, started as PySpark's manual says."""
     from pyspark.sql import SparkSession
 
-    from ddcore.jobs import jars
+    from ddcore.jobs.spark import jars
 
     os.environ["PYSPARK_PYTHON"] = sys.executable
     builder: Any = SparkSession.builder
@@ -40,10 +40,10 @@ def stock_session() -> Any:
 
 def our_session(kind: str) -> Any:
     """A context manager: a session, or the context of one worker, as ``dd`` starts it but for ``kind``."""
-    from ddcore.jobs import cds, session
+    from ddcore.jobs.spark import class_archive, session
 
     if kind == "no archive":
-        cds.archive = lambda *_: None
+        class_archive.archive = lambda *_: None
     if kind == "one worker":
         return session.spark_context({}, "local[2]")
     return session.spark({}, "local[2]", bulk=kind == "bulk")

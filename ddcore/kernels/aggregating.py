@@ -12,6 +12,7 @@ from numba import types
 
 from ddcore.kernels.compiling import IN1, IN2, INT, OUT1, OUT2, inline, kernel, several
 from ddcore.kernels.floats import LIMBS, NAN, add_float, clear, is_special, read_float, special_sum
+from ddcore.kernels.means import DIGITS, mean_of_floats, mean_of_integers
 from ddcore.kernels.points import grow, holds, inside
 from ddcore.kernels.sorting import add, multiply, same, sort_rows
 from ddcore.kernels.wide import add_pair, add_triple, fits, product, triple_fits
@@ -20,7 +21,7 @@ _NULL, _MOST = np.int64(-(2**63)), np.int64(2**63 - 1)
 _SWEEP_FROM = 2048  # rows x times of a key beyond which sweeping pays for its bookkeeping
 _SMALL_DIFF, _FEW_ROWS = np.int64(2**40), 2**22  # within both no sum of diffs leaves int64
 
-COUNT, SUM, MIN, MAX, FLOAT_SUM = 0, 1, 2, 3, 4
+COUNT, SUM, MIN, MAX, FLOAT_SUM, MEAN, FLOAT_MEAN, COUNT_DISTINCT = 0, 1, 2, 3, 4, 5, 6, 7
 NEGATIVE, OVERFLOW = 1, 2
 
 
@@ -88,14 +89,14 @@ def _clamped(high, low):  # type: ignore[no-untyped-def]
 
 @inline
 def _exact_sum(order, n, words, c, times, diffs, e_times, e):  # type: ignore[no-untyped-def]
-    """The sum of value times diff over rows that hold, in three words; the int64 and whether it fits."""
+    """The sum of value times diff over rows that hold, as a triple."""
     top, high, low = np.int64(0), np.uint64(0), np.uint64(0)
     for i in range(n):
         word = words[c, order[i]]
         if word != _NULL and holds(times, order[i], e_times, e):
             part_high, part_low = product(word, diffs[order[i]])
             top, high, low = add_triple(top, high, low, part_high, part_low)
-    return np.int64(low), triple_fits(top, high, low)
+    return top, high, low
 
 
 @inline
@@ -112,8 +113,8 @@ def _sum(heads, m, words, c, counts):  # type: ignore[no-untyped-def]
 
 
 @inline
-def _float_sum(order, n, words, c, times, diffs, e_times, e, heads, m, counts, small, limbs, digits):  # type: ignore[no-untyped-def]
-    """The word of the sum of value times count, rounded once; infinities and NaN as IEEE has them."""
+def _add_floats(order, n, words, c, times, diffs, e_times, e, heads, m, counts, small, limbs):  # type: ignore[no-untyped-def]
+    """Add value times count to the limbs; returns their range, and the word of a sum that is not finite or 0."""
     positive, negative, undefined = 0, 0, 0
     low, high = len(limbs), 0
     for i in range(m):
@@ -134,10 +135,77 @@ def _float_sum(order, n, words, c, times, diffs, e_times, e, heads, m, counts, s
             word = words[c, order[i]]
             if word != _NULL and not is_special(word) and holds(times, order[i], e_times, e):
                 low, high = add_float(limbs, low, high, word, diffs[order[i]])
-    special = special_sum(positive, negative, undefined)
-    result = special if special != 0 or high == 0 else read_float(limbs, digits, low, high)
-    clear(limbs, low, high)
-    return result
+    return low, high, special_sum(positive, negative, undefined)
+
+
+@inline
+def _value_count(heads, m, words, c, counts, highs, small):  # type: ignore[no-untyped-def]
+    """The number of values that are not null, each with its count, as a pair."""
+    high, low = np.int64(0), np.uint64(0)
+    for i in range(m):
+        if words[c, heads[i]] != _NULL:
+            high, low = _add_count(high, low, counts, highs, i, small)
+    return high, low
+
+
+@inline
+def _add_count(high, low, counts, highs, i, small):  # type: ignore[no-untyped-def]
+    """A pair plus count ``i``, which is one word where counts are small, else two."""
+    if small:
+        return add_pair(high, low, counts[i])
+    total = low + np.uint64(counts[i])
+    return high + highs[i] + np.int64(total < low), total
+
+
+@inline
+def _mean(  # type: ignore[no-untyped-def]
+    kind, unit, order, n, words, c, times, diffs, e_times, e, heads, m, counts, highs, signs, small, limbs, digits
+):
+    """The word of the mean of the values that are not null; null without any."""
+    count_high, count_low = _value_count(heads, m, words, c, counts, highs, small)
+    if count_high == 0 and count_low == 0:
+        return _NULL
+    if kind == FLOAT_MEAN:
+        start, end, special = _add_floats(order, n, words, c, times, diffs, e_times, e, heads, m, signs, small, limbs)
+        result = mean_of_floats(limbs, start, end, special, count_high, count_low, digits)
+        clear(limbs, start, end)
+        return result
+    total, enough = np.int64(0), False
+    if small:
+        total, enough = _sum(heads, m, words, c, counts)
+    if enough:
+        top = total >> np.int64(63)
+        high, low = np.uint64(top), np.uint64(total)
+    else:
+        top, high, low = _exact_sum(order, n, words, c, times, diffs, e_times, e)
+    return mean_of_integers(top, high, low, unit, count_high, count_low, digits)
+
+
+@inline
+def _value_orders(kinds, columns, heads, m, words):  # type: ignore[no-untyped-def]
+    """For each aggregate that counts distinct values: a key's rows sorted by the value, and the values by row."""
+    turns, values = np.empty((len(kinds), m), dtype=np.int64), np.empty((len(kinds), m), dtype=np.int64)
+    for a in range(len(kinds)):
+        if kinds[a] != COUNT_DISTINCT:
+            continue
+        for i in range(m):
+            turns[a, i], values[a, i] = i, words[columns[a], heads[i]]
+        sort_rows(turns[a], 0, m, values[a : a + 1])
+    return turns, values
+
+
+@inline
+def _distinct_values(turn, m, values, counts, highs, small):  # type: ignore[no-untyped-def]
+    """How many values, not null, have a positive count; ``turn`` has the rows in the order of their values."""
+    number, high, low = np.int64(0), np.int64(0), np.uint64(0)
+    for place in range(m):
+        i = turn[place]
+        if place > 0 and values[i] != values[turn[place - 1]]:
+            number += high > 0 or (high == 0 and low != 0)
+            high, low = np.int64(0), np.uint64(0)
+        if values[i] != _NULL:
+            high, low = _add_count(high, low, counts, highs, i, small)
+    return number + np.int64(high > 0 or (high == 0 and low != 0))
 
 
 @inline
@@ -185,8 +253,8 @@ def _by_version(order, n, times):  # type: ignore[no-untyped-def]
 
 @inline
 def _sweep(  # type: ignore[no-untyped-def]
-    kind, order, n, member, heads, m, counts, highs, words, times, diffs, e_times, e0, e1, allow, linear, limbs,
-    digits, results, present, error,
+    kind, unit, order, n, member, heads, m, counts, highs, words, times, diffs, e_times, e0, e1, allow, linear,
+    limbs, digits, results, present, error,
 ):  # fmt: skip
     """One pass over the versions of a large group with at most one aggregate: each row is applied once.
 
@@ -196,6 +264,7 @@ def _sweep(  # type: ignore[no-untyped-def]
     for i in range(m):
         counts[i], highs[i] = 0, 0
     total_high, total_low = np.int64(0), np.uint64(0)
+    values_high, values_low, distinct = np.int64(0), np.uint64(0), np.int64(0)
     top, high, low = np.int64(0), np.uint64(0), np.uint64(0)
     specials = np.zeros(3, dtype=np.int64)  # rows that add infinity, take it away, or are NaN
     positives, negatives = np.int64(0), np.int64(0)
@@ -214,12 +283,16 @@ def _sweep(  # type: ignore[no-untyped-def]
             negatives += np.int64(now < 0) - np.int64(before < 0)
             total_high, total_low = add_pair(total_high, total_low, diff)
             first, last = min(first, number), max(last, number)
-            if kind != SUM and kind != FLOAT_SUM:
+            if kind < 0 or kind == COUNT or kind == MIN or kind == MAX:
                 continue
             word = words[0, heads[number]]
             if word == _NULL:
                 continue
-            if kind == SUM:
+            values_high, values_low = add_pair(values_high, values_low, diff)
+            distinct += np.int64(now > 0) - np.int64(before > 0)
+            if kind == COUNT_DISTINCT:
+                continue
+            if kind == SUM or kind == MEAN:
                 part_high, part_low = product(word, diff)
                 top, high, low = add_triple(top, high, low, part_high, part_low)
             elif not is_special(word):
@@ -252,6 +325,15 @@ def _sweep(  # type: ignore[no-untyped-def]
             if special == 0 and to_limb > 0:
                 special = read_float(limbs, digits, from_limb, to_limb)
             results[0, e] = special
+        elif kind == COUNT_DISTINCT:
+            results[0, e] = distinct
+        elif (kind == MEAN or kind == FLOAT_MEAN) and values_high == 0 and values_low == 0:
+            results[0, e] = _NULL
+        elif kind == MEAN:
+            results[0, e] = mean_of_integers(top, high, low, unit, values_high, values_low, digits)
+        elif kind == FLOAT_MEAN:
+            special = special_sum(specials[0], specials[1], specials[2])
+            results[0, e] = mean_of_floats(limbs, from_limb, to_limb, special, values_high, values_low, digits)
         elif kind == MIN:
             while first < m and (_sign(highs, counts, first) <= 0 or words[0, heads[first]] == _NULL):
                 first += 1
@@ -282,10 +364,11 @@ def _note_negative(small, m, counts, highs, error):  # type: ignore[no-untyped-d
 
 @kernel(
     several(OUT2, OUT1, OUT1),
-    INT, IN1, IN1, IN1, IN1, IN2, IN2, IN1, IN1, IN2, types.boolean,
+    INT, IN1, IN1, IN1, IN1, IN1, IN2, IN2, IN1, IN1, IN2, types.boolean,
 )  # fmt: skip
-def aggregate(inputs, loops, kinds, columns, offsets, words, times, diffs, e_offsets, e_times, allow):  # type: ignore[no-untyped-def]
-    """Aggregates of every key at every evaluated version.
+def aggregate(inputs, loops, kinds, columns, units, offsets, words, times, diffs, e_offsets, e_times, allow):  # type: ignore[no-untyped-def]
+    """Aggregates of every key at every evaluated version: their kinds, value columns and, for means, the word of 1 in
+    that column.
 
     Returns results (aggregates, evals), 1 where the group is present, and an error: (code, key, eval, lower and
     upper word of a count), code 0 if none. Without aggregates it is `distinct`: presence is a positive count.
@@ -295,23 +378,25 @@ def aggregate(inputs, loops, kinds, columns, offsets, words, times, diffs, e_off
     present = np.zeros(evals, dtype=np.int64)
     error = np.zeros(5, dtype=np.int64)
     all_small = _are_small(diffs)
-    limbs, digits = np.zeros(LIMBS, dtype=np.int64), np.zeros(LIMBS, dtype=np.int64)
-    linear, extreme = False, False
+    limbs, digits = np.zeros(LIMBS, dtype=np.int64), np.zeros(DIGITS, dtype=np.int64)
+    linear, extreme, counts_distinct = False, False, False
+    turns, values = np.empty((0, 0), dtype=np.int64), np.empty((0, 0), dtype=np.int64)
     for a in range(len(kinds)):
-        linear = linear or kinds[a] == COUNT or kinds[a] == SUM or kinds[a] == FLOAT_SUM
-        extreme = extreme or kinds[a] == MIN or kinds[a] == MAX
+        counts_distinct = counts_distinct or kinds[a] == COUNT_DISTINCT
+        picks = kinds[a] == MIN or kinds[a] == MAX or kinds[a] == COUNT_DISTINCT
+        linear, extreme = linear or not picks, extreme or picks
     swept = inputs == 1 and (len(kinds) == 0 or (len(kinds) == 1 and columns[0] == 0))
     capacity = 0
     order, heads = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
     member, counts = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
-    highs = np.empty(0, dtype=np.int64)
+    highs, clamped = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
     for k in range(keys):
         rows = offsets[k + 1] - offsets[k]
         if rows > capacity:
             capacity = max(64, 2 * rows)
             order, heads = np.empty(capacity, dtype=np.int64), np.empty(capacity, dtype=np.int64)
             member, counts = np.empty(capacity, dtype=np.int64), np.empty(capacity, dtype=np.int64)
-            highs = np.empty(capacity, dtype=np.int64)
+            highs, clamped = np.empty(capacity, dtype=np.int64), np.empty(capacity, dtype=np.int64)
         e0, e1 = e_offsets[k], e_offsets[k + 1]
         if e0 == e1:
             continue
@@ -319,13 +404,17 @@ def aggregate(inputs, loops, kinds, columns, offsets, words, times, diffs, e_off
         m = _distinct_rows(order, n, words, heads, member)
         if swept and n * (e1 - e0) > _SWEEP_FROM:
             kind = kinds[0] if len(kinds) == 1 else np.int64(-1)
-            _sweep(kind, order, n, member, heads, m, counts, highs, words, times, diffs, e_times, e0, e1, allow,
-                   linear, limbs, digits, results, present, error)  # fmt: skip
+            unit = units[0] if len(kinds) == 1 else np.int64(1)
+            _sweep(kind, unit, order, n, member, heads, m, counts, highs, words, times, diffs, e_times, e0, e1,
+                   allow, linear, limbs, digits, results, present, error)  # fmt: skip
             if error[0] != 0:
                 error[1] = k
                 return results, present, error
             continue
         small = all_small and rows <= _FEW_ROWS
+        signs = counts if small else clamped
+        if counts_distinct:
+            turns, values = _value_orders(kinds, columns, heads, m, words)
         for e in range(e0, e1):
             if small:
                 total, least = _add_up(order, n, member, m, times, diffs, e_times, e, counts)
@@ -339,8 +428,8 @@ def aggregate(inputs, loops, kinds, columns, offsets, words, times, diffs, e_off
             positives = 0
             for i in range(m):
                 if not small:
-                    counts[i] = _clamped(highs[i], np.uint64(counts[i]))
-                positives += counts[i] > 0
+                    clamped[i] = _clamped(highs[i], np.uint64(counts[i]))
+                positives += signs[i] > 0
             present[e] = _presence(high != 0 or low != 0, positives, linear, extreme, len(kinds) == 0, allow)
             if not present[e]:
                 continue
@@ -353,13 +442,22 @@ def aggregate(inputs, loops, kinds, columns, offsets, words, times, diffs, e_off
                     if small:
                         result, fit = _sum(heads, m, words, c, counts)
                     if not fit:
-                        result, fit = _exact_sum(order, n, words, c, times, diffs, e_times, e)
+                        top, upper, lower = _exact_sum(order, n, words, c, times, diffs, e_times, e)
+                        result, fit = np.int64(lower), triple_fits(top, upper, lower)
                 elif kind == FLOAT_SUM:
-                    result = _float_sum(
-                        order, n, words, c, times, diffs, e_times, e, heads, m, counts, small, limbs, digits
+                    start, end, result = _add_floats(
+                        order, n, words, c, times, diffs, e_times, e, heads, m, signs, small, limbs
                     )
+                    if result == 0 and end > 0:
+                        result = read_float(limbs, digits, start, end)
+                    clear(limbs, start, end)
+                elif kind == COUNT_DISTINCT:
+                    result = _distinct_values(turns[a], m, values[a], counts, highs, small)
+                elif kind == MIN or kind == MAX:
+                    result = _extreme(kind, heads, m, words, c, signs)
                 else:
-                    result = _extreme(kind, heads, m, words, c, counts)
+                    result = _mean(kind, units[a], order, n, words, c, times, diffs, e_times, e, heads, m,
+                                        counts, highs, signs, small, limbs, digits)  # fmt: skip
                 results[a, e] = result
                 if not fit or ((kind == COUNT or kind == SUM) and result == _NULL):  # the word of null
                     error[0], error[1], error[2] = OVERFLOW, k, e

@@ -72,24 +72,43 @@ def add_float(limbs, low, high, word, count):  # type: ignore[no-untyped-def]
 
 
 @inline
-def _propagate(limbs, digits, low, high, sign):  # type: ignore[no-untyped-def]
-    """The digits of ``sign`` times the sum, carries propagated; returns their end, and -1 if it is negative."""
+def _propagate(limbs, digits, low, high, sign, shift):  # type: ignore[no-untyped-def]
+    """The digits of ``sign`` times the sum, carries propagated, limb k at k + shift; returns their end and the carry.
+
+    The carry is -1 if the number is negative.
+    """
     carry, k = np.int64(0), low
     while k < high or (carry != 0 and carry != -1):
         value = (sign * limbs[k] if k < high else np.int64(0)) + carry
-        digits[k] = value & _MASK
+        digits[k + shift] = value & _MASK
         carry = value >> np.int64(32)
         k += 1
-    return k, carry
+    return k + shift, carry
+
+
+@inline
+def magnitude(limbs, digits, low, high, shift):  # type: ignore[no-untyped-def]
+    """Write the digits of the sum without its sign, limb k at k + shift; returns their end and if it is negative."""
+    end, carry = _propagate(limbs, digits, low, high, np.int64(1), shift)
+    negative = carry < 0
+    if negative:
+        end, carry = _propagate(limbs, digits, low, high, np.int64(-1), shift)
+    return end, negative
 
 
 @inline
 def read_float(limbs, digits, low, high):  # type: ignore[no-untyped-def]
     """The word of the float next to the sum, ties to even; past the greatest float it is infinite."""
-    end, carry = _propagate(limbs, digits, low, high, np.int64(1))
-    negative = carry < 0
-    if negative:
-        end, carry = _propagate(limbs, digits, low, high, np.int64(-1))
+    end, negative = magnitude(limbs, digits, low, high, 0)
+    return rounded(digits, low, end, 0, negative)
+
+
+@inline
+def rounded(digits, low, end, unit, negative):  # type: ignore[no-untyped-def]
+    """The word of the float next to a number, ties to even: its ``digits[low:end]``, of which bit ``unit`` is 2**-1074.
+
+    ``unit`` may be negative if the number has more than 53 bits.
+    """
     top = end - 1
     while top >= low and digits[top] == 0:
         top -= 1
@@ -98,7 +117,7 @@ def read_float(limbs, digits, low, high):  # type: ignore[no-untyped-def]
     length = 32 * top
     while digits[top] >> (length - 32 * top) != 0:
         length += 1
-    drop = max(length - 53, 0)  # bits below the mantissa
+    drop = max(length - 53, unit)  # bits below the mantissa
     at, shift = drop >> 5, np.uint64(drop & 31)
     bits = np.uint64(0)
     for k in range(max(at, low), min(at + 3, top + 1)):
@@ -109,8 +128,11 @@ def read_float(limbs, digits, low, high):  # type: ignore[no-untyped-def]
             bits |= digit >> (shift - place)
     if drop > 0 and _rounds_up(digits, low, drop - 1, (bits & np.uint64(1)) != 0):
         bits += np.uint64(1)
-    word = INFINITY if drop > _MOST_DROPPED else min(np.int64(bits) + (np.int64(drop) << np.int64(52)), INFINITY)
-    return ~word if negative else word
+    exponent = drop - unit
+    word = INFINITY
+    if exponent <= _MOST_DROPPED:
+        word = min(np.int64(bits) + (np.int64(exponent) << np.int64(52)), INFINITY)
+    return ~word if negative and word != 0 else word  # no -0.0
 
 
 @inline

@@ -2,22 +2,142 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import count
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
+import polars as pl
 
-from ddcore import encoding, kernels
-from ddcore.errors import DiffOverflow
+from ddcore import arguments, encoding, kernels
+from ddcore.aggregates import AGGREGATES, Aggregate
+from ddcore.digests import Part, digest
+from ddcore.errors import DiffOverflow, ProgramError
+from ddcore.expressions import Predicate, Projection, identity, parse
 from ddcore.operators.base import Step
 from ddcore.operators.reduction import Evaluations, Reduction, ReductionStep, Targets, decode_key
-from ddcore.schema import Schema
+from ddcore.place import caller
+from ddcore.schema import Schema, Type
 from ddcore.trace import Rows
+from ddcore.wording import listed
 
 if TYPE_CHECKING:
     from ddcore.plan import Block, Plan
 
-__all__ = ["Aggregation", "Distinct"]
+__all__ = ["Aggregation", "Distinct", "Needed"]
+
+Named = tuple[str, str, str | None]
+"""The name of a result, its aggregate, and the column of the argument."""
+
+_T = TypeVar("_T")
+_NOTHING = Type("int64")  # stands for the argument of an aggregate without one
+
+
+@dataclass(frozen=True)
+class Needed:
+    """What the aggregates of a group need: the key columns and arguments, and which aggregate takes which argument.
+
+    ``exprs``: expressions over rows of the source, by name. ``aggregates``: by result name, the kind and the argument's
+    name in ``exprs``.
+    """
+
+    exprs: dict[str, pl.Expr]
+    aggregates: tuple[Named, ...]
+
+    @classmethod
+    def of(
+        cls, source: Schema, keys: Sequence[str], unnamed: Sequence[Any], aggregates: Mapping[str, Aggregate]
+    ) -> Needed:
+        """For groups by ``keys`` of an input with the schema ``source``.
+
+        Equal arguments are one column, and plain columns keep their name so that an arrangement can be shared. Raises
+        ProgramError.
+        """
+        _check_names(keys, unnamed, aggregates)
+        exprs, names, named = {key: pl.col(key) for key in keys}, dict[str, str](), list[Named]()
+        for name, spec in aggregates.items():
+            kind, expr = _argument(source, name, spec)
+            if expr is None:
+                named.append((name, kind, None))
+                continue
+            same = digest(arguments.checked(identity, expr))
+            if same not in names:
+                names[same] = _argument_name(expr, exprs, source)
+                exprs[names[same]] = expr
+            named.append((name, kind, names[same]))
+        return cls(exprs or {"_all": parse(0, bare_string="sql")}, tuple(named))
+
+
+def _check_names(keys: Sequence[str], unnamed: Sequence[Any], aggregates: Mapping[str, Any]) -> None:
+    if unnamed:
+        what = f"the aggregate {unnamed[0].kind}" if isinstance(unnamed[0], Aggregate) else type(unnamed[0]).__name__
+        raise ProgramError(f"{caller()}: agg: {what} has no name", "name each result: agg(n=dd.count())")
+    if not aggregates:
+        raise ProgramError(f"{caller()}: agg() names no aggregate", "for example agg(n=dd.count())")
+    for name, spec in aggregates.items():
+        if not isinstance(spec, Aggregate):
+            raise ProgramError(
+                f"{caller()}: agg({name}=...) is {type(spec).__name__}, not an aggregate",
+                f"for example {name}=dd.count() or {name}=dd.sum(...); there are {listed(AGGREGATES)}",
+            )
+        if name in keys:
+            raise ProgramError(f"{caller()}: agg: {name} is a key already", "choose another name")
+
+
+def _argument(source: Schema, name: str, spec: Aggregate) -> tuple[str, pl.Expr | None]:
+    """The kind and the argument that compute an aggregate: an argument is null in rows that ``where`` leaves out.
+
+    So ``count(where=p)`` is the sum of 1 where p.
+    """
+    where, expr = f"agg({name}=...)", None
+    if spec.expr is not None:
+        expr = arguments.single(source, spec.expr, where, "aggregate each column by itself")
+        expr = _typed(source, where, spec.kind, expr)
+    if spec.where is None:
+        return spec.kind, expr
+    hint = "combine the columns with pl.all_horizontal or pl.any_horizontal"
+    condition = arguments.single(source, spec.where, f"{where}, where=", hint)
+    arguments.checked(_checked_at, f"{where}, where=", Predicate, [condition], source)
+    if expr is None:
+        return "sum", pl.when(condition).then(pl.lit(1, dtype=pl.Int64))
+    kind = arguments.checked(Projection, {name: expr}, source).schema[name]
+    filtered = pl.when(condition).then(expr)
+    return spec.kind, filtered.cast(kind.polars) if kind.name == "decimal" else filtered  # choosing widens decimals
+
+
+def _typed(source: Schema, where: str, kind: str, expr: pl.Expr) -> pl.Expr:
+    """The expression. Raises ProgramError if the aggregate does not take its type."""
+    rule, argument = (
+        AGGREGATES[kind],
+        arguments.checked(_checked_at, where, Projection, {"_": expr}, source).schema["_"],
+    )
+    if argument.name not in rule.takes:
+        hint = f"cast to {rule.takes[0]} first"
+        if argument.is_nested:
+            hint = "take a field with struct.field(), or an element with list.get(), or use reduce()"
+        elif rule.takes == ("bool",):
+            hint = "compare with something, or cast to bool"
+        raise ProgramError(
+            f"{caller()}: {where}: there is no {kind} of {argument}, only of {', '.join(rule.takes)}", hint
+        )
+    return expr
+
+
+def _checked_at(where: str, check: Callable[..., _T], *given: Any) -> _T:
+    """Run a check and put ``where`` in front of its message."""
+    try:
+        return check(*given)
+    except ProgramError as error:
+        raise ProgramError(f"{where}: {error.message}", error.hint) from None
+
+
+def _argument_name(expr: pl.Expr, taken: Mapping[str, Any], schema: Schema) -> str:
+    """The name of a plain column unless it is taken, else one that no column has."""
+    roots = expr.meta.root_names()
+    if len(roots) == 1 and expr.meta.is_column() and roots[0] in schema and roots[0] not in taken:
+        return roots[0]
+    return next(name for number in count() if (name := f"_argument_{number}") not in (*taken, *schema))
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,8 +145,22 @@ class Aggregation(Reduction):
     """One row per group: its key and the aggregates: by result name the kind and the argument column."""
 
     name = "agg"
-    aggregates: tuple[tuple[str, str, str | None], ...] = ()
-    result: Schema = field(default_factory=dict)
+    aggregates: tuple[Named, ...]
+    result: Schema
+
+    @classmethod
+    def of(
+        cls, source: Schema, keys: Sequence[str], aggregates: tuple[Named, ...], allow_negative: bool
+    ) -> Aggregation:
+        """For groups by ``keys`` of an input with the keys and the arguments. Raises ProgramError."""
+        result = {
+            name: AGGREGATES[kind].result(source[argument] if argument else _NOTHING)
+            for name, kind, argument in aggregates
+        }
+        parts: list[Part] = [[name, kind, argument or []] for name, kind, argument in aggregates]
+        negative = arguments.flag(allow_negative, "agg: allow_negative")
+        text, columns = digest(keys, parts, str(negative)), {key: source[key] for key in keys} | result
+        return cls(columns, text, tuple(keys), negative, aggregates, result)
 
     def step(self, plan: Plan, block: Block) -> Step:
         """The work of an agg block."""
@@ -38,6 +172,12 @@ class Distinct(Reduction):
     """One of each row whose count is positive: an aggregation by all columns, without aggregates."""
 
     name = "distinct"
+
+    @classmethod
+    def of(cls, schema: Schema, allow_negative: bool) -> Distinct:
+        """For an input of this schema."""
+        negative = arguments.flag(allow_negative, "distinct: allow_negative")
+        return cls(schema, str(negative), tuple(schema), negative)
 
     def step(self, plan: Plan, block: Block) -> Step:
         """The work of a distinct block."""
@@ -51,14 +191,14 @@ class _AggregationStep(ReductionStep):
         super().__init__(reduction, plan, block)
         self.aggregates = reduction.aggregates if isinstance(reduction, Aggregation) else ()
         self.result: Schema = reduction.result if isinstance(reduction, Aggregation) else {}
-        self._kinds, self._columns = self._arguments()
+        self._kinds, self._columns, self._units = self._arguments()
 
     def evaluate(self, evaluations: Evaluations, history: Rows, loops: np.ndarray) -> Targets:
         """The aggregates of each group that is not empty, once."""
         words, tables = self._rank_strings(history.words)
         results, present, error = kernels.aggregating.aggregate(
-            self.inputs, loops, self._kinds, self._columns, history.offsets, words, history.times, history.diffs,
-            evaluations.offsets, evaluations.versions, self.allow_negative,
+            self.inputs, loops, self._kinds, self._columns, self._units, history.offsets, words, history.times,
+            history.diffs, evaluations.offsets, evaluations.versions, self.allow_negative,
         )  # fmt: skip
         self.raise_if(error, evaluations, loops)
         evals = np.flatnonzero(present)
@@ -100,15 +240,12 @@ class _AggregationStep(ReductionStep):
             tables[place] = by_column[column]
         return words, tables
 
-    def _arguments(self) -> tuple[np.ndarray, np.ndarray]:
-        kinds, columns = [], []
+    def _arguments(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Of each aggregate the kernel's kind, the number of its value column, and the word of 1 in that column."""
+        kinds, columns, units = [], [], []
         for _, kind, argument in self.aggregates:
-            place = self.port.values.index(argument) if argument is not None else 0
-            floats = argument is not None and self.port.schema[argument].name == "float64"
-            kinds.append(
-                kernels.aggregating.FLOAT_SUM
-                if kind == "sum" and floats
-                else getattr(kernels.aggregating, kind.upper())
-            )
-            columns.append(place)
-        return np.array(kinds, dtype=np.int64), np.array(columns, dtype=np.int64)
+            dtype = self.port.schema[argument] if argument is not None else _NOTHING
+            kinds.append(getattr(kernels.aggregating, AGGREGATES[kind].kind(dtype)))
+            columns.append(self.port.values.index(argument) if argument is not None else 0)
+            units.append(10**dtype.scale)
+        return np.array(kinds, dtype=np.int64), np.array(columns, dtype=np.int64), np.array(units, dtype=np.int64)

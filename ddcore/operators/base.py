@@ -1,6 +1,8 @@
 """Operators: the settings from a program, ready to run, and a text that identifies them.
 
-Operators are immutable and are pickled for executors. There are three kinds:
+Operators are immutable and are pickled for executors. Each has a constructor, such as ``Join.of``, that checks the
+schemas of its inputs and the arguments of a program, and raises ProgramError with the user's line. There are three
+kinds:
 
 - :class:`Linear`: maps a batch by itself; it has no state and runs wherever its input updates are.
 - :class:`Keyed`: looks rows up by key, in arrangements of its inputs; a :class:`Step` does its work at one position.

@@ -1,16 +1,18 @@
-"""The borders of a program and of its loops: operators that compute nothing, where updates enter and leave."""
+"""The borders of a program and of its loops: operators that change no collection, where updates enter and leave."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ddcore.operators.base import Operator
+from ddcore.batch import Batch
+from ddcore.operators.base import Linear, Operator
+from ddcore.operators.priority import priority_of, round_of
 
 if TYPE_CHECKING:
     from ddcore.operators.priority import Priority
 
-__all__ = ["Input", "Leave", "Variable"]
+__all__ = ["Input", "Inspect", "Leave", "Variable"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,3 +47,24 @@ class Leave(Operator):
     name = "leave"
     loop: int
     number: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class Inspect(Linear):
+    """The differences of a collection inside of loops, outside of them: loop coordinates become columns of the rows.
+
+    ``prioritized`` has an entry for each enclosing loop, outermost first: whether its times have priorities. The
+    schema has the columns of the collection, then a column for each round, after one for the priority if there is one.
+    """
+
+    name = "inspect"
+    prioritized: tuple[bool, ...]
+
+    def apply(self, batch: Batch, place: str) -> Batch:
+        """Moves the loop coordinates from the times to the rows."""
+        inputs = len(batch.times) - len(self.prioritized)
+        words = list(batch.words)
+        for prioritized, coordinates in zip(self.prioritized, batch.times[inputs:], strict=True):
+            words += [priority_of(coordinates)] if prioritized else []
+            words.append(round_of(coordinates))
+        return Batch(words, batch.times[:inputs], batch.diffs, batch.high)

@@ -2,22 +2,33 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any
 
 import polars as pl
 
+from ddcore import encoding
 from ddcore.casts import InexactCast, exact_cast
 from ddcore.errors import DdError, ExpressionError, is_interrupt
 from ddcore.functions import name_of
 from ddcore.schema import Schema, Type
 from ddcore.wording import described, line_of
 
-__all__ = ["Frames", "call"]
+__all__ = ["Frames", "call", "call_twice", "checks_functions"]
 
 Frames = Callable[[pl.DataFrame], pl.DataFrame]
 
 _WHOLE = Type("int64")
+_MOST_SHOWN = 200  # characters of a result in a message
+
+
+def checks_functions() -> bool:
+    """Whether functions are called twice and their results compared: ``DDCORE_CHECK_FUNCTIONS`` is set.
+
+    Operators read it when a program is built, so that it also holds in processes that do not have the variable.
+    """
+    return os.environ.get("DDCORE_CHECK_FUNCTIONS", "0") not in ("", "0")
 
 
 def call(function: Any, frame: pl.DataFrame, schema: Schema, handle: str, place: str) -> pl.DataFrame:
@@ -59,6 +70,56 @@ def _exactly(column: pl.Series, kind: Type, where: str, *, reserved: bool = True
         return exact_cast(column, kind, reserved=reserved)
     except InexactCast as error:
         raise ExpressionError(
-            f"{where} returned a column that does not fit: {column.name} {error}",
+            f"{where} returned a column that does not fit: {column.name}{error.path} {error}",
             "round or cast it in the function, or declare another type in schema=",
         ) from None
+
+
+def call_twice(
+    function: Any,
+    frame: pl.DataFrame,
+    schema: Schema,
+    handle: str,
+    place: str,
+    *,
+    operator: str,
+    shown: Callable[[int], str],
+) -> pl.DataFrame:
+    """:func:`call`, twice. Raises ExpressionError also if the two results differ in more than the order of rows.
+
+    ``shown``: what a message has for a value of ``handle``. Cost: two calls and a sort of their results.
+    """
+    first = call(function, frame.clone(), schema, handle, place)
+    second = call(function, frame.clone(), schema, handle, place)
+    number = _least_difference(first, second, schema, handle)
+    if number is None:
+        return first
+    results = [_shown(each.filter(pl.col(handle) == number).drop(handle)) for each in (first, second)]
+    raise ExpressionError(
+        f"{place}: {operator}: the function {name_of(function)} gives different results for equal input: for"
+        f" {shown(number)} it returned {results[0]}, then {results[1]}",
+        "compute the result from the frame alone: no clock, no random numbers, no order of a set, nothing kept",
+    )
+
+
+def _least_difference(first: pl.DataFrame, second: pl.DataFrame, schema: Schema, handle: str) -> int | None:
+    """The least value of ``handle`` for which the rows, each with its count, are not the same; None if they all are."""
+    both = pl.concat([_counted(first, schema, handle, 1), _counted(second, schema, handle, -1)])
+    differences = both.group_by(pl.exclude("count")).agg(pl.col("count").sum()).filter(pl.col("count") != 0)
+    least: int | None = differences["handle"].min()  # type: ignore[assignment]
+    return least
+
+
+def _counted(result: pl.DataFrame, schema: Schema, handle: str, sign: int) -> pl.DataFrame:
+    """Rows as words, in which equal values are equal (NaN too), with counts of this sign."""
+    words = {f"word {number}": column for number, column in enumerate(encoding.encode_frame(result, schema))}
+    counts = (
+        result["count"] if handle == "group" and "count" in result.columns else pl.repeat(1, len(result), eager=True)
+    )
+    rows = pl.DataFrame({"handle": result[handle], **words, "count": counts})
+    return rows.with_columns(pl.col("count").cast(pl.Int128) * sign)
+
+
+def _shown(rows: pl.DataFrame) -> str:
+    text = ", ".join(map(str, sorted(rows.rows(), key=repr)[:20])) or "no row"
+    return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}..."

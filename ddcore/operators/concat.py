@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
+from ddcore import arguments
 from ddcore.batch import Batch
+from ddcore.errors import ProgramError
 from ddcore.operators.base import Linear
+from ddcore.place import caller
+from ddcore.schema import Schema
 
-__all__ = ["Concat", "Negate"]
+if TYPE_CHECKING:
+    from ddcore.collection import Collection
+
+__all__ = ["Concat", "Negate", "aligned"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -15,6 +23,11 @@ class Concat(Linear):
     """All rows of all inputs, whose columns have the same names, types and order; counts add up."""
 
     name = "concat"
+
+    @classmethod
+    def of(cls, schema: Schema) -> Concat:
+        """For inputs of this schema."""
+        return cls(schema, "")
 
     def apply(self, batch: Batch, place: str) -> Batch:
         """The batch as it is."""
@@ -27,6 +40,26 @@ class Negate(Linear):
 
     name = "negate"
 
+    @classmethod
+    def of(cls, schema: Schema) -> Negate:
+        """For an input of this schema."""
+        return cls(schema, "")
+
     def apply(self, batch: Batch, place: str) -> Batch:
         """The batch with negated diffs."""
         return batch.negated()
+
+
+def aligned(rows: Collection, other: Any, where: str = "concat") -> Collection:
+    """The other collection with its columns in the order of ``rows``.
+
+    Raises ProgramError if their columns differ in name or type.
+    """
+    collection = arguments.collection(other, rows, where)
+    mine, theirs = rows.schema, collection.schema
+    if mine != theirs:
+        raise ProgramError(
+            f"{caller()}: {where}: columns differ: {arguments.shown(mine)} and {arguments.shown(theirs)}",
+            "bring both to the same names and types with select()",
+        )
+    return collection if list(mine) == list(theirs) else collection.select(*mine)

@@ -12,11 +12,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ddcore import kernels
+from ddcore import arguments, kernels
 from ddcore.batch import Batch, concatenate
 from ddcore.digests import digest
 from ddcore.encoding import key_codes
@@ -28,9 +28,10 @@ from ddcore.schema import Schema
 from ddcore.trace import SortedBatch, arrange, distinct_keys
 
 if TYPE_CHECKING:
+    from ddcore.collection import Collection
     from ddcore.plan import Arrangement, Block, Plan
 
-__all__ = ["DeltaJoin", "delta_join"]
+__all__ = ["DeltaJoin", "delta_join", "delta_joined"]
 
 _SLICE = 1 << 17  # rows of a rule's new updates per portion
 
@@ -263,7 +264,7 @@ class _Rule:
         return arrangement, [self.step.join.relations[relation][column] for column in arrangement.key]
 
 
-def delta_join(*relations: tuple[Any, Sequence[str]]) -> Any:
+def delta_join(*relations: tuple[Collection, Sequence[str]]) -> Collection:
     """The rows of several collections that agree on the attributes they share; multiplicities multiply.
 
     Each relation is a collection and the names of its attributes, one per column: the triangles of a graph are
@@ -275,7 +276,8 @@ def delta_join(*relations: tuple[Any, Sequence[str]]) -> Any:
     that do not fit the columns, attributes of several types, and a relation that shares no attribute with the others.
     """
     for number, relation in enumerate(relations):
-        if not isinstance(relation, tuple) or len(relation) != 2 or isinstance(relation[1], str):
+        pair = isinstance(relation, tuple) and len(relation) == 2 and hasattr(relation[0], "delta_join")
+        if not pair or not isinstance(relation[1], list | tuple) or not all(isinstance(n, str) for n in relation[1]):
             raise ProgramError(
                 f"{caller()}: delta_join: relation {number + 1} is no pair of a collection and a list of names",
                 'for example delta_join((edges, ["a", "b"]), (edges, ["b", "c"]))',
@@ -283,3 +285,12 @@ def delta_join(*relations: tuple[Any, Sequence[str]]) -> Any:
     if len(relations) < 2:
         raise ProgramError(f"{caller()}: delta_join takes two relations or more", "use the collection as it is")
     return relations[0][0].delta_join(*relations)
+
+
+def delta_joined(*relations: tuple[Collection, Sequence[str]]) -> Collection:
+    """:func:`delta_join` in the graph of its collections."""
+    first = relations[0][0]
+    for each, _ in relations:
+        arguments.collection(each, first, "delta_join")
+    operator = DeltaJoin.of([each.schema for each, _ in relations], [names for _, names in relations])
+    return first._add(operator, *(each._index for each, _ in relations[1:]))

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import polars as pl
 
-from ddcore import encoding
+from ddcore import arguments, encoding
 from ddcore.batch import Batch
+from ddcore.digests import digest
+from ddcore.errors import ProgramError
 from ddcore.expressions import ListProjection
 from ddcore.frames import values_of
+from ddcore.functions import text_of
 from ddcore.operators.base import Linear
-from ddcore.operators.calling import Frames, call
-from ddcore.schema import Schema
+from ddcore.operators.calling import Frames, call, call_twice, checks_functions
+from ddcore.place import caller
+from ddcore.schema import Schema, parse_schema
 
-__all__ = ["Explode", "FlatMap"]
+__all__ = ["Explode", "FlatMap", "flat_map"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,6 +31,13 @@ class Explode(Linear):
     name = "flat_map"
     source: Schema
     lists: ListProjection
+
+    @classmethod
+    def of(cls, source: Schema, lists: Mapping[str, Any]) -> Explode:
+        """The list-valued expressions by the names of their results. Raises ProgramError."""
+        exprs = arguments.named_expressions(source, "flat_map", (), lists)
+        projection = arguments.checked(ListProjection, exprs, source)
+        return cls(projection.schema, digest("lists", arguments.texts(exprs)), source, projection)
 
     def apply(self, batch: Batch, place: str) -> Batch:
         """Raises ExpressionError."""
@@ -42,11 +55,45 @@ class FlatMap(Linear):
     name = "flat_map"
     source: Schema
     function: Frames
+    checked: bool
+
+    @classmethod
+    def of(cls, source: Schema, function: Frames, schema: Mapping[str, Any]) -> FlatMap:
+        """``schema`` names and types the columns of the result. Raises ProgramError."""
+        arguments.require_function(function, "flat_map")
+        columns = arguments.checked(parse_schema, schema)
+        if "row" in (*source, *columns):
+            raise ProgramError(f"{caller()}: flat_map: a column is called row", "rename it with select() first")
+        text = digest("function", arguments.checked(text_of, function))
+        return cls(columns, text, source, function, checks_functions())
 
     def apply(self, batch: Batch, place: str) -> Batch:
         """The function is called once with the rows of the batch, numbered. Raises ExpressionError."""
         numbers = pl.Series("row", np.arange(len(batch)))
         frame = encoding.decode_frame(batch.words, self.source).insert_column(0, numbers)
-        results = call(self.function, frame, self.schema, "row", place)
+        results = self._call(frame, place)
         source_rows = batch.take(results["row"].to_numpy())
         return source_rows.of(encoding.encode_frame(results, self.schema))
+
+    def _call(self, frame: pl.DataFrame, place: str) -> pl.DataFrame:
+        if not self.checked:
+            return call(self.function, frame, self.schema, "row", place)
+
+        def shown(number: int) -> str:
+            return f"the row {frame.drop('row').row(number, named=True)!r}"
+
+        return call_twice(self.function, frame, self.schema, "row", place, operator="flat_map", shown=shown)
+
+
+def flat_map(
+    source: Schema, function: Frames | None, schema: Mapping[str, Any] | None, lists: Mapping[str, Any]
+) -> Explode | FlatMap:
+    """The operator for the arguments of ``flat_map``. Raises ProgramError unless they are of one of the two kinds."""
+    if function is None and schema is None and lists:
+        return Explode.of(source, lists)
+    if function is not None and schema is not None and not lists:
+        return FlatMap.of(source, function, schema)
+    raise ProgramError(
+        f"{caller()}: flat_map takes either one named list expression or a function with schema=",
+        'for example flat_map(tag=col("tags").str.split(","))',
+    )

@@ -6,44 +6,74 @@ All variables of a loop advance together: round i + 1 of each is the body's resu
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
 from numbers import Integral
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
+from ddcore import arguments
 from ddcore.errors import ProgramError
 from ddcore.expressions import parse
 from ddcore.functions import name_of
+from ddcore.operators.concat import aligned
 from ddcore.operators.priority import Priority
 from ddcore.place import caller
+from ddcore.wording import brief, meant
 
 if TYPE_CHECKING:
     from ddcore.collection import Collection
 
-__all__ = ["DEFAULT_MAX_ROUNDS", "fixed_points", "iterate"]
+__all__ = ["DEFAULT_MAX_ROUNDS", "AtLimit", "fixed_point", "fixed_points", "iterate"]
 
+AtLimit = Literal["fail", "return"]
 DEFAULT_MAX_ROUNDS = 10_000
 
 
 def iterate(
-    collections: Mapping[str, Any],
-    body: Callable[..., Mapping[str, Any]],
+    collections: Mapping[str, Collection],
+    body: Callable[..., Mapping[str, Collection]],
     *,
     priority: Mapping[str, Any] | None = None,
     max_rounds: int = DEFAULT_MAX_ROUNDS,
-    at_limit: str = "fail",
-) -> dict[str, Any]:
+    at_limit: AtLimit = "fail",
+) -> dict[str, Collection]:
     """Several collections round one loop, until nothing changes: mutual recursion.
 
     ``body`` takes the collections by name and returns a dict with the same names, each with the columns it was given.
     The result holds the fixed points by name. ``priority`` gives integer expressions by name. Otherwise as
     :meth:`Collection.iterate`. Raises ProgramError.
     """
+    if not isinstance(collections, Mapping) or not all(isinstance(name, str) for name in collections):
+        raise ProgramError(
+            f"{caller()}: iterate takes a dict of collections by name, not {brief(collections)}",
+            'for example iterate({"odd": a, "even": b}, body)',
+        )
     if not collections:
         raise ProgramError(
             f"{caller()}: iterate: there are no collections", 'for example iterate({"odd": a, "even": b}, body)'
         )
     first = next(iter(collections.values()))
+    if not hasattr(first, "fixed_points"):
+        raise ProgramError(f"{caller()}: iterate: {type(first).__name__} is no collection", "give it collections")
+    if priority is not None and not isinstance(priority, Mapping):
+        raise ProgramError(
+            f"{caller()}: iterate: priority is {brief(priority)}", "give a dict of expressions by the collection's name"
+        )
     return dict(type(first).fixed_points(collections, body, priority or {}, max_rounds, at_limit))
+
+
+def fixed_point(
+    rows: Collection, body: Callable[[Collection], Collection], priority: Any, max_rounds: int, at_limit: AtLimit
+) -> Collection:
+    """The loop of ``Collection.iterate``: of one collection, which its body returns without a name."""
+    arguments.require_function(body, "iterate")
+
+    def only(variable: Collection) -> dict[str, Collection]:
+        return {"variable": body(variable)}
+
+    only.__name__ = name_of(body)
+    priorities = {} if priority is None else {"variable": priority}
+    return fixed_points({"variable": rows}, only, priorities, max_rounds, at_limit)["variable"]
 
 
 def fixed_points(
@@ -51,28 +81,35 @@ def fixed_points(
     body: Callable[..., Mapping[str, Collection]],
     priority: Mapping[str, Any],
     max_rounds: int,
-    at_limit: str,
+    at_limit: AtLimit,
 ) -> dict[str, Collection]:
     """The loop of :func:`iterate` in the graph of its collections."""
     place = caller()
+    arguments.require_function(body, "iterate")
     if isinstance(max_rounds, bool) or not isinstance(max_rounds, Integral) or max_rounds < 1:
-        raise ProgramError(f"{place}: max_rounds is {max_rounds!r}", "give a whole number of at least 1")
-    if not callable(body):
-        raise ProgramError(f"{place}: iterate takes a function, not {type(body).__name__}", "give it a function")
-    if at_limit not in ("fail", "return"):
-        raise ProgramError(f"{place}: iterate: at_limit is {at_limit!r}", 'give "fail" or "return"')
+        raise ProgramError(f"{place}: max_rounds is {brief(max_rounds)}", "give a whole number of at least 1")
+    _check_parameters(body, collections)
+    arguments.choice(at_limit, get_args(AtLimit), "iterate: at_limit")
     if priority and at_limit == "return":
         raise ProgramError(f"{place}: iterate: a priority and a limit at which to return", "leave one of them out")
     for name in priority:
         if name not in collections:
-            raise ProgramError(f"{place}: iterate: priority for {name}, which is no collection of the loop")
+            raise ProgramError(
+                f"{place}: iterate: priority for {name}, which is no collection of the loop",
+                meant(name, collections) or f"name one of {', '.join(collections)}",
+            )
     first = next(iter(collections.values()))
     graph, kind = first._graph, type(first)
+    for each in collections.values():
+        arguments.collection(each, first, "iterate")
     sources = [(each._index, _priority(priority.get(name), each)) for name, each in collections.items()]
     scope = graph.enter_loop(f"{name_of(body)} ({place})", (int(max_rounds), at_limit == "return"), sources)
     variables = {name: kind(graph, node) for name, node in zip(collections, scope.variables, strict=True)}
     try:
         results = body(**variables)
+    except BaseException:
+        scope.closed = True  # if a program goes on all the same, the loop has no result that it could use
+        raise
     finally:
         graph.open.pop()
     if not isinstance(results, Mapping) or results.keys() != variables.keys():
@@ -81,9 +118,36 @@ def fixed_points(
             f"{place}: the body of iterate returned {returned or 'nothing'}, not {', '.join(variables)}",
             "return a dict with the collections of the loop",
         )
-    aligned = [variable._aligned(results[name], "the body of iterate") for name, variable in variables.items()]
-    leaves = graph.leave_loop(scope, *aligned)
+    ends = [_result(variable, results[name])._index for name, variable in variables.items()]
+    leaves = graph.leave_loop(scope, *ends)
     return {name: kind(graph, leave) for name, leave in zip(variables, leaves, strict=True)}
+
+
+def _check_parameters(body: Callable[..., Any], names: Mapping[str, Any]) -> None:
+    """Raises ProgramError for a body that does not take the collections by name."""
+    try:
+        signature = inspect.signature(body)
+    except (TypeError, ValueError):  # of a function that is not written in Python; it says itself what it takes
+        return
+    try:
+        signature.bind(**names)
+    except TypeError as error:
+        raise ProgramError(
+            f"{caller()}: the body of iterate takes {signature}, and the collections are {', '.join(names)}: {error}",
+            "name the parameters after the collections, one each",
+        ) from None
+
+
+def _result(variable: Collection, returned: Any) -> Collection:
+    """What a body returned for a variable, with its columns in the variable's order. Raises ProgramError."""
+    result = arguments.collection(returned, variable, "the body of iterate")
+    if result.schema != variable.schema:
+        raise ProgramError(
+            f"{caller()}: the body of iterate is given the columns {arguments.shown(variable.schema)} and returns"
+            f" {arguments.shown(result.schema)}",
+            "return the same names and types: use select() in the body, with cast() where a type differs",
+        )
+    return aligned(variable, result)
 
 
 def _priority(value: Any, collection: Collection) -> Priority | None:

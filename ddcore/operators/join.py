@@ -7,19 +7,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
-from ddcore import kernels
+from ddcore import arguments, kernels
 from ddcore.batch import Batch
+from ddcore.digests import digest
+from ddcore.errors import ProgramError
+from ddcore.operators import outer_join
 from ddcore.operators.base import Keyed, Port, Rounds, State, Step
+from ddcore.place import caller
+from ddcore.schema import Schema
 from ddcore.trace import SortedBatch, distinct_keys
 
 if TYPE_CHECKING:
+    from ddcore.collection import Collection
     from ddcore.plan import Arrangement, Block, Plan
 
-__all__ = ["Join", "Pairs", "matches"]
+__all__ = ["Join", "Pairs", "join", "matches"]
 
 _CHUNK = 1 << 19  # pairs per portion: its columns fit into the cache; the pairs of one key are never split
 
@@ -36,6 +42,22 @@ class Join(Keyed):
     left: tuple[str, ...]
     right: tuple[str, ...]
     right_names: Mapping[str, str]
+
+    @classmethod
+    def of(cls, left: Schema, right: Schema, on: Mapping[str, str]) -> Join:
+        """For inputs of these schemas; ``on`` has the key columns, left to right, each once. Raises ProgramError."""
+        names: dict[str, str] = {}
+        for name in right:
+            if name in on.values():
+                continue
+            names[name] = f"{name}_right" if name in left else name
+            if names[name] in left or list(names.values()).count(names[name]) > 1:
+                raise ProgramError(
+                    f"{caller()}: join: two columns would be called {names[name]}", "rename one with select()"
+                )
+        schema = dict(left) | {result: right[name] for name, result in names.items()}
+        mine, theirs = tuple(on), tuple(on.values())
+        return cls(schema, digest(mine, theirs), mine, theirs, names)
 
     @property
     def ports(self) -> Sequence[Port]:
@@ -147,3 +169,35 @@ def _chunks(ends: np.ndarray) -> Iterator[tuple[int, int]]:
         if ends[last] > ends[first]:
             yield first, last
         first = last
+
+
+def join(rows: Collection, other: Any, on: str | Sequence[str] | Mapping[str, str], how: outer_join.How) -> Collection:
+    """``Collection.join``, of every kind. Raises ProgramError."""
+    partners = arguments.collection(other, rows, "join")
+    pairs = _pairs(rows.schema, partners.schema, on)
+    if arguments.choice(how, get_args(outer_join.How), "join: how") != "inner":
+        return outer_join.KINDS[how](rows, partners, pairs)
+    first = {theirs: mine for mine, theirs in reversed(pairs.items())}
+    once = {mine: theirs for mine, theirs in pairs.items() if first[theirs] == mine}
+    if len(once) < len(pairs):  # several left columns meet one right column
+        equal = [outer_join.equal(mine, first[theirs]) for mine, theirs in pairs.items() if mine not in once]
+        rows = rows.where(*equal)
+    return rows._add(Join.of(rows.schema, partners.schema, once), partners._index)
+
+
+def _pairs(left: Schema, right: Schema, on: str | Sequence[str] | Mapping[str, str]) -> dict[str, str]:
+    """The key columns, left to right. Raises ProgramError."""
+    names = arguments.names_of(on, "join")
+    theirs = arguments.names_of(list(on.values()), "join") if isinstance(on, Mapping) else names
+    pairs = dict(zip(names, theirs, strict=True))
+    if not pairs:
+        raise ProgramError(f"{caller()}: join on no columns", "name at least one key column")
+    for mine, other in pairs.items():
+        arguments.require(left, mine, "join")
+        arguments.require(right, other, "join")
+        if left[mine] != right[other]:
+            raise ProgramError(
+                f"{caller()}: join: {mine} is {left[mine]} and {other} is {right[other]}",
+                "cast one side with select()",
+            )
+    return pairs

@@ -8,21 +8,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ddcore import arguments
+from ddcore.digests import digest
 from ddcore.errors import DiffOverflow
 from ddcore.operators.base import Step
+from ddcore.operators.concat import aligned
 from ddcore.operators.reduction import Evaluations, Reduction, ReductionStep, Targets
+from ddcore.schema import Schema
 from ddcore.trace import Rows
 
 if TYPE_CHECKING:
+    from ddcore.collection import Collection
     from ddcore.plan import Block, Plan
 
-__all__ = ["SIDE", "Multiset"]
+__all__ = ["Multiset", "combine"]
 
-SIDE = "_side"
+_SIDE = "_side"
 """The column that distinguishes the inputs: 0 and 1."""
 
 _COUNTS: Mapping[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
@@ -38,6 +43,12 @@ class Multiset(Reduction):
 
     name = "multiset"
     operation: str
+
+    @classmethod
+    def of(cls, schema: Schema, operation: str, allow_negative: bool) -> Multiset:
+        """For two inputs of this schema, concatenated with the column ``_side``."""
+        negative = arguments.flag(allow_negative, f"{operation}: allow_negative")
+        return cls(schema, digest(operation, str(negative)), tuple(schema), negative, operation)
 
     @property
     def label(self) -> str:
@@ -70,3 +81,12 @@ class _MultisetStep(ReductionStep):
             raise DiffOverflow(f"{where}: {self.quantity} is more than int64 holds")
         present = np.flatnonzero(results)
         return Targets(distinct[present], np.empty((0, len(present)), dtype=np.int64), results[present])
+
+
+def combine(operation: str, rows: Collection, other: Any, allow_negative: bool) -> Collection:
+    """Two collections with the same columns by ``operation``: union, intersect or except_. Raises ProgramError."""
+    sides = [
+        each.select(**arguments.kept(rows.schema), **{_SIDE: number})
+        for number, each in enumerate((rows, aligned(rows, other, operation)))
+    ]
+    return sides[0].concat(sides[1])._add(Multiset.of(rows.schema, operation, allow_negative))

@@ -6,14 +6,21 @@ They are programs of ``join``, ``distinct``, ``concat`` and ``negate``, so their
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import polars as pl
 
 if TYPE_CHECKING:
     from ddcore.collection import Collection
 
-__all__ = ["HOW", "anti", "full", "left", "right", "semi"]
+__all__ = ["KINDS", "How", "anti", "equal", "full", "left", "right", "semi"]
+
+How = Literal["inner", "semi", "anti", "left", "right", "full"]
+
+
+def equal(left: str, right: str) -> pl.Expr:
+    """Whether two columns hold the same key: a null is none, but nulls inside of lists and structs equal each other."""
+    return pl.col(left).eq_missing(pl.col(right)) & pl.col(left).is_not_null()
 
 
 def semi(rows: Collection, other: Collection, on: Mapping[str, str]) -> Collection:
@@ -45,14 +52,14 @@ def full(rows: Collection, other: Collection, on: Mapping[str, str]) -> Collecti
     return pairs.concat(_pad(anti(rows, other, on), pairs), _unmatched(rows, other, on, pairs))
 
 
-HOW = {"semi": semi, "anti": anti, "left": left, "right": right, "full": full}
+KINDS = {"semi": semi, "anti": anti, "left": left, "right": right, "full": full}
 
 
 def _unmatched(rows: Collection, other: Collection, on: Mapping[str, str], pairs: Collection) -> Collection:
     """The other's rows without a partner, with its columns called as in the pairs."""
     mine_by_theirs = {theirs: mine for mine, theirs in on.items()}
-    equal = [pl.col(mine) == pl.col(mine_by_theirs[theirs]) for mine, theirs in on.items()]
-    matching = rows.where(*equal) if len(mine_by_theirs) < len(on) else rows
+    conditions = [equal(mine, mine_by_theirs[theirs]) for mine, theirs in on.items()]
+    matching = rows.where(*conditions) if len(mine_by_theirs) < len(on) else rows
     unmatched = anti(other, matching, mine_by_theirs)
     values = [name for name in other.schema if name not in on.values()]
     names = dict(zip(pairs.columns[len(rows.columns) :], values, strict=True)) | dict(on)

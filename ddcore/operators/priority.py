@@ -14,12 +14,13 @@ import numpy as np
 import polars as pl
 
 from ddcore.batch import Batch
+from ddcore.encoding import NULL
 from ddcore.errors import ExpressionError, ProgramError
 from ddcore.expressions import Projection, canonical
 from ddcore.frames import values_of
 from ddcore.schema import Schema
 
-__all__ = ["Priority", "round_of"]
+__all__ = ["Priority", "priority_of", "round_of"]
 
 _ROUND_BITS = 32
 _HALF = 2**29  # priorities are from -_HALF up to, but not including, _HALF
@@ -60,3 +61,9 @@ class Priority:
 def round_of(coordinates: Any) -> Any:
     """The rounds of loop coordinates (an int or int64[n]), without priorities."""
     return coordinates & (2**_ROUND_BITS - 1)
+
+
+def priority_of(coordinates: np.ndarray) -> np.ndarray:
+    """The words of the priorities of loop coordinates, int64[n]; null for what entered without a priority."""
+    numbers = coordinates >> _ROUND_BITS
+    return np.where(numbers == 0, NULL, numbers - (_HALF + 1))

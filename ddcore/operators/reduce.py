@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
 
-from ddcore import encoding
-from ddcore.functions import name_of
+from ddcore import arguments, encoding
+from ddcore.digests import digest
+from ddcore.errors import ProgramError
+from ddcore.functions import name_of, text_of
+from ddcore.graph import shape
 from ddcore.operators.base import Step
-from ddcore.operators.calling import Frames, call
-from ddcore.operators.reduction import Evaluations, Reduction, ReductionStep, Targets
-from ddcore.schema import Schema
+from ddcore.operators.calling import Frames, call, call_twice, checks_functions
+from ddcore.operators.reduction import Evaluations, Reduction, ReductionStep, Targets, decode_key
+from ddcore.place import caller
+from ddcore.schema import Schema, parse_schema
 from ddcore.trace import Rows
 
 if TYPE_CHECKING:
@@ -29,6 +34,28 @@ class Reduce(Reduction):
     name = "reduce"
     function: Frames
     result: Schema
+    checked: bool
+
+    @classmethod
+    def of(
+        cls, source: Schema, keys: Sequence[str], function: Frames, schema: Mapping[str, Any], allow_negative: bool
+    ) -> Reduce:
+        """For groups by ``keys`` of an input with the schema ``source``; ``schema`` is the result's, without the keys.
+
+        Raises ProgramError.
+        """
+        arguments.require_function(function, "reduce")
+        result = arguments.checked(parse_schema, schema)
+        for name in [*(set(source) - set(keys)), *result]:
+            if name in ("group", "count"):
+                raise ProgramError(f"{caller()}: reduce: a column is called {name}", "rename it with select() first")
+        for name in result:
+            if name in keys:
+                raise ProgramError(f"{caller()}: reduce: {name} is a key already", "choose another name in schema=")
+        negative = arguments.flag(allow_negative, "reduce: allow_negative")
+        text = digest(keys, shape(result), str(negative), arguments.checked(text_of, function))
+        columns = {key: source[key] for key in keys} | result
+        return cls(columns, text, tuple(keys), negative, function, result, checks_functions())
 
     @property
     def label(self) -> str:
@@ -43,7 +70,7 @@ class Reduce(Reduction):
 class _ReduceStep(ReductionStep):
     def __init__(self, reduce: Reduce, plan: Plan, block: Block) -> None:
         super().__init__(reduce, plan, block)
-        self.function, self.result = reduce.function, reduce.result
+        self.function, self.result, self.checked = reduce.function, reduce.result, reduce.checked
 
     def evaluate(self, evaluations: Evaluations, history: Rows, loops: np.ndarray) -> Targets:
         """Call the user's function once on all groups of the step."""
@@ -53,9 +80,19 @@ class _ReduceStep(ReductionStep):
         values: Schema = {name: self.port.schema[name] for name in self.port.values}
         columns = encoding.decode_frame(list(np.take(history.words, rows, axis=1)), values)
         frame = pl.DataFrame([pl.Series("group", evals), *columns, pl.Series("count", counts)])
-        result = call(self.function, frame.sort("group", *values), self.result, "group", self.block.place)
+        result = self._call(frame.sort("group", *values), evaluations)
         result = result.sort("group", maintain_order=True)
         words = encoding.encode_frame(result, self.result)
         stacked = np.stack(words) if words else np.empty((0, len(result)), dtype=np.int64)
         counts = result["count"].to_numpy() if "count" in result.columns else np.ones(len(result), dtype=np.int64)
         return Targets(result["group"].to_numpy(), stacked, counts)
+
+    def _call(self, frame: pl.DataFrame, evaluations: Evaluations) -> pl.DataFrame:
+        if not self.checked:
+            return call(self.function, frame, self.result, "group", self.block.place)
+
+        def shown(number: int) -> str:
+            key = decode_key(self.port, evaluations.keys, int(evaluations.key_of()[number]))
+            return f"the group {dict(zip(self.port.key, key, strict=True))!r}"
+
+        return call_twice(self.function, frame, self.result, "group", self.block.place, operator="reduce", shown=shown)

@@ -95,6 +95,7 @@ class ReductionStep(Step):
         Raises NegativeMultiplicity, DiffOverflow, ExpressionError.
         """
         new = state.gained(self.port, rounds)
+        new = None if new is None else self.relevant(state, new)
         if new is None and pending is None:
             return
         loops = np.array(rounds, dtype=np.int64)
@@ -122,6 +123,10 @@ class ReductionStep(Step):
         updates = self._updates(evaluations, rounds, evals, words, diffs)
         state.keep(self.output, rounds, updates)
         state.emit(self.block, updates)
+
+    def relevant(self, state: State, new: SortedBatch) -> SortedBatch | None:
+        """The new updates of keys that have to be evaluated, at least of those whose result may not be empty."""
+        return new
 
     def _seeds(self, new: SortedBatch | None, pending: SortedBatch | None) -> tuple[Keys, np.ndarray, np.ndarray]:
         """The keys to evaluate, and per key the times that cause it."""

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
-from ddcore import encoding
+import polars as pl
+
+from ddcore import arguments, encoding
 from ddcore.batch import Batch
+from ddcore.digests import digest
+from ddcore.errors import ProgramError
 from ddcore.expressions import Projection
 from ddcore.frames import values_of
 from ddcore.operators.base import Linear
+from ddcore.place import caller
 from ddcore.schema import Schema
 
 __all__ = ["Select"]
@@ -21,6 +28,46 @@ class Select(Linear):
     name = "select"
     source: Schema
     projection: Projection
+
+    @classmethod
+    def of(cls, source: Schema, exprs: Mapping[str, pl.Expr], where: str = "select") -> Select:
+        """The expressions by the names of their results. Raises ProgramError."""
+        if not exprs:
+            raise ProgramError(f"{caller()}: {where}() leaves no column", "name at least one column")
+        projection = arguments.checked(Projection, exprs, source)
+        return cls(projection.schema, digest(arguments.texts(exprs)), source, projection)
+
+    @classmethod
+    def only(cls, source: Schema, columns: Iterable[Any], named: Mapping[str, Any]) -> Select:
+        """What ``select`` is given. Raises ProgramError."""
+        return cls.of(source, arguments.named_expressions(source, "select", columns, named))
+
+    @classmethod
+    def beside(cls, source: Schema, columns: Iterable[Any], named: Mapping[str, Any]) -> Select:
+        """All columns, and what ``with_columns`` is given. Raises ProgramError."""
+        more = arguments.named_expressions(source, "with_columns", columns, named)
+        return cls.of(source, arguments.kept(source) | more, "with_columns")
+
+    @classmethod
+    def without(cls, source: Schema, columns: Iterable[Any]) -> Select:
+        """All columns but those that ``drop`` is given. Raises ProgramError."""
+        dropped = arguments.column_names(source, "drop", columns)
+        return cls.of(source, {name: pl.col(name) for name in source if name not in dropped}, "drop")
+
+    @classmethod
+    def renamed(cls, source: Schema, names: Mapping[str, str] | Callable[[str], str]) -> Select:
+        """All columns, with the names that ``rename`` is given. Raises ProgramError."""
+        if not isinstance(names, Mapping):
+            arguments.require_function(names, "rename", "a dict or a function")
+        new = names if isinstance(names, Mapping) else {name: names(name) for name in source}
+        for old, name in new.items():
+            arguments.require(source, old, "rename")
+            if not isinstance(name, str):
+                raise ProgramError(f"{caller()}: rename: {old} cannot be called {name!r}", "a name is text")
+        exprs: dict[str, pl.Expr] = {}
+        for name, expr in arguments.kept(source).items():
+            arguments.set_once(exprs, new.get(name, name), expr, "rename")
+        return cls.of(source, exprs, "rename")
 
     def apply(self, batch: Batch, place: str) -> Batch:
         """Bare columns keep their words; only computed columns are decoded, evaluated and encoded."""

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
 
-from ddcore import encoding
+from ddcore import arguments, encoding
+from ddcore.digests import digest
+from ddcore.errors import ProgramError
 from ddcore.operators.base import Step
 from ddcore.operators.reduction import Evaluations, Reduction, ReductionStep, Targets
+from ddcore.place import caller
+from ddcore.schema import Schema
 from ddcore.trace import Rows
+from ddcore.wording import brief
 
 if TYPE_CHECKING:
     from ddcore.plan import Block, Plan
 
-__all__ = ["TopK"]
+__all__ = ["Ties", "TopK"]
 
-_LAST = 2**63 - 1
+Ties = Literal["cut", "rank"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,6 +39,43 @@ class TopK(Reduction):
     by: tuple[str, ...]
     descending: tuple[bool, ...]
     ties: str
+
+    @classmethod
+    def of(
+        cls,
+        schema: Schema,
+        keys: Sequence[str],
+        *,
+        k: int,
+        by: str | Sequence[str],
+        descending: bool | Sequence[bool],
+        ties: Ties,
+        allow_negative: bool,
+    ) -> TopK:
+        """For groups by ``keys`` of an input of this schema. Raises ProgramError."""
+        names, negative = arguments.names_of(by, "top_k"), arguments.flag(allow_negative, "top_k: allow_negative")
+        downs = [descending] * len(names) if isinstance(descending, bool) else descending
+        if not isinstance(downs, list | tuple) or not all(isinstance(down, bool) for down in downs):
+            raise ProgramError(f"{caller()}: top_k: descending is {brief(descending)}", "give True or False, or a list")
+        if isinstance(k, bool) or not isinstance(k, int) or not 0 < k < 2**31:
+            raise ProgramError(f"{caller()}: top_k: k is {brief(k)}", "give a positive whole number")
+        arguments.choice(ties, get_args(Ties), "top_k: ties")
+        if not names or len(downs) != len(names):
+            raise ProgramError(
+                f"{caller()}: top_k: {len(names)} columns and {len(downs)} directions", "give one direction per column"
+            )
+        for name in names:
+            arguments.require(schema, name, "top_k")
+            if name in keys:
+                raise ProgramError(f"{caller()}: top_k: {name} is a key", "order by other columns")
+            if schema[name].is_nested:
+                raise ProgramError(
+                    f"{caller()}: top_k: {name} is {schema[name]}: lists and structs have no order to rank by",
+                    "order by a column, or by one computed from a field with with_columns()",
+                )
+        columns = {name: schema[name] for name in (*keys, *schema)}
+        text = digest(str(k), ties, str(negative), keys, names, map(str, downs))
+        return cls(columns, text, tuple(keys), negative, k, tuple(names), tuple(downs), ties)
 
     def step(self, plan: Plan, block: Block) -> Step:
         """The work of a top_k block."""
@@ -52,10 +95,10 @@ class _TopKStep(ReductionStep):
         present = np.flatnonzero(counts > 0)
         evals, rows, counts = evals[present], rows[present], counts[present]
         words = np.take(history.words, rows, axis=1)
-        columns = [self._sortable(words, name, down) for name, down in self.order]
+        columns = [column for name, down in self.order for column in self._sortable(words, name, down)]
         order = np.lexsort([*columns[::-1], evals])
         evals, counts, words = evals[order], counts[order], np.take(words, order, axis=1)
-        tied = [column[order] for column in columns[: len(self.top.by)]]
+        tied = [column[order] for column in columns[: 2 * len(self.top.by)]]
         before = self._before(evals, np.minimum(counts, self.top.k), tied)
         if self.top.ties == "cut":
             counts = np.clip(self.top.k - before, 0, counts)
@@ -64,14 +107,12 @@ class _TopKStep(ReductionStep):
         nonzero = np.flatnonzero(counts)
         return Targets(evals[nonzero], np.take(words, nonzero, axis=1), counts[nonzero])
 
-    def _sortable(self, words: np.ndarray, name: str, descending: bool) -> np.ndarray:
-        """Integers that ascend in the requested order, nulls last."""
+    def _sortable(self, words: np.ndarray, name: str, descending: bool) -> tuple[np.ndarray, np.ndarray]:
+        """Whether each is null, and integers that ascend in the requested order: int64 has no number after its last."""
         column = words[self.port.values.index(name)]
         ranks, _ = encoding.rank_words(column, self.port.schema[name])
-        if descending:
-            ranks = ~ranks
-        sortable: np.ndarray = np.where(column == encoding.NULL, _LAST, ranks)
-        return sortable
+        nulls = column == encoding.NULL
+        return nulls, np.where(nulls, 0, ~ranks if descending else ranks)
 
     def _before(self, evals: np.ndarray, counts: np.ndarray, tied: list[np.ndarray]) -> np.ndarray:
         """How many rows of the same group come before each, counted up to k: int64[rows].

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
+from ddcore import arguments, expressions
 from ddcore.batch import Batch
+from ddcore.digests import digest
 from ddcore.expressions import Predicate
 from ddcore.frames import values_of
 from ddcore.operators.base import Linear
+from ddcore.schema import Schema
 
 __all__ = ["Where"]
 
@@ -20,6 +25,17 @@ class Where(Linear):
 
     name = "where"
     predicate: Predicate
+
+    @classmethod
+    def of(cls, schema: Schema, predicates: Iterable[Any]) -> Where:
+        """All of these conditions. Raises ProgramError."""
+        exprs = []
+        for predicate in arguments.flat(predicates):
+            parsed = arguments.checked(expressions.parse, predicate, bare_string="sql")
+            hint = "combine the columns with pl.all_horizontal or pl.any_horizontal"
+            exprs.append(arguments.single(schema, parsed, "where", hint))
+        text = digest(map(expressions.identity, exprs))
+        return cls(schema, text, arguments.checked(Predicate, exprs, schema))
 
     def apply(self, batch: Batch, place: str) -> Batch:
         """Raises ExpressionError."""

@@ -1,0 +1,135 @@
+"""The fold on Spark with several workers: one for each range of key codes, with Spark's shuffle between them.
+
+A superstep is one Spark job: each task takes the messages of its range, does the work at one position and sends the
+results. The driver picks the next position from the reports of the tasks, never by a job of its own. When few updates
+are left, one task takes over the whole range and finishes without further shuffles.
+
+Plain RDDs: messages are few and large, and a job of the SQL engine takes twice as long to start. The code of the tasks
+is in :mod:`ddcore.jobs.engines.tasks`, which the driver does not load.
+"""
+
+from __future__ import annotations
+
+import functools
+import shutil
+import uuid
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from ddcore.io.changelog import ChangeLog
+from ddcore.io.gains import Gained
+from ddcore.io.layout import tables_of
+from ddcore.jobs.engines import one_task
+from ddcore.jobs.engines.partitioning import boundaries_of
+from ddcore.jobs.engines.protocol import Report, Split, Superstep, Task, Waiting, collector, least_of, raise_first
+from ddcore.jobs.fold import Fold
+from ddcore.jobs.spark.failures import run_job
+from ddcore.jobs.spark.shipping import pickled
+
+if TYPE_CHECKING:
+    from pyspark import RDD, SparkContext
+
+__all__ = ["fold_with"]
+
+SPLIT_ROWS = 1 << 20  # of an input, read by one task
+NARROW_BELOW = 500_000  # waiting updates; an estimate
+
+
+def fold_with(context: SparkContext, fold: Fold, parallelism: int, listener: Any = None) -> tuple[Gained, int]:
+    """Fold a window with ``parallelism`` workers in a Spark context; return the files written, and the parallelism.
+
+    Errors of tasks are raised unchanged.
+    """
+    splits = list(_splits(fold))
+    if not splits:
+        return one_task.fold_with(context, fold)
+    # Queued once, here, and not by each worker: a worker may be opened several times.
+    waiting = [Waiting(partition) for partition in range(parallelism)] if _resumes(fold) else []
+    try:
+        return _Exchange(context, fold, parallelism, listener).run([*splits, *waiting]), parallelism
+    finally:
+        shutil.rmtree(fold.stored.warehouse.staging, ignore_errors=True)
+
+
+class _Exchange:
+    """The driver's side of one fold."""
+
+    def __init__(self, context: SparkContext, fold: Fold, parallelism: int, listener: Any) -> None:
+        self.context, self.listener = context, listener
+        self.narrow_below = 0 if fold.parallelism else NARROW_BELOW  # a forced parallelism is kept to the end
+        token, plan, boundaries = uuid.uuid4().hex, pickled(fold.plan), boundaries_of(fold, parallelism)
+        staging = fold.stored.warehouse.staging / token
+        self.task = Task(
+            token, plan, fold.stored, staging, boundaries, parallelism, fold.window, fold.upper, _resumes(fold)
+        )
+
+    def run(self, splits: list[Split | Waiting]) -> Gained:
+        """Supersteps while many updates wait; then one task, or all of them, write what the fold added."""
+        step = 0
+        waiting, reports = self._send(self.context.parallelize(splits, len(splits)), "feed")
+        while (position := least_of(reports)) is not None:
+            if sum(report.waiting for report in reports) < self.narrow_below:
+                return self._collect(waiting.coalesce(1), "finish", step)
+            step += 1
+            waiting, reports = self._superstep(waiting, Superstep(step, position))
+        return self._collect(waiting, "harvest", step)
+
+    def _superstep(self, waiting: RDD[Any], now: Superstep) -> tuple[RDD[Any], list[Report]]:
+        if self.listener:
+            self.listener("superstep", now.number, None, f"position {'.'.join(map(str, now.position))}")
+        return self._send(waiting, "step", now)
+
+    def _send(self, incoming: RDD[Any], name: str, *arguments: Any) -> tuple[RDD[Any], list[Report]]:
+        """One job: run a function of the tasks in every partition, and send its messages to their owners.
+
+        The messages stay with the executors; the reports come back with the job.
+        """
+        reports = collector(self.context)
+        results = incoming.mapPartitionsWithIndex(_work(name, self.task, *arguments, reports))
+        messages = results.partitionBy(self.task.parallelism, _owner)
+        messages.localCheckpoint()
+        run_job(messages._jrdd.count)  # in the JVM: RDD.count would pass all messages through Python
+        incoming.unpersist()
+        latest = {report.partition: report for report in reports.value}
+        raise_first(latest.values())
+        return messages, list(latest.values())
+
+    def _collect(self, waiting: RDD[Any], name: str, step: int) -> Gained:
+        """The last job of a fold, whose tasks write what they added to state and outputs."""
+        reports = run_job(waiting.mapPartitionsWithIndex(_work(name, self.task, step)).collect)
+        raise_first(reports)
+        total = Gained()
+        for report in sorted(reports, key=lambda report: report.partition):
+            total.absorb(report.gained or Gained())
+        return total
+
+
+def _work(name: str, *arguments: Any) -> Callable[[int, Iterable[Any]], Iterator[Any]]:
+    """A function of :mod:`ddcore.jobs.engines.tasks`, by name."""
+    return functools.partial(_call, name, arguments)
+
+
+def _call(name: str, arguments: tuple[Any, ...], partition: int, incoming: Iterable[Any]) -> Iterator[Any]:
+    from ddcore.jobs.engines import tasks
+
+    yield from getattr(tasks, name)(*arguments, partition, incoming)
+
+
+def _owner(dest: int) -> int:
+    """The partition of a message's destination."""
+    return dest
+
+
+def _splits(fold: Fold) -> Iterator[Split]:
+    """The files of the window, in splits for one task each."""
+    for name, schema in fold.plan.inputs.items():
+        log = ChangeLog(fold.stored.warehouse.input(name), schema, fold.plan.dims)
+        for file in log.files(fold.inputs[name]):
+            if fold.window.may_meet(file.lower, file.upper, fold.plan.dims):
+                for start in range(0, file.rows, SPLIT_ROWS):
+                    yield Split(name, file, start, min(SPLIT_ROWS, file.rows - start))
+
+
+def _resumes(fold: Fold) -> bool:
+    """Whether earlier runs left pending times or held updates."""
+    return any(fold.stored.files.get(name) for name, _, replaced in tables_of(fold.plan) if replaced)

@@ -1,0 +1,43 @@
+"""The fold in this process: one worker, no JVM. Same worker, same tables, same rows as on Spark."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from ddcore.batch import Batch
+from ddcore.frames import batch_of
+from ddcore.io.changelog import ChangeLog
+from ddcore.io.gains import Gained
+from ddcore.io.state import open_worker, write_gains
+from ddcore.jobs.failures import fold_errors
+from ddcore.jobs.fold import Fold
+
+__all__ = ["fold", "updates"]
+
+_REPORT_EVERY = 0.5  # seconds
+
+
+def fold(fold: Fold, listener: Any = None) -> tuple[Gained, int]:
+    """Fold a window with one worker; return the files it wrote, and the parallelism 1."""
+    with fold_errors():
+        worker = open_worker(fold.plan, fold.stored)
+        worker.begin(fold.upper)
+        for name, batch in updates(fold):
+            worker.feed(name, batch)
+        reported_at = 0.0
+        while worker.next_position is not None:
+            worker.step()
+            if listener and time.monotonic() - reported_at > _REPORT_EVERY:
+                reported_at = time.monotonic()
+                listener("fold", worker.rounds, None, f"round {worker.rounds}, {worker.waiting()} differences wait")
+        return write_gains(fold.plan, worker, fold.stored, "0"), 1
+
+
+def updates(fold: Fold) -> Iterator[tuple[str, Batch]]:
+    """Each input's updates in the window. Files that cannot have any are not opened."""
+    for name, schema in fold.plan.inputs.items():
+        log = ChangeLog(fold.stored.warehouse.input(name), schema, fold.plan.dims)
+        frame = log.collect(log.window(fold.window, fold.inputs[name]))
+        yield name, batch_of(frame, schema, fold.plan.dims, name)

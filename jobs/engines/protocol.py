@@ -1,0 +1,117 @@
+"""What the driver of a fold on Spark sends to its tasks, and what they report.
+
+Must not import the engine: the driver loads this module.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ddcore.errors import DdError, Diverged
+from ddcore.io.gains import Gained, Stored
+from ddcore.io.tables import LiveFile
+from ddcore.io.times import Frontier, Window
+from ddcore.jobs.engines.partitioning import Boundaries
+from ddcore.plan import Position
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+    from pyspark.accumulators import Accumulator
+
+__all__ = ["Report", "Split", "Superstep", "Task", "Waiting", "collector", "least_of", "raise_first"]
+
+
+@dataclass(frozen=True)
+class Task:
+    """The parameters of every task of a fold. ``plan`` is pickled once.
+
+    ``boundaries`` divide the key codes among ``parallelism`` workers. The times in ``window`` are folded; ``upper`` is
+    the frontier for the workers, as in :class:`Fold`. ``resumes``: for each worker there is a :class:`Waiting`, with
+    what earlier runs left.
+    """
+
+    token: str
+    plan: bytes
+    stored: Stored
+    staging: Path
+    boundaries: Boundaries
+    parallelism: int
+    window: Window
+    upper: Frontier | None
+    resumes: bool
+
+
+@dataclass(frozen=True)
+class Split:
+    """Rows ``[start, start + rows)`` of one data file of an input."""
+
+    input: str
+    file: LiveFile
+    start: int
+    rows: int
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """The pending times and held updates of earlier runs in the range of a worker."""
+
+    partition: int
+
+
+@dataclass(frozen=True)
+class Superstep:
+    """One round of all workers: the work at ``position``. Numbers count from 1."""
+
+    number: int
+    position: Position
+
+
+@dataclass(frozen=True)
+class Report:
+    """A task's report to the driver: the least position it sent work for and how many updates wait, what it wrote, or
+    its error.
+    """
+
+    partition: int
+    position: Position | None = None
+    waiting: int = 0
+    error: DdError | None = None
+    gained: Gained | None = None
+
+
+def collector(context: SparkContext) -> Accumulator[list[Report]]:
+    """An accumulator of the reports of one job's tasks. A retried task reports again."""
+    from pyspark.accumulators import AccumulatorParam
+
+    class Lists(AccumulatorParam[list[Report]]):
+        def zero(self, value: list[Report]) -> list[Report]:
+            return []
+
+        def addInPlace(self, value1: list[Report], value2: list[Report]) -> list[Report]:
+            return value1 + value2
+
+    return context.accumulator([], Lists())
+
+
+def least_of(reports: Iterable[Report]) -> Position | None:
+    """The least position at which work waits, or None."""
+    return min((report.position for report in reports if report.position is not None), default=None)
+
+
+def raise_first(reports: Iterable[Report]) -> None:
+    """Raise the first error of the tasks, if any. For a loop that diverged, the counts of all ranges are summed."""
+    errors = [report.error for report in reports if report.error is not None]
+    diverged = [error for error in errors if isinstance(error, Diverged)]
+    if diverged:
+        first = min(diverged, key=lambda error: (error.round, error.time))
+        same = [error for error in diverged if (error.loop, error.time, error.round) == _where(first)]
+        raise Diverged(*_where(first), sum(error.moving for error in same))
+    if errors:
+        raise errors[0]
+
+
+def _where(error: Diverged) -> tuple[str, tuple[int, ...], int]:
+    return error.loop, error.time, error.round

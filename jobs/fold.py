@@ -1,0 +1,48 @@
+"""What an engine is given: one window of times to be folded. Its result is :class:`ddcore.io.gains.Gained`.
+
+Must not import the engine: the driver of a fold on Spark loads this module.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ddcore.io.ledger import TableState
+from ddcore.io.project import Project
+from ddcore.io.times import Frontier, Window
+
+if TYPE_CHECKING:
+    from ddcore.io.gains import Gained, Stored
+    from ddcore.plan import Plan
+
+__all__ = ["Engine", "Fold", "Listener"]
+
+Listener = Callable[..., None]
+
+
+@dataclass(frozen=True)
+class Fold:
+    """One window of times to be folded, and all that its workers need."""
+
+    plan: Plan
+    stored: Stored
+    window: Window
+    inputs: Mapping[str, TableState | None]  # each input's table
+    settings: Project
+    quantiles: Mapping[str, Sequence[int]]
+    parallelism: int | None
+    rows: int  # an upper bound of the rows in the window
+
+    @property
+    def upper(self) -> Frontier | None:
+        """The frontier of the times that the run does not complete, for a worker.
+
+        None with one dimension: no join of complete versions is beyond it.
+        """
+        return self.window.upper if len(self.plan.dims) > 1 else None
+
+
+Engine = Callable[[Fold, "Listener | None"], "tuple[Gained, int]"]
+"""Folds a window; returns the files it wrote, and the parallelism. Raises the FoldError family and DdError."""

@@ -1,0 +1,46 @@
+"""Failures of Spark in one line: what explains why a job failed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import TypeVar
+
+from ddcore.errors import DdError
+from ddcore.jobs.failures import LONGEST
+
+__all__ = ["is_of_spark", "run_job", "telling_line"]
+
+Result = TypeVar("Result")
+
+_TELLING = re.compile(r"^[\w.]*(Error|Exception): |crashed")
+_LOST = re.compile(r"most recent failure: .*?\(TID.*?\): (.+)")
+_NOISE = re.compile(r"^(?:Caused by)?: |(?:org|java)\.[a-z.]+\.(?=\w+(?:Error|Exception)\b)| Consider setting .*")
+
+
+def run_job(job: Callable[[], Result]) -> Result:
+    """Run a Spark job. If it fails, raise a DdError with the one line of Spark's message that explains it."""
+    try:
+        return job()
+    except Exception as error:
+        if not is_of_spark(error):
+            raise
+        again = "run it again: it continues where it stopped (--debug shows Spark's output)"
+        raise DdError(f"the Spark job failed: {telling_line(error)}", again) from error
+
+
+def is_of_spark(error: BaseException) -> bool:
+    """Whether an error was raised by PySpark, or by the JVM behind it."""
+    return type(error).__module__.startswith(("pyspark", "py4j"))
+
+
+def telling_line(error: Exception) -> str:
+    """The line of a Spark failure that explains it: the last error of a Python worker, else why a task was lost, else
+    the first error of Java.
+    """
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
+    errors = [line for line in lines if _TELLING.search(line)]
+    losses = [match[1] for line in lines if (match := _LOST.search(line))]
+    java = [line for line in lines if line.startswith(": ")]
+    line = errors[-1] if errors else (losses or java or lines)[0]
+    return _NOISE.sub("", line)[:LONGEST]

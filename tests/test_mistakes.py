@@ -1,0 +1,301 @@
+"""What a program can get wrong is an error when it is built, at the line of the program that is wrong.
+
+That line ends with the comment ``# wrong`` in each function here.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from itertools import product
+from typing import Any
+
+import polars as pl
+import pytest
+
+import ddcore as dd
+from ddcore import col, operators
+from ddcore.errors import ProgramError
+from ddcore.planner import build
+
+SCHEMAS = {"t": {"n": "int64", "w": "string", "f": "float64"}}
+
+
+def at_the_line(mistake: Callable[[Any], Any]) -> ProgramError:
+    """The error of a program with this output; fails unless it names the marked line and says what to do."""
+    with pytest.raises(ProgramError) as caught:
+        build(lambda t: {"out": mistake(t)}, SCHEMAS)
+    lines, first = inspect.getsourcelines(mistake)
+    (wrong,) = [first + number for number, line in enumerate(lines) if line.rstrip().endswith("# wrong")]
+    assert caught.value.message.startswith(f"test_mistakes.py:{wrong}: "), caught.value.message
+    assert "\n" not in caught.value.message and caught.value.hint
+    return caught.value
+
+
+# -- columns that are not there ---------------------------------------------------------------------------------------
+
+UNKNOWN: list[Callable[[Any], Any]] = [
+    lambda t: t.select("m"),  # wrong
+    lambda t: t.select(x=col("m") + 1),  # wrong
+    lambda t: t.select(x="m + 1"),  # wrong
+    lambda t: t.with_columns(col("m").fill_null(0)),  # wrong
+    lambda t: t.drop("m"),  # wrong
+    lambda t: t.rename({"m": "x"}),  # wrong
+    lambda t: t.where("m > 1"),  # wrong
+    lambda t: t.filter(col("m") > 1),  # wrong
+    lambda t: t.flat_map(x=col("m").str.split("")),  # wrong
+    lambda t: t.join(t, on="m"),  # wrong
+    lambda t: t.join(t, on={"n": "m"}, how="semi"),  # wrong
+    lambda t: t.group_by("m").agg(c=dd.count()),  # wrong
+    lambda t: t.group_by("n").agg(c=dd.sum("m")),  # wrong
+    lambda t: t.group_by("n").top_k(1, "m"),  # wrong
+    lambda t: t.arrange_by("m"),  # wrong
+    lambda t: t.iterate(lambda w: w, priority="m"),  # wrong
+    lambda t: dd.iterate({"w": t}, lambda w: {"w": w}, priority={"w": col("m") * 2})["w"],  # wrong
+]
+
+
+@pytest.mark.parametrize("mistake", UNKNOWN, ids=lambda each: inspect.getsource(each).strip())
+def test_an_unknown_column(mistake: Callable[[Any], Any]) -> None:
+    assert " m" in at_the_line(mistake).message.replace('"', " ").replace("'", " ")
+
+
+def test_an_unknown_column_inside_a_loop() -> None:
+    def mistake(t: Any) -> Any:
+        def body(w: Any) -> Any:
+            return w.concat(
+                t.select("f", "w", "n").where("nn > 1"),  # wrong
+            )
+
+        return t.iterate(body)
+
+    assert at_the_line(mistake).hint == "did you mean 'n'?"
+
+
+# -- types that do not meet -------------------------------------------------------------------------------------------
+
+MISMATCHED: list[tuple[Callable[[Any], Any], str]] = [
+    (lambda t: t.select("n").concat(t.select(n="f")), "(n: int64) and (n: float64)"),  # wrong
+    (lambda t: t.select("n").union(t.select(n="w")), "(n: int64) and (n: string)"),  # wrong
+    (lambda t: t.select("n").concat(t.select(m="n")), "(n: int64) and (m: int64)"),  # wrong
+    (lambda t: t.join(t, on={"n": "f"}), "n is int64 and f is float64"),  # wrong
+    (lambda t: dd.delta_join((t.select("n"), ["a"]), (t.select("w"), ["a"])), "a is int64, and string"),  # wrong
+    (lambda t: t.group_by("n").agg(s=dd.sum("w")), "string"),  # wrong
+]
+
+
+@pytest.mark.parametrize(("mistake", "message"), MISMATCHED, ids=str)
+def test_types_that_do_not_meet(mistake: Callable[[Any], Any], message: str) -> None:
+    assert message in at_the_line(mistake).message
+
+
+# -- loops ------------------------------------------------------------------------------------------------------------
+
+BODIES: list[tuple[Callable[[Any], Any], str]] = [
+    (lambda w: w.select(n=col("n") * 0.5), "(n: float64)"),
+    (lambda w: w.select(n=col("n").cast(pl.String)), "(n: string)"),
+    (lambda w: w.select(m="n"), "(m: int64)"),
+    (lambda w: w.select("n", m=1), "(n: int64, m: int64)"),
+]
+
+
+@pytest.mark.parametrize(("body", "returned"), BODIES)
+def test_a_body_that_changes_the_schema(body: Any, returned: str) -> None:
+    def of_one(t: Any) -> Any:
+        return t.select("n").iterate(body)  # wrong
+
+    def of_several(t: Any) -> Any:
+        start = {"v": t.select("n"), "w": t.select("n")}
+        return dd.iterate(start, lambda v, w: {"v": v, "w": body(w)})["w"]  # wrong
+
+    message = f"the body of iterate is given the columns (n: int64) and returns {returned}"
+    assert message in at_the_line(of_one).message
+    assert message in at_the_line(of_several).message
+
+
+@pytest.mark.parametrize(
+    "returned", [None, 3, pl.DataFrame({"n": [1]}), {"w": None}], ids=lambda each: type(each).__name__
+)
+def test_a_body_that_returns_no_collection(returned: Any) -> None:
+    def mistake(t: Any) -> Any:
+        return t.iterate(lambda w: returned)  # wrong
+
+    assert f"{type(returned).__name__} is no collection" in at_the_line(mistake).message
+
+
+PRIORITIES = [
+    (col("n") * 0.5, "priority is float64, not int64"),
+    ("w", "priority is string, not int64"),
+    (col("n") > 1, "priority is bool, not int64"),
+    (2.5, "priority is float64, not int64"),
+]
+
+
+@pytest.mark.parametrize(("priority", "message"), PRIORITIES, ids=str)
+def test_a_priority_that_is_no_integer(priority: Any, message: str) -> None:
+    def mistake(t: Any) -> Any:
+        return t.iterate(lambda w: w.distinct(), priority=priority)  # wrong
+
+    assert message in at_the_line(mistake).message
+
+
+def inner(t: Any) -> Any:
+    """A collection of a loop's inside, taken out by a list."""
+    leaked: list[Any] = []
+
+    def body(w: Any) -> Any:
+        leaked.append(w.where("n > 1"))
+        return w.distinct()
+
+    t.iterate(body)
+    return leaked[0]
+
+
+OUTSIDE: list[Callable[[Any], Any]] = [
+    lambda t: inner(t).select("n"),  # wrong
+    lambda t: t.concat(inner(t)),  # wrong
+    lambda t: t.join(inner(t), on="n", how="full"),  # wrong
+    lambda t: dd.delta_join((inner(t), ["a", "b", "c"]), (t, ["a", "d", "e"])),  # wrong
+    lambda t: inner(t).group_by("n").agg(c=dd.count()),  # wrong
+    lambda t: inner(t).iterate(lambda w: w.distinct()),  # wrong
+    lambda t: dd.iterate({"v": t, "w": inner(t)}, lambda v, w: {"v": v, "w": w})["v"],  # wrong
+    lambda t: t.iterate(inner),  # wrong
+    lambda t: t.iterate(lambda w: w.concat(inner(w))),  # wrong
+]
+
+
+@pytest.mark.parametrize("mistake", OUTSIDE, ids=lambda each: inspect.getsource(each).strip())
+def test_a_collection_of_a_loop_used_outside(mistake: Callable[[Any], Any]) -> None:
+    """Also where the loop around it is still under construction."""
+    message = at_the_line(mistake).message
+    assert "a collection of loop body (test_mistakes.py:" in message and "outside of it (created at" in message
+
+
+def test_an_output_that_is_a_collection_of_a_loop() -> None:
+    with pytest.raises(ProgramError, match=r"^test_mistakes\.py:\d+: output out is a collection of loop body"):
+        build(lambda t: {"out": inner(t)}, SCHEMAS)
+
+
+BODIES_OF_OTHERS: list[Callable[[Any], Any]] = [
+    lambda t: dd.iterate({"a": t, "b": t}, lambda a: {"a": a})["a"],  # wrong
+    lambda t: dd.iterate({"a": t}, lambda a, b: {"a": a})["a"],  # wrong
+    lambda t: dd.iterate({"a": t}, lambda b: {"a": b})["a"],  # wrong
+]
+
+
+@pytest.mark.parametrize("mistake", BODIES_OF_OTHERS, ids=lambda each: inspect.getsource(each).strip())
+def test_a_body_that_takes_other_collections(mistake: Callable[[Any], Any]) -> None:
+    assert "the body of iterate takes (" in at_the_line(mistake).message
+
+
+def test_a_body_that_fails_leaves_nothing_behind() -> None:
+    """A program that catches the error of a body may go on, but not with what the body made."""
+    leaked: list[Any] = []
+
+    def body(w: Any) -> Any:
+        leaked.append(w.distinct())
+        raise ValueError("no")
+
+    def program(t: Any, use: bool) -> Any:
+        with pytest.raises(ValueError, match="no"):
+            t.iterate(body)
+        return {"out": leaked[-1].negate() if use else t.iterate(lambda w: w.distinct())}
+
+    build(lambda t: program(t, False), SCHEMAS)
+    with pytest.raises(ProgramError, match="uses a collection of loop body"):
+        build(lambda t: program(t, True), SCHEMAS)
+
+
+# -- collections of another program -----------------------------------------------------------------------------------
+
+
+def elsewhere() -> Any:
+    """A collection of a program that was built before."""
+    collections: list[Any] = []
+
+    def program(t: Any) -> Any:
+        collections.append(t)
+        return {"out": t}
+
+    build(program, SCHEMAS)
+    return collections[0]
+
+
+FOREIGN: list[Callable[[Any], Any]] = [
+    lambda t: t.concat(elsewhere()),  # wrong
+    lambda t: t.except_(elsewhere()),  # wrong
+    lambda t: t.join(elsewhere(), on="n"),  # wrong
+    lambda t: dd.delta_join((t, ["a", "b", "c"]), (elsewhere(), ["a", "d", "e"])),  # wrong
+    lambda t: t.iterate(lambda w: elsewhere()),  # wrong
+    lambda t: dd.iterate({"v": t, "w": elsewhere()}, lambda v, w: {"v": v, "w": w})["v"],  # wrong
+]
+
+
+@pytest.mark.parametrize("mistake", FOREIGN, ids=lambda each: inspect.getsource(each).strip())
+def test_a_collection_of_another_program(mistake: Callable[[Any], Any]) -> None:
+    assert "a collection of another program" in at_the_line(mistake).message
+
+
+def test_an_output_of_another_program() -> None:
+    with pytest.raises(ProgramError, match="output out is a collection of another program"):
+        build(lambda t: {"out": elsewhere()}, SCHEMAS)
+
+
+# -- arguments of any kind --------------------------------------------------------------------------------------------
+
+COMPLETE: dict[str, Callable[[Any], tuple[Any, ...]]] = {  # arguments beside which one more is tried
+    "join": lambda t: (t, "n"),
+    "iterate": lambda t: (lambda w: w,),
+    "dd.iterate": lambda t: ({"a": t}, lambda a: {"a": a}),
+    "group_by.top_k": lambda t: (1, "w"),
+    "group_by.reduce": lambda t: (lambda frame: frame, {"x": "int64"}),
+    "flat_map": lambda t: (lambda frame: frame,),
+    "union": lambda t: (t,),
+    "intersect": lambda t: (t,),
+    "except_": lambda t: (t,),
+}
+
+
+def any_values(t: Any) -> list[Any]:
+    values = [None, 3, -1, 2.5, True, "n", "m", "n > 1", b"x", object(), [], ["n"], [3], {}, {"n": "n"}, {"n": 3}]
+    values += [{3: "n"}, col("n"), pl.all(), pl.DataFrame({"n": [1]}), t, [t], (t,), (t, ["a", "b", "c"]), ("n", ["a"])]
+    return [*values, {"a": t}, {"a": 3}, {3: t}, lambda *a: a[0], lambda *a, **k: k]
+
+
+@pytest.mark.parametrize("name", operators.public())
+def test_wrong_arguments_are_errors_of_the_program(name: str) -> None:
+    """Whatever an operator is given, it works or is an error with the line and a hint; nothing else gets out."""
+    function = operators.public()[name].function
+    parameters = inspect.signature(function).parameters.values()
+    keywords = [each.name for each in parameters if each.kind is each.KEYWORD_ONLY or each.name in ("how", "priority")]
+    keywords += ["more" for each in parameters if each.kind is each.VAR_KEYWORD]
+    refusals = []
+
+    def program(t: Any) -> Any:
+        subject = {"": [t], "group_by": [t.group_by("n")], "dd": []}[name.rpartition(".")[0]]
+        values = any_values(t)
+        calls: list[tuple[Any, Any]] = [((), {}), *(((value,), {}) for value in values)]
+        calls += [(both, {}) for both in product(values, repeat=2)]
+        calls += [(COMPLETE.get(name, lambda t: ())(t), {key: value}) for key in keywords for value in values]
+        for positional, named in calls:
+            try:
+                inspect.signature(function).bind(*subject, *positional, **named)
+            except TypeError:
+                continue  # Python itself refuses the call
+            try:
+                function(*subject, *positional, **named)
+            except ProgramError as error:
+                refusals.append(error)
+            except Exception as error:
+                error.add_note(f"{name} with {positional} {named}")
+                raise
+        return {"out": t}
+
+    if name == "inspect":  # refuses a name when the program is complete
+        with pytest.raises(ProgramError):
+            build(program, SCHEMAS)
+        return
+    build(program, SCHEMAS)
+    assert len(refusals) > 10 or name in ("distinct", "negate")
+    for error in refusals:
+        assert error.message.startswith("test_mistakes.py:") and "\n" not in error.message and error.hint
