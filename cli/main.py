@@ -26,6 +26,7 @@ from ddcore.cli.init import init
 from ddcore.cli.log import log
 from ddcore.cli.options import VersionCommand
 from ddcore.cli.output import Output, open_streams
+from ddcore.cli.plan import plan
 from ddcore.cli.run import run
 from ddcore.cli.show import show
 from ddcore.cli.status import status
@@ -56,6 +57,7 @@ app.command(short_help="Show what changed between two versions.", cls=VersionCom
 app.command(short_help="Show an output as of a version.")(show)
 app.command(short_help="List runs and ingests.")(log)
 app.command(short_help="Show what is folded, what is waiting, how big it is.")(status)
+app.command(short_help="Show the program's dataflow.")(plan)
 app.command(short_help="Check this machine and this project.")(doctor)
 
 

@@ -42,7 +42,7 @@ class Rule:
 
 
 _NUMBERS = ("int64", "float64", "decimal")
-_VALUES = (*_NUMBERS, "bool", "string", "binary", "date", "timestamp", "list", "struct")
+_VALUES = (*_NUMBERS, "bool", "string", "binary", "date", "timestamp")
 
 
 def _same(argument: Type) -> Type:

@@ -139,11 +139,14 @@ def flag(value: Any, where: str) -> bool:
 
 
 def names_of(value: Any, where: str) -> list[str]:
-    """One name, or several. Raises ProgramError for what is not text."""
-    names = [value] if isinstance(value, str) else list(value) if isinstance(value, list | tuple | dict) else [value]
+    """One name, or several in order. Raises ProgramError for what is not text, and for sets, which have no order."""
+    several = isinstance(value, Iterable) and not isinstance(value, str | bytes | set | frozenset)
+    names = list(value) if several else [value]
     for name in names:
         if not isinstance(name, str):
-            raise ProgramError(f"{caller()}: {where}: {brief(name)} is no column's name", "give names as text")
+            raise ProgramError(
+                f"{caller()}: {where}: {brief(name)} is no column's name", "give a name as text, or a list of names"
+            )
     return names
 
 

@@ -225,7 +225,7 @@ def history(rng: Choices, inputs: dict[str, dict[str, str]]) -> dict[str, pl.Dat
     for name, columns in inputs.items():
         updates: list[tuple[Any, ...]] = []
         rows = [tuple(rng.choice(VALUES[kind]) for kind in columns.values()) for _ in range(rng.randint(2, 9))]
-        for _ in range(rng.choice([1, 4, 8, 16, 32])):
+        for _ in range(rng.choice([1, 2, 4, 8, 16, 32, 8, 16, 32])):
             time = tuple(rng.choice(axis) for axis in axes)
             update = (*rng.choice(rows), *time, rng.choice([1, 1, 1, 2, -1, -1, -1, -2]))
             if never_negative(framed(columns, dims, [*updates, update])):

@@ -17,7 +17,7 @@ from ddcore.cli.main import run_command
 from ddcore.errors import LockHeld
 
 HEAVY = ("polars", "numba", "pyspark", "pyarrow", "deltalake", "numpy", "pandas", "rich")
-COMMANDS = ("init", "ingest", "run", "diff", "show", "log", "status", "doctor")
+COMMANDS = ("init", "ingest", "run", "diff", "show", "log", "status", "plan", "doctor")
 
 
 def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
@@ -172,7 +172,7 @@ def test_debug_shows_the_traceback(
 _SLEEPER = """
 import sys, time
 from ddcore.cli import init, main
-def sleep(folder):
+def sleep(*arguments):
     try:
         print("asleep", file=sys.stderr, flush=True)
         time.sleep(30)

@@ -89,6 +89,22 @@ def test_types_that_do_not_meet(mistake: Callable[[Any], Any], message: str) -> 
     assert message in at_the_line(mistake).message
 
 
+@pytest.mark.parametrize(
+    "on", [["n", "w"], ("n", "w"), {"n": 1, "w": 2}.keys(), iter(["n", "w"]), {"n": "n", "w": "w"}]
+)
+def test_several_names_in_order(on: Any) -> None:
+    build(lambda t: {"out": t.join(t, on=on)}, SCHEMAS)
+
+
+def test_names_without_order() -> None:
+    """Texts have another order in a set in every process, and the program would have another fingerprint."""
+
+    def mistake(t: Any) -> Any:
+        return t.join(t, on={"n", "w"})  # wrong
+
+    assert "is no column's name" in at_the_line(mistake).message
+
+
 # -- loops ------------------------------------------------------------------------------------------------------------
 
 BODIES: list[tuple[Callable[[Any], Any], str]] = [

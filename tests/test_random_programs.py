@@ -79,12 +79,12 @@ def test_failures_shrink(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(reference.NaiveCollection, "distinct", wrong)
     seed = next(seed for seed in range(100) if failure_of(case(seed)) and "iterate" in case(seed).source)
-    small = smallest(seed, failure_of)
+    small = smallest(seed, failure_of, seconds=600)
     assert failure_of(small) is failure_of(case(seed)) is AssertionError
     calls = [line for line in small.source.splitlines() if " = " in line]
     updates = sum(len(frame) for frame in small.frames.values())
     assert "distinct" in small.source
-    assert (len(calls) <= 4, updates <= 2) == (True, True), f"seed {seed} shrinks to\n{small}"
+    assert (len(calls) <= 4, updates <= 4) == (True, True), f"seed {seed} shrinks to\n{small}"
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -144,9 +144,17 @@ def several(seeds: Any) -> list[int]:
 
 
 def ends_of(drawn: Case, seed: int) -> list[Time | None]:
-    """Times to run to, in any order, and at last everything: later boxes may lie beside or inside of earlier ones."""
-    rng, every = random.Random(f"ends {seed}"), folding.grid(drawn.frames)
-    return [*(rng.choice(every) for _ in range(rng.randint(1, 4))), None]
+    """Times to run to, and at last everything. Most boxes are long along one dimension and short along the others: only
+    boxes that stick out of each other leave something pending.
+    """
+    rng = random.Random(f"ends {seed}")
+    axes = [sorted(set(axis)) for axis in zip(*folding.grid(drawn.frames), strict=True)]
+    ends: list[Time | None] = []
+    for _ in range(rng.randint(2, 4)):
+        long = rng.randrange(len(axes))
+        halves = [axis[len(axis) // 2 :] if i == long else axis[: -(-len(axis) // 2)] for i, axis in enumerate(axes)]
+        ends.append(tuple(map(rng.choice, halves if rng.random() < 0.8 else axes)))
+    return [*ends, None]
 
 
 @pytest.mark.parametrize("seed", several(range(36)))
@@ -214,6 +222,64 @@ def test_one_task_takes_over(seed: int, tmp_path: Path, monkeypatch: pytest.Monk
     ends: Any = ends_of(drawn, seed)
     outcomes = outcome(project_of(tmp_path / "p", drawn), ends, engine="spark")
     compare(drawn, f"taken over after step {last}", expected_of(drawn), outcomes)
+
+
+WAITING = """
+import ddcore as dd
+
+
+def program(words, names):
+    joined = words.join(names, on="k")
+    def shrink(w):
+        return w.select("k", x="x // 2").concat(words).distinct()
+    return {
+        "counts": joined.group_by("k").agg(n=dd.count()),
+        "once": words.select("k").distinct(),
+        "halves": words.iterate(shrink).group_by("k").agg(s=dd.sum("x")),
+    }
+"""
+
+
+def waiting() -> Case:
+    """At (1,1) and (2,2) the outputs change, and no row is there."""
+    words = ",".join(f"({k},5)" for k in "abcdefgh")
+    names = ",".join(f"({k},{n})" for k in "abcdefgh" for n in (1, 2))
+    scope: dict[str, Any] = {}
+    exec(WAITING, scope)
+    frames = {
+        "words": frame("k x", f"{words}:+1@(1,0) {words}:+1@(0,1) (a,9):+1@(2,0) (b,9):+1@(0,2)"),
+        "names": frame("k n", f"{names}:+1@(0,1) (a,1):-1@(0,2) {names}:+1@(2,0)"),
+    }
+    return Case(0, WAITING, scope["program"], frames)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_what_waits_beyond_the_upper_is_resumed_once(
+    seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Several workers, whose processes forget and whose tasks run twice; also where one task takes over."""
+    drawn, ends = waiting(), [(1, 0), (0, 1), (2, 0), (0, 2), (1, 1), None]
+    sparkless.install(monkeypatch, seed=seed, unrest=0.5)
+    monkeypatch.setattr(messages, "MESSAGE_ROWS", 2)
+    forced: dict[str, Any] = {"parallelism": 2 + seed % 2}
+    if seed >= 4:
+        forced = {}
+        monkeypatch.setattr(engines, "WIDE_FROM", 1)
+        monkeypatch.setattr(exchange, "NARROW_BELOW", 40)
+    project = project_of(tmp_path / "p", drawn)
+    outcomes = outcome(project, ends, engine="spark", **forced)  # type: ignore[arg-type]
+    compare(drawn, "resumed", expected_of(drawn), outcomes)
+    waits = [
+        {
+            kind
+            for name, state in run.tables.items()
+            if state.rows
+            for kind in ("_held", "_pending")
+            if name.endswith(kind)
+        }
+        for run in Ledger.load(Warehouse(project.warehouse)).runs()
+    ]
+    assert {"_held", "_pending"} in waits and waits[-1] == set()
 
 
 @pytest.mark.spark

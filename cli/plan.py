@@ -1,0 +1,237 @@
+"""``dd plan``: the dataflow of the program, as text, JSON, Mermaid or SVG."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ddcore.cli.options import DebugOption, JsonOption, ProjectOption, WarehouseOption, filled_path, open_project
+from ddcore.cli.output import SCHEMA_VERSION, Output
+from ddcore.cli.text import aligned, count, json_text
+from ddcore.errors import StorageError, UsageError
+from ddcore.wording import advice, meant, shown
+
+if TYPE_CHECKING:
+    from ddcore.drawing.diagram import Box, Diagram, Edge, Frame
+    from ddcore.io.project import Project
+    from ddcore.plan import Plan
+
+__all__ = ["plan"]
+
+FORMATS = ("text", "mermaid", "svg", "json")
+WIDTH = 100  # columns, where no terminal says otherwise
+
+Extent = tuple[int, int]  # updates and bytes of a table
+
+
+def plan(
+    *,
+    form: Annotated[
+        str,
+        typer.Option(
+            "--format",
+            metavar="|".join(FORMATS),
+            help="A listing for people, a drawing for Mermaid or as SVG, or one JSON line.",
+            autocompletion=lambda: list(FORMATS),
+        ),
+    ] = "text",
+    file: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            parser=filled_path,
+            metavar="FILE",
+            help="Write to FILE instead of stdout.",
+            show_default=False,
+        ),
+    ] = None,
+    as_json: JsonOption = False,
+    project: ProjectOption = None,
+    warehouse: WarehouseOption = None,
+    debug: DebugOption = False,
+) -> int:
+    """Show the dataflow: operators and their lines in the program, loops, and the arrangements that are stored.
+
+    It loads the program and reads no data. If there is a warehouse, the listing has the size of each arrangement.
+    """
+    form = "json" if as_json else form
+    if form not in FORMATS:
+        raise UsageError(f"--format {form!r}: there is no such format", meant(form, FORMATS) or ", ".join(FORMATS))
+    out = Output(json=form == "json")
+    settings = open_project(project, warehouse=warehouse)
+    from ddcore.drawing.diagram import diagram
+    from ddcore.io.program import load_plan
+
+    with out.claimed():
+        built = load_plan(settings)
+    drawing = diagram(built)
+    if form == "json" and file is None:
+        out.record(**_record(settings, built, drawing, _extents(settings, drawing)))
+        return 0
+    lines = _rendered(form, settings, built, drawing, (out.width or WIDTH) if file is None else WIDTH)
+    if file is not None:
+        _write(file, lines)
+        return 0
+    for line in lines:
+        out.data(line)
+    return 0
+
+
+def _rendered(form: str, project: Project, built: Plan, drawing: Diagram, width: int) -> Iterable[str]:
+    if form == "mermaid":
+        from ddcore.drawing.mermaid import mermaid
+
+        return mermaid(drawing).splitlines()
+    if form == "svg":
+        from ddcore.drawing.svg import svg
+
+        return svg(drawing, project.program).splitlines()
+    sizes = _extents(project, drawing)
+    if form == "json":
+        return [json_text(_record(project, built, drawing, sizes))]
+    return _listing(project, built, drawing, sizes, width)
+
+
+def _write(file: Path, lines: Iterable[str]) -> None:
+    text = "".join(f"{line}\n" for line in lines)
+    try:
+        file.write_text(text, encoding="utf-8", errors="backslashreplace")
+    except OSError as error:
+        hint = advice(error) or "name a file in a folder that exists"
+        raise StorageError(f"{shown(file)}: {error.strerror}", hint) from None
+
+
+def _extents(project: Project, drawing: Diagram) -> dict[str, Extent]:
+    """The updates and bytes of the arrangements that the newest run has, by table; it reads Delta logs alone."""
+    if not project.warehouse.is_dir():
+        return {}
+    from ddcore.io.ledger import Ledger
+    from ddcore.io.tables import live_files
+    from ddcore.io.warehouse import Warehouse
+
+    place = Warehouse(project.warehouse)
+    if not (place.root / "ledger").is_dir():
+        return {}
+    run = Ledger.load(place).current_run()
+    sizes = {}
+    for index in drawing.indexes:
+        state = None if run is None else run.tables.get(index.table)
+        if state is not None:
+            files = live_files(place.table(index.table), state)
+            sizes[index.table] = sum(each.rows for each in files), sum(each.size for each in files)
+    return sizes
+
+
+# --- text -------------------------------------------------------------------------------------------------------------
+
+
+def _listing(project: Project, built: Plan, drawing: Diagram, sizes: dict[str, Extent], width: int) -> Iterator[str]:
+    counts = {
+        "input": built.inputs, "output": built.outputs, "operator": built.nodes, "loop": built.loops,
+        "stored arrangement": drawing.indexes,
+    }  # fmt: skip
+    yield f"{project.program}  program {built.fingerprint[:8]}"
+    yield ", ".join(_several(len(things), word) for word, things in counts.items())
+    yield ""
+    frames = {frame.scope: frame for frame in drawing.frames}
+    rows = [["", "operators", "read", "from", "columns"]]
+    open_: list[int] = []
+    for box in drawing.boxes:
+        around = _around(frames, box.loop)
+        for depth, scope in enumerate(around):
+            if scope not in open_[depth : depth + 1]:
+                file, place = _split(frames[scope])
+                rows.append(["", "│ " * depth + file, "", place, frames[scope].limit])
+        open_ = around
+        reads = ", ".join(map(_read, drawing.reads(box)))
+        rows.append([str(box.number), "│ " * len(around) + box.title, reads, box.place, ", ".join(box.columns)])
+    yield from aligned(rows, [0], width, header=True)
+    if not drawing.indexes:
+        return
+    yield ""
+    rows = [["", "arrangement of", "key", "read by", "updates", "size", "table"]]
+    for index in drawing.indexes:
+        updates, size = sizes.get(index.table, (None, None))
+        users = "itself" if index.own and not index.readers else ", ".join(str(box.number) for box in index.readers)
+        rows.append([
+            index.label, f"{index.box.number} {index.box.title}", index.key_text, users,
+            "-" if updates is None else count(updates), "-" if size is None else _size(size), index.table,
+        ])  # fmt: skip
+    yield from aligned(rows, [4, 5], width, header=True)
+
+
+def _around(frames: dict[int, Frame], scope: int) -> list[int]:
+    """The scopes of the loops around, outermost first."""
+    scopes = []
+    while scope:
+        scopes.append(scope)
+        scope = frames[scope].parent
+    return scopes[::-1]
+
+
+def _split(frame: Frame) -> tuple[str, str]:
+    """What a loop is called, and its place."""
+    name, _, place = frame.name.rpartition(" (")
+    return f"loop {name}", place.rstrip(")")
+
+
+def _read(edge: Edge) -> str:
+    index = "" if edge.index is None else f" {edge.index.label}"
+    return f"{'next round: ' if edge.feedback else ''}{edge.source.number}{index}"
+
+
+def _several(number: int, word: str) -> str:
+    return f"{count(number)} {word}{'' if number == 1 else 's'}"
+
+
+def _size(number: int) -> str:
+    from ddcore.cli.status import size
+
+    return size(number)
+
+
+# --- JSON -------------------------------------------------------------------------------------------------------------
+
+
+def _record(project: Project, built: Plan, drawing: Diagram, sizes: dict[str, Extent]) -> dict[str, Any]:
+    """All that the listing has, uncut."""
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "program": project.program,
+        "fingerprint": built.fingerprint,
+        "operators": [_operator(drawing, box) for box in drawing.boxes],
+        "loops": [
+            {
+                "loop": frame.scope, "in": frame.parent or None, "name": frame.name, "max_rounds": frame.max_rounds,
+                "at_limit": "return" if frame.returns else "fail", "priorities": frame.prioritized,
+            }
+            for frame in drawing.frames
+        ],
+        "arrangements": [
+            {
+                "arrangement": index.label, "of": index.box.number, "key": list(index.key),
+                "columns": list(index.columns), "own": index.own, "read_by": [box.number for box in index.readers],
+                "table": index.table, "updates": sizes.get(index.table, (None, None))[0],
+                "bytes": sizes.get(index.table, (None, None))[1],
+            }
+            for index in drawing.indexes
+        ],
+    }  # fmt: skip
+
+
+def _operator(drawing: Diagram, box: Box) -> dict[str, Any]:
+    return {
+        "operator": box.number, "kind": box.kind, "title": box.title, "places": list(box.places),
+        "columns": list(box.columns), "loop": box.loop or None,
+        "reads": [
+            {
+                "from": edge.source.number, "next_round": edge.feedback,
+                "arrangement": None if edge.index is None else edge.index.label,
+            }
+            for edge in drawing.reads(box)
+        ],
+    }  # fmt: skip

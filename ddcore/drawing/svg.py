@@ -1,0 +1,133 @@
+"""A diagram as SVG: one file without scripts, fonts or links, legible on light and on dark pages."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterator
+from html import escape
+from itertools import pairwise
+
+from ddcore.drawing.diagram import Box, Diagram, Edge, Frame, printable
+from ddcore.drawing.layout import Layout, Point, layout
+
+__all__ = ["svg"]
+
+_LINE = 15.0  # the height of a line of text
+_CHARACTER = 7.3  # the width of one
+_MARGIN = 10.0
+_LONGEST = 44  # characters of a line; the rest is in the tooltip
+_STYLE = """\
+svg { --page: #ffffff; --ink: #1f2328; --dim: #59636e; --line: #818b98; --frame: #f6f8fa; --box: #ffffff;
+  --input: #ddf4ff; --output: #dafbe1; --index: #8250df; --back: #bc4c00; }
+@media (prefers-color-scheme: dark) { svg { --page: #0d1117; --ink: #e6edf3; --dim: #9198a1; --line: #6e7681;
+  --frame: #161b22; --box: #21262d; --input: #0c2d6b; --output: #033a16; --index: #be8fff; --back: #f0883e; } }
+text { font: 12px ui-monospace, Menlo, Consolas, "DejaVu Sans Mono", monospace; fill: var(--ink); white-space: pre; }
+text.dim { fill: var(--dim); } text.index { fill: var(--index); }
+rect { stroke: var(--line); fill: var(--box); } .page { fill: var(--page); stroke: none; }
+.frame { fill: var(--frame); stroke-dasharray: 5 3; } .input { fill: var(--input); } .output { fill: var(--output); }
+path { fill: none; stroke: var(--line); stroke-width: 1.2; } path.index { stroke: var(--index); }
+path.back { stroke: var(--back); stroke-dasharray: 4 3; }
+marker path { fill: var(--line); stroke: none; } #index path { fill: var(--index); } #back path { fill: var(--back); }
+"""
+
+
+def svg(drawing: Diagram, title: str) -> str:
+    """The SVG file's text. Cost: that of the layout."""
+    lines = {box: list(_lines(drawing, box)) for box in drawing.boxes}
+    sizes = {box: (max(map(_wide, texts)) + 2 * _MARGIN, len(texts) * _LINE + _MARGIN) for box, texts in _texts(lines)}
+    places = layout(drawing, sizes, {frame.scope: _wide(_name(frame)) for frame in drawing.frames})
+    text = "\n".join(_elements(drawing, lines, places, printable(title))) + "\n"
+    return text.encode("ascii", "xmlcharrefreplace").decode()  # right in every encoding of a stream
+
+
+def _texts(lines: dict[Box, list[tuple[str, str]]]) -> Iterator[tuple[Box, list[str]]]:
+    for box, parts in lines.items():
+        yield box, [text for _, text in parts]
+
+
+def _lines(drawing: Diagram, box: Box) -> Iterator[tuple[str, str]]:
+    """The class and text of each line in a box."""
+    yield "", _cut(f"{box.number} {box.title}")
+    if box.places:
+        yield "dim", _cut(box.place)
+    for index in drawing.kept(box):
+        yield "index", _cut(f"{index.label} {index.brief}")
+
+
+def _elements(drawing: Diagram, lines: dict[Box, list[tuple[str, str]]], places: Layout, title: str) -> Iterator[str]:
+    width, height = f"{places.width:.0f}", f"{places.height:.0f}"
+    yield '<?xml version="1.0" encoding="UTF-8"?>'
+    yield (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}"'
+        ' role="img">'
+    )
+    yield f"<title>{escape(title)}</title>\n<style>\n{_STYLE}</style>"
+    yield "<defs>" + "".join(map(_marker, ("flow", "index", "back"))) + "</defs>"
+    yield '<rect class="page" width="100%" height="100%"/>'
+    for frame in sorted(drawing.frames, key=lambda frame: places.frames[frame.scope].y):
+        yield from _frame(frame, places)
+    for edge, points in places.paths.items():
+        yield _edge(edge, points)
+    for box, parts in lines.items():
+        yield from _box(drawing, box, parts, places)
+    yield "</svg>"
+
+
+def _marker(name: str) -> str:
+    return (
+        f'<marker id="{name}" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
+        '<path d="M0 0 L8 4 L0 8 Z"/></marker>'
+    )
+
+
+def _frame(frame: Frame, places: Layout) -> Iterator[str]:
+    area = places.frames[frame.scope]
+    yield f'<rect class="frame" id="loop{frame.scope}" {_area(area.x, area.y, area.width, area.height)} rx="8"/>'
+    yield f'<text class="dim" x="{area.x + _MARGIN:.1f}" y="{area.y + _LINE:.1f}">{escape(_name(frame))}</text>'
+
+
+def _box(drawing: Diagram, box: Box, parts: list[tuple[str, str]], places: Layout) -> Iterator[str]:
+    area = places.boxes[box]
+    yield f'<g id="box{box.number}"><title>{escape(drawing.told(box))}</title>'
+    kind = box.kind if box.kind in ("input", "output") else "operator"
+    yield f'<rect class="{kind}" {_area(area.x, area.y, area.width, area.height)} rx="4"/>'
+    for number, (style, text) in enumerate(parts, 1):
+        x, y = area.x + _MARGIN, area.y + number * _LINE
+        yield f'<text class="{style}" x="{x:.1f}" y="{y:.1f}">{escape(text)}</text>'
+    yield "</g>"
+
+
+def _edge(edge: Edge, points: list[Point]) -> str:
+    kind = "back" if edge.feedback else "flow" if edge.index is None else "index"
+    told = f"{edge.source.number} to {edge.target.number}"
+    if edge.index is not None:
+        told += f": {edge.index.label} {edge.index.brief}"
+    return f'<path class="{kind}" d="{_curve(points)}" marker-end="url(#{kind})"><title>{escape(told)}</title></path>'
+
+
+def _curve(points: list[Point]) -> str:
+    """Straight lines along the axes; otherwise a curve that leaves and arrives downwards."""
+    parts = [f"M{points[0][0]:.1f} {points[0][1]:.1f}"]
+    for (x, y), (u, v) in pairwise(points):
+        if abs(x - u) < 0.05 or abs(y - v) < 0.05:
+            parts.append(f"L{u:.1f} {v:.1f}")
+        else:
+            middle = (y + v) / 2
+            parts.append(f"C{x:.1f} {middle:.1f} {u:.1f} {middle:.1f} {u:.1f} {v:.1f}")
+    return " ".join(parts)
+
+
+def _area(x: float, y: float, width: float, height: float) -> str:
+    return f'x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}"'
+
+
+def _name(frame: Frame) -> str:
+    return _cut(frame.title, 2 * _LONGEST)
+
+
+def _cut(text: str, longest: int = _LONGEST) -> str:
+    return text if len(text) <= longest else text[: longest - 1] + "…"
+
+
+def _wide(text: str) -> float:
+    return sum(1 + (unicodedata.east_asian_width(char) in "WF") for char in text) * _CHARACTER
