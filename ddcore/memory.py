@@ -1,7 +1,7 @@
 """Memory of large folds: freed blocks are used again instead of returned to the operating system.
 
 A fold allocates and frees columns of the same sizes over and over. By default glibc maps each large one anew, and the
-kernel clears its pages again: half of the processor time of a large load, as measured.
+kernel clears its pages again.
 """
 
 from __future__ import annotations
