@@ -14,7 +14,7 @@ from importlib import import_module
 from bench import table
 from bench.measure import Failed, Result, Skipped
 
-BENCHMARKS = ("bfs", "nothing_new", "ten_rows", "whole_history", "parallelism", "interning")
+BENCHMARKS = ("bfs", "graphs", "nothing_new", "ten_rows", "whole_history", "parallelism", "interning")
 
 
 def main() -> int:

@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -60,17 +61,22 @@ def graph(nodes: int, edges: int, versions: int, changes: int) -> GraphFiles:
 
 def breadth_first_search(files: GraphFiles, shape: str, workers: int) -> Figures:
     """One run from node 0: version 0 is loaded, then all later versions are given at once."""
-    arguments = (files.edges, files.changes, files.nodes, 0, "--shape", shape, "-w", workers)
-    _, stdout = prompt_to_prompt([binary(), "bfs", *arguments], cwd=files.edges.parent)
-    figures = dict(re.findall(r"^(\w+)=(-?[\d.]+)$", stdout, re.MULTILINE))
+    return figures(files, "bfs", ("0", "--shape", shape), workers)
+
+
+def figures(files: GraphFiles, workload: str, options: Sequence[str], workers: int = 1) -> Figures:
+    """One run of a workload: version 0 is loaded, then all later versions are given at once."""
+    arguments = (files.edges, files.changes, files.nodes, *options, "-w", workers)
+    _, stdout = prompt_to_prompt([binary(), workload, *arguments], cwd=files.edges.parent)
+    printed = dict(re.findall(r"^(\w+)=(-?[\d.]+)$", stdout, re.MULTILINE))
     return {
-        "load_s": float(figures["load_s"]),
-        "load_cpu_s": float(figures["load_cpu_s"]),
-        "replay_s": float(figures["change_s"]),
-        "replay_cpu_s": float(figures["change_cpu_s"]),
-        "peak_mib": float(figures["peak_rss_mib"]),
-        "changes": int(figures["output_changes"]),
-        "checksum": int(figures["checksum"]),
+        "load_s": float(printed["load_s"]),
+        "load_cpu_s": float(printed["load_cpu_s"]),
+        "replay_s": float(printed["change_s"]),
+        "replay_cpu_s": float(printed["change_cpu_s"]),
+        "peak_mib": float(printed["peak_rss_mib"]),
+        "changes": int(printed["output_changes"]),
+        "checksum": int(printed["checksum"]),
     }
 
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -16,14 +17,19 @@ from ddcore.batch import Batch, concatenate
 from ddcore.encoding import decode_frame, key_codes
 from ddcore.errors import DiffOverflow, Diverged, ExpressionError
 from ddcore.lattice import beyond
+from ddcore.memory import reused_memory
+from ddcore.narrow import NarrowBatch
 from ddcore.operators.base import Keyed, Linear, Step
 from ddcore.operators.borders import Variable
 from ddcore.operators.priority import round_of
 from ddcore.plan import Arrangement, Block, Loop, Plan, Position, Target
-from ddcore.trace import SortedBatch, Trace, arrange
+from ddcore.trace import SortedBatch, Trace, arrange, arrange_all
 
 Rounds = tuple[int, ...]
 Frontier = Sequence[tuple[int, ...]]
+
+_NO_BOUND = -(2**63)
+_NARROW_FROM, _LARGE = 1 << 16, 1 << 18  # updates of a batch, of a fold
 
 
 @dataclass(slots=True)
@@ -34,7 +40,7 @@ class Work:
 
     block: Block
     rounds: Rounds
-    rows: dict[int, list[Batch]] = field(default_factory=dict)
+    rows: dict[int, list[Batch | NarrowBatch]] = field(default_factory=dict)
     pending: list[SortedBatch] = field(default_factory=list)
     notified: bool = False
 
@@ -56,7 +62,8 @@ class Worker:
         held: Mapping[int, Batch] | None = None,
     ) -> None:
         self.plan = plan
-        self.traces = [Trace((stored or {}).get(a.index, ())) for a in plan.arrangements]
+        apart = _apart(plan)
+        self.traces = [Trace((stored or {}).get(a.index, ()), apart=a.index in apart) for a in plan.arrangements]
         self.pending: dict[int, SortedBatch] = dict(pending or {})
         self.held: dict[int, Batch] = dict(held or {})
         self.outputs: dict[str, list[Batch]] = {name: [] for name in plan.outputs}
@@ -68,6 +75,7 @@ class Worker:
         self._latest: dict[int, tuple[Rounds, SortedBatch]] = {}
         self._position: Position = (-1,)
         self.upper = np.empty((len(plan.dims), 0), dtype=np.int64)
+        self._lower = np.full(len(plan.dims), _NO_BOUND)
         self._steps: dict[int, Step] = {}
         for block in plan.blocks:
             operator = plan.operator(block)
@@ -84,6 +92,7 @@ class Worker:
         self._position = (-1,)
         elements = [] if upper is None else list(upper)
         self.upper = np.array(elements, dtype=np.int64).reshape(len(elements), len(self.plan.dims)).T.copy()
+        self._lower = np.full(len(self.plan.dims), _NO_BOUND)
         pending, self.pending = self.pending, {}
         held, self.held = self.held, {}
         for index, times in pending.items():
@@ -96,9 +105,24 @@ class Worker:
         self.push(self.plan.sources[name], batch)
 
     def run(self) -> None:
-        """Step until no work is queued."""
-        while self._order:
-            self.step()
+        """Step until no work is queued. No other worker may have work left in this fold."""
+        self._lower = self._least_versions()
+        with reused_memory() if self.waiting() >= _LARGE else nullcontext():
+            while self._order:
+                self.step()
+
+    def _least_versions(self) -> np.ndarray:
+        """The meet of the versions of all queued work: int64[inputs]. Those of later work are joins of them."""
+        inputs = len(self.plan.dims)
+        times = [
+            _widened(self.plan.arrangements[index], batch).times
+            for work in self._work.values()
+            for index, batches in work.rows.items()
+            for batch in batches
+        ]
+        times += [list(batch.times) for work in self._work.values() for batch in work.pending]
+        least = [min((int(each[c].min()) for each in times if len(each[c])), default=_NO_BOUND) for c in range(inputs)]
+        return np.array(least, dtype=np.int64)
 
     @property
     def next_position(self) -> Position | None:
@@ -140,8 +164,7 @@ class Worker:
 
     def _update(self, arrangement: Arrangement, work: Work) -> None:
         """Consolidate the queued updates of an arrangement, add them to the trace and notify its listeners."""
-        batch = concatenate(work.rows[arrangement.index])
-        updates = self.arrange(arrangement, batch)
+        updates = self._consolidated(arrangement, work.rows[arrangement.index])
         if len(updates) == 0:
             return
         self._guard(work.block, work.rounds, updates)
@@ -154,26 +177,29 @@ class Worker:
         else:
             self._append(arrangement, work.rounds, updates)
 
+    def _consolidated(self, arrangement: Arrangement, queued: Sequence[Batch | NarrowBatch]) -> SortedBatch:
+        """The queued updates of an arrangement as one batch."""
+        if len(queued) == 1 or any(isinstance(each, Batch) and each.high is not None for each in queued):
+            return self.arrange(arrangement, whole(arrangement, queued))
+        pieces = [each if isinstance(each, NarrowBatch) else _columns(arrangement, each) for each in queued]
+        return arrange_all(pieces, _width(arrangement))
+
     def arrange(self, arrangement: Arrangement, batch: Batch) -> SortedBatch:
         """A batch of the arrangement's collection, sorted and consolidated.
 
         A transient arrangement is not looked up by key, so its codes are 0.
         """
-        if arrangement.transient:
-            return arrange(np.zeros(len(batch), np.int64), batch.words, batch.times, batch.diffs, batch.high)
-        return self.keyed(arrangement, batch)
+        codes, *columns, diffs = _columns(arrangement, batch)
+        words = _width(arrangement)
+        return arrange(codes, columns[:words], columns[words:], diffs, batch.high)
 
     def keyed(self, arrangement: Arrangement, batch: Batch) -> SortedBatch:
         """A batch of the arrangement's collection, sorted by key code."""
-        columns = dict(zip(arrangement.collection, batch.words, strict=True))
-        keys = [columns[name] for name in arrangement.key]
-        codes = key_codes(keys, arrangement.key_types, len(batch))
-        values = [columns[name] for name in arrangement.values]
-        return arrange(codes, values if arrangement.direct else keys + values, batch.times, batch.diffs, batch.high)
+        return self.arrange(replace(arrangement, transient=False), batch)
 
     def restore(self, arrangement: Arrangement, rounds: Rounds, updates: SortedBatch) -> None:
         """Add updates that a trace received earlier in this fold, here or in another process."""
-        self.traces[arrangement.index].append(updates)
+        self.traces[arrangement.index].append(updates, self.frontier(rounds))
         self._latest[arrangement.index] = (rounds, updates)
         self._count(rounds)
 
@@ -199,6 +225,22 @@ class Worker:
         """The new updates of the arrangement at these rounds; an outer one has some only at round 0 of inner loops."""
         at, updates = self._latest.get(arrangement.index, (None, None))
         return updates if at is not None and rounds == at + (0,) * (len(rounds) - len(at)) else None
+
+    def frontier(self, rounds: Rounds) -> np.ndarray:
+        """The least times of work that may be left after a position with these rounds: (coordinates, elements).
+
+        Work goes on in the order of positions. So it is at these rounds or at lexicographically greater ones: those
+        whose first difference is one round more, with all rounds inside of that from 0 on.
+        """
+        elements = [
+            rounds,
+            *((*rounds[:at], rounds[at] + 1, *(0 for _ in rounds[at + 1 :])) for at in range(len(rounds) - 1)),
+        ]
+        inputs = len(self._lower)
+        frontier = np.empty((inputs + len(rounds), len(elements)), dtype=np.int64)
+        frontier[:inputs] = self._lower[:, None]
+        frontier[inputs:] = np.array(elements, dtype=np.int64).T
+        return frontier
 
     def emit(self, block: Block, batch: Batch) -> None:
         """Updates of the collection of a block's operator."""
@@ -344,7 +386,7 @@ class Worker:
     def accept(self, arrangement: Arrangement, rounds: Rounds, batch: Batch) -> None:
         """Updates for an arrangement, all at these rounds, of keys this worker owns."""
         block = self.plan.blocks[arrangement.block]
-        self._work_at(block, rounds).rows.setdefault(arrangement.index, []).append(batch)
+        self._work_at(block, rounds).rows.setdefault(arrangement.index, []).append(_narrowed(arrangement, batch))
 
     def accept_pending(self, block: Block, rounds: Rounds, pending: SortedBatch | None) -> None:
         """Pending times of keys this worker owns, all at these rounds. None: a notification only."""
@@ -364,6 +406,16 @@ class Worker:
         return work
 
 
+def _apart(plan: Plan) -> set[int]:
+    """The arrangements of which some reader tells new updates from earlier ones."""
+    apart: set[int] = set()
+    for block in plan.blocks:
+        operator = plan.operator(block)
+        if isinstance(operator, Keyed) and operator.reads_apart:
+            apart.update(block.ports)
+    return apart
+
+
 def _apply(operator: Linear, batch: Batch, place: str) -> Batch:
     """The updates of the result. A row on which the operator fails is no error where its updates cancel: then it is in
     the collection at no time.
@@ -379,6 +431,46 @@ def _apply(operator: Linear, batch: Batch, place: str) -> Batch:
 
 def _next_round(batch: Batch) -> Batch:
     return batch.at([*batch.times[:-1], batch.times[-1] + 1])
+
+
+def _columns(arrangement: Arrangement, batch: Batch) -> list[np.ndarray]:
+    """The columns of updates in the order of a sorted batch: code, words, times, diff."""
+    if arrangement.transient:
+        return [np.zeros(len(batch), np.int64), *batch.words, *batch.times, batch.diffs]
+    columns = dict(zip(arrangement.collection, batch.words, strict=True))
+    keys = [columns[name] for name in arrangement.key]
+    codes = key_codes(keys, arrangement.key_types, len(batch))
+    values = [columns[name] for name in arrangement.values]
+    return [codes, *([] if arrangement.direct else keys), *values, *batch.times, batch.diffs]
+
+
+def _width(arrangement: Arrangement) -> int:
+    """How many columns of a sorted batch are words."""
+    return len(arrangement.values if arrangement.direct and not arrangement.transient else arrangement.collection)
+
+
+def _narrowed(arrangement: Arrangement, batch: Batch) -> Batch | NarrowBatch:
+    """Updates that wait for their position, in few bytes where there are many. Hashed codes would need more."""
+    if len(batch) < _NARROW_FROM or batch.high is not None or not (arrangement.direct or arrangement.transient):
+        return batch
+    return NarrowBatch.of(_columns(arrangement, batch), _width(arrangement))
+
+
+def whole(arrangement: Arrangement, queued: Sequence[Batch | NarrowBatch]) -> Batch:
+    """All queued updates of an arrangement, not consolidated."""
+    return concatenate([_widened(arrangement, each) for each in queued])
+
+
+def _widened(arrangement: Arrangement, queued: Batch | NarrowBatch) -> Batch:
+    """Updates as :func:`_narrowed` was given them."""
+    if isinstance(queued, Batch):
+        return queued
+    codes, *columns, diffs = queued
+    words, times = columns[: queued.words], columns[queued.words :]
+    if not arrangement.transient:
+        named = dict(zip(arrangement.schema, [codes, *words], strict=True))
+        words = [named[name] for name in arrangement.collection]
+    return Batch(words, times, diffs)
 
 
 def _by_rounds(batch: Batch, inputs: int) -> Iterator[tuple[Rounds, Batch]]:

@@ -14,7 +14,7 @@ from ddcore import encoding, pools, trace, worker
 from ddcore.errors import DiffOverflow
 from ddcore.operators import delta_join
 from ddcore.schema import is_direct
-from ddcore.trace import Keys, SortedBatch, arrange, distinct_keys, gather, merge
+from ddcore.trace import Keys, SortedBatch, Trace, arrange, distinct_keys, gather, merge
 
 
 def coarse(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -127,3 +127,88 @@ def test_diffs_that_leave_int64() -> None:
     back = arrange(zeros, [zeros], [zeros], zeros + 5, np.array([2**62, -(2**62), 0]))
     assert (back.diffs.tolist(), back.high) == ([15], None)
     assert len(gather([], Keys(np.array([1]), np.zeros((0, 1), np.int64)), 1, 1).diffs) == 0
+
+
+def one_by_one(rng: np.random.Generator, spread: int) -> list[tuple[tuple[int, int], Any]]:
+    """Updates inside two loops, in the order of positions: rounds, and columns as :func:`arrange` has them."""
+    positions = sorted({(int(a), int(b)) for a, b in rng.integers(0, 5, (12, 2))})
+    made = []
+    for rounds in positions:
+        codes, words, (version, _), diffs = updates(rng, int(rng.integers(1, 30)), spread)
+        made.append((rounds, (codes, words, [version + 3, *(np.full(len(codes), r) for r in rounds)], diffs)))
+    return made
+
+
+def at(columns: dict[tuple[int, ...], int], time: tuple[int, ...]) -> dict[tuple[int, ...], int]:
+    """What updates of three words and a time add up to at a time."""
+    total: dict[tuple[int, ...], int] = {}
+    for row, diff in columns.items():
+        if all(mine <= theirs for mine, theirs in zip(row[3:], time, strict=True)):
+            total[row[:3]] = total.get(row[:3], 0) + diff
+    return {row: diff for row, diff in total.items() if diff}
+
+
+@pytest.mark.parametrize("apart", [True, False])
+@pytest.mark.parametrize("spread", [1, 2**60, 2**40])
+@pytest.mark.parametrize("seed", range(10))
+def test_an_index_agrees_at_all_times_left_and_originals_keep_theirs(seed: int, spread: int, apart: bool) -> None:
+    rng = np.random.default_rng(seed)
+    trace, every = Trace(apart=apart), []
+    for (outer, inner), columns in one_by_one(rng, spread):
+        every.append(columns)
+        frontier = np.array([[3, 3], [outer, outer + 1], [inner, 0]])
+        trace.append(arrange(*columns), frontier)
+        expected = whole(every)
+        actual: dict[tuple[int, ...], int] = {}
+        for batch in trace.batches:
+            for row, diff in as_dict(batch).items():
+                actual[row] = actual.get(row, 0) + diff
+        for version, a, b in rng.integers(0, 6, (20, 3)):
+            time = (3 + int(version), int(a), int(b))
+            if (time[1], time[2]) >= (outer, inner):
+                assert at(actual, time) == at(expected, time)
+    settled = trace.settle()
+    assert (as_dict(settled) if settled else {}) == whole(every)
+
+
+def whole(every: list[Any]) -> dict[tuple[int, ...], int]:
+    """All updates as one log."""
+    codes, words, times, diffs = zip(*every, strict=True)
+    columns = [[np.concatenate(each) for each in zip(*parts, strict=True)] for parts in (words, times)]
+    return summed(np.concatenate(codes), columns[0], columns[1], np.concatenate(diffs))
+
+
+def test_a_row_that_moves_in_every_round_is_as_cheap_as_one_that_moved_once() -> None:
+    trace, zero = Trace(apart=False), np.zeros(2, np.int64)
+    for current in range(1, 300):
+        moved = arrange(
+            zero,
+            [np.array([current, current + 1])],
+            [zero, np.full(2, current)],
+            np.array([-1, 1]) if current > 1 else zero + 1,
+        )
+        trace.append(moved, np.array([[0], [current]]))
+        assert sum(len(batch) for batch in trace.batches) < 20
+    settled = trace.settle()
+    assert settled is not None and len(settled) == 598
+
+
+def test_rows_of_many_batches_are_gathered_at_times_left() -> None:
+    def batch(word: int, version: int, diff: int) -> SortedBatch:
+        return arrange(np.array([7]), [np.array([word])], [np.array([version])], np.array([diff]))
+
+    batches = [batch(5, 0, 1), batch(5, 1, -1), batch(6, 2, 1), batch(6, 9, 1)]
+    keys = Keys(np.array([7]), np.zeros((0, 1), np.int64))
+    rows = gather(batches, keys, 1, 1, np.array([[4]]))
+    assert (rows.words.tolist(), rows.times.tolist(), rows.diffs.tolist()) == ([[6, 6]], [[4, 9]], [1, 1])
+    assert rows.offsets.tolist() == [0, 2]
+
+
+def test_a_coordinate_with_priorities_packs_in_halves() -> None:
+    rng = np.random.default_rng(5)
+    codes, word, diffs = rng.integers(0, 2**20, 200), rng.integers(0, 2**18, 200), rng.integers(-2, 3, 200)
+    coordinate = (rng.integers(2**29, 2**29 + 20, 200) << 32) + rng.integers(0, 9, 200)
+    columns = [codes, word, np.zeros(200, np.int64), coordinate, diffs]
+    assert trace._layout([columns]) is not None
+    run = arrange(codes, [word], columns[2:4], diffs)
+    assert as_dict(run) == summed(codes, [word], columns[2:4], diffs)

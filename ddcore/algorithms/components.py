@@ -36,13 +36,22 @@ def components(
     links = both_directions(ends)
     own = nodes_of("components", ends, nodes, node).select("node", component="node")
 
-    def spread(labels: dd.Collection) -> dd.Collection:
-        received = labels.join(links, on={"node": "src"}).select(node="dst", component="component")
-        # With a priority the labels of their own are to come late, so they may not enter from outside of the loop.
-        kept = own if priority is None else labels
-        return received.concat(kept).group_by("node").agg(component=dd.min("component"))
+    if priority is None:
 
-    return own.iterate(spread, priority=priority, max_rounds=max_rounds)
+        def spread(labels: dd.Collection) -> dd.Collection:
+            received = labels.join(links, on={"node": "src"}).select(node="dst", component="component")
+            return received.concat(own).group_by("node").agg(component=dd.min("component"))
+
+        return own.iterate(spread, max_rounds=max_rounds)
+
+    def offer(offers: dd.Collection, labels: dd.Collection) -> dict[str, dd.Collection]:
+        # Labels of their own are offers that come late. Only the least ones go on, so that most are never joined.
+        labels = offers.group_by("node").agg(component=dd.min("component"))
+        onward = labels.join(links, on={"node": "src"}).select(node="dst", component="component")
+        return {"offers": onward.concat(labels), "labels": labels}
+
+    start = {"offers": own, "labels": own.where("false")}
+    return dd.iterate(start, offer, priority={"offers": priority}, max_rounds=max_rounds)["labels"]
 
 
 def magnitude(column: str) -> pl.Expr:

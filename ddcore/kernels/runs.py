@@ -6,7 +6,7 @@ import numpy as np
 from numba import types
 
 from ddcore.kernels.compiling import IN1, IN2, INT, OUT1, OUT2, inline, kernel, several
-from ddcore.kernels.sorting import add
+from ddcore.kernels.sorting import add, same, sort_rows
 
 _PAIR = several(OUT1, OUT1)
 
@@ -184,3 +184,55 @@ def copy_matches(at, out_words, out_times, out_diffs, keys, lo, hi, words, times
             out_diffs[place] = diffs[row]
             place += 1
         at[k] = place
+
+
+@inline
+def _advanced(times, c, row, frontier):  # type: ignore[no-untyped-def]
+    """Coordinate c of the representative of a row's time: the least of its joins with the frontier's elements."""
+    least = max(times[c, row], frontier[c, 0])
+    for element in range(1, frontier.shape[1]):
+        least = min(least, max(times[c, row], frontier[c, element]))
+    return least
+
+
+@kernel(several(OUT1, OUT2, OUT2, OUT1), IN1, IN2, IN2, IN1, IN2)
+def compact(offsets, words, times, diffs, frontier):  # type: ignore[no-untyped-def]
+    """The rows of each key at the representatives of their times beyond the frontier (coordinates, elements), sorted by
+    words and times, and added up: offsets, words, times, diffs. Sums that int64 cannot hold stay apart.
+    """
+    keys, width, depth = len(offsets) - 1, words.shape[0], times.shape[0]
+    heads, sums = np.empty(len(diffs), dtype=np.int64), np.empty(len(diffs), dtype=np.int64)
+    starts = np.zeros(keys + 1, dtype=np.int64)
+    columns = np.empty((width + depth, len(diffs)), dtype=np.int64)
+    for w in range(width):
+        columns[w] = words[w]
+    for c in range(depth):
+        for row in range(len(diffs)):
+            columns[width + c, row] = _advanced(times, c, row, frontier)
+    order, m = np.arange(len(diffs)), 0
+    for k in range(keys):
+        i, stop = offsets[k], offsets[k + 1]
+        sort_rows(order, i, stop, columns)
+        while i < stop:
+            row, total = order[i], diffs[order[i]]
+            i += 1
+            while i < stop and same(columns, order[i], row):
+                together, bad = add(total, diffs[order[i]])
+                if bad:
+                    heads[m], sums[m] = row, total
+                    m += 1
+                    together = diffs[order[i]]
+                total = together
+                i += 1
+            if total != 0:
+                heads[m], sums[m] = row, total
+                m += 1
+        starts[k + 1] = m
+    out_words, out_times = np.empty((width, m), dtype=np.int64), np.empty((depth, m), dtype=np.int64)
+    for w in range(width):
+        for i in range(m):
+            out_words[w, i] = columns[w, heads[i]]
+    for c in range(depth):
+        for i in range(m):
+            out_times[c, i] = columns[width + c, heads[i]]
+    return starts, out_words, out_times, sums[:m].copy()

@@ -8,7 +8,6 @@ from numba import types
 from ddcore.kernels.compiling import IN1, IN2, INT, OUT1, inline, kernel, several
 from ddcore.kernels.wide import add_triple, triple_fits, triple_is_pair
 
-_DIGIT = 11
 _SMALL = 24
 _LEAST, _MOST = np.int64(-(2**63)), np.int64(2**63 - 1)
 UIN1 = types.Array(types.uint64, 1, "C", readonly=True)
@@ -32,42 +31,16 @@ def unpack(column, packed, shift, bits, least):  # type: ignore[no-untyped-def]
         column[i] = np.int64(((packed[i] >> down) & mask) + base)
 
 
-@kernel(UOUT1, UOUT1, INT)
-def radix_sort(keys, bits):  # type: ignore[no-untyped-def]
-    """Sort keys by their ``bits`` low bits: O(n * bits / 11). Overwrites ``keys``."""
-    n, size = len(keys), 1 << _DIGIT
-    source, target = keys, np.empty_like(keys)
-    passes = (bits + _DIGIT - 1) // _DIGIT
-    mask = np.uint64(size - 1)
-    counts = np.zeros((max(passes, 1), size), dtype=np.int64)
-    for i in range(n):
-        key = source[i]
-        for p in range(passes):
-            counts[p, np.int64((key >> np.uint64(p * _DIGIT)) & mask)] += 1
-    for p in range(passes):
-        shift = np.uint64(p * _DIGIT)
-        if counts[p, np.int64((source[0] >> shift) & mask)] == n:
-            continue
-        at = 0
-        for d in range(size):
-            counts[p, d], at = at, at + counts[p, d]
-        for i in range(n):
-            digit = np.int64((source[i] >> shift) & mask)
-            target[counts[p, digit]] = source[i]
-            counts[p, digit] += 1
-        source, target = target, source
-    return source
-
-
-@kernel(several(UOUT1, OUT1), UIN1, INT, INT)
+@kernel(several(UOUT1, OUT1), UOUT1, INT, INT)
 def sum_equal(keys, diff_bits, least):  # type: ignore[no-untyped-def]
     """Of sorted keys that carry ``diff - least`` in their low bits: the distinct upper bits and each summed diff.
 
+    Overwrites ``keys``; the results are their beginning and that of another array of their length.
     Sums of zero are left out. Cannot overflow while ``diff_bits`` is small, which the caller ensures.
     """
     n, shift = len(keys), np.uint64(diff_bits)
     mask = (np.uint64(1) << shift) - np.uint64(1)
-    rows, sums = np.empty(n, dtype=np.uint64), np.empty(n, dtype=np.int64)
+    sums = np.empty(n, dtype=np.int64)
     m, i = 0, 0
     while i < n:
         row, total = keys[i] >> shift, np.int64(keys[i] & mask) + least
@@ -76,35 +49,9 @@ def sum_equal(keys, diff_bits, least):  # type: ignore[no-untyped-def]
             total += np.int64(keys[i] & mask) + least
             i += 1
         if total != 0:
-            rows[m], sums[m] = row, total
+            keys[m], sums[m] = row, total
             m += 1
-    return rows[:m].copy(), sums[:m].copy()
-
-
-@kernel(OUT1, IN1)
-def radix_argsort(codes):  # type: ignore[no-untyped-def]
-    """The stable order of signed 64-bit codes."""
-    n, size = len(codes), 1 << _DIGIT
-    mask, sign = np.uint64(size - 1), np.uint64(1 << 63)
-    order, target = np.arange(n), np.empty(n, dtype=np.int64)
-    counts = np.zeros((6, size), dtype=np.int64)
-    for i in range(n):
-        key = np.uint64(codes[i]) ^ sign
-        for p in range(6):
-            counts[p, np.int64((key >> np.uint64(p * _DIGIT)) & mask)] += 1
-    for p in range(6):
-        shift = np.uint64(p * _DIGIT)
-        if n == 0 or counts[p, np.int64(((np.uint64(codes[0]) ^ sign) >> shift) & mask)] == n:
-            continue
-        at = 0
-        for d in range(size):
-            counts[p, d], at = at, at + counts[p, d]
-        for i in range(n):
-            digit = np.int64(((np.uint64(codes[order[i]]) ^ sign) >> shift) & mask)
-            target[counts[p, digit]] = order[i]
-            counts[p, digit] += 1
-        order, target = target, order
-    return order
+    return keys[:m], sums[:m]
 
 
 @inline
@@ -165,13 +112,15 @@ def sort_rows(order, start, stop, columns):  # type: ignore[no-untyped-def]
         _sift(order, start, 0, last, columns)
 
 
-@kernel(types.void, OUT1, IN1, IN2)
-def sort_within(order, codes, columns):  # type: ignore[no-untyped-def]
-    """Sort rows of equal code by the columns, in place; ``order`` sorts ``codes`` already."""
+@kernel(types.void, OUT1, IN2, INT, INT)
+def sort_within(order, columns, least, shift):  # type: ignore[no-untyped-def]
+    """Sort rows by the columns, in place; ``order`` sorts them by ``(columns[0] - least) >> shift`` already."""
     n, start = len(order), 0
+    base, down = np.uint64(least), np.uint64(shift)
     while start < n:
+        group = (np.uint64(columns[0, order[start]]) - base) >> down
         stop = start + 1
-        while stop < n and codes[order[stop]] == codes[order[start]]:
+        while stop < n and (np.uint64(columns[0, order[stop]]) - base) >> down == group:
             stop += 1
         if stop - start > 1:
             sort_rows(order, start, stop, columns)
@@ -196,9 +145,9 @@ def multiply(a, b):  # type: ignore[no-untyped-def]
     return a * b, b != 0 and abs(a) > _MOST // abs(b)
 
 
-@kernel(several(OUT1, OUT1), IN1, IN1, IN2, IN1)
-def sum_runs(order, codes, columns, diffs):  # type: ignore[no-untyped-def]
-    """Of rows sorted by (code, columns): one row number per distinct row, and its summed diff; zeros left out.
+@kernel(several(OUT1, OUT1), IN1, IN2, IN1)
+def sum_runs(order, columns, diffs):  # type: ignore[no-untyped-def]
+    """Of rows sorted by the columns: one row number per distinct row, and its summed diff; zeros left out.
 
     The second array has one more element: 1 if int64 could not hold a sum on its way, else 0. Then
     :func:`sum_runs_exactly` has the sums.
@@ -209,7 +158,7 @@ def sum_runs(order, codes, columns, diffs):  # type: ignore[no-untyped-def]
     while i < n:
         row, total = order[i], diffs[order[i]]
         i += 1
-        while i < n and codes[order[i]] == codes[row] and same(columns, order[i], row):
+        while i < n and same(columns, order[i], row):
             total, bad = add(total, diffs[order[i]])
             overflow |= bad
             i += 1
@@ -220,9 +169,9 @@ def sum_runs(order, codes, columns, diffs):  # type: ignore[no-untyped-def]
     return rows[:m].copy(), sums[: m + 1].copy()
 
 
-@kernel(several(OUT1, OUT1, OUT1, INT), IN1, IN1, IN2, IN1, IN1)
-def sum_runs_exactly(order, codes, columns, lows, highs):  # type: ignore[no-untyped-def]
-    """Of rows sorted by (code, columns), with diffs of two words: row numbers, and sums in two words.
+@kernel(several(OUT1, OUT1, OUT1, INT), IN1, IN2, IN1, IN1)
+def sum_runs_exactly(order, columns, lows, highs):  # type: ignore[no-untyped-def]
+    """Of rows sorted by the columns, with diffs of two words: row numbers, and sums in two words.
 
     The last result is 0 where int64 holds every sum, 1 where some need both words, 2 where those are too few.
     """
@@ -232,7 +181,7 @@ def sum_runs_exactly(order, codes, columns, lows, highs):  # type: ignore[no-unt
     while i < n:
         row = order[i]
         top, high, low = np.int64(0), np.uint64(0), np.uint64(0)
-        while i < n and codes[order[i]] == codes[row] and same(columns, order[i], row):
+        while i < n and same(columns, order[i], row):
             top, high, low = add_triple(top, high, low, highs[order[i]], np.uint64(lows[order[i]]))
             i += 1
         if top == 0 and high == 0 and low == 0:

@@ -60,9 +60,11 @@ class Keyed(Operator, ABC):
     """An operator that looks rows up by key, in arrangements of its inputs.
 
     ``one_worker``: all its arrangements belong to one worker, because it looks up rows by more than one key.
+    ``reads_apart``: it tells new updates of an arrangement from earlier ones, with :meth:`Trace.before`.
     """
 
     one_worker: ClassVar[bool] = False
+    reads_apart: ClassVar[bool] = True
 
     @property
     @abstractmethod
@@ -90,6 +92,9 @@ class State(Protocol):
 
     def gained(self, arrangement: Arrangement, rounds: Rounds) -> SortedBatch | None:
         """The new updates of an arrangement at ``rounds``, or None."""
+
+    def frontier(self, rounds: Rounds) -> np.ndarray:
+        """The least times of work that may be left at a position with these rounds: (coordinates, elements)."""
 
     def emit(self, block: Block, batch: Batch) -> None:
         """Send updates of the block's collection to its readers."""

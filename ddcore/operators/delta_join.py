@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = ["DeltaJoin", "delta_join", "delta_joined"]
 
-_SLICE = 1 << 20  # rows of a rule's new updates per portion
+_SLICE = 1 << 17  # rows of a rule's new updates per portion
 
 
 @dataclass(frozen=True)

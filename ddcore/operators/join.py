@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Join", "Pairs", "join", "matches"]
 
-_CHUNK = 1 << 22  # pairs per portion; the pairs of one key are never split
+_CHUNK = 1 << 19  # pairs per portion: its columns fit into the cache; the pairs of one key are never split
 
 
 @dataclass(frozen=True, eq=False)

@@ -54,6 +54,7 @@ class Reduction(Keyed):
     A negative count is a NegativeMultiplicity error unless ``allow_negative``.
     """
 
+    reads_apart = False
     group: tuple[str, ...]
     allow_negative: bool
 
@@ -99,9 +100,9 @@ class ReductionStep(Step):
             return
         loops = np.array(rounds, dtype=np.int64)
         keys, seed_offsets, seed_times = self._seeds(new, pending)
-        depth = self.inputs + len(rounds)
-        history = gather(state.trace(self.port).batches, keys, len(self.port.values), depth)
-        before = gather(state.trace(self.output).batches, keys, len(self.output.values), depth)
+        depth, frontier = self.inputs + len(rounds), state.frontier(rounds)
+        history = gather(state.trace(self.port).batches, keys, len(self.port.values), depth, frontier)
+        before = gather(state.trace(self.output).batches, keys, len(self.output.values), depth, frontier)
         offsets, versions, late_keys, late_times = kernels.times.plan_times(
             self.inputs, loops, state.upper, seed_offsets, seed_times,
             history.offsets, history.times, before.offsets, before.times,

@@ -23,7 +23,7 @@ from ddcore.jobs.engines.partitioning import Boundaries
 from ddcore.plan import Arrangement, Plan, Position
 from ddcore.schema import Schema
 from ddcore.trace import SortedBatch, arrange
-from ddcore.worker import Rounds, Work, Worker, joined
+from ddcore.worker import Rounds, Work, Worker, joined, whole
 
 __all__ = [
     "HELD",
@@ -73,7 +73,7 @@ def to_messages(worker: Worker, work: Work, boundaries: Boundaries, partition: i
     """
     for index, batches in work.rows.items():
         arrangement = worker.plan.arrangements[index]
-        run = worker.keyed(arrangement, concatenate(batches))
+        run = worker.keyed(arrangement, whole(arrangement, batches))
         for dest, mine in _split(run, boundaries[index]):
             for portion in _portions(arrangement.batch_of(mine)):
                 body = body_of_batch(portion, arrangement.collection)

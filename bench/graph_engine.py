@@ -1,0 +1,87 @@
+"""Graph workloads in the engine: ``python -m bench.graph_engine WORKLOAD EDGES CHANGES NODES`` prints one JSON object.
+
+A separate process, so that its peak memory is that of the load and the replay. Components are
+those of :mod:`ddcore.algorithms`; the others are written as the peer has them. Times as in :mod:`bench.bfs_engine`.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+import ddcore as dd
+from bench.bfs_engine import Clock, read_changes, read_edges
+from ddcore.algorithms import components, magnitude
+from ddcore.jobs.setup import compile_kernels
+
+
+def plain(edges: dd.Collection, nodes: dd.Collection) -> dict[str, dd.Collection]:
+    """(node, component), by labels that spread."""
+    return {"pairs": components(edges, nodes=nodes)}
+
+
+def prioritised(edges: dd.Collection, nodes: dd.Collection) -> dict[str, dd.Collection]:
+    """The same, small labels first."""
+    return {"pairs": components(edges, nodes=nodes, priority=magnitude("component"))}
+
+
+def triangles(edges: dd.Collection) -> dict[str, dd.Collection]:
+    """(a, how many pairs (b, c) have edges a-b, b-c and a-c)."""
+    found = dd.delta_join((edges, ["a", "b"]), (edges, ["b", "c"]), (edges, ["a", "c"]))
+    return {"pairs": found.group_by("a").agg(n=dd.count())}
+
+
+def degrees(edges: dd.Collection) -> dict[str, dd.Collection]:
+    """(out-degree, how many nodes have it)."""
+    degree = edges.group_by("src").agg(degree=dd.count())
+    return {"pairs": degree.group_by("degree").agg(n=dd.count())}
+
+
+WORKLOADS: dict[str, Callable[..., dict[str, dd.Collection]]] = {
+    "components": plain,
+    "components, prioritised": prioritised,
+    "triangles per node": triangles,
+    "degrees": degrees,
+}
+
+
+def main(workload: str, edges_file: Path, changes_file: Path, nodes: int) -> None:
+    """Load version 0, replay the others, print the figures."""
+    program = WORKLOADS[workload]
+    inputs, schemas = {"edges": read_edges(edges_file)}, {"edges": {"src": "int64", "dst": "int64"}}
+    if workload.startswith("components"):
+        own = pl.DataFrame({"node": np.arange(nodes)})
+        inputs["nodes"] = own.with_columns(version=pl.lit(0, pl.Int64), diff=pl.lit(1, pl.Int64))
+        schemas["nodes"] = {"node": "int64"}
+    changes = read_changes(changes_file)
+    compile_kernels()
+
+    make_session = dd.Session
+    clock = Clock()
+    session = make_session(program, schemas=schemas, dims=("version",))
+    first = session.fold(inputs)["pairs"]
+    load = clock.figures("load")
+
+    clock = Clock()
+    later = session.fold({"edges": changes})["pairs"]
+    replay = clock.figures("replay")
+
+    peak_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    outcome = {"changes": len(later), "checksum": _checksum(first) + _checksum(later)}
+    print(json.dumps({**load, **replay, "peak_mib": peak_mib, **outcome}))
+
+
+def _checksum(log: pl.DataFrame) -> int:
+    """The sum of a x b x diff over pairs (a, b), as the peer computes it."""
+    a, b = (pl.col(name).cast(pl.Int64) for name in log.columns[:2])
+    return int(log.select((a * b * pl.col("diff")).sum()).item())
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3]), int(sys.argv[4]))

@@ -1,0 +1,59 @@
+"""Narrow batches: updates that nothing looks up for now, in as few bytes as their columns need."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+_KINDS = (np.dtype(np.uint8), np.dtype(np.uint16), np.dtype(np.uint32))
+
+
+@dataclass(slots=True)
+class NarrowColumn:
+    """int64[n] as its least value and the distances from it, of 0, 1, 2, 4 or 8 bytes each."""
+
+    least: int
+    distances: np.ndarray | None  # None: all values are the least
+    rows: int
+
+    @classmethod
+    def of(cls, column: np.ndarray) -> NarrowColumn:
+        """A copy; columns that need 8 bytes are not copied."""
+        least = int(column.min()) if len(column) else 0
+        spread = int(column.max()) - least if len(column) else 0
+        if spread == 0:
+            return cls(least, None, len(column))
+        for kind in _KINDS:
+            if spread <= np.iinfo(kind).max:
+                return cls(least, np.subtract(column, least, dtype=np.int64).astype(kind), len(column))
+        return cls(0, column, len(column))
+
+    def widen(self) -> np.ndarray:
+        """The values: int64[n]."""
+        if self.distances is None:
+            return np.full(self.rows, self.least, dtype=np.int64)
+        return (
+            self.distances if self.distances.dtype == np.int64 else np.add(self.distances, self.least, dtype=np.int64)
+        )
+
+
+@dataclass(slots=True)
+class NarrowBatch:
+    """Updates: code, ``words`` columns, times and diff."""
+
+    columns: Sequence[NarrowColumn]
+    words: int
+
+    @classmethod
+    def of(cls, columns: Iterable[np.ndarray], words: int) -> NarrowBatch:
+        """A copy of these columns, in this order."""
+        return cls([NarrowColumn.of(column) for column in columns], words)
+
+    def __len__(self) -> int:
+        return self.columns[0].rows
+
+    def __iter__(self) -> Iterator[np.ndarray]:
+        """The columns at full width, one at a time: code, words, times, diff."""
+        return (column.widen() for column in self.columns)
