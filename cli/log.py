@@ -126,7 +126,7 @@ def _run(run: RunRecord) -> dict[str, Any]:
         "inputs": {name: _sides(counts) for name, counts in run.inputs.items()},
         "outputs": {name: _sides(counts) for name, counts in run.outputs.items()},
         "engine": run.engine,
-        "parallelism": run.width,
+        "parallelism": run.parallelism,
         "rounds": run.rounds,
         "took": round(run.took, 3),
         "program": run.fingerprint,

@@ -1,4 +1,4 @@
-"""Times as tuples of ints under the product order: comparison, joins, meets, and frontiers.
+"""The product order of times, on tuples of ints, on columns and in Polars: comparison, joins, meets, and frontiers.
 
 A time is the input coordinates, then one coordinate per enclosing loop. Coordinates are Python ints here and int64 in
 columns; rounds may exceed 2**31. A *frontier* is a set of mutually incomparable times; what is at or
@@ -7,11 +7,12 @@ beyond one of them is still open.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import numpy as np
+    import polars as pl
 
 Time = tuple[int, ...]
 Frontier = tuple[Time, ...]
@@ -55,6 +56,23 @@ def frontier(times: Iterable[Time]) -> Frontier:
         if not any(le(other, time) for other in least):
             least.append(time)
     return tuple(least)
+
+
+def is_before(dims: Sequence[str], time: Time) -> pl.Expr:
+    """Whether the time in the columns ``dims`` is at or before ``time``: a bool for each row."""
+    import polars as pl
+
+    return pl.all_horizontal(pl.col(dim) <= last for dim, last in zip(dims, time, strict=True))
+
+
+def is_beyond(dims: Sequence[str], elements: Iterable[Time]) -> pl.Expr:
+    """Whether the time in the columns ``dims`` is at or beyond an element of a frontier: a bool for each row."""
+    import polars as pl
+
+    return pl.any_horizontal(
+        pl.all_horizontal(pl.col(dim) >= least for dim, least in zip(dims, element, strict=True))
+        for element in elements
+    )
 
 
 def beyond(times: np.ndarray, upper: np.ndarray) -> np.ndarray:

@@ -17,6 +17,7 @@ from ddcore.io import tables
 from ddcore.io.tables import AddedFile, LiveFile, TableState
 from ddcore.io.times import Time, Window, coordinates
 from ddcore.io.warehouse import reporting
+from ddcore.lattice import is_before
 from ddcore.nested import map_inside
 from ddcore.schema import Schema, Type
 
@@ -121,7 +122,7 @@ class ChangeLog:
         """The collection at a time: distinct rows and their ``count``, never 0, in no particular order. O(updates)."""
         until = self._time(at)
         files = [file for file in self.files(state) if not self._after(file, until)]
-        updates = self.scan_files(files).filter(self._is_at_or_before(until)).with_columns(count=pl.col("diff"))
+        updates = self.scan_files(files).filter(is_before(self.dims, until)).with_columns(count=pl.col("diff"))
         return self._sums(updates, "count")
 
     def between(self, a: Time | None, b: Time, state: TableState | None) -> pl.DataFrame:
@@ -139,7 +140,7 @@ class ChangeLog:
 
     def counts_at(self, time: Time) -> pl.Expr:
         """1 for an update that counts at a time, one at or before it in the product order; else 0."""
-        return self._is_at_or_before(self._time(time)).cast(pl.Int128)
+        return is_before(self.dims, self._time(time)).cast(pl.Int128)
 
     def collect(self, frame: pl.LazyFrame) -> pl.DataFrame:
         """The rows of a lazy frame over this log; StorageError naming the table where they cannot be read."""
@@ -164,10 +165,6 @@ class ChangeLog:
         if len(coordinates(time)) != len(self.dims):
             raise ValueError(f"time {coordinates(time)} does not have one coordinate for each of {self.dims}")
         return coordinates(time)
-
-    def _is_at_or_before(self, until: tuple[int, ...]) -> pl.Expr:
-        """Whether an update's time is at or before ``until``, in the product order."""
-        return pl.all_horizontal(pl.col(name) <= last for name, last in zip(self.dims, until, strict=True))
 
     def _after(self, file: LiveFile, until: tuple[int, ...]) -> bool:
         """Whether no update of a file is at or before ``until``."""

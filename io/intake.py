@@ -24,8 +24,9 @@ from ddcore.io.known import Part as KnownPart
 from ddcore.io.known import without
 from ddcore.io.sources import Source, column_types, read_frames
 from ddcore.io.tables import AddedFile
-from ddcore.io.times import Frontier, Time, key, open_times, parse_key, shown_frontier, time_of
+from ddcore.io.times import Frontier, Time, key, parse_key, shown_frontier, time_of
 from ddcore.io.updates import Counts, Digest, accumulate_counts, consolidate, digests, merge_counts
+from ddcore.lattice import is_beyond
 
 __all__ = ["Intake", "Part", "fitted", "frames_of", "merge"]
 
@@ -164,7 +165,7 @@ class Intake:
     def _note_late(self, part: Part, updates: pl.DataFrame, where: str) -> None:
         if self.upper is None:
             return
-        late = updates.filter(~open_times(self.upper, self.dims))
+        late = updates.filter(~is_beyond(self.dims, self.upper))
         if len(late):
             part.late += len(late)
             first = late.sort(*self.dims, *self.rules.schema).row(0, named=True)
@@ -185,7 +186,7 @@ class Intake:
         With several dimensions there may be several such times, one for each element of ``upper``. The least in
         lexicographic order is chosen, so that the first dimensions stay as they are where possible.
         """
-        if not self.move or self.upper is None or updates.select(open_times(self.upper, self.dims)).to_series().all():
+        if not self.move or self.upper is None or updates.select(is_beyond(self.dims, self.upper)).to_series().all():
             return updates
         columns = [updates[dim].to_numpy() for dim in self.dims]
         first, *others = ([np.maximum(*pair) for pair in zip(columns, one, strict=True)] for one in self.upper)

@@ -131,7 +131,7 @@ class IntentRecord:
     fingerprint: str
     first: Time
     last: Time
-    width: int
+    parallelism: int
     engine: str
     refresh: bool = False
     at: datetime = field(default_factory=_now)
@@ -173,7 +173,7 @@ class RunRecord:
     first: Time
     last: Time
     engine: str
-    width: int
+    parallelism: int
     rounds: int
     took: float
     inputs: Mapping[str, Counts]
@@ -734,6 +734,8 @@ def _from_json(kind: str, body: dict[str, Any]) -> Record:
     body["first"], body["last"] = _time(body["first"]), _time(body["last"])
     if kind in ("intent", "run"):
         body["program_inputs"] = tuple(body["program_inputs"])
+        if "width" in body:  # the name in warehouses written before 2026-11-22
+            body["parallelism"] = body.pop("width")
         body["lower"], body["upper"] = _frontier(body.get("lower", ())), _frontier(body.get("upper", ()))
     if kind in ("intent", "failure"):
         record: IntentRecord | FailureRecord = _RUNS[kind](**body)

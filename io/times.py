@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ddcore.errors import UsageError
-from ddcore.lattice import Frontier, frontier, join, le, meet
+from ddcore.lattice import Frontier, frontier, is_beyond, join, le, meet
 from ddcore.wording import listed, meant
 
 if TYPE_CHECKING:
@@ -42,7 +42,6 @@ __all__ = [
     "least",
     "named",
     "nothing_closed",
-    "open_times",
     "ordered",
     "parse",
     "parse_key",
@@ -245,16 +244,6 @@ def frontier_json(elements: Iterable[tuple[int, ...]], dims: Sequence[str]) -> l
     return [json_time(time_of(element), dims) for element in elements]
 
 
-def open_times(elements: Iterable[tuple[int, ...]], dims: Sequence[str]) -> pl.Expr:
-    """Whether the time of an update in the columns ``dims`` is at or beyond an element of a frontier."""
-    import polars as pl
-
-    return pl.any_horizontal(
-        pl.all_horizontal(pl.col(dim) >= least for dim, least in zip(dims, element, strict=True))
-        for element in elements
-    )
-
-
 # --- windows ----------------------------------------------------------------------------------------------------------
 
 
@@ -276,7 +265,7 @@ class Window:
 
         if len(dims) == 1:
             return pl.col(dims[0]).is_between(self.lower[0][0], self.upper[0][0] - 1)
-        return open_times(self.lower, dims) & ~open_times(self.upper, dims)
+        return is_beyond(dims, self.lower) & ~is_beyond(dims, self.upper)
 
     def may_meet(self, least: Mapping[str, Any], most: Mapping[str, Any], dims: Sequence[str]) -> bool:
         """Whether updates whose coordinates are between these bounds may be in the window; a bound may be unknown."""

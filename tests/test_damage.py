@@ -337,7 +337,7 @@ def test_a_ledger_older_than_a_given_up_run_is_refused(shop: Shop) -> None:
     """The number of a run that was given up stays known; tables that a later run wrote are not without it."""
     table = Ledger.load(Warehouse(shop.warehouse))
     number = table.next_run()
-    table.append(IntentRecord(number, "ab12", 3, 3, width=1, engine="inline"))
+    table.append(IntentRecord(number, "ab12", 3, 3, parallelism=1, engine="inline"))
     before = shop.table("ledger").with_name("before")
     shutil.copytree(shop.table("ledger"), before)
     assert give_up(table, "it was not finished")

@@ -421,7 +421,7 @@ def test_late_rows_may_move_to_the_next_open_version(desk: Desk) -> None:
 
 def test_versions_of_a_run_that_is_to_be_finished_are_closed(desk: Desk) -> None:
     desk.ingest(desk.source("a.parquet", (1, 2, 0, 1), (1, 2, 4, 1)))
-    desk.ledger.append(IntentRecord(1, "ab12", 0, 4, width=1, engine="inline"))
+    desk.ledger.append(IntentRecord(1, "ab12", 0, 4, parallelism=1, engine="inline"))
     output = ChangeLog(Warehouse(desk.project.warehouse).output("dists"), {"node": Type("int64")})
     output.append(pl.DataFrame({"node": [1], "version": [0], "diff": [1]}), 1, base=None)
     assert "version 4 is closed" in refused(desk, LateUpdate, desk.source("b.parquet", (9, 9, 3, 1))).message
@@ -429,7 +429,7 @@ def test_versions_of_a_run_that_is_to_be_finished_are_closed(desk: Desk) -> None
 
 def test_versions_of_a_run_that_was_killed_before_it_committed_are_open(desk: Desk) -> None:
     desk.ingest(desk.source("a.parquet", (1, 2, 0, 1), (1, 2, 4, 1)))
-    desk.ledger.append(IntentRecord(1, "ab12", 0, 4, width=1, engine="inline"))
+    desk.ledger.append(IntentRecord(1, "ab12", 0, 4, parallelism=1, engine="inline"))
     assert desk.ingest(desk.source("b.parquet", (9, 9, 3, 1))).last == 3
     (failure,) = desk.ledger.failures()
     assert (failure.run, failure.error) == (1, "given up: it was not finished, and an ingest came first")

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from itertools import product
+from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 
 from ddcore import lattice
+from ddcore.kernels import points as kernels
 
 
 def columns(times: list[tuple[int, ...]], dims: int) -> np.ndarray:
@@ -35,3 +38,22 @@ def test_times_have_one_representative_where_no_time_left_tells_them_apart(seed:
 def test_an_empty_frontier_changes_no_time() -> None:
     times = columns([(1, 2), (0, 5)], 2)
     assert lattice.advance(times, columns([], 2)).tolist() == times.tolist()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_order_is_the_same_on_tuples_on_columns_in_polars_and_in_kernels(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    dims = int(rng.integers(1, 4))
+    names = ["day", "revision", "batch"][:dims]
+    order: Any = kernels.holds.py_func
+    times = [tuple(map(int, row)) for row in rng.integers(0, 4, (50, dims))]
+    elements = lattice.frontier(tuple(map(int, row)) for row in rng.integers(0, 4, (3, dims)))
+    frame = pl.DataFrame(times, schema=names, orient="row")
+    for until in elements:
+        expected = [lattice.le(time, until) for time in times]
+        assert frame.select(lattice.is_before(names, until)).to_series().to_list() == expected
+        points = columns([until], dims)
+        assert [bool(order(columns(times, dims), row, points, 0)) for row in range(len(times))] == expected
+    expected = [any(lattice.le(element, time) for element in elements) for time in times]
+    assert frame.select(lattice.is_beyond(names, elements)).to_series().to_list() == expected
+    assert lattice.beyond(columns(times, dims), columns(list(elements), dims)).tolist() == expected

@@ -41,7 +41,7 @@ def ingest(number: int, first: int, last: int, input: str = "edges", digest: str
 
 
 def intent(run: int, first: int, last: int, refresh: bool = False) -> IntentRecord:
-    return IntentRecord(run, "ab12", first, last, width=2, engine="inline", refresh=refresh)
+    return IntentRecord(run, "ab12", first, last, parallelism=2, engine="inline", refresh=refresh)
 
 
 def run(number: int, first: int, last: int, **tables: int) -> RunRecord:
@@ -85,6 +85,21 @@ def test_records_come_back_as_they_were(tmp_path: Path) -> None:
     assert current == written[2]
     assert current is not None
     assert current.at.tzinfo is UTC
+
+
+def test_records_with_the_former_name_of_parallelism_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written = ledger_module._to_json
+
+    def as_before(record: Record) -> dict[str, object]:
+        body = written(record)
+        return {"width" if name == "parallelism" else name: value for name, value in body.items()}
+
+    monkeypatch.setattr(ledger_module, "_to_json", as_before)
+    ledger = Ledger.load(Warehouse(tmp_path))
+    ledger.append(intent(1, 0, 3))
+    ledger.append(run(1, 0, 3))
+    assert "width" in as_before(intent(1, 0, 3))
+    assert Ledger.load(Warehouse(tmp_path)).current_run() == ledger.current_run()
 
 
 def test_an_intent_without_its_run_is_open(tmp_path: Path) -> None:

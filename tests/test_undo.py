@@ -111,7 +111,7 @@ def test_folded_versions_stay(desk: Desk) -> None:
     desk.fold(3)
     assert "it has rows at version 0, and version 3 is closed" in refused(desk, LateUpdate, 2).message
     desk.ingest(desk.source("c.csv", (4, 4, 7, 1)))
-    desk.ledger.append(IntentRecord(2, "ab12", 4, 7, width=1, engine="inline"))
+    desk.ledger.append(IntentRecord(2, "ab12", 4, 7, parallelism=1, engine="inline"))
     output = desk.project.warehouse / "outputs" / "out"
     tables.create(output, {"n": "int64"})
     committed = tables.commit(output, [number_file(output, 1)], 2, base=None)
@@ -127,7 +127,7 @@ def test_a_run_that_committed_nothing_is_given_up_for_an_undo(desk: Desk) -> Non
     """What made a run get killed may well be what has to be taken back."""
     desk.fold(0)
     desk.ingest(desk.source("b.csv", (4, 4, 1, 1)))
-    desk.ledger.append(IntentRecord(2, "ab12", 1, 1, width=1, engine="inline"))
+    desk.ledger.append(IntentRecord(2, "ab12", 1, 1, parallelism=1, engine="inline"))
     take_back(desk, 2)
     assert [failure.run for failure in desk.ledger.failures()] == [2]
     assert (desk.ledger.closed("edges"), desk.updates()) == (0, [(1, 2, 0, 1), (2, 3, 0, 1)])

@@ -105,10 +105,7 @@ def _walk_grid(out, used, events, is_target, values, order, i, j, width, e0, e1,
             elif holds(o_times, events[width, row], e_times, e):
                 current_high, current_low = add_pair(current_high, current_low, values[row])
         for u in range(own, used):
-            earlier = True
-            for c in range(e_times.shape[0]):
-                earlier = earlier and e_times[c, out[width, u]] <= e_times[c, e]
-            if earlier:
+            if holds(e_times, out[width, u], e_times, e):
                 current_high, current_low = add_pair(current_high, current_low, out[width + 1, u])
         if high != current_high or low != current_low:
             diff_high, diff = minus_pair(high, low, current_high, current_low)

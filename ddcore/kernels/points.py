@@ -26,7 +26,7 @@ def inside(times, row, loops, inputs):  # type: ignore[no-untyped-def]
 
 @inline
 def holds(times, row, evals, e):  # type: ignore[no-untyped-def]
-    """Whether the version of a row is at or before that of evaluation e."""
+    """Whether the version of a row is at or before that of evaluation e: :func:`ddcore.lattice.le` on columns."""
     for c in range(evals.shape[0]):
         if times[c, row] > evals[c, e]:
             return False

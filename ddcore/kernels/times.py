@@ -10,20 +10,15 @@ from __future__ import annotations
 import numpy as np
 
 from ddcore.kernels.compiling import IN1, IN2, INT, OUT1, OUT2, inline, kernel, several
-from ddcore.kernels.points import grow, inside
+from ddcore.kernels.points import grow, holds, inside
 from ddcore.kernels.sorting import same, sort_rows
 
 
 @inline
-def _beyond(upper, point):  # type: ignore[no-untyped-def]
-    """Whether the version in ``point`` is at or beyond an element of the frontier ``upper`` (inputs, elements)."""
-    for u in range(upper.shape[1]):
-        at_or_past = True
-        for c in range(upper.shape[0]):
-            if point[c] < upper[c, u]:
-                at_or_past = False
-                break
-        if at_or_past:
+def _beyond(upper, points, i):  # type: ignore[no-untyped-def]
+    """Whether version i of ``points`` is at or beyond an element of the frontier ``upper`` (inputs, elements)."""
+    for element in range(upper.shape[1]):
+        if holds(upper, element, points, i):
             return True
     return False
 
@@ -219,7 +214,7 @@ def plan_times(inputs, loops, upper, s_offsets, s_times, h_offsets, h_times, o_o
                 order = np.empty(2 * n_pending, dtype=np.int64)
             n_pending = _distinct(pending, n_pending, order)
         for i in range(n):
-            if upper.shape[1] > 0 and _beyond(upper, points[:, i]):
+            if upper.shape[1] > 0 and _beyond(upper, points, i):
                 if n_pending == pending.shape[1]:
                     pending = grow(pending, n_pending)
                 for c in range(depth):
