@@ -15,16 +15,22 @@ from bench import table
 from bench.measure import Failed, Result, Skipped
 
 BENCHMARKS = ("bfs", "graphs", "nothing_new", "ten_rows", "whole_history", "parallelism", "interning")
+ON_REQUEST = ("graphs_large",)  # take too long or too much memory to be among the others
 
 
 def main() -> int:
     """Run, print, and write the table."""
     parser = argparse.ArgumentParser(prog="python -m bench", description="Measure ours and its peers, in turn.")
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"which: {', '.join(BENCHMARKS)} (default: all)")
+    parser.add_argument(
+        "names",
+        nargs="*",
+        metavar="NAME",
+        help=f"which: {', '.join(BENCHMARKS + ON_REQUEST)} (default: all but {', '.join(ON_REQUEST)})",
+    )
     parser.add_argument("--rounds", type=int, default=3, help="runs of each side; medians are given (default: 3)")
     options = parser.parse_args()
-    if unknown := {*options.names} - {*BENCHMARKS}:
-        parser.error(f"unknown: {', '.join(sorted(unknown))}; there are {', '.join(BENCHMARKS)}")
+    if unknown := {*options.names} - {*BENCHMARKS, *ON_REQUEST}:
+        parser.error(f"unknown: {', '.join(sorted(unknown))}; there are {', '.join(BENCHMARKS + ON_REQUEST)}")
     names = options.names or BENCHMARKS
     results, complete, failed = [], names == BENCHMARKS, False
     for name in names:

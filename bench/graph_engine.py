@@ -1,7 +1,8 @@
 """Graph workloads in the engine: ``python -m bench.graph_engine WORKLOAD EDGES CHANGES NODES`` prints one JSON object.
 
-A separate process, so that its peak memory is that of the load and the replay. Components are
-those of :mod:`ddcore.algorithms`; the others are written as the peer has them. Times as in :mod:`bench.bfs_engine`.
+A separate process, so that its peak memory is that of the load and the replay. The programs are written as the peer
+has them: its components take edges as they are, where :mod:`ddcore.algorithms` first makes them distinct. Times as in
+:mod:`bench.bfs_engine`.
 """
 
 from __future__ import annotations
@@ -17,18 +18,37 @@ import polars as pl
 
 import ddcore as dd
 from bench.bfs_engine import Clock, read_changes, read_edges
-from ddcore.algorithms import components, magnitude
+from ddcore.algorithms import magnitude
 from ddcore.jobs.setup import compile_kernels
 
 
 def plain(edges: dd.Collection, nodes: dd.Collection) -> dict[str, dd.Collection]:
     """(node, component), by labels that spread."""
-    return {"pairs": components(edges, nodes=nodes)}
+    own, links = nodes.select("node", component="node"), both_ways(edges)
+
+    def spread(labels: dd.Collection) -> dd.Collection:
+        received = labels.join(links, on={"node": "src"}).select(node="dst", component="component")
+        return received.concat(own).group_by("node").agg(component=dd.min("component"))
+
+    return {"pairs": own.iterate(spread)}
 
 
 def prioritised(edges: dd.Collection, nodes: dd.Collection) -> dict[str, dd.Collection]:
     """The same, small labels first."""
-    return {"pairs": components(edges, nodes=nodes, priority=magnitude("component"))}
+    own, links = nodes.select("node", component="node"), both_ways(edges)
+
+    def offer(offers: dd.Collection, labels: dd.Collection) -> dict[str, dd.Collection]:
+        labels = offers.group_by("node").agg(component=dd.min("component"))
+        onward = labels.join(links, on={"node": "src"}).select(node="dst", component="component")
+        return {"offers": onward.concat(labels), "labels": labels}
+
+    start = {"offers": own, "labels": own.where("false")}
+    return {"pairs": dd.iterate(start, offer, priority={"offers": magnitude("component")})["labels"]}
+
+
+def both_ways(edges: dd.Collection) -> dd.Collection:
+    """Each edge in both directions."""
+    return edges.concat(edges.select(src="dst", dst="src"))
 
 
 def triangles(edges: dd.Collection) -> dict[str, dd.Collection]:

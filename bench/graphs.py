@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -19,6 +19,7 @@ from bench.rust_peer import GraphFiles
 
 LIMIT = 1.5  # of the load; replays have no promise
 SIZE = {"nodes": 500_000, "edges": 1_000_000, "versions": 100, "changes": 100}
+LARGE = {"nodes": 1_000_000, "edges": 5_000_000, "versions": 100, "changes": 100}
 PEERS: dict[str, tuple[str, Sequence[str]]] = {
     "components": ("cc", ("--shape", "plain")),
     "components, prioritised": ("cc", ("--prioritized",)),
@@ -35,10 +36,10 @@ class Terms:
     limit: float | None = None
 
 
-def run(rounds: int) -> Iterator[Result]:
+def run(rounds: int, size: Mapping[str, int] = SIZE) -> Iterator[Result]:
     """Load and replay of each workload against the crate, and components plain against prioritised."""
     rust_peer.binary()
-    files = rust_peer.graph(**SIZE)
+    files = rust_peer.graph(**size)
     loads: dict[str, Figures] = {}
     for workload, (name, options) in PEERS.items():
         peer = partial(rust_peer.figures, files, name, options)

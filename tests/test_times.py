@@ -138,9 +138,14 @@ def test_a_frontier_without_a_greatest_time() -> None:
 # --- the law, through the warehouse -----------------------------------------------------------------------------------
 
 
-def several(seeds: Any) -> list[int]:
-    """The seeds of cases with two or three time dimensions."""
-    return [seed for seed in seeds if len(dims_of(case(seed, plain=True).frames)) > 1]
+def several(seeds: Any, most: int) -> list[Any]:
+    """The seeds of cases with two or three time dimensions; those after the first ``most`` are for `make test-all`."""
+    found = [seed for seed in seeds if len(dims_of(case(seed, plain=True).frames)) > 1]
+    return nightly(found, most)
+
+
+def nightly(seeds: Any, most: int) -> list[Any]:
+    return [*seeds[:most], *(pytest.param(seed, marks=pytest.mark.long) for seed in seeds[most:])]
 
 
 def ends_of(drawn: Case, seed: int) -> list[Time | None]:
@@ -157,7 +162,7 @@ def ends_of(drawn: Case, seed: int) -> list[Time | None]:
     return [*ends, None]
 
 
-@pytest.mark.parametrize("seed", several(range(36)))
+@pytest.mark.parametrize("seed", several(range(36), 14))
 def test_the_law_holds_however_runs_cut_the_history(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if seed % 2:
         monkeypatch.setattr(arrangements, "SMALL", 0)
@@ -168,7 +173,7 @@ def test_the_law_holds_however_runs_cut_the_history(seed: int, tmp_path: Path, m
     compare(drawn, "in runs", expected, cut)
 
 
-@pytest.mark.parametrize("seed", several(range(90, 114)))
+@pytest.mark.parametrize("seed", several(range(90, 114), 10))
 def test_the_law_holds_when_rows_arrive_between_runs(seed: int, tmp_path: Path) -> None:
     """Before each run the rows arrive that it completes, and some of the others."""
     drawn, rng, results = case(seed, plain=True), random.Random(seed), None
@@ -192,7 +197,7 @@ def test_the_law_holds_when_rows_arrive_between_runs(seed: int, tmp_path: Path) 
     compare(drawn, "with rows in between", expected_of(drawn), results)
 
 
-@pytest.mark.parametrize("seed", several(range(24)))
+@pytest.mark.parametrize("seed", several(range(24), 6))
 def test_several_workers_and_whatever_happens_to_tasks(
     seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -205,7 +210,7 @@ def test_several_workers_and_whatever_happens_to_tasks(
     compare(drawn, f"parallelism {parallelism}", expected_of(drawn), outcomes)
 
 
-@pytest.mark.parametrize("seed", several(range(16)))
+@pytest.mark.parametrize("seed", several(range(16), 6))
 def test_one_task_takes_over(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     drawn, last = case(seed, plain=True), random.Random(seed).randint(1, 9)
     real = exchange._Exchange._superstep
@@ -253,7 +258,7 @@ def waiting() -> Case:
     return Case(0, WAITING, scope["program"], frames)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", nightly(range(6), 2))
 def test_what_waits_beyond_the_upper_is_resumed_once(
     seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
