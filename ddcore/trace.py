@@ -53,7 +53,7 @@ class SortedBatch:
         return len(self.codes)
 
     def take(self, rows: np.ndarray) -> SortedBatch:
-        """The updates at these positions, which ascend."""
+        """The updates at these positions, which ascend: int64[m]."""
         high = None if self.high is None else self.high[rows]
         words, times = np.take(self.words, rows, axis=1), np.take(self.times, rows, axis=1)
         return SortedBatch(self.codes[rows], words, times, self.diffs[rows], high)

@@ -260,12 +260,12 @@ class Worker:
         inputs = len(self.plan.dims)
         late = beyond(pending.times[:inputs], self.upper)
         if late.any():
-            late_times = _rows(pending, np.flatnonzero(late))
+            late_times = pending.take(np.flatnonzero(late))
             earlier = self.pending.get(block.index)
             self.pending[block.index] = late_times if earlier is None else joined([earlier, late_times])
-            pending = _rows(pending, np.flatnonzero(~late))
+            pending = pending.take(np.flatnonzero(~late))
         for rounds, rows in _groups(list(pending.times[inputs:]), len(pending)):
-            part = pending if len(rows) == len(pending) else _rows(pending, rows)
+            part = pending if len(rows) == len(pending) else pending.take(rows)
             self._work_at(block, rounds).pending.append(part)
 
     def require_int64(self, arrangement: Arrangement, updates: SortedBatch) -> None:
@@ -493,12 +493,6 @@ def _groups(columns: Sequence[np.ndarray], n: int) -> Iterator[tuple[Rounds, np.
         changes |= column[1:] != column[:-1]
     for rows in np.split(order, np.flatnonzero(changes) + 1):
         yield tuple(int(column[rows[0]]) for column in columns), np.sort(rows)
-
-
-def _rows(batch: SortedBatch, rows: np.ndarray) -> SortedBatch:
-    return SortedBatch(
-        batch.codes[rows], np.take(batch.words, rows, axis=1), np.take(batch.times, rows, axis=1), batch.diffs[rows]
-    )
 
 
 def joined(batches: Sequence[SortedBatch]) -> SortedBatch:
