@@ -131,7 +131,7 @@ def as_frame(frame: Any, name: str) -> pl.DataFrame:
 def _check_maps(schema: Any, name: str) -> None:
     """Raise ProgramError for an Arrow column that holds a map: Polars would turn it into a list."""
     for column in schema:
-        if polars_type(column.type) == pl.Object() or column.type.num_fields:
+        if column.type.num_fields or hasattr(column.type, "extension_name"):
             type_of(polars_type(column.type), f"input {name}: column {column.name}")
 
 

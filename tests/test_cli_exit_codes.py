@@ -224,7 +224,7 @@ class _Mute(Exception):
     ids=lambda value: type(value).__name__,
 )
 def test_the_last_resort(error: BaseException, line: str, hint: str, dd: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(_: Path) -> None:
+    def fail(*_: Any) -> None:
         raise error
 
     monkeypatch.setattr("ddcore.cli.init._refuse_to_overwrite", fail)
