@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +11,15 @@ import polars as pl
 import pytest
 from folding import Fold
 from notation import frame, log, pair
+from programs import Case
 from test_semantics import HALVE, same
 from trams import records
+from warehouses import logs_of, project_of
 
 import ddcore as dd
 from ddcore.errors import Diverged, ProgramError
+from ddcore.io.program import load_program
+from ddcore.jobs import replay
 from ddcore.planner import build
 
 col = pl.col
@@ -349,3 +354,42 @@ def test_a_log_of_rounds_with_columns_that_no_table_has(inspected: Path, dd: Any
     code, _, err = dd("run", "--full-refresh")
     assert code == 1
     assert err[0].startswith("error: output rides: Delta tables take Round and round for the same column")
+
+
+SEVERAL = """
+import ddcore as dd
+from ddcore import algorithms
+
+
+def program(edges):
+    starts = edges.select(node="src").distinct()
+
+    def reach(reached):
+        onward = reached.join(edges, on={"node": "src"}).select(node="dst")
+        return onward.concat(starts).distinct().inspect("steps")
+
+    return {
+        "reached": starts.iterate(reach),
+        "core": algorithms.k_core(edges, 2),
+        "triangles": dd.delta_join((edges, ["a", "b"]), (edges, ["b", "c"]), (edges, ["a", "c"])),
+        "components": algorithms.components(edges, priority=algorithms.magnitude("component")),
+    }
+"""
+
+
+@pytest.mark.spark
+def test_two_workers_on_spark_give_the_same_logs(tmp_path: Path, spark: Any) -> None:
+    """Rounds of an inspected loop, two algorithms and a delta join, resumed with removals in the second run."""
+    rng = random.Random(5)
+    pairs = sorted({(rng.randrange(8), rng.randrange(8)) for _ in range(18)})
+    rows = [(*pair, 0, 1) for pair in pairs] + [(*pair, 1, -1) for pair in pairs[::4]] + [(8, 0, 1, 1), (0, 8, 1, 1)]
+    edges = pl.DataFrame(rows, schema=["src", "dst", "version", "diff"], orient="row")
+    scope: dict[str, Any] = {}
+    exec(SEVERAL, scope)
+    project = project_of(tmp_path / "project", Case(0, SEVERAL, scope["program"], {"edges": edges}))
+    replay.run(project, last=0, engine="spark", parallelism=2)
+    replay.run(project, engine="spark", parallelism=2)
+    logs = logs_of(project, build(load_program(project), project.inputs, project.dims).outputs)
+    expected = folding.by_reference(scope["program"], edges=edges)
+    assert expected["steps"] and expected["triangles"]
+    assert logs == expected
