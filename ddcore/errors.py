@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import dis
 import signal
+from collections.abc import Sequence
 from typing import Any
 
 
@@ -113,16 +114,19 @@ class Diverged(FoldError):
     """A loop still had differences after its last allowed round.
 
     Attributes: ``loop`` (its name and place), ``time`` (a time that still changes, rounds included), ``round``,
-    ``moving`` (the number of remaining differences).
+    ``moving`` (the number of remaining differences), ``dims`` (names of the time's first coordinates).
     """
 
-    def __init__(self, loop: str, time: tuple[int, ...], round: int, moving: int) -> None:
+    def __init__(
+        self, loop: str, time: tuple[int, ...], round: int, moving: int, dims: Sequence[str] = ("version",)
+    ) -> None:
+        shown = ",".join(f"{dim}={coordinate}" for dim, coordinate in zip(dims, time, strict=False))
         super().__init__(
-            f"loop {loop} did not reach a fixed point: "
-            f"at version {time[0]}, round {round}, {moving} differences still move",
+            f"loop {loop} did not reach a fixed point: at {shown if len(dims) > 1 else shown.replace('=', ' ')}, "
+            f"round {round}, {moving} differences still move",
             "fix the loop's body, or raise max_rounds= in iterate()",
         )
-        self.loop, self.time, self.round, self.moving = loop, time, round, moving
+        self.loop, self.time, self.round, self.moving, self.dims = loop, time, round, moving, tuple(dims)
 
 
 class DiffOverflow(FoldError):

@@ -288,7 +288,8 @@ class Worker:
             if round_of(current) >= loop.max_rounds:
                 first = updates.times[:, np.lexsort(updates.times[::-1])[0]]
                 moving = int((updates.times == first[:, None]).all(axis=0).sum())
-                raise Diverged(loop.name, tuple(int(c) for c in first), int(round_of(current)), moving)
+                time = tuple(int(c) for c in first)
+                raise Diverged(loop.name, time, int(round_of(current)), moving, self.plan.dims)
 
     # -- forwarding updates --------------------------------------------------------------------------------------------
 

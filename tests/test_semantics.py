@@ -366,6 +366,17 @@ def test_T37_names_the_version_that_swings(fold: Fold) -> None:
     assert (caught.value.time[0], caught.value.moving) == (2, 2)
 
 
+def test_T37_names_the_time_of_several_dimensions() -> None:
+    numbers = pl.DataFrame({"x": [0], "day": [3], "revision": [1], "diff": [1]})
+    with pytest.raises(Diverged, match=r"at day=3,revision=1, round 5, 2 differences still move") as caught:
+        dd.replay(
+            lambda n: {"out": n.iterate(lambda w: w.select(x=1 - pl.col("x")), max_rounds=5)},
+            dims=("day", "revision"),
+            n=numbers,
+        )
+    assert caught.value.time[:2] == (3, 1)
+
+
 def test_T38_wide_coordinates(fold: Fold) -> None:
     far = 2**31
     words = frame("k v", f"(k,a):+1@(70000,{far}) (k,b):+1@({far},70000) (k,a):-1@({far + 1},{far + 1})")

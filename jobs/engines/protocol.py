@@ -108,7 +108,7 @@ def raise_first(reports: Iterable[Report]) -> None:
     if diverged:
         first = min(diverged, key=lambda error: (error.round, error.time))
         same = [error for error in diverged if (error.loop, error.time, error.round) == _where(first)]
-        raise Diverged(*_where(first), sum(error.moving for error in same))
+        raise Diverged(*_where(first), sum(error.moving for error in same), first.dims)
     if errors:
         raise errors[0]
 
