@@ -63,7 +63,8 @@ def naively(rows: Any, hash: Any) -> Any:
 
     def body(pairs: Any) -> Any:
         proposed = pairs.with_columns(id=hash)
-        return proposed.group_by("id").reduce(winners_stay, {"x": kind, "round": "int64"}).select("x", "round")
+        stayed = proposed.group_by("id").reduce(winners_stay, {"x": kind, "round": "int64"})
+        return stayed.select("x", tries="round").inspect("tries").select("x", round="tries")
 
     return rows.distinct().with_columns(round=0).iterate(body).select("x", id=hash)
 
@@ -80,6 +81,28 @@ def test_T42_a_chain_of_collisions(fold: Fold, form: Any) -> None:
     numbers = frame("x", "1,2,3:+1@0 1:-1@1 1:+1@2")
     expected = "(1,0),(2,2),(3,1):+1@0 (1,0):-1,(2,2):-1,(2,0):+1@1 (1,0):+1,(2,2):+1,(2,0):-1@2"
     same(fold(lambda numbers: {"out": form(numbers, TENS)}, numbers=numbers)["out"], log(expected))
+
+
+def test_T41_inside_the_loop(fold: Fold) -> None:
+    """(word, how often it lost) by (version, round): `b` loses to `a` once, at every version that has both."""
+    words = frame("x", "a,b:+1@0 a:-1@1 a:+1@2")
+    tries = fold(lambda words: {"out": naively(words, COLLIDING)}, words=words)["tries"]
+    expected = "(a,0,0),(b,1,0):+1@0 (a,0,0),(b,1,0):-1,(b,0,0):+1@1 (a,0,0),(b,1,0):+1,(b,0,0):-1@2"
+    same(tries, log(expected))
+
+
+def test_T42_inside_the_loop(fold: Fold) -> None:
+    """3 loses seven times until its hash is 1; from there on 2 loses against it until its own is 2."""
+    numbers = frame("x", "1,2,3:+1@0 1:-1@1 1:+1@2")
+    tries = fold(lambda numbers: {"out": naively(numbers, TENS)}, numbers=numbers)["tries"]
+    expected = ["(1,0,0):+1@0"]
+    for number, losses in ((2, 18), (3, 7)):
+        expected += [f"({number},{lost + 1},{lost}):+1@0" for lost in range(losses)]
+        expected += [f"({number},{lost},{lost}):-1@0" for lost in range(1, losses)]
+    first = {update: diff for update, diff in tries.items() if update[1] == (0,)}
+    same(first, log(" ".join(expected)))
+    removed, added = ({row: diff for (row, time), diff in tries.items() if time == (version,)} for version in (1, 2))
+    assert removed and added == {row: -diff for row, diff in removed.items()}
 
 
 @pytest.mark.parametrize("seed", range(30))
