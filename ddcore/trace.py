@@ -20,6 +20,7 @@ from ddcore.narrow import NarrowBatch
 _PACKED_BITS = 63
 _HALF_BITS = 32
 _LOWER = 2**_HALF_BITS - 1
+_LONG = 16  # rows of a key
 
 
 # Updates as columns: code, words, times, diffs.
@@ -247,7 +248,8 @@ def gather(
     """All rows of the keys in all batches: ``values`` words and ``depth`` time coordinates each.
 
     A batch with fewer coordinates (an arrangement of an outer scope) reads as if at round 0. With a ``frontier``
-    (coordinates, elements) rows of several batches are at the representatives of their times beyond it, and added up.
+    (coordinates, elements) long histories in several batches are at the representatives of their times beyond it, and
+    added up.
     """
     spans = [batch.locate(keys.codes) for batch in batches]
     counts = np.zeros(len(keys), dtype=np.int64)
@@ -262,9 +264,14 @@ def gather(
         kernels.runs.copy_matches(
             at, rows.words, rows.times, rows.diffs, keys.words, lo, hi, batch.words, batch.times, batch.diffs
         )
-    if frontier is None or len(batches) < 2 or total == 0:
+    if frontier is None or len(batches) < 2 or not _has_long_histories(counts):
         return rows
     return Rows(*kernels.runs.compact(rows.offsets, rows.words, rows.times, rows.diffs, frontier))
+
+
+def _has_long_histories(counts: np.ndarray) -> bool:
+    """Whether adding rows up pays: a quarter of all rows belongs to keys with many. Of few rows hardly any meet."""
+    return 4 * int(counts[counts >= _LONG].sum()) > int(counts.sum())
 
 
 @dataclass(frozen=True, slots=True)

@@ -193,7 +193,9 @@ def test_a_row_that_moves_in_every_round_is_as_cheap_as_one_that_moved_once() ->
     assert settled is not None and len(settled) == 598
 
 
-def test_rows_of_many_batches_are_gathered_at_times_left() -> None:
+def test_rows_of_many_batches_are_gathered_at_times_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trace, "_LONG", 4)
+
     def batch(word: int, version: int, diff: int) -> SortedBatch:
         return arrange(np.array([7]), [np.array([word])], [np.array([version])], np.array([diff]))
 
@@ -202,6 +204,7 @@ def test_rows_of_many_batches_are_gathered_at_times_left() -> None:
     rows = gather(batches, keys, 1, 1, np.array([[4]]))
     assert (rows.words.tolist(), rows.times.tolist(), rows.diffs.tolist()) == ([[6, 6]], [[4, 9]], [1, 1])
     assert rows.offsets.tolist() == [0, 2]
+    assert gather(batches[:3], keys, 1, 1, np.array([[4]])).diffs.tolist() == [1, -1, 1]  # too few to pay
 
 
 def test_a_coordinate_with_priorities_packs_in_halves() -> None:
