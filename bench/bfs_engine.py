@@ -11,6 +11,7 @@ import json
 import resource
 import sys
 import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -28,16 +29,27 @@ def main(edges_file: Path, changes_file: Path) -> None:
     edges, changes = read_edges(edges_file), read_changes(changes_file)
     roots = pl.DataFrame({"node": [0], "version": [0], "diff": [1]})
     bfs = example_function("graphs", "bfs")
+    measure(bfs, SCHEMAS, {"edges": edges, "roots": roots}, changes, checksum)
+
+
+def measure(
+    program: Callable[..., dict[str, dd.Collection]],
+    schemas: Mapping[str, Mapping[str, str]],
+    inputs: Mapping[str, pl.DataFrame],
+    changes: pl.DataFrame,
+    checksum: Callable[[pl.DataFrame], int],
+) -> None:
+    """Fold ``inputs``, then the changes of ``edges``; print times, peak memory and a checksum of the one output."""
     make_session = dd.Session
     compile_kernels()  # they are loaded when first used, which is no part of a fold
 
     clock = Clock()
-    session = make_session(bfs, schemas=SCHEMAS, dims=("version",))
-    first = session.fold({"edges": edges, "roots": roots})["hops"]
+    session = make_session(program, schemas=schemas, dims=("version",))
+    (first,) = session.fold(inputs).values()
     load = clock.figures("load")
 
     clock = Clock()
-    later = session.fold({"edges": changes})["hops"]
+    (later,) = session.fold({"edges": changes}).values()
     replay = clock.figures("replay")
 
     peak_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

@@ -7,8 +7,6 @@ has them: its components take edges as they are, where :mod:`ddcore.algorithms` 
 
 from __future__ import annotations
 
-import json
-import resource
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -17,9 +15,8 @@ import numpy as np
 import polars as pl
 
 import ddcore as dd
-from bench.bfs_engine import Clock, read_changes, read_edges
+from bench.bfs_engine import measure, read_changes, read_edges
 from ddcore.algorithms import magnitude
-from ddcore.jobs.setup import compile_kernels
 
 
 def plain(edges: dd.Collection, nodes: dd.Collection) -> dict[str, dd.Collection]:
@@ -80,21 +77,7 @@ def main(workload: str, edges_file: Path, changes_file: Path, nodes: int) -> Non
         inputs["nodes"] = own.with_columns(version=pl.lit(0, pl.Int64), diff=pl.lit(1, pl.Int64))
         schemas["nodes"] = {"node": "int64"}
     changes = read_changes(changes_file)
-    compile_kernels()
-
-    make_session = dd.Session
-    clock = Clock()
-    session = make_session(program, schemas=schemas, dims=("version",))
-    first = session.fold(inputs)["pairs"]
-    load = clock.figures("load")
-
-    clock = Clock()
-    later = session.fold({"edges": changes})["pairs"]
-    replay = clock.figures("replay")
-
-    peak_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    outcome = {"changes": len(later), "checksum": _checksum(first) + _checksum(later)}
-    print(json.dumps({**load, **replay, "peak_mib": peak_mib, **outcome}))
+    measure(program, schemas, inputs, changes, _checksum)
 
 
 def _checksum(log: pl.DataFrame) -> int:

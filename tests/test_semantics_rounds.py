@@ -70,30 +70,23 @@ def test_T31_T32_strongly_connected(fold: Fold, edges: str, expected: str) -> No
         assert all(len(time) == 3 for _, time in differences)
 
 
+def two_core(edges: Any) -> dict[str, Any]:
+    def body(core: Any) -> Any:
+        ends = core.select(node="src").concat(core.select(node="dst"))
+        kept = ends.group_by("node").agg(degree=dd.count()).where("degree >= 2").select("node")
+        return core.join(kept, on={"src": "node"}).join(kept, on={"dst": "node"}).inspect("inner")
+
+    return {"out": edges.iterate(body)}
+
+
 def test_T33_two_core(fold: Fold) -> None:
-    def program(edges: Any) -> dict[str, Any]:
-        def body(core: Any) -> Any:
-            ends = core.select(node="src").concat(core.select(node="dst"))
-            kept = ends.group_by("node").agg(degree=dd.count()).where("degree >= 2").select("node")
-            return core.join(kept, on={"src": "node"}).join(kept, on={"dst": "node"}).inspect("inner")
-
-        return {"out": edges.iterate(body)}
-
-    logs = fold(program, edges=frame("src dst", "12,23,31,34:+1@0 41:+1@1 31:-1@2", pair))
+    logs = fold(two_core, edges=frame("src dst", "12,23,31,34:+1@0 41:+1@1 31:-1@2", pair))
     same(inner(logs), log("12,23,31:+1@(0,0) 34,41:+1@(1,0) 31:-1@(2,0)", pair))
     same(summed(inner(logs)), logs["out"])
 
 
 def test_T33_a_path_loses_an_edge_at_each_end_in_every_round(fold: Fold) -> None:
-    def program(edges: Any) -> dict[str, Any]:
-        def body(core: Any) -> Any:
-            ends = core.select(node="src").concat(core.select(node="dst"))
-            kept = ends.group_by("node").agg(degree=dd.count()).where("degree >= 2").select("node")
-            return core.join(kept, on={"src": "node"}).join(kept, on={"dst": "node"}).inspect("inner")
-
-        return {"out": edges.iterate(body)}
-
-    logs = fold(program, edges=frame("src dst", "12,23,34,45,56:+1@0 61:+1@1", pair))
+    logs = fold(two_core, edges=frame("src dst", "12,23,34,45,56:+1@0 61:+1@1", pair))
     first = "23,34,45:+1@(0,0) 23,45:-1@(0,1) 34:-1@(0,2)"
     second = "12,56,61:+1@(1,0) 23,45:+1@(1,1) 34:+1@(1,2)"
     same(inner(logs), log(f"{first} {second}", pair))
