@@ -48,6 +48,7 @@ PLACES = {
     "after-run": "a finished run was recorded in the ledger",
     "after-ingest": "an ingest was recorded in the ledger",
     "after-undo": "the undo of an ingest was recorded in the ledger",
+    "after-compact": "a compaction was recorded in the ledger",
     "after-sweep": "a merged file of the ledger was removed",
 }
 

@@ -208,6 +208,9 @@ class Ledger:
             _check_format(folder, table)
             ledger = cls(warehouse, table)
             ledger._open()
+            if tables.is_writer():
+                # The process that wrote the last record may have been killed before it synced it.
+                tables.settle(folder, max(0, table.version() - 1), table.version())
             return ledger
 
     def begin(self) -> None:
@@ -294,6 +297,13 @@ class Ledger:
         """The last finished run: readers see the outputs and state that its record names."""
         entry = self._summary.run
         return None if entry is None else self._row(entry).record
+
+    def newest(self) -> Record | None:
+        """The last record, None in an empty ledger."""
+        if self._last is None:
+            return None
+        record: Record = self._row(self._last).record
+        return record
 
     def open_intent(self) -> IntentRecord | None:
         """The intent of the last run, if that is unfinished: neither finished nor given up."""

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "APP", "AddedFile", "LiveFile", "TableState", "arrow_table", "change", "commit", "create", "exists",
-    "kept_open", "live_files", "location", "mend_hint", "open_table", "row_type", "scan",
+    "is_writer", "kept_open", "live_files", "location", "mend_hint", "open_table", "row_type", "scan",
     "set_aside_damaged", "settle", "values", "write_file",
 ]  # fmt: skip
 
@@ -136,9 +136,8 @@ def create(
     with reporting(folder, "create the table", mend_hint(folder)):
         mode: Literal["error", "overwrite"] = "error"
         stored = columns(open_table(folder)) if exists(folder) else None
-        if stored == wanted:  # perhaps by a process that was killed before it synced the table
-            settle(folder, 0, 0)
-            _sync_parents(folder)
+        if stored == wanted:
+            settle(folder, 0, 0)  # the process that created it may have been killed before it did this
             return
         if stored is not None and not replace:
             raise StorageError(f"{folder} holds {_columns(stored)}, not {_columns(wanted)}", mend_hint(folder))
@@ -156,8 +155,7 @@ def create(
             configuration={"delta.checkpointInterval": str(CHECKPOINT_EVERY), **(configuration or {})},
         )
         _keep(folder, table)
-        settle(folder, table.version(), table.version())
-        _sync_parents(folder)
+        settle(folder, 0 if stored is None else table.version(), table.version())
         failpoint("after-begin" if _is_ledger(folder) else "after-create")
 
 
@@ -328,6 +326,11 @@ def kept_open() -> Iterator[None]:
         _tables = before
 
 
+def is_writer() -> bool:
+    """Whether this process holds the warehouse's lock: see :func:`kept_open`."""
+    return _tables is not None
+
+
 def open_table(folder: Path, version: int | None = None) -> DeltaTable:
     """The table at a version, by default the newest."""
     from deltalake import DeltaTable
@@ -362,7 +365,8 @@ def _keep(folder: Path, table: DeltaTable) -> None:
 def settle(folder: Path, first: int, last: int) -> None:
     """Sync commits ``first`` to ``last`` to the disk, before anything that depends on them is written.
 
-    Commits before a checkpoint may have been deleted. Checkpoints of these commits are synced too.
+    Commits before a checkpoint may have been deleted. Checkpoints of these commits are synced too; with ``first`` 0, a
+    table that may be new, also the names of its folder and of its parents.
     """
     log = folder / LOG
     for version in range(last, first - 1, -1):
@@ -372,6 +376,8 @@ def settle(folder: Path, first: int, last: int) -> None:
     if (log / "_last_checkpoint").exists():
         sync(log / "_last_checkpoint")
     sync(log)
+    if first == 0:
+        _sync_parents(folder)
 
 
 def mend_hint(folder: Path) -> str:

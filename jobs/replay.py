@@ -12,7 +12,6 @@ If there is nothing to fold, this imports neither numba nor Spark.
 from __future__ import annotations
 
 import argparse
-import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -44,8 +43,8 @@ from ddcore.io.times import (
     time_of,
     versions,
 )
-from ddcore.io.warehouse import Warehouse
-from ddcore.jobs import engines
+from ddcore.io.warehouse import Holder, Warehouse
+from ddcore.jobs import engines, predecessor
 from ddcore.jobs.arguments import filled, natural
 from ddcore.jobs.failures import one_line
 from ddcore.jobs.fold import Fold, Listener
@@ -98,7 +97,9 @@ def run(
     if dry_run:
         return _Replay(options, Ledger.load(warehouse)).preview()
     with warehouse.lock("ddcore run") as lock, kept_open():
-        return _Replay(options, Ledger.load(warehouse)).fold_all(lock.note_run)
+        replay = _Replay(options, Ledger.load(warehouse))
+        replay.note_predecessor(lock.dead)
+        return replay.fold_all(lock.note_run)
 
 
 @dataclass(frozen=True)
@@ -138,6 +139,16 @@ class _Replay:
             self._note(window)
             self.report.versions = self._versions(window, {})
         return self.report
+
+    def note_predecessor(self, dead: Holder | None) -> None:
+        """Note a process that ended while it held the lock, and what becomes of the run that it may have left."""
+        intent, outcome = self.ledger.open_intent(), ""
+        if intent is not None and self.options.refresh:
+            outcome = f"run {intent.run} is given up, and everything is folded anew"
+        elif intent is not None:
+            same = intent.fingerprint == self.plan.fingerprint
+            outcome = f"run {intent.run} is finished first" if same else f"run {intent.run} is of another program"
+        self.report.stale_lock = predecessor.tell(dead, self.ledger, outcome)
 
     def fold_all(self, note_run: Callable[[int], None]) -> RunReport:
         """Fold until no version is left."""
@@ -254,7 +265,7 @@ class _Replay:
         before = None if window.refresh else self.ledger.current_run()
         self.committing = window.known  # an earlier attempt may have committed tables
         try:
-            shutil.rmtree(self.warehouse.staging, ignore_errors=True)  # of a killed run; this process has the lock
+            self.warehouse.remove_staging()
             if window.refresh:
                 layout.set_aside_damaged(self.warehouse, self.plan)
             gained, parallelism = fold(self._fold_input(window, before), options.listener)
