@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -34,21 +35,40 @@ class Forks:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._server = subprocess.Popen(
-            [sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+            [sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1,
             env={name: value for name, value in os.environ.items() if not name.startswith("DDCORE_FAILPOINT")},
         )  # fmt: skip
 
-    def run(self, *arguments: object, **environment: str) -> Ended:
-        """Run one command line of ddcore to its end."""
-        out, err = self._folder / "out", self._folder / "err"
+    def start(self, *arguments: object, **environment: str) -> int:
+        """Start one command line of ddcore and return its process's number. :meth:`wait` has to be called next."""
         request = {
-            "arguments": [str(each) for each in arguments], "environment": environment, "out": str(out), "err": str(err)
+            "arguments": [str(each) for each in arguments], "environment": environment,
+            "out": str(self._folder / "out"), "err": str(self._folder / "err"),
         }  # fmt: skip
-        assert self._server.stdin is not None and self._server.stdout is not None
+        assert self._server.stdin is not None
         self._server.stdin.write(json.dumps(request) + "\n")
         self._server.stdin.flush()
-        code = int(self._server.stdout.readline())
-        return Ended(code, out.read_text().splitlines(), err.read_text().splitlines())
+        return self._answer()
+
+    def wait(self, seconds: float | None = None) -> Ended | None:
+        """Wait until the command ends, or None after so many seconds."""
+        assert self._server.stdout is not None
+        if not select.select([self._server.stdout], [], [], seconds)[0]:
+            return None
+        code = self._answer()
+        out, err = ((self._folder / name).read_text().splitlines() for name in ("out", "err"))
+        return Ended(code, out, err)
+
+    def run(self, *arguments: object, **environment: str) -> Ended:
+        """Run one command line of ddcore to its end."""
+        self.start(*arguments, **environment)
+        ended = self.wait()
+        assert ended is not None
+        return ended
+
+    def _answer(self) -> int:
+        assert self._server.stdout is not None
+        return int(self._server.stdout.readline())
 
     def close(self) -> None:
         """End the server."""
@@ -108,6 +128,7 @@ def _serve() -> None:
                 sys.stderr.flush()
                 os._exit(end.code if isinstance(end.code, int) else 1)
             os._exit(1)
+        print(pid, flush=True)
         _, status = os.waitpid(pid, 0)
         print(os.waitstatus_to_exitcode(status), flush=True)
 
