@@ -27,6 +27,7 @@ class RunReport:
     ``run`` is the last run's number (0: no run), ``took`` is in seconds. A dry run has no outputs. Every time at or
     before ``last`` is complete; with several time dimensions ``upper`` is the frontier of all that are not.
     ``corrections`` counts updates that wait for the next version to be folded.
+    ``stale_lock`` is the process that held the lock and ended without releasing it, and what became of its work.
     """
 
     run: int = 0
@@ -41,6 +42,7 @@ class RunReport:
     dims: tuple[str, ...] = ("version",)
     upper: Frontier = ()
     corrections: int = 0
+    stale_lock: dict[str, Any] | None = None
 
     @property
     def first_changed(self) -> Time | None:
@@ -65,6 +67,7 @@ def result(report: RunReport, *, dry_run: bool = False) -> dict[str, Any]:
         "parallelism": report.parallelism,
         "nothing_new": report.nothing_new,
         "dry_run": dry_run,
+        "stale_lock": report.stale_lock,
     }
 
 
