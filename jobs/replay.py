@@ -157,6 +157,7 @@ class _Replay:
         report = self.report
         report.nothing_new, report.run, report.last = False, window.run, window.last
         report.first, report.upper = window.first if report.first is None else report.first, window.times.upper
+        report.windows.append((window.run, window.first, window.last))
 
     # -- which versions -----------------------------------------------------------------------------------------------
 

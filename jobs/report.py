@@ -26,6 +26,7 @@ class RunReport:
 
     ``run`` is the last run's number (0: no run), ``took`` is in seconds. A dry run has no outputs. Every time at or
     before ``last`` is complete; with several time dimensions ``upper`` is the frontier of all that are not.
+    ``windows``: number, first and last time of each run.
     """
 
     run: int = 0
@@ -39,6 +40,7 @@ class RunReport:
     nothing_new: bool = True
     dims: tuple[str, ...] = ("version",)
     upper: Frontier = ()
+    windows: list[tuple[int, Time, Time]] = field(default_factory=list)
 
     @property
     def first_changed(self) -> Time | None:
