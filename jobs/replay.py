@@ -459,10 +459,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
             engine=project.engine,
             parallelism=project.parallelism,
         )
+        print(json_line("run", result(report)), flush=True)
+        if project.verify_every:
+            from ddcore.jobs import verify
+
+            verify.check_run(project, report)
     except DdError as error:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code
-    print(json_line("run", result(report)))
     return 0
 
 
