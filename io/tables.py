@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "APP", "AddedFile", "LiveFile", "TableState", "arrow_table", "change", "commit", "create", "exists",
-    "kept_open", "live_files", "location", "mend_hint", "open_table", "row_type", "scan",
+    "files_of", "kept_open", "live_files", "location", "mend_hint", "open_table", "row_type", "scan",
     "set_aside_damaged", "settle", "values", "write_file",
 ]  # fmt: skip
 
@@ -277,6 +277,11 @@ def live_files(folder: Path, state: TableState | None) -> list[LiveFile]:
         return []
     with reporting(folder, f"read version {state.version} of", mend_hint(folder)):
         return _check_files(folder, _table_at(folder, open_table(folder), state.version), state)
+
+
+def files_of(table: DeltaTable) -> list[LiveFile]:
+    """The data files of an open table, by path."""
+    return _live(table)
 
 
 def scan(folder: Path, files: Sequence[LiveFile], schema: Schema) -> pl.LazyFrame:
