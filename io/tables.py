@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "APP", "AddedFile", "LiveFile", "TableState", "arrow_table", "change", "commit", "committed", "create", "exists",
-    "is_kept", "is_writer", "kept_open", "live_files", "location", "mend_hint", "open_table", "row_type", "scan",
-    "set_aside_damaged", "settle", "strays", "values", "write_file",
+    "files_of", "is_kept", "is_writer", "kept_open", "live_files", "location", "mend_hint", "open_table", "row_type",
+    "scan", "set_aside_damaged", "settle", "strays", "values", "write_file",
 ]  # fmt: skip
 
 APP = "ddcore"  # the one application id of our transactions; its version is the number of the run or ingest
@@ -283,7 +283,7 @@ def strays(folder: Path, base: TableState | None) -> list[LiveFile]:
     with reporting(folder, "read", mend_hint(folder)):
         head = open_table(folder)
         head.update_incremental()
-        return [file for file in _live(head) if file.path not in known and datafile.is_ours(folder / file.path)]
+        return [file for file in _live(head) if file.path not in known and datafile.has_digests(folder / file.path)]
 
 
 def is_kept(folder: Path, state: TableState) -> bool:
@@ -321,6 +321,11 @@ def live_files(folder: Path, state: TableState | None) -> list[LiveFile]:
         return []
     with reporting(folder, f"read version {state.version} of", mend_hint(folder)):
         return _check_files(folder, _table_at(folder, open_table(folder), state.version), state)
+
+
+def files_of(table: DeltaTable) -> list[LiveFile]:
+    """The data files of an open table, by path."""
+    return _live(table)
 
 
 def scan(folder: Path, files: Sequence[AddedFile | LiveFile], schema: Schema) -> pl.LazyFrame:

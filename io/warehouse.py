@@ -280,6 +280,20 @@ class Warehouse:
         finally:
             os.close(descriptor)
 
+    def dead_holder(self) -> Holder | None:
+        """The process that was killed while it held the lock, by the name that it left; None where there is none or the
+        lock is held. For readers.
+        """
+        if self.holder() is not None or not self._lock_file.exists():
+            return None
+        with self._lock_file_errors("read"):
+            descriptor = os.open(self._lock_file, os.O_RDONLY | _NO_LINK)
+        try:
+            dead = _read_holder(descriptor)
+        finally:
+            os.close(descriptor)
+        return None if dead is _UNNAMED else dead
+
     @property
     def _lock_file(self) -> Path:
         return self.root / ".lock"

@@ -163,6 +163,8 @@ class _Replay:
         report.nothing_new, report.run, report.last = False, upcoming.number, upcoming.last
         report.first = upcoming.first if report.first is None else report.first
         report.upper = upcoming.times.upper
+        if not upcoming.appends:
+            report.windows.append((upcoming.number, upcoming.first, upcoming.last))
 
     def _check_inputs(self) -> None:
         """Refuse inputs whose schema in dd.toml is not the one they were ingested with."""
@@ -377,10 +379,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
             engine=project.engine,
             parallelism=project.parallelism,
         )
+        print(json_line("run", result(report)), flush=True)
+        if project.verify_every:
+            from ddcore.jobs import verify
+
+            verify.check_run(project, report)
     except DdError as error:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code
-    print(json_line("run", result(report)))
     return 0
 
 

@@ -28,6 +28,7 @@ class RunReport:
     before ``last`` is complete; with several time dimensions ``upper`` is the frontier of all that are not.
     ``corrections`` counts updates that wait for the next version to be folded.
     ``stale_lock`` is the process that held the lock and ended without releasing it, and what became of its work.
+    ``windows``: number, first and last time of each run.
     """
 
     run: int = 0
@@ -43,6 +44,7 @@ class RunReport:
     upper: Frontier = ()
     corrections: int = 0
     stale_lock: dict[str, Any] | None = None
+    windows: list[tuple[int, Time, Time]] = field(default_factory=list)
 
     @property
     def first_changed(self) -> Time | None:
