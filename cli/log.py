@@ -14,7 +14,8 @@ from ddcore.cli.text import aligned, cell, count
 from ddcore.io.times import Time, frontier_json, json_time, least, ordered, shown, span
 
 if TYPE_CHECKING:
-    from ddcore.io.ledger import Counts, FailureRecord, IngestRecord, IntentRecord, Ledger, RunRecord, UndoRecord
+    from ddcore.io.ledger import Ledger
+    from ddcore.io.records import Counts, FailureRecord, IngestRecord, IntentRecord, RunRecord, UndoRecord
 
 __all__ = ["changed", "log", "moment"]
 

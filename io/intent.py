@@ -6,7 +6,8 @@ from pathlib import Path
 
 from ddcore.errors import DdError
 from ddcore.io import tables
-from ddcore.io.ledger import FailureRecord, Ledger
+from ddcore.io.ledger import Ledger
+from ddcore.io.records import FailureRecord
 from ddcore.io.warehouse import Warehouse, reporting
 
 __all__ = ["give_up", "is_committed"]

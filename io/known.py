@@ -16,7 +16,7 @@ from pathlib import Path
 
 import polars as pl
 
-from ddcore.io.ledger import IngestRecord
+from ddcore.io.records import IngestRecord
 from ddcore.io.sources import Source
 from ddcore.io.times import Time, ordered
 from ddcore.io.updates import Digest

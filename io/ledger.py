@@ -21,8 +21,8 @@ import json
 import re
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, astuple, dataclass, field, replace
-from datetime import UTC, datetime
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,33 +30,37 @@ from ddcore.errors import StorageError, UsageError
 from ddcore.io import datafile, tables, times
 from ddcore.io.deltalog import commit_file, is_maintenance, last_transaction
 from ddcore.io.failpoint import failpoint
+from ddcore.io.records import (
+    CompactRecord,
+    FailureRecord,
+    IngestRecord,
+    IntentRecord,
+    Record,
+    RunRecord,
+    UndoRecord,
+    from_json,
+    frontier_from_json,
+    row_of,
+    time_from_json,
+    to_json,
+    without_empty,
+)
 from ddcore.io.tables import TableState
 from ddcore.io.times import Frontier, Time
 from ddcore.io.warehouse import Warehouse, reporting
+from ddcore.lattice import frontier
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
-__all__ = [
-    "FORMAT",
-    "Counts",
-    "FailureRecord",
-    "IngestRecord",
-    "IntentRecord",
-    "Ledger",
-    "Record",
-    "RunRecord",
-    "Source",
-    "TableState",
-    "UndoRecord",
-]
+__all__ = ["FORMAT", "Ledger"]
 
 FORMAT = 1  # of the whole warehouse; warehouses of other formats are refused
-Counts = Mapping[Time, tuple[int, int]]  # by time: (insertions, retractions)
 
 _COLUMNS = ("entry", "kind", "number", "name", "first", "last", "at", "body", "summary", "before", "digest")
 _NUMBERS = ("entry", "number", "first", "last")
 _MERGED = 16  # files merged into one
+_PORTION = 64  # rows read at once, backwards
 _FIRST_READ = 4  # rows: those of one ingest and one run; the newest has the summary
 _NAME = re.compile(r"entries-([0-9]{8,})-([0-9]{8,})-")
 _SETTINGS = {
@@ -67,127 +71,6 @@ _SETTINGS = {
 }
 _KEPT = 3600  # seconds that a file is kept after its merge, for readers that have just opened the table
 _DESCRIPTION = "ledger of ddcore, format "
-
-
-def _now() -> datetime:
-    return datetime.now(UTC)
-
-
-@dataclass(frozen=True, slots=True)
-class Source:
-    """A source of an ingest: its name, and the digest of its rows, which does not depend on their order."""
-
-    name: str
-    digest: str
-
-
-@dataclass(frozen=True, slots=True)
-class IngestRecord:
-    """Versions ``first``..``last`` of ``input`` were ingested from ``sources``; ``table`` is its state after that.
-
-    ``repeats``: a check found a row of the input with a count above 1. ``rests_on``: earlier ingests that hold the
-    beginnings of some sources; of these, only the remaining rows were ingested. With several time dimensions, whose
-    names are in ``dims``, ``first`` and ``last`` are the least and the greatest coordinates of the times in ``counts``.
-    """
-
-    number: int
-    input: str
-    sources: tuple[Source, ...]
-    first: Time
-    last: Time
-    rows: int
-    counts: Counts
-    files: tuple[str, ...]
-    table: TableState
-    repeats: bool = False
-    rests_on: tuple[int, ...] = ()
-    at: datetime = field(default_factory=_now)
-    dims: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class UndoRecord:
-    """Ingest ``number`` of ``input`` was undone: its rows were removed; ``table`` is the input's state after that.
-
-    ``first``..``last`` are the versions of the ingest.
-    """
-
-    number: int
-    input: str
-    first: Time
-    last: Time
-    table: TableState
-    at: datetime = field(default_factory=_now)
-
-
-@dataclass(frozen=True, slots=True)
-class IntentRecord:
-    """Run ``run`` is about to fold versions ``first``..``last``; with ``refresh``, it starts without stored state.
-
-    ``program_inputs``, ``lower`` and ``upper``: as in :class:`RunRecord`.
-    """
-
-    run: int
-    fingerprint: str
-    first: Time
-    last: Time
-    parallelism: int
-    engine: str
-    refresh: bool = False
-    at: datetime = field(default_factory=_now)
-    program_inputs: tuple[str, ...] = ()
-    lower: Frontier = ()
-    upper: Frontier = ()
-
-
-@dataclass(frozen=True, slots=True)
-class FailureRecord:
-    """Run ``run`` was given up: it ended with ``error`` before any table was committed.
-
-    Its versions are open again, so that rows at them can be corrected.
-    """
-
-    run: int
-    fingerprint: str
-    first: Time
-    last: Time
-    engine: str
-    error: str
-    at: datetime = field(default_factory=_now)
-
-
-@dataclass(frozen=True, slots=True)
-class RunRecord:
-    """Run ``run`` folded versions ``first``..``last``: what it read and wrote, and all tables that are live after it.
-
-    ``tables`` has all live tables, also those that this run did not change, by name as in ``Warehouse.relative``.
-    ``inputs`` and ``outputs`` count rows per version, ``quantiles`` divide each arrangement's key codes into even
-    ranges, ``took`` is in seconds. ``program_inputs`` are all inputs of the program, also those without rows.
-
-    With several time dimensions ``lower`` and ``upper`` are the frontiers before and after the run; every time at or
-    before ``last`` is complete, and ``first`` has the least coordinates of ``lower``. With one both are empty.
-    """
-
-    run: int
-    fingerprint: str
-    first: Time
-    last: Time
-    engine: str
-    parallelism: int
-    rounds: int
-    took: float
-    inputs: Mapping[str, Counts]
-    outputs: Mapping[str, Counts]
-    tables: Mapping[str, TableState]
-    quantiles: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    refresh: bool = False
-    at: datetime = field(default_factory=_now)
-    program_inputs: tuple[str, ...] = ()
-    lower: Frontier = ()
-    upper: Frontier = ()
-
-
-Record = IngestRecord | UndoRecord | IntentRecord | FailureRecord | RunRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +93,9 @@ class _Summary:
     ``ended``: that of finished and given-up runs. ``run``: the row of the last finished run; ``folded``: its last
     version. ``intent``: the row of the unfinished run. ``waiting``: no ingest before this row has a version that is not
     folded, unless it was undone. ``dims`` and ``upper``: with several time dimensions, their names, and the frontier
-    after the last finished run; without them no row has these two.
+    after the last finished run; without them no row has these two. ``compact``: the row of the last compaction, if
+    no run came after it. ``since``: as in its record. ``restated``: the least closed times at which ingests changed an
+    input; the next run folds again from there.
     """
 
     head: int = 0
@@ -224,19 +109,26 @@ class _Summary:
     inputs: Mapping[str, _Input] = field(default_factory=dict)
     dims: tuple[str, ...] = ()
     upper: Frontier = ()
+    compact: int | None = None
+    since: Frontier = ()
+    restated: Frontier = ()
 
     def to_json(self) -> str:
-        return json.dumps(_without_empty(asdict(self), "dims", "upper"), separators=(",", ":"))
+        return json.dumps(
+            without_empty(asdict(self), "dims", "upper", "compact", "since", "restated"), separators=(",", ":")
+        )
 
     @classmethod
     def from_json(cls, text: str) -> _Summary:
         values = json.loads(text)
         values["inputs"] = {
-            name: _Input(_time(one["first"]), _time(one["last"]), TableState(**one["table"]))
+            name: _Input(time_from_json(one["first"]), time_from_json(one["last"]), TableState(**one["table"]))
             for name, one in values["inputs"].items()
         }
-        values["folded"] = _time(values["folded"])
-        values["dims"], values["upper"] = tuple(values.get("dims", ())), _frontier(values.get("upper", ()))
+        values["folded"] = time_from_json(values["folded"])
+        values["dims"] = tuple(values.get("dims", ()))
+        for name in ("upper", "since", "restated"):
+            values[name] = frontier_from_json(values.get(name, ()))
         return cls(**values)
 
 
@@ -263,7 +155,7 @@ class _Entry:
     @property
     def record(self) -> Any:
         if self.parsed is None:
-            self.parsed = _from_json(self.kind, json.loads(self.body))
+            self.parsed = from_json(self.kind, json.loads(self.body))
         return self.parsed
 
     def own_digest(self) -> str:
@@ -338,9 +230,9 @@ class Ledger:
 
         Raises StorageError for a record whose number is not greater than all of its kind.
         """
-        kind, number, _ = _row_of(record)
+        kind, number, _ = row_of(record)
         newest = {"ingest": self._summary.ingests, "intent": self._summary.runs}
-        exists = number <= newest.get(kind, self._summary.ended)
+        exists = kind != "compact" and number <= newest.get(kind, self._summary.ended)
         if kind == "undo":
             exists = all(ingest.number != number for ingest in self.ingests())
         if exists:
@@ -375,6 +267,24 @@ class Ledger:
         """Finished runs, oldest first. Reads all rows."""
         return (e.record for e in self._range(0) if e.kind == "run")
 
+    def compactions(self) -> Iterator[CompactRecord]:
+        """Compactions, oldest first. Reads all rows."""
+        return (e.record for e in self._range(0) if e.kind == "compact")
+
+    def run(self, number: int) -> RunRecord | None:
+        """Finished run ``number``; None if there is none. Reads the rows from it on."""
+        return next((e.record for e in self._backwards() if e.kind == "run" and e.number == number), None)
+
+    def lineage(self) -> Iterator[RunRecord]:
+        """The last finished run, the run whose tables that one continued, and so on: from each of them, what was folded
+        after it can be folded again. Reads the rows that it gets to.
+        """
+        number = 0 if (last := self.current_run()) is None else last.run
+        for entry in self._backwards():
+            if entry.kind == "run" and entry.number == number:
+                yield entry.record
+                number = entry.record.base
+
     def failures(self) -> Iterator[FailureRecord]:
         """Runs that failed or were given up, oldest first. Reads all rows."""
         return (e.record for e in self._range(0) if e.kind == "failure")
@@ -401,6 +311,14 @@ class Ledger:
         """
         now = self._summary
         return now.upper or (None if now.folded is None else times.up_to(now.folded))
+
+    def since(self) -> Frontier:
+        """The logs of inputs and outputs are exact at times at or beyond this frontier; empty: at all times."""
+        return self._summary.since
+
+    def restated(self) -> Frontier:
+        """The least closed times at which ingests changed an input that was folded already; empty without any."""
+        return self._summary.restated
 
     def first_ingested(self) -> Time | None:
         """The first version at which any input has rows; with several time dimensions, the least coordinates."""
@@ -465,10 +383,16 @@ class Ledger:
         state = self.input_table(input)
         return None if state is None else state.version
 
+    def tables(self) -> dict[str, TableState]:
+        """The live tables of state and outputs, by name, as the last run or compaction left them."""
+        run, entry = self.current_run(), self._summary.compact
+        changed = {} if entry is None else self._row(entry).record.tables
+        live = {} if run is None else dict(run.tables)
+        return live | {name: state for name, state in changed.items() if name in live}
+
     def table(self, relative: str) -> TableState | None:
         """The state of a table of state or outputs (``outputs/dists``); None if no run names it."""
-        run = self.current_run()
-        return run.tables.get(relative) if run else None
+        return self.tables().get(relative)
 
     def ingested(self, input: str, digest: str) -> IngestRecord | None:
         """The ingest of a source with this digest. Reads all rows."""
@@ -509,20 +433,29 @@ class Ledger:
             self._load(entry, entry)
         return self._rows[entry]
 
+    def _backwards(self) -> Iterator[_Entry]:
+        """The rows, newest first, read in portions."""
+        end = -1 if self._last is None else self._last
+        while end >= 0:
+            first = max(0, end - _PORTION + 1)
+            yield from reversed([*self._range(first, end)])
+            end = first - 1
+
     def _ingests(self, first: int) -> Iterator[_Entry]:
         """The rows, from ``first`` on, of ingests that were not undone. An undo comes after its ingest."""
         rows = [row for row in self._range(first) if row.kind in ("ingest", "undo")]
         undone = {row.number for row in rows if row.kind == "undo"}
         return (row for row in rows if row.kind == "ingest" and row.number not in undone)
 
-    def _range(self, first: int) -> Iterator[_Entry]:
-        """The rows from ``first`` on, oldest first."""
-        if self._last is None:
+    def _range(self, first: int, last: int | None = None) -> Iterator[_Entry]:
+        """The rows from ``first`` to ``last``, by default the newest; oldest first."""
+        last = self._last if last is None else last
+        if last is None:
             return
-        missing = [entry for entry in range(first, self._last + 1) if entry not in self._rows]
+        missing = [entry for entry in range(first, last + 1) if entry not in self._rows]
         if missing:
             self._load(missing[0], missing[-1])
-        yield from (self._rows[entry] for entry in range(first, self._last + 1))
+        yield from (self._rows[entry] for entry in range(first, last + 1))
 
     def _load(self, first: int, last: int) -> None:
         """Read rows ``first``..``last``. Check that each occurs once, is unchanged and follows the one before it."""
@@ -551,9 +484,9 @@ class Ledger:
     def _entry(self, record: Record) -> _Entry:
         """The row of a new record."""
         assert self._table is not None
-        kind, number, name = _row_of(record)
+        kind, number, name = row_of(record)
         last, at = self._last, record.at.astimezone(UTC).isoformat(timespec="milliseconds")
-        body = json.dumps(_to_json(record), separators=(",", ":"))
+        body = json.dumps(to_json(record), separators=(",", ":"))
         first_of, last_of = (times.coordinates(time)[0] for time in (record.first, record.last))
         row = _Entry(
             0 if last is None else last + 1, kind, number, name, first_of, last_of, at, body, "",
@@ -570,6 +503,8 @@ class Ledger:
             return self._with_ingest(record)
         if isinstance(record, UndoRecord):
             return self._without_ingest(record)
+        if isinstance(record, CompactRecord):
+            return self._with_compaction(record, row.entry)
         now = replace(now, runs=max(now.runs, record.run))
         if isinstance(record, IntentRecord):
             return replace(now, intent=row.entry)
@@ -577,8 +512,20 @@ class Ledger:
         now = replace(now, ended=record.run, intent=None if intent is None or record.run >= intent.run else now.intent)
         if isinstance(record, RunRecord):
             waiting = self._first_waiting(record.upper or times.up_to(record.last), row.entry)
+            lower = record.lower or (times.coordinates(record.first),)
+            restated = tuple(time for time in now.restated if not times.is_open(times.time_of(time), lower))
             now = replace(now, run=row.entry, folded=record.last, upper=record.upper, waiting=waiting)
+            now = replace(now, compact=None, restated=restated)
         return now
+
+    def _with_compaction(self, record: CompactRecord, entry: int) -> _Summary:
+        """The summary after a compaction. A second one after the same run names the tables of the first as well."""
+        inputs = dict(self._summary.inputs)
+        for name, state in record.tables.items():
+            folder, _, input = name.partition("/")
+            if folder == "inputs":
+                inputs[input] = replace(inputs[input], table=state)
+        return replace(self._summary, compact=entry, since=record.since, inputs=inputs)
 
     def _with_ingest(self, record: IngestRecord) -> _Summary:
         now = self._summary
@@ -588,7 +535,8 @@ class Ledger:
             spans = [record.first, record.last, *(v for v in (old.first, old.last) if v is not None)]
             one = replace(one, first=times.least(spans), last=times.greatest(spans))
         inputs = {**now.inputs, record.input: one}
-        return replace(now, ingests=max(now.ingests, record.number), inputs=inputs, dims=record.dims)
+        restated = frontier((*now.restated, *record.restates))
+        return replace(now, ingests=max(now.ingests, record.number), inputs=inputs, dims=record.dims, restated=restated)
 
     def _without_ingest(self, record: UndoRecord) -> _Summary:
         """The summary after an undo. Reads all rows: the remaining ingests say which versions the input has."""
@@ -692,81 +640,3 @@ def _check_format(folder: Path, table: DeltaTable) -> None:
 
 def _damaged(folder: Path, why: str) -> StorageError:
     return StorageError(f"the ledger {folder} is damaged: {why}", tables.mend_hint(folder))
-
-
-# --- records as JSON --------------------------------------------------------------------------------------------------
-
-
-_RUNS: dict[str, Any] = {"intent": IntentRecord, "failure": FailureRecord, "run": RunRecord}
-
-
-def _row_of(record: Record) -> tuple[str, int, str]:
-    """The kind of a record, its number and its name."""
-    if isinstance(record, IngestRecord | UndoRecord):
-        return "ingest" if isinstance(record, IngestRecord) else "undo", record.number, record.input
-    kind = next(kind for kind, each in _RUNS.items() if isinstance(record, each))
-    return kind, record.run, record.fingerprint
-
-
-def _to_json(record: Record) -> dict[str, Any]:
-    body: dict[str, Any] = {name: getattr(record, name) for name in record.__dataclass_fields__}
-    body = _without_empty(body, "dims", "lower", "upper")
-    body["at"] = record.at.isoformat()
-    if isinstance(record, IngestRecord):
-        body["sources"] = [[source.name, source.digest] for source in record.sources]
-        body["counts"] = _counts_to_json(record.counts)
-    if isinstance(record, IngestRecord | UndoRecord):
-        body["table"] = astuple(record.table)
-    if isinstance(record, RunRecord):
-        body["tables"] = {name: astuple(state) for name, state in record.tables.items()}
-        for side in ("inputs", "outputs"):
-            body[side] = {name: _counts_to_json(counts) for name, counts in body[side].items()}
-    return body
-
-
-def _without_empty(fields: dict[str, Any], *names: str) -> dict[str, Any]:
-    """Fields without those of these that are empty: the ones that only several time dimensions need."""
-    return {name: value for name, value in fields.items() if value or name not in names}
-
-
-def _from_json(kind: str, body: dict[str, Any]) -> Record:
-    body["at"] = datetime.fromisoformat(body["at"])
-    body["first"], body["last"] = _time(body["first"]), _time(body["last"])
-    if kind in ("intent", "run"):
-        body["program_inputs"] = tuple(body["program_inputs"])
-        if "width" in body:  # the name in warehouses written before 2026-11-22
-            body["parallelism"] = body.pop("width")
-        body["lower"], body["upper"] = _frontier(body.get("lower", ())), _frontier(body.get("upper", ()))
-    if kind in ("intent", "failure"):
-        record: IntentRecord | FailureRecord = _RUNS[kind](**body)
-        return record
-    if kind == "undo":
-        return UndoRecord(**{**body, "table": TableState(*body["table"])})
-    if kind == "ingest":
-        body["rests_on"], body["dims"] = tuple(body["rests_on"]), tuple(body.get("dims", ()))
-        body["sources"] = tuple(Source(*source) for source in body["sources"])
-        body["files"], body["counts"] = tuple(body["files"]), _counts(body["counts"])
-        body["table"] = TableState(*body["table"])
-        return IngestRecord(**body)
-    for side in ("inputs", "outputs"):
-        body[side] = {name: _counts(counts) for name, counts in body[side].items()}
-    body["tables"] = {name: TableState(*state) for name, state in body["tables"].items()}
-    body["quantiles"] = {name: tuple(codes) for name, codes in body["quantiles"].items()}
-    return RunRecord(**body)
-
-
-def _counts(counts: dict[str, list[int]]) -> Counts:
-    return {times.parse_key(time): (plus, minus) for time, (plus, minus) in counts.items()}
-
-
-def _counts_to_json(counts: Counts) -> dict[str, tuple[int, int]]:
-    return {times.key(time): sides for time, sides in counts.items()}
-
-
-def _time(value: int | list[int] | None) -> Any:
-    """A time as JSON has it."""
-    return tuple(value) if isinstance(value, list) else value
-
-
-def _frontier(elements: Iterable[Sequence[int]]) -> Frontier:
-    return tuple(tuple(element) for element in elements)

@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ddcore.io.ledger import TableState
 from ddcore.io.project import Project
+from ddcore.io.records import TableState
 from ddcore.io.times import Frontier, Window
 
 if TYPE_CHECKING:

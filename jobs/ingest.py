@@ -31,9 +31,10 @@ from ddcore.io.deltalog import last_transaction, named_files
 from ddcore.io.intake import Intake, Part, fitted, frames_of, merge, shown
 from ddcore.io.intent import give_up
 from ddcore.io.known import Earlier, Known, Seen, digest_key, identity, stored
-from ddcore.io.ledger import IngestRecord, Ledger
-from ddcore.io.ledger import Source as TakenSource
+from ddcore.io.ledger import Ledger
 from ddcore.io.project import ENGINES, Project, find_project
+from ddcore.io.records import IngestRecord
+from ddcore.io.records import Source as TakenSource
 from ddcore.io.sources import Source, find_sources, row_count
 from ddcore.io.tables import APP, kept_open
 from ddcore.io.times import Time, coordinates, greatest, least, named, parse, time_of

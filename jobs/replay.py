@@ -23,9 +23,10 @@ from typing import TYPE_CHECKING
 
 from ddcore.errors import DdError, ProgramChanged, ProgramError, UsageError
 from ddcore.io.intent import give_up, is_committed
-from ddcore.io.ledger import FailureRecord, IngestRecord, IntentRecord, Ledger, RunRecord, TableState
+from ddcore.io.ledger import Ledger
 from ddcore.io.program import load_plan
 from ddcore.io.project import ENGINES, Project, find_project
+from ddcore.io.records import FailureRecord, IngestRecord, IntentRecord, RunRecord, TableState
 from ddcore.io.tables import kept_open
 from ddcore.io.times import (
     Frontier,

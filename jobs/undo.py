@@ -19,8 +19,9 @@ from ddcore.io.changelog import ChangeLog
 from ddcore.io.checks import DIFF
 from ddcore.io.intake import shown
 from ddcore.io.intent import give_up
-from ddcore.io.ledger import IngestRecord, Ledger, UndoRecord
+from ddcore.io.ledger import Ledger
 from ddcore.io.project import Project
+from ddcore.io.records import IngestRecord, UndoRecord
 from ddcore.io.tables import LiveFile, kept_open
 from ddcore.io.times import Time, is_open, named, ordered, shown_frontier
 from ddcore.io.updates import RowCount

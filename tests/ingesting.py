@@ -10,8 +10,9 @@ import polars as pl
 
 from ddcore.io.changelog import ChangeLog
 from ddcore.io.deltalog import named_files
-from ddcore.io.ledger import IngestRecord, Ledger, RunRecord
+from ddcore.io.ledger import Ledger
 from ddcore.io.project import Project
+from ddcore.io.records import IngestRecord, RunRecord
 from ddcore.io.warehouse import Warehouse
 from ddcore.jobs.ingest import IngestReport, ingest
 from ddcore.schema import parse_schema

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 from trams import records
 
-from ddcore.io.ledger import IntentRecord, Ledger
+from ddcore.io.ledger import Ledger
+from ddcore.io.records import IntentRecord
 from ddcore.io.warehouse import Warehouse
 
 # --- ingest and run ---------------------------------------------------------------------------------------------------

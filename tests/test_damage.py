@@ -25,8 +25,9 @@ from ddcore.cli.folded import output_log
 from ddcore.errors import DdError, StorageError
 from ddcore.io import ledger, tables
 from ddcore.io.intent import give_up
-from ddcore.io.ledger import IntentRecord, Ledger
+from ddcore.io.ledger import Ledger
 from ddcore.io.project import Project, find_project
+from ddcore.io.records import IntentRecord
 from ddcore.io.tables import change
 from ddcore.io.warehouse import Warehouse
 from ddcore.jobs import replay

@@ -35,9 +35,10 @@ from ddcore.errors import (
 )
 from ddcore.io import tables
 from ddcore.io.intent import give_up, is_committed
-from ddcore.io.ledger import IntentRecord, Ledger
+from ddcore.io.ledger import Ledger
 from ddcore.io.program import load_program
 from ddcore.io.project import Project, find_project
+from ddcore.io.records import IntentRecord
 from ddcore.io.warehouse import Warehouse
 from ddcore.jobs import engines, replay
 from ddcore.jobs.engines import exchange

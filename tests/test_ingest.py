@@ -24,7 +24,7 @@ from ddcore.errors import DataError, DdError, LateUpdate, LockHeld, StorageError
 from ddcore.io import intake
 from ddcore.io.balance import Balance
 from ddcore.io.changelog import ChangeLog
-from ddcore.io.ledger import IntentRecord, RunRecord, Source
+from ddcore.io.records import IntentRecord, RunRecord, Source
 from ddcore.io.warehouse import Warehouse
 from ddcore.jobs.ingest import main
 from ddcore.schema import Type

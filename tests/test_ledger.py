@@ -17,11 +17,12 @@ from deltalake import DeltaTable
 
 from ddcore.errors import StorageError
 from ddcore.io import ledger as ledger_module
-from ddcore.io.ledger import (
+from ddcore.io import records
+from ddcore.io.ledger import Ledger
+from ddcore.io.records import (
     FailureRecord,
     IngestRecord,
     IntentRecord,
-    Ledger,
     Record,
     RunRecord,
     Source,
@@ -88,13 +89,13 @@ def test_records_come_back_as_they_were(tmp_path: Path) -> None:
 
 
 def test_records_with_the_former_name_of_parallelism_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    written = ledger_module._to_json
+    written = records.to_json
 
     def as_before(record: Record) -> dict[str, object]:
         body = written(record)
         return {"width" if name == "parallelism" else name: value for name, value in body.items()}
 
-    monkeypatch.setattr(ledger_module, "_to_json", as_before)
+    monkeypatch.setattr(ledger_module, "to_json", as_before)
     ledger = Ledger.load(Warehouse(tmp_path))
     ledger.append(intent(1, 0, 3))
     ledger.append(run(1, 0, 3))

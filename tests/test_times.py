@@ -36,9 +36,10 @@ from ddcore.io import updates as io_updates
 from ddcore.io.changelog import ChangeLog
 from ddcore.io.checks import Rules
 from ddcore.io.intake import Intake
-from ddcore.io.ledger import IngestRecord, Ledger, RunRecord, TableState
+from ddcore.io.ledger import Ledger
 from ddcore.io.program import load_program
 from ddcore.io.project import Project, find_project
+from ddcore.io.records import IngestRecord, RunRecord, TableState
 from ddcore.io.updates import running_counts
 from ddcore.io.warehouse import Warehouse
 from ddcore.jobs import engines, replay

@@ -19,8 +19,8 @@ from ddcore import reference
 from ddcore.cli.main import run_command
 from ddcore.errors import DataError, DdError, LateUpdate, StorageError, UsageError
 from ddcore.io import tables
-from ddcore.io.ledger import IntentRecord
 from ddcore.io.program import load_program
+from ddcore.io.records import IntentRecord
 from ddcore.jobs.ingest import main
 from ddcore.jobs.replay import run
 from ddcore.jobs.undo import UndoReport, undo

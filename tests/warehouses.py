@@ -13,8 +13,9 @@ from programs import Case
 
 from ddcore import reference
 from ddcore.io.changelog import ChangeLog
-from ddcore.io.ledger import IngestRecord, Ledger, Source
+from ddcore.io.ledger import Ledger
 from ddcore.io.project import Project, find_project
+from ddcore.io.records import IngestRecord, Source
 from ddcore.io.times import greatest, least
 from ddcore.io.updates import accumulate_counts
 from ddcore.io.warehouse import Warehouse

@@ -1,0 +1,275 @@
+"""The records of the ledger: what each ingest, run and compaction did, and their form as JSON.
+
+Every command reads records, so this module imports nothing heavy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, astuple, dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from ddcore.io import times
+from ddcore.io.tables import AddedFile, TableState
+from ddcore.io.times import Frontier, Time
+
+__all__ = [
+    "CompactRecord", "Counts", "FailureRecord", "IngestRecord", "IntentRecord", "Record", "RunRecord", "Source",
+    "TableState", "UndoRecord", "from_json", "frontier_from_json", "row_of", "time_from_json", "to_json",
+    "without_empty",
+]  # fmt: skip
+
+Counts = Mapping[Time, tuple[int, int]]  # by time: (insertions, retractions)
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A source of an ingest: its name, and the digest of its rows, which does not depend on their order."""
+
+    name: str
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class IngestRecord:
+    """Versions ``first``..``last`` of ``input`` were ingested from ``sources``; ``table`` is its state after that.
+
+    ``repeats``: a check found a row of the input with a count above 1. ``rests_on``: earlier ingests that hold the
+    beginnings of some sources; of these, only the remaining rows were ingested. With several time dimensions, whose
+    names are in ``dims``, ``first`` and ``last`` are the least and the greatest coordinates of the times in ``counts``.
+    ``restates``: the least of its times that were closed. What was folded from there on has to be folded again.
+    """
+
+    number: int
+    input: str
+    sources: tuple[Source, ...]
+    first: Time
+    last: Time
+    rows: int
+    counts: Counts
+    files: tuple[str, ...]
+    table: TableState
+    repeats: bool = False
+    rests_on: tuple[int, ...] = ()
+    at: datetime = field(default_factory=_now)
+    dims: tuple[str, ...] = ()
+    restates: Frontier = ()
+
+
+@dataclass(frozen=True, slots=True)
+class UndoRecord:
+    """Ingest ``number`` of ``input`` was undone: its rows were removed; ``table`` is the input's state after that.
+
+    ``first``..``last`` are the versions of the ingest.
+    """
+
+    number: int
+    input: str
+    first: Time
+    last: Time
+    table: TableState
+    at: datetime = field(default_factory=_now)
+
+
+@dataclass(frozen=True, slots=True)
+class IntentRecord:
+    """Run ``run`` is about to fold versions ``first``..``last``.
+
+    ``appends``: the outputs keep what they hold, and go on with the difference to what is folded. Other fields: as in
+    :class:`RunRecord`.
+    """
+
+    run: int
+    fingerprint: str
+    first: Time
+    last: Time
+    parallelism: int
+    engine: str
+    refresh: bool = False
+    at: datetime = field(default_factory=_now)
+    program_inputs: tuple[str, ...] = ()
+    lower: Frontier = ()
+    upper: Frontier = ()
+    base: int = 0
+    appends: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class FailureRecord:
+    """Run ``run`` was given up: it ended with ``error`` before any table was committed.
+
+    Its versions are open again, so that rows at them can be corrected.
+    """
+
+    run: int
+    fingerprint: str
+    first: Time
+    last: Time
+    engine: str
+    error: str
+    at: datetime = field(default_factory=_now)
+
+
+@dataclass(frozen=True, slots=True)
+class RunRecord:
+    """Run ``run`` folded versions ``first``..``last``: what it read and wrote, and all tables that are live after it.
+
+    ``tables`` has all live tables, also those that this run did not change, by name as in ``Warehouse.relative``.
+    ``inputs`` and ``outputs`` count rows per version, ``quantiles`` divide each arrangement's key codes into even
+    ranges, ``took`` is in seconds. ``program_inputs`` are all inputs of the program, also those without rows.
+
+    With several time dimensions ``lower`` and ``upper`` are the frontiers before and after the run; every time at or
+    before ``last`` is complete, and ``first`` has the least coordinates of ``lower``. With one both are empty.
+
+    ``base``: the run whose tables this one continued, 0 where it started from nothing, which is a ``refresh`` if
+    there were tables. ``definitions``: the fingerprint of the plan of each output. ``corrections``: data files of
+    outputs that are written and wait for the next run, which commits them with its own: the difference between what an
+    output holds and what it should, at the version after ``last``. ``published_from``: the first version at which the
+    outputs hold what was published before such a correction.
+    """
+
+    run: int
+    fingerprint: str
+    first: Time
+    last: Time
+    engine: str
+    parallelism: int
+    rounds: int
+    took: float
+    inputs: Mapping[str, Counts]
+    outputs: Mapping[str, Counts]
+    tables: Mapping[str, TableState]
+    quantiles: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    refresh: bool = False
+    at: datetime = field(default_factory=_now)
+    program_inputs: tuple[str, ...] = ()
+    lower: Frontier = ()
+    upper: Frontier = ()
+    base: int = 0
+    definitions: Mapping[str, str] = field(default_factory=dict)
+    corrections: Mapping[str, tuple[AddedFile, ...]] = field(default_factory=dict)
+    published_from: Time | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CompactRecord:
+    """Tables were compacted after run ``run``, whose last version is ``last``: ``tables`` has the states of those that
+    changed, by name, inputs as well. The logs of inputs and outputs are exact at times at or beyond ``since``; empty
+    where they are exact at all times.
+    """
+
+    run: int
+    last: Time
+    tables: Mapping[str, TableState]
+    since: Frontier = ()
+    at: datetime = field(default_factory=_now)
+
+    @property
+    def first(self) -> Time:
+        """As ``last``: every record has both."""
+        return self.last
+
+
+Record = IngestRecord | UndoRecord | IntentRecord | FailureRecord | RunRecord | CompactRecord
+
+
+# --- as JSON ---
+
+
+_SELDOM = (
+    "dims", "lower", "upper", "restates", "base", "appends", "definitions", "corrections", "published_from", "since"
+)  # fmt: skip
+_RUNS: dict[str, Any] = {"intent": IntentRecord, "failure": FailureRecord, "run": RunRecord}
+
+
+def row_of(record: Record) -> tuple[str, int, str]:
+    """The kind of a record, its number and its name."""
+    if isinstance(record, IngestRecord | UndoRecord):
+        return "ingest" if isinstance(record, IngestRecord) else "undo", record.number, record.input
+    if isinstance(record, CompactRecord):
+        return "compact", record.run, ""
+    kind = next(kind for kind, each in _RUNS.items() if isinstance(record, each))
+    return kind, record.run, record.fingerprint
+
+
+def to_json(record: Record) -> dict[str, Any]:
+    """The fields of a record for JSON. Fields that few records need are left out where they are empty."""
+    body: dict[str, Any] = {name: getattr(record, name) for name in record.__dataclass_fields__}
+    body = without_empty(body, *_SELDOM)
+    body["at"] = record.at.isoformat()
+    if isinstance(record, IngestRecord):
+        body["sources"] = [[source.name, source.digest] for source in record.sources]
+        body["counts"] = _counts_to_json(record.counts)
+    if isinstance(record, IngestRecord | UndoRecord):
+        body["table"] = astuple(record.table)
+    if isinstance(record, RunRecord | CompactRecord):
+        body["tables"] = {name: astuple(state) for name, state in record.tables.items()}
+    if isinstance(record, RunRecord):
+        if record.corrections:
+            body["corrections"] = {name: [asdict(file) for file in of] for name, of in record.corrections.items()}
+        for side in ("inputs", "outputs"):
+            body[side] = {name: _counts_to_json(counts) for name, counts in body[side].items()}
+    return body
+
+
+def without_empty(fields: dict[str, Any], *names: str) -> dict[str, Any]:
+    """Fields without those of these that have their default."""
+    return {name: value for name, value in fields.items() if name not in names or value not in ((), {}, 0, False, None)}
+
+
+def from_json(kind: str, body: dict[str, Any]) -> Record:
+    """The record that :func:`to_json` wrote."""
+    body["at"] = datetime.fromisoformat(body["at"])
+    for name in ("first", "last", "published_from"):
+        if name in body:
+            body[name] = time_from_json(body[name])
+    for name in ("lower", "upper", "restates", "since"):
+        if name in body:
+            body[name] = frontier_from_json(body[name])
+    if kind in ("intent", "run"):
+        body["program_inputs"] = tuple(body["program_inputs"])
+        if "width" in body:  # the name in warehouses written before 2026-11-22
+            body["parallelism"] = body.pop("width")
+    if kind in ("intent", "failure"):
+        record: IntentRecord | FailureRecord = _RUNS[kind](**body)
+        return record
+    if kind == "undo":
+        return UndoRecord(**{**body, "table": TableState(*body["table"])})
+    if kind == "ingest":
+        body["rests_on"], body["dims"] = tuple(body["rests_on"]), tuple(body.get("dims", ()))
+        body["sources"] = tuple(Source(*source) for source in body["sources"])
+        body["files"], body["counts"] = tuple(body["files"]), _counts(body["counts"])
+        body["table"] = TableState(*body["table"])
+        return IngestRecord(**body)
+    body["tables"] = {name: TableState(*state) for name, state in body["tables"].items()}
+    if kind == "compact":
+        return CompactRecord(**body)
+    for side in ("inputs", "outputs"):
+        body[side] = {name: _counts(counts) for name, counts in body[side].items()}
+    body["quantiles"] = {name: tuple(codes) for name, codes in body["quantiles"].items()}
+    corrections = body.get("corrections", {})
+    body["corrections"] = {name: tuple(AddedFile(**file) for file in of) for name, of in corrections.items()}
+    return RunRecord(**body)
+
+
+def _counts(counts: dict[str, list[int]]) -> Counts:
+    return {times.parse_key(time): (plus, minus) for time, (plus, minus) in counts.items()}
+
+
+def _counts_to_json(counts: Counts) -> dict[str, tuple[int, int]]:
+    return {times.key(time): sides for time, sides in counts.items()}
+
+
+def time_from_json(value: int | list[int] | None) -> Any:
+    """A time as JSON has it."""
+    return tuple(value) if isinstance(value, list) else value
+
+
+def frontier_from_json(elements: Iterable[Sequence[int]]) -> Frontier:
+    """A frontier as JSON has it."""
+    return tuple(tuple(element) for element in elements)
