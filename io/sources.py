@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import unquote, urlparse
 
 from ddcore.errors import DataError, UsageError
+from ddcore.io.tables import values
 from ddcore.memory import limited_memory
 
 if TYPE_CHECKING:
@@ -241,14 +242,14 @@ def _delta_table(path: Path, place: str) -> Source:
 
     try:
         table = DeltaTable(_absolute(path))
-        version, files = table.version(), table.get_add_actions().column("path")
+        version, files = table.version(), values(table.get_add_actions().column("path"))
     except Exception as error:
         raise DataError(
             f"{place}: not a readable Delta table: {_first_line(error)}",
             "write it again at its origin, or export its rows to Parquet and ingest that",
         ) from error
     for file in files:
-        _check_inside(place, str(file.as_py()))
+        _check_inside(place, str(file))
     return Source(f"{place} (Delta version {version})", _absolute(path), "delta", version=version)
 
 
@@ -480,7 +481,7 @@ def _parquet_batches(source: Source, columns: Sequence[str]) -> Iterator[pa.Reco
                 done += len(batch)
             break
         except (pa.ArrowMemoryError, MemoryError) as error:
-            if rows <= _LEAST_ROWS or _BATCH_BYTES > _MOST_BYTES * size:
+            if rows <= _LEAST_ROWS or _MOST_BYTES * size < _BATCH_BYTES:
                 what = f"the values need more than {_BATCH_BYTES >> 30} GiB of memory"
                 raise _too_large(source, done, what) from error
             rows //= 256
@@ -542,7 +543,7 @@ def _delta_batches(source: Source, columns: Sequence[str]) -> Iterator[pa.Record
     names = ", ".join('"' + name.replace('"', '""') + '"' for name in columns)
     try:
         table = DeltaTable(source.path, version=source.version)
-        size = sum(int(file.as_py()) for file in table.get_add_actions().column("size_bytes"))
+        size = sum(values(table.get_add_actions().column("size_bytes")))
         reader = QueryBuilder().register("source", table).execute(f"SELECT {names} FROM source")
         done = 0
         for batch in reader:

@@ -35,13 +35,13 @@ def parquet(columns: dict[str, Any], **options: Any) -> bytes:
     return sink.getvalue()
 
 
-def edges(rows: int = 6, **options: Any) -> bytes:
+def edges(rows: int = 6, names: list[str] | None = None, **options: Any) -> bytes:
     """A small change log: ``src``, ``dst`` and ``name`` with a version and a diff."""
     numbers = list(range(rows))
     columns = {
         "src": pa.array(numbers, pa.int64()),
         "dst": pa.array([n * 10 for n in numbers], pa.int64()),
-        "name": pa.array([f"n{n % 3}" for n in numbers], pa.string()),
+        "name": pa.array(names or [f"n{n % 3}" for n in numbers], pa.string()),
         "version": pa.array([n % 2 for n in numbers], pa.int64()),
         "diff": pa.array([1] * rows, pa.int64()),
     }
@@ -73,27 +73,56 @@ def changed(content: bytes, change: Callable[[Tree], None]) -> bytes:
     return with_footer(content, footer)
 
 
-def with_page(content: bytes, column: int, body: bytes, change: Callable[[Tree], None], *, values: int) -> bytes:
-    """The file with one more page, to which column ``column`` of the first row group points instead of to its own.
-
-    The header is that of the column's first data page after ``change``; the compressed size is set to that of ``body``.
-    """
+def with_page_header(content: bytes, column: int, header: bytes, page: int) -> bytes:
+    """The file with another header of a page: a column's data page, or its dictionary page. Offsets are kept right."""
     footer = footer_of(content)
+    begin = get(chunk_of(footer, column), page)
+    end, _ = page_header(content, column, page)
+    longer = len(header) - (end - begin)
+    for each in range(len(get(group_of(footer), COLUMNS)[1])):
+        chunk = chunk_of(footer, each)
+        for place in (DATA_PAGE, DICTIONARY_PAGE):
+            if has(chunk, place) and get(chunk, place) > begin:
+                put(chunk, place, I64, get(chunk, place) + longer)
     chunk = chunk_of(footer, column)
+    put(chunk, COMPRESSED, I64, get(chunk, COMPRESSED) + longer)
+    return with_footer(content[:begin] + header + content[end:], footer)
+
+
+def page_header(content: bytes, column: int, page: int) -> tuple[int, Tree]:
+    """Where the header of a page ends, and the header."""
     stream = io.BytesIO(content)
-    stream.seek(get(chunk, DATA_PAGE))
+    stream.seek(get(chunk_of(footer_of(content), column), page))
     header = read(stream)
-    drop(header, 4)  # the checksum
-    put(header, 3, I32, len(body))
-    change(header)
-    page = write(header) + body
+    return stream.tell(), header
+
+
+def repeated(rows: int, name: str = "x") -> bytes:
+    """An :func:`edges` file of ``rows`` equal rows, in some 1,500 bytes: each page is one run of one value."""
+    content = edges(1, names=[name], compression="ZSTD", write_statistics=False)
+    footer = footer_of(content)
     place = len(content) - 8 - _length(content)
-    put(chunk, DATA_PAGE, I64, place)
-    put(chunk, VALUES, I64, values)
-    put(chunk, COMPRESSED, I64, len(page))
-    for number in (DICTIONARY_PAGE, STATISTICS):
-        drop(chunk, number)
-    return with_footer(content[:place] + page + content[place:], footer)
+    run, body = _from_varint(rows << 1), b""
+    levels = run + b"\1"
+    data = struct.pack("<I", len(levels)) + levels + b"\1" + run + b"\0"  # of definition levels, then of indices
+    packed = pa.compress(data, "ZSTD", asbytes=True)
+    for column in range(5):
+        chunk = chunk_of(footer, column)
+        dictionary = content[get(chunk, DICTIONARY_PAGE) : get(chunk, DATA_PAGE)]
+        _, header = page_header(content, column, DATA_PAGE)
+        put(get(header, 5), 1, I32, rows)
+        put(header, 2, I32, len(data))
+        put(header, 3, I32, len(packed))
+        page = write(header) + packed
+        put(chunk, DICTIONARY_PAGE, I64, place + len(body))
+        put(chunk, DATA_PAGE, I64, place + len(body) + len(dictionary))
+        put(chunk, COMPRESSED, I64, len(dictionary) + len(page))
+        put(chunk, VALUES, I64, rows)
+        drop(chunk, 16)  # sizes of levels
+        body += dictionary + page
+    put(footer, ROWS, I64, rows)
+    put(group_of(footer), GROUP_ROWS, I64, rows)
+    return with_footer(content[:place] + body + content[place:], footer)
 
 
 # --- trees ------------------------------------------------------------------------------------------------------------
@@ -109,6 +138,11 @@ def put(tree: Tree, field: int, kind: int, value: Any) -> None:
     drop(tree, field)
     tree.append([field, kind, value])
     tree.sort(key=lambda each: each[0])
+
+
+def has(tree: Tree, field: int) -> bool:
+    """Whether a field is there."""
+    return any(number == field for number, _, _ in tree)
 
 
 def drop(tree: Tree, field: int) -> None:
@@ -173,16 +207,13 @@ def read(stream: io.BytesIO) -> Tree:
 
 
 def _read(stream: io.BytesIO, kind: int) -> Any:
-    if kind in (TRUE, FALSE):
-        return None
-    if kind == BYTE:
-        return stream.read(1)[0]
-    if kind in _INTEGERS:
-        return _zigzag(stream)
-    if kind == DOUBLE:
-        return stream.read(8)
-    if kind == BINARY:
-        return stream.read(_varint(stream))
+    simple: dict[int, Callable[[], Any]] = {
+        TRUE: lambda: None, FALSE: lambda: None, BYTE: lambda: stream.read(1)[0], DOUBLE: lambda: stream.read(8),
+        I16: lambda: _zigzag(stream), I32: lambda: _zigzag(stream), I64: lambda: _zigzag(stream),
+        BINARY: lambda: stream.read(_varint(stream)),
+    }  # fmt: skip
+    if kind in simple:
+        return simple[kind]()
     if kind in (LIST, SET):
         head = stream.read(1)[0]
         count = head >> 4 if head >> 4 != 15 else _varint(stream)
@@ -204,19 +235,17 @@ def write(tree: Tree) -> bytes:
 
 
 def _write(kind: int, value: Any) -> bytes:
-    if kind in (TRUE, FALSE):
-        return b""
-    if kind == BYTE:
-        return bytes([value & 255])
-    if kind in _INTEGERS:
-        return _from_zigzag(value)
-    if kind == DOUBLE:
-        return bytes(value)
-    if kind == BINARY:
-        return _from_varint(len(value)) + value
+    simple: dict[int, Callable[[], bytes]] = {
+        TRUE: lambda: b"", FALSE: lambda: b"", BYTE: lambda: bytes([value & 255]), DOUBLE: lambda: bytes(value),
+        I16: lambda: _from_zigzag(value), I32: lambda: _from_zigzag(value), I64: lambda: _from_zigzag(value),
+        BINARY: lambda: _from_varint(len(value)) + value,
+    }  # fmt: skip
+    if kind in simple:
+        return simple[kind]()
     if kind in (LIST, SET):
         inner, values = value
-        head = bytes([len(values) << 4 | inner]) if len(values) < 15 else bytes([240 | inner]) + _from_varint(len(values))
+        size = len(values)
+        head = bytes([size << 4 | inner]) if size < 15 else bytes([240 | inner]) + _from_varint(size)
         return head + b"".join(_write(BYTE if inner in (TRUE, FALSE) else inner, each) for each in values)
     return write(value)
 
