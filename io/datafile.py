@@ -96,6 +96,11 @@ class DataFile:
             self.metadata = pq.read_metadata(pa.BufferReader(footer))
             self._blocks = list(_blocks(path, footer, hint))
 
+    @property
+    def has_digests(self) -> bool:
+        """Whether every byte is covered by a digest: not so for files that another program wrote."""
+        return self._blocks is not None
+
     def read(self, groups: Sequence[int], columns: Sequence[str]) -> pa.Table:
         """Some columns of some row groups, one after another."""
         import pyarrow as pa

@@ -345,7 +345,11 @@ def scan(folder: Path, files: Sequence[AddedFile | LiveFile], schema: Schema) ->
     paths = [folder / file.path for file in files]
     for path in paths:
         datafile.verify(path, mend_hint(folder))
-    return pl.scan_parquet(paths, schema=types, cast_options=casts, glob=False, hive_partitioning=False)
+    # The statistics of files that other programs wrote may be wrong.
+    trusted = all(datafile.has_digests(path) for path in paths)
+    return pl.scan_parquet(
+        paths, schema=types, cast_options=casts, glob=False, hive_partitioning=False, use_statistics=trusted
+    )
 
 
 def exists(folder: Path) -> bool:
