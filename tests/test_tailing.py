@@ -8,10 +8,7 @@ from __future__ import annotations
 import inspect
 import os
 import random
-import shutil
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 import pytest
@@ -21,9 +18,7 @@ from tailing import KILLED, Tailer, command, head, in_order
 
 import ddcore as dd
 from ddcore.io import tables
-from ddcore.io.ledger import Ledger
 from ddcore.io.project import Project, find_project
-from ddcore.io.warehouse import Warehouse
 from ddcore.jobs import replay
 from ddcore.jobs.ingest import ingest
 
