@@ -14,7 +14,9 @@ from typing import Any
 __all__ = ["LOG", "commit_file", "is_maintenance", "last_transaction", "named_files", "transaction_of"]
 
 LOG = "_delta_log"
-_MAINTENANCE = ("OPTIMIZE", "VACUUM START", "VACUUM END")  # operations that change no rows
+_MAINTENANCE = (  # operations that change no rows
+    "OPTIMIZE", "VACUUM START", "VACUUM END", "SET TBLPROPERTIES", "UNSET TBLPROPERTIES", "UPGRADE PROTOCOL",
+)  # fmt: skip
 
 
 def commit_file(folder: Path, version: int) -> Path:
