@@ -131,7 +131,7 @@ class RunRecord:
     are stored, also without rows. ``corrections``: data files of
     outputs that are written and wait for the next run, which commits them with its own: the difference between what an
     output holds and what it should, at the version after ``last``. ``published_from``: the first version at which the
-    outputs hold what was published before such a correction.
+    outputs hold what was published before the run, which only computed corrections.
     """
 
     run: int

@@ -223,7 +223,7 @@ class _Replay:
                 definitions=definitions(self.plan),
                 arrangements=tuple(each.fingerprint for each in self.plan.arrangements if not each.transient),
                 corrections=corrections,
-                published_from=upcoming.first if corrections else None,
+                published_from=upcoming.first if upcoming.appends else None,
             )
         )
         self.report.versions += versions
