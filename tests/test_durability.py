@@ -3,7 +3,7 @@
 A recorder notes what is synced: a file by its inode, time and size, a folder by the names in it. Before each commit of
 the ledger, and when the command is done, every file that a Delta log names must have been synced as it is now, the
 logs themselves too, and so must the names of the folders above them. The recorder believes only what it has seen, and
-what was there before the command: what a killed process left counts as not synced.
+what was there before the command. Of what a killed process left, only data files with a commit count as synced.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
 from workshop import COMMANDS, Workshop
 
 from ddcore.cli.main import run_command
@@ -73,18 +74,33 @@ class Recorder:
                 if self._folders.get(each.parent.stat().st_ino, {}).get(each.name) != each.stat().st_ino:
                     self.missing.append(f"{when}: the name of {each}")
 
+    def believe(self) -> None:
+        """Believe that a killed process synced the data files of its commits: it does so before it commits."""
+        for log in self._logs():
+            for path in self._files_of(log.parent):
+                self._note(path)
+                for each in (path, *path.parents):
+                    if each == log.parent:
+                        break
+                    self._folders.setdefault(each.parent.stat().st_ino, {})[each.name] = each.stat().st_ino
+
     def _named(self) -> Iterator[Path]:
         """Commits, checkpoints and live files of all tables."""
-        for log in self.root.rglob("_delta_log"):
-            if "_damaged-" in str(log) or not any(log.glob("*.json")):
-                continue
+        for log in self._logs():
             yield from (path for path in log.iterdir() if path.name[0] != "." and path.is_file())
-            try:
-                table = DeltaTable(str(log.parent))
-            except Exception:
-                continue
-            yield from (log.parent / path for path in tables.values(table.get_add_actions().column("path")))
-        yield from self.root.glob("ledger/entries-*.parquet")
+            yield from self._files_of(log.parent)
+
+    def _logs(self) -> Iterator[Path]:
+        logs = self.root.rglob("_delta_log")
+        return (log for log in logs if "_damaged-" not in str(log) and any(log.glob("*.json")))
+
+    @staticmethod
+    def _files_of(folder: Path) -> list[Path]:
+        try:
+            table = DeltaTable(str(folder))
+        except DeltaError:  # a table that a test has damaged
+            return []
+        return [folder / path for path in tables.values(table.get_add_actions().column("path"))]
 
 
 def recorded(shop: Workshop, name: str, folder: Path, recorder: Recorder, patch: pytest.MonkeyPatch) -> int:
@@ -116,6 +132,7 @@ def after_a_kill(shop: Workshop, name: str, place: str, n: int, patch: pytest.Mo
     recorder = Recorder(folder / "warehouse")
     arguments = shop.placed(folder, shop.scenario(name).arguments)
     assert shop.command(folder, *arguments, DDCORE_FAILPOINT=f"{place}:{n}").code < 0
+    recorder.believe()
     code = recorded(shop, name, folder, recorder, patch)
     assert code == (2 if place == "after-undo" else 0)
     assert recorder.missing == [], f"{name}: {place}:{n}"
