@@ -3,7 +3,8 @@
 A recorder notes what is synced: a file by its inode, time and size, a folder by the names in it. Before each commit of
 the ledger, and when the command is done, every file that a Delta log names must have been synced as it is now, the
 logs themselves too, and so must the names of the folders above them. The recorder believes only what it has seen, and
-what was there before the command. Of what a killed process left, only data files with a commit count as synced.
+what was there before the command. Of what a killed process left, only data files with a commit and commits
+with a record count as synced.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ from workshop import COMMANDS, Workshop
 
 from ddcore.cli.main import run_command
 from ddcore.io import tables
+from ddcore.io.ledger import Ledger
+from ddcore.io.warehouse import Warehouse
 
 SAMPLE = 6  # places for `make test`
 
@@ -75,14 +78,25 @@ class Recorder:
                     self.missing.append(f"{when}: the name of {each}")
 
     def believe(self) -> None:
-        """Believe that a killed process synced the data files of its commits: it does so before it commits."""
+        """Believe that a killed process kept the order: data files before their commit, commits before their record."""
         for log in self._logs():
             for path in self._files_of(log.parent):
-                self._note(path)
-                for each in (path, *path.parents):
-                    if each == log.parent:
-                        break
-                    self._folders.setdefault(each.parent.stat().st_ino, {})[each.name] = each.stat().st_ino
+                self._believe(path, log.parent)
+        ledger = Ledger.load(Warehouse(self.root))
+        run = ledger.current_run()
+        states = {name: ledger.input_table(name.removeprefix("inputs/")) for name, _ in Warehouse(self.root).tables()}
+        for name, state in {**states, **(run.tables if run else {})}.items():
+            for version in range(0 if state is None else state.version + 1):
+                self._believe(self.root / name / "_delta_log" / f"{version:020d}.json", self.root.parent)
+
+    def _believe(self, path: Path, top: Path) -> None:
+        """Believe that a file and the names above it, up to those in ``top``, are on the disk."""
+        if path.exists():
+            self._note(path)
+            for each in (path, *path.parents):
+                if each == top:
+                    break
+                self._folders.setdefault(each.parent.stat().st_ino, {})[each.name] = each.stat().st_ino
 
     def _named(self) -> Iterator[Path]:
         """Commits, checkpoints and live files of all tables."""
