@@ -40,6 +40,7 @@ PLACES = {
     "after-restore": "a table was restored to its state in the ledger, which another commit had changed",
     "after-table": "a table was committed",
     "after-stray": "a file of an unfinished ingest was removed",
+    "after-correction": "a file was removed that was only needed to find a correction",
     "after-aside": "a damaged table was renamed",
     "after-staging": "the staging folder was removed",
     "after-ledger-file": "a data file of the ledger got its final name",

@@ -384,6 +384,10 @@ class Ledger:
 
     # --- tables ---
 
+    def inputs(self) -> list[str]:
+        """The inputs that were ingested, sorted; also those of which every ingest was undone."""
+        return sorted(self._summary.inputs)
+
     def input_table(self, input: str) -> TableState | None:
         """The state of an input's table as its last ingest or undo left it, None before its first ingest."""
         one = self._summary.inputs.get(input)

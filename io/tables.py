@@ -7,7 +7,7 @@ afterwards, not the files to add: repeating it changes nothing, and it removes t
 A commit returns the table's new :class:`TableState`, which the ledger keeps. Whenever the table is opened later, it is
 compared: a log that lost a commit, or names other files, rows or bounds, is an error and never another result.
 
-Tables stay on Delta protocol (1,2): every Delta reader opens them. Nothing here starts a JVM.
+Tables stay on the reader protocol 1: every Delta reader opens them. Nothing here starts a JVM.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ddcore.errors import StorageError, UsageError
 from ddcore.io import datafile
-from ddcore.io.deltalog import LOG, commit_file, is_maintenance
+from ddcore.io.deltalog import LOG, commit_file, is_maintenance, transaction_of
 from ddcore.io.failpoint import failpoint
 from ddcore.io.warehouse import REFRESH, reporting, sync
 
@@ -38,9 +38,9 @@ if TYPE_CHECKING:
     from ddcore.schema import Schema, Type
 
 __all__ = [
-    "APP", "AddedFile", "LiveFile", "TableState", "arrow_table", "change", "commit", "create", "exists",
-    "is_writer", "kept_open", "live_files", "location", "mend_hint", "open_table", "row_type", "scan",
-    "set_aside_damaged", "settle", "values", "write_file",
+    "APP", "AddedFile", "LiveFile", "TableState", "arrow_table", "change", "commit", "committed", "create", "exists",
+    "files_of", "is_kept", "is_writer", "kept_open", "live_files", "location", "mend_hint", "open_table", "row_type",
+    "scan", "set_aside_damaged", "settle", "strays", "values", "write_file",
 ]  # fmt: skip
 
 APP = "ddcore"  # the one application id of our transactions; its version is the number of the run or ingest
@@ -222,27 +222,26 @@ def commit(
     base: TableState | None,
     overwrite: bool = False,
     without: Iterable[str] = (),
+    beside: Iterable[str] = (),
 ) -> TableState:
     """Make the table's live files those of ``base`` plus ``files``; return its new state.
 
     ``base`` is the state in the ledger, None where the ledger has none. The files of ``base`` whose paths are in
-    ``without`` are left out; ``overwrite`` leaves out all of them. One commit per table and run. Repeating it (after a
-    crash before the ledger's record) commits nothing. Changes of an attempt that was given up are reverted; maintenance
-    by other programs (OPTIMIZE) since ``base`` is kept. When this returns, every commit after ``base`` is on the disk,
-    even if there was nothing to commit.
+    ``without`` are left out; ``overwrite`` leaves out all of them. ``beside``: paths of other live files to keep. One
+    commit per table and run. Repeating it (after a crash before the ledger's record) commits nothing. Changes of an
+    attempt that was given up are reverted; maintenance by other programs (OPTIMIZE) since ``base`` is kept. When this
+    returns, every commit after ``base`` is on the disk, even if there was nothing to commit.
     """
     with reporting(folder, "commit to", mend_hint(folder)):
         head = open_table(folder)
         since = 0 if base is None else base.version + 1
         live = _paths(head)
-        kept = set()
+        kept = live.intersection(beside)
         if base is not None and not overwrite:
             named = _table_at(folder, head, base.version)
-            kept = {file.path for file in _check_files(folder, named, base)}.difference(without)
+            kept |= {file.path for file in _check_files(folder, named, base)}.difference(without)
             if not kept <= live:
-                head.restore(named.version())
-                failpoint("after-restore")
-                head.update_incremental()
+                _restore(head, named.version())
                 live = _paths(head)
         added = [file for file in files if file.path not in live]
         removed = sorted(live - kept - {file.path for file in files})
@@ -255,13 +254,60 @@ def commit(
     return state
 
 
+def committed(folder: Path, txn: int, base: TableState | None) -> TableState | None:
+    """The state of a table if its last commit, but for maintenance, has the transaction number ``txn``; else None.
+
+    Every commit after ``base`` is on the disk when this returns.
+    """
+    if not exists(folder):
+        return None
+    with reporting(folder, "read", mend_hint(folder)):
+        head = open_table(folder)
+        head.update_incremental()
+        since, version = 0 if base is None else base.version + 1, head.version()
+        while version >= since and is_maintenance(folder, version):
+            version -= 1
+        if version < since or transaction_of(folder, version, APP) != txn:
+            return None
+        settle(folder, since, head.version())
+        return _state(head, _live(head))
+
+
+def strays(folder: Path, base: TableState | None) -> list[LiveFile]:
+    """The files of ours that a table holds beyond those of ``base``: runs that were given up had committed them."""
+    if not exists(folder):
+        return []
+    known = {file.path for file in live_files(folder, base)}
+    with reporting(folder, "read", mend_hint(folder)):
+        head = open_table(folder)
+        head.update_incremental()
+        return [file for file in _live(head) if file.path not in known and datafile.has_digests(folder / file.path)]
+
+
+def is_kept(folder: Path, state: TableState) -> bool:
+    """Whether a table can still be opened as it was in an earlier state: its log is there, and all its files are."""
+    try:
+        return all((folder / file.path).is_file() for file in live_files(folder, state))
+    except StorageError:
+        return False
+
+
 def change(table: DeltaTable, added: Sequence[AddedFile], removed: Sequence[str], txn: int) -> None:
     """Add and remove files in one commit with the transaction number ``txn``. Does not sync it to the disk."""
     from deltalake.transaction import RemoveAction
 
     now = int(time.time() * 1000)
     actions: list[AddAction | RemoveAction] = [_add_action(file, now) for file in added]
-    actions += [RemoveAction(path, True, now) for path in removed]
+    if removed:
+        # Readers of the change feed need the sizes and partitions of removed files.
+        live, gone = _add_actions(table), frozenset(removed)
+        partitions = {name: column for name, column in live.items() if name.startswith("partition.")}
+        for place, path in enumerate(live["path"]):
+            if path in gone:
+                of: dict[str, str | None] = {
+                    name.removeprefix("partition."): str(column[place]) for name, column in partitions.items()
+                }
+                actions.append(RemoveAction(path, True, now, live["size_bytes"][place], of))
     table.create_write_transaction(
         actions,
         "append",
@@ -284,7 +330,12 @@ def live_files(folder: Path, state: TableState | None) -> list[LiveFile]:
         return _check_files(folder, _table_at(folder, open_table(folder), state.version), state)
 
 
-def scan(folder: Path, files: Sequence[LiveFile], schema: Schema) -> pl.LazyFrame:
+def files_of(table: DeltaTable) -> list[LiveFile]:
+    """The data files of an open table, by path."""
+    return _live(table)
+
+
+def scan(folder: Path, files: Sequence[AddedFile | LiveFile], schema: Schema) -> pl.LazyFrame:
     """The rows of some of a table's files, in file order, as a lazy frame.
 
     Checks the digests of these files first, because Polars' reader checks nothing.
@@ -301,7 +352,11 @@ def scan(folder: Path, files: Sequence[LiveFile], schema: Schema) -> pl.LazyFram
     paths = [folder / file.path for file in files]
     for path in paths:
         datafile.verify(path, mend_hint(folder))
-    return pl.scan_parquet(paths, schema=types, cast_options=casts, glob=False, hive_partitioning=False)
+    # The statistics of files that other programs wrote may be wrong.
+    trusted = all(datafile.has_digests(path) for path in paths)
+    return pl.scan_parquet(
+        paths, schema=types, cast_options=casts, glob=False, hive_partitioning=False, use_statistics=trusted
+    )
 
 
 def exists(folder: Path) -> bool:
@@ -413,6 +468,19 @@ def file_stats(table: pa.Table, bounded: Iterable[str]) -> str:
             "nullCount": json_object(nulls),
         }
     )
+
+
+def _restore(table: DeltaTable, version: int) -> None:
+    """Give a table the files of one of its earlier versions, in a commit. It keeps its properties: a later version may
+    have got the change data feed.
+    """
+    properties = table.metadata().configuration
+    table.restore(version)
+    failpoint("after-restore")
+    table.update_incremental()
+    if properties != table.metadata().configuration:
+        table.alter.set_table_properties(properties)
+        table.update_incremental()
 
 
 def _table_at(folder: Path, head: DeltaTable, version: int) -> DeltaTable:

@@ -30,7 +30,7 @@ REFRESH = "rebuild state and outputs from the inputs: ddcore run --full-refresh"
 
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 _OS_ERROR = re.compile(r"\(os error (\d+)\)")
-_LIBRARIES = {"deltalake", "_internal", "pyarrow", "polars", "arro3"}
+_LIBRARIES = {"deltalake", "_internal", "pyarrow", "polars", "arro3", "pyo3_runtime"}  # the last: panics of Rust
 _HINTS = {
     errno.ENOSPC: "free some space and run the same command again: nothing of this attempt is visible",
     errno.EDQUOT: "free some space and run the same command again: nothing of this attempt is visible",
@@ -51,7 +51,7 @@ def reporting(path: Path, doing: str, hint: str = "") -> Iterator[None]:
         yield
     except DdError:
         raise
-    except Exception as error:
+    except BaseException as error:  # a panic of Rust is not an Exception
         if not isinstance(error, OSError) and not _is_library_error(error):
             raise
         number = getattr(error, "errno", None) or _errno(error)
@@ -60,20 +60,20 @@ def reporting(path: Path, doing: str, hint: str = "") -> Iterator[None]:
         raise StorageError(f"cannot {doing} {path}: {reason}", _HINTS.get(number, hint)) from error
 
 
-def _is_library_error(error: Exception) -> bool:
+def _is_library_error(error: BaseException) -> bool:
     """Whether an error was raised by a table library; delta-rs's query engine raises bare ``Exception``."""
     return type(error) is Exception or any(
         kind.__module__.partition(".")[0] in _LIBRARIES for kind in type(error).__mro__
     )
 
 
-def _errno(error: Exception) -> int:
+def _errno(error: BaseException) -> int:
     """The operating system's error number in a library's message, or 0."""
     number = _OS_ERROR.search(str(error))
     return int(number[1]) if number else 0
 
 
-def _first_line(error: Exception) -> str:
+def _first_line(error: BaseException) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
@@ -279,6 +279,20 @@ class Warehouse:
                 return None if _acquire(descriptor, fcntl.LOCK_SH) else _read_holder(descriptor)
         finally:
             os.close(descriptor)
+
+    def dead_holder(self) -> Holder | None:
+        """The process that was killed while it held the lock, by the name that it left; None where there is none or the
+        lock is held. For readers.
+        """
+        if self.holder() is not None or not self._lock_file.exists():
+            return None
+        with self._lock_file_errors("read"):
+            descriptor = os.open(self._lock_file, os.O_RDONLY | _NO_LINK)
+        try:
+            dead = _read_holder(descriptor)
+        finally:
+            os.close(descriptor)
+        return None if dead is _UNNAMED else dead
 
     @property
     def _lock_file(self) -> Path:
