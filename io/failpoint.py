@@ -38,6 +38,7 @@ PLACES = {
     "after-write": "a data file was written under its temporary name",
     "after-file": "a data file got its final name",
     "after-restore": "a table was restored to its state in the ledger, which another commit had changed",
+    "after-properties": "a restored table got back its properties",
     "after-table": "a table was committed",
     "after-stray": "a file of an unfinished ingest was removed",
     "after-correction": "a file was removed that was only needed to find a correction",

@@ -252,7 +252,7 @@ def _kill(process: subprocess.Popen[bytes], moment: float, *, worker: bool) -> s
         return ""
     except subprocess.TimeoutExpired:
         pass
-    deadline = time.monotonic() + 8
+    deadline = time.monotonic() + 60
     while worker and time.monotonic() < deadline and process.poll() is None:
         for pid in descendants(process.pid):
             if "pyspark.worker" in command_of(pid):
