@@ -480,6 +480,7 @@ def _restore(table: DeltaTable, version: int) -> None:
     table.update_incremental()
     if properties != table.metadata().configuration:
         table.alter.set_table_properties(properties)
+        failpoint("after-properties")
         table.update_incremental()
 
 
