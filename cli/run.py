@@ -41,7 +41,7 @@ def run(
         str | None,
         typer.Option(
             metavar="N",
-            help="The first version to fold, inclusive. Only the next unfolded one is supported.",
+            help="Fold everything again from this version on, inclusive. With several dimensions: a time.",
             show_default=False,
         ),
     ] = None,
@@ -59,8 +59,17 @@ def run(
         ),
     ] = None,
     full_refresh: Annotated[
-        bool, typer.Option("--full-refresh", help="Rebuild state and outputs from the inputs, for a changed program.")
+        bool, typer.Option("--full-refresh", help="Fold everything again, from nothing; it also repairs damaged state.")
     ] = False,
+    corrections: Annotated[
+        str | None,
+        typer.Option(
+            metavar="rewrite|append",
+            help="Where folding again changes outputs: rewrite their logs, or append the difference at the next "
+            "version. Default: append after the program has changed, else rewrite.",
+            show_default=False,
+        ),
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be folded; write nothing.")] = False,
     verify_every: Annotated[
         int | None,
@@ -106,12 +115,14 @@ def run(
             first=first,
             last=last,
             full_refresh=full_refresh,
+            corrections=corrections,
             dry_run=dry_run,
             engine=opened.engine,
             parallelism=opened.parallelism,
             listener=listener(out, progress, opened.engine),
         )
     _tell(out, report, dry_run)
+    _tell_corrections(out, report)
     try:
         error = _verified(out, opened, report) if opened.verify_every and not dry_run else None
     finally:
@@ -163,6 +174,15 @@ def _tell(out: Output, report: RunReport, dry_run: bool) -> None:
     elif not alone:
         spans = f"times={len(report.versions)} {span}" if several else f"versions={span}"
         out.say(f"run={report.run} {spans} in={_sum(inputs)} out={_sum(outputs)} {ending}")
+
+
+def _tell_corrections(out: Output, report: RunReport) -> None:
+    if report.corrections and isinstance(report.last, int):
+        following = report.last + 1
+        out.say(
+            f"outputs change at version {following}: {count(report.corrections)} updates wait until it is folded; "
+            f"to fold it now, without rows: ddcore run --to-version {following}"
+        )
 
 
 def _folded(report: RunReport) -> str:

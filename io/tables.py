@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ddcore.errors import StorageError, UsageError
 from ddcore.io import datafile
-from ddcore.io.deltalog import LOG, commit_file, is_maintenance
+from ddcore.io.deltalog import LOG, commit_file, is_maintenance, transaction_of
 from ddcore.io.failpoint import failpoint
 from ddcore.io.warehouse import REFRESH, reporting
 
@@ -38,9 +38,30 @@ if TYPE_CHECKING:
     from ddcore.schema import Schema, Type
 
 __all__ = [
-    "APP", "AddedFile", "LiveFile", "TableState", "arrow_table", "change", "commit", "create", "exists",
-    "files_of", "kept_open", "live_files", "location", "mend_hint", "open_table", "row_type", "scan",
-    "set_aside_damaged", "settle", "values", "write_file",
+    "APP",
+    "AddedFile",
+    "LiveFile",
+    "TableState",
+    "arrow_table",
+    "change",
+    "commit",
+    "committed",
+    "create",
+    "exists",
+    "files_of",
+    "is_kept",
+    "kept_open",
+    "live_files",
+    "location",
+    "mend_hint",
+    "open_table",
+    "row_type",
+    "scan",
+    "set_aside_damaged",
+    "settle",
+    "strays",
+    "values",
+    "write_file",
 ]  # fmt: skip
 
 APP = "ddcore"  # the one application id of our transactions; its version is the number of the run or ingest
@@ -218,23 +239,24 @@ def commit(
     base: TableState | None,
     overwrite: bool = False,
     without: Iterable[str] = (),
+    beside: Iterable[str] = (),
 ) -> TableState:
     """Make the table's live files those of ``base`` plus ``files``; return its new state.
 
     ``base`` is the state in the ledger, None where the ledger has none. The files of ``base`` whose paths are in
-    ``without`` are left out; ``overwrite`` leaves out all of them. One commit per table and run. Repeating it (after a
-    crash before the ledger's record) commits nothing. Changes of an attempt that was given up are reverted; maintenance
-    by other programs (OPTIMIZE) since ``base`` is kept. When this returns, every commit after ``base`` is on the disk,
-    even if there was nothing to commit.
+    ``without`` are left out; ``overwrite`` leaves out all of them. ``beside``: paths of other live files to keep. One
+    commit per table and run. Repeating it (after a crash before the ledger's record) commits nothing. Changes of an
+    attempt that was given up are reverted; maintenance by other programs (OPTIMIZE) since ``base`` is kept. When this
+    returns, every commit after ``base`` is on the disk, even if there was nothing to commit.
     """
     with reporting(folder, "commit to", mend_hint(folder)):
         head = open_table(folder)
         since = 0 if base is None else base.version + 1
         live = _paths(head)
-        kept = set()
+        kept = live.intersection(beside)
         if base is not None and not overwrite:
             named = _table_at(folder, head, base.version)
-            kept = {file.path for file in _check_files(folder, named, base)}.difference(without)
+            kept |= {file.path for file in _check_files(folder, named, base)}.difference(without)
             if not kept <= live:
                 head.restore(named.version())
                 head.update_incremental()
@@ -248,6 +270,44 @@ def commit(
     if added or removed:
         _failpoint(folder, "after-table")
     return state
+
+
+def committed(folder: Path, txn: int, base: TableState | None) -> TableState | None:
+    """The state of a table if its last commit, but for maintenance, has the transaction number ``txn``; else None.
+
+    Every commit after ``base`` is on the disk when this returns.
+    """
+    if not exists(folder):
+        return None
+    with reporting(folder, "read", mend_hint(folder)):
+        head = open_table(folder)
+        head.update_incremental()
+        since, version = 0 if base is None else base.version + 1, head.version()
+        while version >= since and is_maintenance(folder, version):
+            version -= 1
+        if version < since or transaction_of(folder, version, APP) != txn:
+            return None
+        settle(folder, since, head.version())
+        return _state(head, _live(head))
+
+
+def strays(folder: Path, base: TableState | None) -> list[LiveFile]:
+    """The files of ours that a table holds beyond those of ``base``: runs that were given up had committed them."""
+    if not exists(folder):
+        return []
+    known = {file.path for file in live_files(folder, base)}
+    with reporting(folder, "read", mend_hint(folder)):
+        head = open_table(folder)
+        head.update_incremental()
+        return [file for file in _live(head) if file.path not in known and datafile.is_ours(folder / file.path)]
+
+
+def is_kept(folder: Path, state: TableState) -> bool:
+    """Whether a table can still be opened as it was in an earlier state: its log is there, and all its files are."""
+    try:
+        return all((folder / file.path).is_file() for file in live_files(folder, state))
+    except StorageError:
+        return False
 
 
 def change(table: DeltaTable, added: Sequence[AddedFile], removed: Sequence[str], txn: int) -> None:
@@ -284,7 +344,7 @@ def files_of(table: DeltaTable) -> list[LiveFile]:
     return _live(table)
 
 
-def scan(folder: Path, files: Sequence[LiveFile], schema: Schema) -> pl.LazyFrame:
+def scan(folder: Path, files: Sequence[AddedFile | LiveFile], schema: Schema) -> pl.LazyFrame:
     """The rows of some of a table's files, in file order, as a lazy frame.
 
     Checks the digests of these files first, because Polars' reader checks nothing.

@@ -26,7 +26,8 @@ class RunReport:
 
     ``run`` is the last run's number (0: no run), ``took`` is in seconds. A dry run has no outputs. Every time at or
     before ``last`` is complete; with several time dimensions ``upper`` is the frontier of all that are not.
-    ``windows``: number, first and last time of each run.
+    ``corrections`` counts updates that wait for the next version to be folded. ``windows``: number, first and last time
+    of each run.
     """
 
     run: int = 0
@@ -40,6 +41,7 @@ class RunReport:
     nothing_new: bool = True
     dims: tuple[str, ...] = ("version",)
     upper: Frontier = ()
+    corrections: int = 0
     windows: list[tuple[int, Time, Time]] = field(default_factory=list)
 
     @property
@@ -58,6 +60,7 @@ def result(report: RunReport, *, dry_run: bool = False) -> dict[str, Any]:
         **({"upper": frontier_json(report.upper, report.dims)} if len(report.dims) > 1 else {}),
         "versions": len(report.versions),
         **changes_by_name(*totals(report)),
+        "corrections": report.corrections,
         "rounds": report.rounds,
         "took": round(report.took, 3),
         "engine": report.engine,

@@ -126,7 +126,8 @@ def after_run(project: Project, report: RunReport, every: int, listener: Listene
             times.add(last)
     if times:
         verification = Verification(project, listener=listener)
-        yield from verification.verdicts(ordered(times), verification.outputs())
+        claimed = [time for time in ordered(times) if not verification.claims.doubt(time)[0]]
+        yield from verification.verdicts(claimed, verification.outputs())
 
 
 def check_run(project: Project, report: RunReport) -> None:
@@ -152,7 +153,7 @@ class Verification:
         self.ledger = Ledger.load(self.warehouse)
         self.ledger.check_dims(project.dims)
         self.run = finished_run(self.ledger)
-        self.claims = Claims.of(self.ledger, project.dims)
+        self.claims = Claims(self.ledger, project.dims)
         self.plan = load_plan(project)
         self._holds_spark = False
         self._check_program()

@@ -307,6 +307,45 @@ def test_an_error_of_the_program_names_the_version(mine: Path, dd: Any, monkeypa
     assert err[0].startswith("error: on the inputs at version 3, by reference: loop loop did not reach a fixed point")
 
 
+# --- where the law is not claimed -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("minutes", ['2 * col("minutes")', 'col("minutes") + 0'], ids=["changed", "same contents"])
+def test_versions_before_appended_corrections_are_refused(minutes: str, mine: Path, dd: Any) -> None:
+    """They hold what the program before published. What comes after is verified, by the program that made it."""
+    (mine / "program.py").write_text((mine / "program.py").read_text().replace('col("minutes")', minutes))
+    assert dd("run", "--corrections", "append", "-q")[0] == 0
+    code, out, err = dd("verify", "--at", "3")
+    assert (code, out) == (2, [])
+    assert "version 3 holds what was published before run 2, whose corrections follow version 5" in err[0]
+    assert dd("verify")[0] == 2, "version 5 does too"
+    (mine / "more.csv").write_text("version,diff,src,dst,minutes\n7,1,Castle,Harbour,1\n8,1,A,B,1\n")
+    assert dd("ingest", "links", "more.csv", "-q")[0] == 0
+    for _ in range(2):
+        assert dd("run", "-q", "--verify-every", "1", "--to-version", "7")[0] == 0
+    assert dd("run", "-q", "--verify-every", "1")[0] == 0
+    code, out, _ = dd("verify", "--every", "1", "--json")
+    assert code == 0
+    versions = [record["version"] for record in records(out)]
+    assert versions[-2:] == [7, 8]
+    assert min(versions) > 5
+    assert dd("verify", "--at", "5")[0] == 2
+    assert dd("run", "--full-refresh", "-q")[0] == 0
+    assert dd("verify", "--at", "1..")[0] == 0, "all versions are of one program again"
+
+
+def test_inputs_that_were_restated_are_folded_first(mine: Path, dd: Any) -> None:
+    """Until the next run the outputs are those of the inputs before."""
+    ledger = Ledger.load(Warehouse(mine / "warehouse"))
+    record = list(ledger.ingests("links"))[-1]
+    ledger.append(replace(record, number=ledger.next_ingest(), restates=((4,),)))
+    assert dd("verify", "--at", "3")[0] == 0
+    code, _, err = dd("verify", "--at", "4")
+    assert code == 2
+    assert "version 4: the inputs have changed from {4} on since they were folded" in err[0]
+    assert err[1].strip() == "first: ddcore run"
+
+
 # --- several dimensions -----------------------------------------------------------------------------------------------
 
 
