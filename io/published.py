@@ -116,7 +116,7 @@ class Claims:
             runs = list(self._ledger.runs())
             number, self._runs = runs[-1].run, []
             for run in reversed(runs):
-                if run.run == number or number == _ANY:
+                if number in (run.run, _ANY):
                     self._runs.append(run)
                     number = _ANY if run.published_from is not None else run.base
         return self._runs

@@ -185,7 +185,7 @@ Record = IngestRecord | UndoRecord | IntentRecord | FailureRecord | RunRecord | 
 
 _SELDOM = (
     "dims", "lower", "upper", "restates", "base", "appends", "definitions", "arrangements", "corrections",
-    "published_from", "since",
+    "since",
 )  # fmt: skip
 _RUNS: dict[str, Any] = {"intent": IntentRecord, "failure": FailureRecord, "run": RunRecord}
 
@@ -213,6 +213,8 @@ def to_json(record: Record) -> dict[str, Any]:
     if isinstance(record, RunRecord | CompactRecord):
         body["tables"] = {name: astuple(state) for name, state in record.tables.items()}
     if isinstance(record, RunRecord):
+        if record.published_from is None:  # 0 is a version
+            del body["published_from"]
         if record.corrections:
             body["corrections"] = {name: [asdict(file) for file in of] for name, of in record.corrections.items()}
         for side in ("inputs", "outputs"):
