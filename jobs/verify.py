@@ -158,8 +158,8 @@ class Verification:
         self._holds_spark = False
         self._check_program()
         for name, schema in self.plan.inputs.items():
-            if self.ledger.input_table(name) is not None:
-                ChangeLog(self.warehouse.input(name), schema, self.plan.dims).check()
+            if (state := self.ledger.input_table(name)) is not None:
+                ChangeLog(self.warehouse.input(name), schema, self.plan.dims).check(state)
 
     def _check_program(self) -> None:
         if self.run.fingerprint != self.plan.fingerprint:
