@@ -19,7 +19,9 @@ __all__ = [
 
 LOG = "_delta_log"
 _CHECKPOINT = re.compile(r"([0-9]{20})\.checkpoint\b.*\.parquet$")
-_MAINTENANCE = ("OPTIMIZE", "VACUUM START", "VACUUM END")  # operations that change no rows
+_MAINTENANCE = (  # operations that change no rows
+    "OPTIMIZE", "VACUUM START", "VACUUM END", "SET TBLPROPERTIES", "UNSET TBLPROPERTIES", "UPGRADE PROTOCOL",
+)  # fmt: skip
 
 
 def commit_file(folder: Path, version: int) -> Path:

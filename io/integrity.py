@@ -103,7 +103,7 @@ def _check_file(folder: Path, file: LiveFile, deep: bool) -> None:
         rows = DataFile(path, hint).metadata.num_rows
         if rows != file.rows:
             raise StorageError(f"{path} has {rows} rows, its table's log says {file.rows}", hint)
-        if deep and datafile.is_ours(path):
+        if deep and datafile.has_digests(path):
             datafile.verify(path, hint)
         elif deep:
             _decode(path)

@@ -7,7 +7,7 @@ afterwards, not the files to add: repeating it changes nothing, and it removes t
 A commit returns the table's new :class:`TableState`, which the ledger keeps. Whenever the table is opened later, it is
 compared: a log that lost a commit, or names other files, rows or bounds, is an error and never another result.
 
-Tables stay on Delta protocol (1,2): every Delta reader opens them. Nothing here starts a JVM.
+Tables stay on the reader protocol 1: every Delta reader opens them. Nothing here starts a JVM.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from ddcore.io.deltalog import (
     transaction_of,
 )  # fmt: skip
 from ddcore.io.failpoint import failpoint
-from ddcore.io.warehouse import REFRESH, reporting
+from ddcore.io.warehouse import REFRESH, reporting, sync
 
 if TYPE_CHECKING:
     import polars as pl
@@ -46,32 +46,9 @@ if TYPE_CHECKING:
     from ddcore.schema import Schema, Type
 
 __all__ = [
-    "APP",
-    "AddedFile",
-    "LiveFile",
-    "TableState",
-    "arrow_table",
-    "change",
-    "commit",
-    "committed",
-    "create",
-    "exists",
-    "files_of",
-    "is_kept",
-    "kept_open",
-    "live_files",
-    "location",
-    "mend_hint",
-    "open_table",
-    "opened",
-    "reading",
-    "row_type",
-    "scan",
-    "set_aside_damaged",
-    "settle",
-    "strays",
-    "values",
-    "write_file",
+    "APP", "AddedFile", "LiveFile", "TableState", "arrow_table", "change", "commit", "committed", "create", "exists",
+    "files_of", "is_kept", "is_writer", "kept_open", "live_files", "location", "mend_hint", "open_table", "opened",
+    "reading", "row_type", "scan", "set_aside_damaged", "settle", "strays", "values", "write_file",
 ]  # fmt: skip
 
 APP = "ddcore"  # the one application id of our transactions; its version is the number of the run or ingest
@@ -168,13 +145,15 @@ def create(
         mode: Literal["error", "overwrite"] = "error"
         stored = columns(open_table(folder)) if exists(folder) else None
         if stored == wanted:
-            settle(folder, 0, 0)
+            settle(folder, 0, 0)  # the process that created it may have been killed before it did this
             return
         if stored is not None and not replace:
             raise StorageError(f"{folder} holds {_columns(stored)}, not {_columns(wanted)}", mend_hint(folder))
         if stored is not None:
             mode = "overwrite"
-        folder.mkdir(parents=True, exist_ok=True)
+        if not folder.exists():
+            folder.mkdir(parents=True, exist_ok=True)
+            failpoint("after-folder")
         table = DeltaTable.create(
             place,
             _delta_schema(schema),
@@ -184,8 +163,8 @@ def create(
             configuration={"delta.checkpointInterval": str(CHECKPOINT_EVERY), **(configuration or {})},
         )
         _keep(folder, table)
-        settle(folder, table.version(), table.version())
-        _sync_parents(folder)
+        settle(folder, 0 if stored is None else table.version(), table.version())
+        failpoint("after-begin" if _is_ledger(folder) else "after-create")
 
 
 def set_aside_damaged(folder: Path) -> None:
@@ -205,7 +184,8 @@ def set_aside_damaged(folder: Path) -> None:
     places = (folder.with_name(f"_damaged-{folder.name}-{number}") for number in range(1, 10_000))
     with reporting(folder, "rename"):
         folder.rename(next(place for place in places if not place.exists()))
-        _sync(folder.parent)
+        sync(folder.parent)
+        failpoint("after-aside")
 
 
 def write_file(
@@ -231,13 +211,14 @@ def write_file(
         try:
             size, digest = datafile.write(table, temporary, row_group)
             path = f"{place}{stem}-{digest}.parquet"
+            failpoint("after-write")
             temporary.replace(folder / path)
         finally:
             temporary.unlink(missing_ok=True)
-        _sync(directory)
+        sync(directory)
         if partition:
-            _sync(folder)
-    _failpoint(folder, "after-file")
+            sync(folder)
+        failpoint("after-ledger-file" if _is_ledger(folder) else "after-file")
     return AddedFile(path, size, table.num_rows, file_stats(table, bounded), partition)
 
 
@@ -269,8 +250,7 @@ def commit(
             kept |= {file.path for file in _check_files(folder, named, base)}.difference(without)
             if not kept <= live:
                 _check_present(folder, kept - live, base)
-                head.restore(named.version())
-                head.update_incremental()
+                _restore(head, named.version())
                 live = _paths(head)
         added = [file for file in files if file.path not in live]
         removed = sorted(live - kept - {file.path for file in files})
@@ -278,8 +258,8 @@ def commit(
             change(head, added, removed, txn)
         settle(folder, since, head.version())
         state = _state(head, _live(head))
-    if added or removed:
-        _failpoint(folder, "after-table")
+        if added or removed:
+            failpoint("after-table")
     return state
 
 
@@ -310,7 +290,7 @@ def strays(folder: Path, base: TableState | None) -> list[LiveFile]:
     with reporting(folder, "read", mend_hint(folder)):
         head = open_table(folder)
         head.update_incremental()
-        return [file for file in _live(head) if file.path not in known and datafile.is_ours(folder / file.path)]
+        return [file for file in _live(head) if file.path not in known and datafile.has_digests(folder / file.path)]
 
 
 def is_kept(folder: Path, state: TableState) -> bool:
@@ -327,7 +307,14 @@ def change(table: DeltaTable, added: Sequence[AddedFile], removed: Sequence[str]
 
     now = int(time.time() * 1000)
     actions: list[AddAction | RemoveAction] = [_add_action(file, now) for file in added]
-    actions += [RemoveAction(path, True, now) for path in removed]
+    if removed:
+        # Readers of the change feed need the sizes and partitions of removed files.
+        live, gone = _add_actions(table), frozenset(removed)
+        partitions = {name: column for name, column in live.items() if name.startswith("partition.")}
+        for place, path in enumerate(live["path"]):
+            if path in gone:
+                of = {name.removeprefix("partition."): str(column[place]) for name, column in partitions.items()}
+                actions.append(RemoveAction(path, True, now, live["size_bytes"][place], of))
     table.create_write_transaction(
         actions,
         "append",
@@ -374,7 +361,8 @@ def reading(folder: Path, doing: str = "read", state: TableState | None = None) 
             what = f"the commit of version {lost[0]} is" if len(lost) == 1 else f"commits {lost[0]}..{lost[-1]} are"
             message = f"cannot {place}: {what} missing from its log, and no checkpoint replaces it"
             raise StorageError(message, mend_hint(folder)) from error
-        error.message = error.message.replace(f"{doing} {folder}", place, 1)
+        if doing == "read":
+            error.message = error.message.replace(f"{doing} {folder}", place, 1)
         raise
 
 
@@ -409,7 +397,11 @@ def scan(folder: Path, files: Sequence[AddedFile | LiveFile], schema: Schema) ->
     paths = [folder / file.path for file in files]
     for path in paths:
         datafile.verify(path, mend_hint(folder))
-    return pl.scan_parquet(paths, schema=types, cast_options=casts, glob=False, hive_partitioning=False)
+    # The statistics of files that other programs wrote may be wrong.
+    trusted = all(datafile.has_digests(path) for path in paths)
+    return pl.scan_parquet(
+        paths, schema=types, cast_options=casts, glob=False, hive_partitioning=False, use_statistics=trusted
+    )
 
 
 def exists(folder: Path) -> bool:
@@ -432,6 +424,11 @@ def kept_open() -> Iterator[None]:
         yield
     finally:
         _tables = before
+
+
+def is_writer() -> bool:
+    """Whether this process holds the warehouse's lock: see :func:`kept_open`."""
+    return _tables is not None
 
 
 def open_table(folder: Path, version: int | None = None) -> DeltaTable:
@@ -468,23 +465,26 @@ def _keep(folder: Path, table: DeltaTable) -> None:
 def settle(folder: Path, first: int, last: int) -> None:
     """Sync commits ``first`` to ``last`` to the disk, before anything that depends on them is written.
 
-    Commits before a checkpoint may have been deleted. The checkpoint of the last commit is synced too.
+    Commits before a checkpoint may have been deleted. Checkpoints of these commits are synced too; with ``first`` 0, a
+    table that may be new, also the names of its folder and of its parents.
     """
     log = folder / LOG
-    present = (version for version in range(last, first - 1, -1) if commit_file(folder, version).exists())
-    for version in present:
-        _sync(commit_file(folder, version))
-    for path in (log / f"{last:020d}.checkpoint.parquet", log / "_last_checkpoint"):
-        if path.exists():
-            _sync(path)
-    _sync(log)
+    for version in range(last, first - 1, -1):
+        for path in (commit_file(folder, version), log / f"{version:020d}.checkpoint.parquet"):
+            if path.exists():
+                sync(path)
+    if (log / "_last_checkpoint").exists():
+        sync(log / "_last_checkpoint")
+    sync(log)
+    if first == 0:
+        _sync_parents(folder)
 
 
 def mend_hint(folder: Path) -> str:
     """The hint for a damaged table: state and outputs can be rebuilt, inputs cannot."""
     if folder.parent.name == "inputs":
         return "restore the folder from a backup, or ingest its sources into a new warehouse"
-    return REFRESH if folder.name != "ledger" else "restore the folder from a backup"
+    return REFRESH if not _is_ledger(folder) else "restore the folder from a backup"
 
 
 def arrow_table(columns: Mapping[str, Any], schema: Schema) -> pa.Table:
@@ -513,6 +513,19 @@ def file_stats(table: pa.Table, bounded: Iterable[str]) -> str:
             "nullCount": json_object(nulls),
         }
     )
+
+
+def _restore(table: DeltaTable, version: int) -> None:
+    """Give a table the files of one of its earlier versions, in a commit. It keeps its properties: a later version may
+    have got the change data feed.
+    """
+    properties = table.metadata().configuration
+    table.restore(version)
+    failpoint("after-restore")
+    table.update_incremental()
+    if properties != table.metadata().configuration:
+        table.alter.set_table_properties(properties)
+        table.update_incremental()
 
 
 def _table_at(folder: Path, head: DeltaTable, version: int) -> DeltaTable:
@@ -621,22 +634,13 @@ def _columns(columns: Sequence[tuple[str, str]]) -> str:
     return "(" + ", ".join(f"{name} {kind}" for name, kind in columns) + ")"
 
 
-def _failpoint(folder: Path, name: str) -> None:
-    """A failpoint for the tables that a run or an ingest writes; the ledger has its own."""
-    if folder.name != "ledger":
-        failpoint(name)
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+def _is_ledger(folder: Path) -> bool:
+    """Whether a table is the ledger; an input or output of that name is in another folder."""
+    return folder.name == "ledger" and folder.parent.name not in ("inputs", "outputs", "state")
 
 
 def _sync_parents(folder: Path) -> None:
     """Sync a new table's folder and its parents, which may be new as well, to the disk."""
     for parent in (folder, *list(folder.parents)[:2]):
         with suppress(PermissionError):  # folders above the warehouse may be unreadable
-            _sync(parent)
+            sync(parent)

@@ -12,7 +12,6 @@ If there is nothing to fold, this imports neither numba nor Spark.
 from __future__ import annotations
 
 import argparse
-import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -38,8 +37,8 @@ from ddcore.io.times import (
     parse,
     shown,
 )
-from ddcore.io.warehouse import Warehouse
-from ddcore.jobs import engines
+from ddcore.io.warehouse import Holder, Warehouse
+from ddcore.jobs import engines, predecessor
 from ddcore.jobs.arguments import filled, natural
 from ddcore.jobs.failures import one_line
 from ddcore.jobs.fold import Fold, Listener
@@ -88,7 +87,9 @@ def run(
     if dry_run:
         return _Replay(options, Ledger.load(warehouse)).preview()
     with warehouse.lock("ddcore run") as lock, kept_open():
-        return _Replay(options, Ledger.load(warehouse)).fold_all(lock.note_run)
+        replay = _Replay(options, Ledger.load(warehouse))
+        replay.note_predecessor(lock.dead)
+        return replay.fold_all(lock.note_run)
 
 
 @dataclass(frozen=True)
@@ -128,6 +129,18 @@ class _Replay:
             self.report.versions = self._versions(upcoming, {})
         return self.report
 
+    def note_predecessor(self, dead: Holder | None) -> None:
+        """Note a process that ended while it held the lock, and what becomes of the run that it may have left."""
+        intent, outcome = self.ledger.open_intent(), ""
+        if intent is not None and self.options.request.refresh:
+            outcome = f"run {intent.run} is given up, and everything is folded anew"
+        elif intent is not None:
+            same = intent.fingerprint == self.plan.fingerprint
+            outcome = (
+                f"run {intent.run} is finished first" if same else f"run {intent.run}, of another program, is given up"
+            )
+        self.report.stale_lock = predecessor.tell(dead, self.ledger, outcome)
+
     def fold_all(self, note_run: Callable[[int], None]) -> RunReport:
         """Fold until no version is left."""
         start = time.perf_counter()
@@ -150,7 +163,8 @@ class _Replay:
         report.nothing_new, report.run, report.last = False, upcoming.number, upcoming.last
         report.first = upcoming.first if report.first is None else report.first
         report.upper = upcoming.times.upper
-        report.windows.append((upcoming.number, upcoming.first, upcoming.last))
+        if not upcoming.appends:
+            report.windows.append((upcoming.number, upcoming.first, upcoming.last))
 
     def _check_inputs(self) -> None:
         """Refuse inputs whose schema in dd.toml is not the one they were ingested with."""
@@ -175,7 +189,7 @@ class _Replay:
             self.ledger.append(self._intent(upcoming))
         self.commits = commits = Commits(self.ledger, self.plan, upcoming)
         try:
-            shutil.rmtree(self.warehouse.staging, ignore_errors=True)  # of a killed run; this process has the lock
+            self.warehouse.remove_staging()
             commits.prepare()
             fold = self._fold_input(upcoming)
             gained, parallelism = (

@@ -11,7 +11,6 @@ is in :mod:`ddcore.jobs.engines.tasks`, which the driver does not load.
 from __future__ import annotations
 
 import functools
-import shutil
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
@@ -48,7 +47,7 @@ def fold_with(context: SparkContext, fold: Fold, parallelism: int, listener: Any
     try:
         return _Exchange(context, fold, parallelism, listener).run([*splits, *waiting]), parallelism
     finally:
-        shutil.rmtree(fold.stored.warehouse.staging, ignore_errors=True)
+        fold.stored.warehouse.remove_staging()
 
 
 class _Exchange:
