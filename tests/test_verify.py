@@ -557,3 +557,36 @@ def test_scratch_on_spark(here: Path, spark: Any, tmp_path: Path) -> None:
     assert [verdict.rows for verdict in verdicts_of(on_spark, 4, 5, by="scratch", scratch=tmp_path)] == [5, 7]
     assert all(verdict.holds for verdict in verdicts_of(on_spark, 4, by="scratch", scratch=tmp_path))
     assert list(tmp_path.iterdir()) == []
+
+
+# --- the page ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_page_shows_what_the_commands_print(tmp_path: Path, dd: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every command of docs/verification.md, in order; before the second block the output is made wrong."""
+    monkeypatch.chdir(tmp_path)
+    page = (DOCS / "verification.md").read_text("utf-8")
+    blocks = re.findall(r"^```console\n(.*?)^```$", page, flags=re.DOTALL | re.MULTILINE)
+    assert len(blocks) == 3
+    for number, block in enumerate(blocks):
+        if number == 1:
+            trams_with_a_wrong_row(find_project(Path.cwd(), {}))
+        for step in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
+            line, _, expected = step.partition("\n")
+            command, _, word = line.partition(" | grep ")
+            words = command.split()
+            if words[0] == "cd":
+                monkeypatch.chdir(words[1])
+            elif words[0] == "rm":
+                Path(words[1]).unlink()
+            else:
+                assert words[0] == "ddcore"
+                _, out, err = dd(*words[1:], *(["-q"] if words[1] == "init" else []))
+                said = [line for line in [*out, *err] if not line.startswith("{") and word in line]
+                assert list(map(_stable, said)) == list(map(_stable, expected.splitlines())), line
+
+
+def _stable(line: str) -> str:
+    """A line without seconds, the numbers of bytes and the folder of the test."""
+    line = re.sub(r"(took=|in )\d+\.\ds", r"\g<1>0.0s", re.sub(r"[\d,]+ bytes", "0 bytes", line))
+    return re.sub(r"\S*/?trams/", "trams/", line)
