@@ -137,7 +137,8 @@ class Commits:
     def _strays(self, log: ChangeLog, base: TableState | None) -> Sequence[LiveFile]:
         """The files that runs which were given up, after the last finished one, committed to an output that goes on."""
         current = self.ledger.current_run()
-        if self.upcoming.rewrites or self.upcoming.number == 1 + (0 if current is None else current.run):
+        checked = 0 if current is None or current.published_from is not None else current.run  # appending left outputs
+        if self.upcoming.rewrites or self.upcoming.number == 1 + checked:
             return ()
         strays = tables.strays(log.folder, base)
         return strays if strays and log.has_columns() else ()
