@@ -130,8 +130,8 @@ class RunRecord:
     there were tables. ``definitions``: the fingerprint of each output. ``arrangements``: those that
     are stored, also without rows. ``corrections``: data files of
     outputs that are written and wait for the next run, which commits them with its own: the difference between what an
-    output holds and what it should, at the version after ``last``. ``published_from``: of a run that appends, which only
-    computes corrections: from this version up to ``last`` the outputs hold what was published before the run.
+    output holds and what it should, at the version after ``last``. ``published_from``: of a run that appends, which
+    only computes corrections: from this version up to ``last`` the outputs hold what was published before the run.
     """
 
     run: int
