@@ -38,7 +38,7 @@ from ddcore.io.project import ENGINES, Project, find_project
 from ddcore.io.records import IngestRecord
 from ddcore.io.records import Source as TakenSource
 from ddcore.io.sources import Source, find_sources, row_count
-from ddcore.io.tables import APP, kept_open
+from ddcore.io.tables import APP, kept_open, opened
 from ddcore.io.times import Time, coordinates, greatest, least, named, parse, time_of
 from ddcore.io.updates import RowCount
 from ddcore.io.warehouse import Warehouse
@@ -424,6 +424,8 @@ class _Work:
     def cleaning(self) -> Iterator[None]:
         """Remove files that the ledger does not name, before the ingest, and after it if it fails."""
         self.ledger.begin()
+        if (state := self.ledger.input_table(self.log.folder.name)) is not None:
+            opened(self.log.folder, state)  # a table whose log was lost must not be created again
         self.log.create()
         transaction = last_transaction(self.log.folder, APP)
         if self._sweep():

@@ -171,8 +171,8 @@ class _Replay:
         from ddcore.io.changelog import ChangeLog
 
         for name, schema in self.plan.inputs.items():
-            if self.ledger.input_version(name) is not None:
-                ChangeLog(self.warehouse.input(name), schema, self.plan.dims).check()
+            if (state := self.ledger.input_table(name)) is not None:
+                ChangeLog(self.warehouse.input(name), schema, self.plan.dims).check(state)
 
     # -- the fold, between intent and record --------------------------------------------------------------------------
 
