@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ddcore.cli.options import DebugOption, JsonOption, ProjectOption, WarehouseOption, open_project
 from ddcore.cli.output import SCHEMA_VERSION, Output
 from ddcore.cli.text import aligned
+from ddcore.redaction import masked
 
 if TYPE_CHECKING:
     from ddcore.io.project import Project
@@ -32,7 +34,10 @@ def doctor(
     from ddcore.jobs.doctor import checks
 
     out = Output(json=as_json)
-    results = checks(lambda: _project(project, warehouse))
+    results = [
+        replace(check, message=masked(check.message), hint=masked(check.hint))
+        for check in checks(lambda: _project(project, warehouse))
+    ]
     if out.json:
         for check in results:
             out.record(schema_version=SCHEMA_VERSION, **vars(check))

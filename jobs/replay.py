@@ -51,6 +51,7 @@ from ddcore.jobs.failures import one_line
 from ddcore.jobs.fold import Fold, Listener
 from ddcore.jobs.report import Changes, RunReport, json_line, result
 from ddcore.lattice import le
+from ddcore.redaction import masked
 
 if TYPE_CHECKING:
     from ddcore.io.gains import Gained, Stored
@@ -323,7 +324,7 @@ class _Replay:
         with suppress(DdError, OSError):
             span = window.first, window.last
             self.ledger.append(
-                FailureRecord(window.run, self.plan.fingerprint, *span, self.options.engine, one_line(error))
+                FailureRecord(window.run, self.plan.fingerprint, *span, self.options.engine, masked(one_line(error)))
             )
 
     def _fold_input(self, window: _Window, before: RunRecord | None) -> Fold:
@@ -459,7 +460,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             parallelism=project.parallelism,
         )
     except DdError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(masked(f"error: {error}"), file=sys.stderr)
         return error.exit_code
     print(json_line("run", result(report)))
     return 0
