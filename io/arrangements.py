@@ -207,7 +207,7 @@ class FileBatch(SortedBatch):
         column = paths.index(CODE)
         groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
         rows = np.array([group.num_rows for group in groups], dtype=np.int64)
-        if self._file.is_checked:
+        if self._file.has_digests:
             bounds = [group.column(column).statistics for group in groups]
             least = np.array([bound.min for bound in bounds], dtype=np.int64)
             greatest = np.array([bound.max for bound in bounds], dtype=np.int64)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-__all__ = ["DataFile", "digest_of", "is_checked", "verify", "write"]
+__all__ = ["DataFile", "digest_of", "has_digests", "verify", "write"]
 
 _NAME = re.compile(r"-([0-9a-f]{16})\.parquet$")
 _KEY = b"ddcore.digests"  # in the footer's metadata; its value: "[END:DIGEST,END:DIGEST]", one pair per row group
@@ -56,8 +56,8 @@ def write(table: pa.Table, path: Path, row_group: int) -> tuple[int, str]:
         return size, digest_of(_footer(file, size) or b"")
 
 
-def is_checked(path: Path) -> bool:
-    """Whether a file has a digest in its name; files that other programs wrote have none."""
+def has_digests(path: Path) -> bool:
+    """Whether we wrote the file, so that every byte of it can be verified."""
     return _digest_in_name(path) is not None
 
 
@@ -97,7 +97,7 @@ class DataFile:
             self._blocks = list(_blocks(path, footer, hint))
 
     @property
-    def is_checked(self) -> bool:
+    def has_digests(self) -> bool:
         """Whether every byte is covered by a digest: not so for files that another program wrote."""
         return self._blocks is not None
 

@@ -619,5 +619,5 @@ def test_codes_out_of_order_in_one_row_group_are_noticed(tmp_path: Path) -> None
     pq.write_table(table.take(pa.array([3, 2, 1, 0])), path)
     with pytest.raises(StorageError, match="not sorted"):
         arrangements.FileBatch(path, LAYOUT)
-    assert not datafile.is_checked(path)
+    assert not datafile.has_digests(path)
     assert os.path.exists(path)
