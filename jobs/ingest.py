@@ -46,6 +46,7 @@ from ddcore.jobs import predecessor
 from ddcore.jobs.arguments import filled
 from ddcore.jobs.report import json_line, spelled
 from ddcore.jobs.undo import UndoReport, undo
+from ddcore.redaction import masked
 
 __all__ = ["LATE", "IngestReport", "ingest", "main"]
 
@@ -547,11 +548,11 @@ def main(argv: Sequence[str] | None = None) -> int:
             )
         )
     except DdError as error:
-        print(f"error: {error.message}", f"  {error.hint}", sep="\n", file=sys.stderr)
+        print(masked(f"error: {error.message}\n  {error.hint}"), file=sys.stderr)
         return error.exit_code
     for note in getattr(report, "notes", ()):
-        print(note, file=sys.stderr)
-    print(json_line("ingest", spelled(asdict(report), project.dims)))
+        print(masked(note), file=sys.stderr)
+    print(masked(json_line("ingest", spelled(asdict(report), project.dims))))
     return 0
 
 
