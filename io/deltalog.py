@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-__all__ = ["LOG", "commit_file", "is_maintenance", "last_transaction", "named_files"]
+__all__ = ["LOG", "commit_file", "commit_info", "is_maintenance", "last_transaction", "named_files"]
 
 LOG = "_delta_log"
 _MAINTENANCE = (  # operations that change no rows
@@ -26,9 +26,12 @@ def commit_file(folder: Path, version: int) -> Path:
 
 def is_maintenance(folder: Path, version: int) -> bool:
     """Whether a commit says that it changed no rows. False for a missing or empty commit."""
-    return any(
-        action.get("operation") in _MAINTENANCE for action in _actions(commit_file(folder, version), "commitInfo")
-    )
+    return commit_info(folder, version).get("operation") in _MAINTENANCE
+
+
+def commit_info(folder: Path, version: int) -> dict[str, Any]:
+    """What a commit says about itself; empty for a missing or empty commit."""
+    return next(_actions(commit_file(folder, version), "commitInfo"), {})
 
 
 def last_transaction(folder: Path, app: str) -> int | None:

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ddcore.errors import DdError, ProgramChanged, ProgramError, UsageError
+from ddcore.io import unrecorded
 from ddcore.io.intent import give_up, is_committed
 from ddcore.io.ledger import Ledger
 from ddcore.io.program import load_plan
@@ -98,7 +99,9 @@ def run(
     if dry_run:
         return _Replay(options, Ledger.load(warehouse)).preview()
     with warehouse.lock("ddcore run") as lock, kept_open():
-        return _Replay(options, Ledger.load(warehouse)).fold_all(lock.note_run)
+        ledger = Ledger.load(warehouse)
+        unrecorded.finish(ledger)
+        return _Replay(options, ledger).fold_all(lock.note_run)
 
 
 @dataclass(frozen=True)
