@@ -11,7 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-__all__ = ["LOG", "commit_file", "commit_info", "is_maintenance", "last_transaction", "named_files"]
+__all__ = [
+    "LOG", "commit_file", "commit_info", "is_maintenance", "last_transaction", "named_files", "transaction_of",
+]  # fmt: skip
 
 LOG = "_delta_log"
 _MAINTENANCE = (  # operations that change no rows
@@ -36,10 +38,19 @@ def commit_info(folder: Path, version: int) -> dict[str, Any]:
 
 def last_transaction(folder: Path, app: str) -> int | None:
     """The number of the newest transaction of an application; None without one. Reads one commit in most cases."""
-    for commit in reversed(_commits(folder)):
-        for action in _actions(commit, "txn"):
-            if action.get("appId") == app and isinstance(action.get("version"), int):
-                return int(action["version"])
+    numbers = (_transaction(commit, app) for commit in reversed(_commits(folder)))
+    return next((number for number in numbers if number is not None), None)
+
+
+def transaction_of(folder: Path, version: int, app: str) -> int | None:
+    """The number of an application's transaction in commit ``version``; None without one."""
+    return _transaction(commit_file(folder, version), app)
+
+
+def _transaction(commit: Path, app: str) -> int | None:
+    for action in _actions(commit, "txn"):
+        if action.get("appId") == app and isinstance(action.get("version"), int):
+            return int(action["version"])
     return None
 
 

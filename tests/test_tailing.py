@@ -99,12 +99,12 @@ def test_T23_tailers_see_each_difference_once_while_runs_are_killed(cycle: int, 
         """A command, again and again until it is not killed."""
         nonlocal kills
         while True:
-            place = rng.choice(PLACES)
+            place: str | None = rng.choice(PLACES)
             if place in ("after-file", "after-table"):
                 place = f"{place}:{rng.randint(1, 9)}"
-            code = command(
-                *words, "--project", str(project.root), "-q", failpoint=place if rng.random() < 0.8 else None
-            )
+            if rng.random() < 0.2:
+                place = None
+            code = command(*words, "--project", str(project.root), "-q", failpoint=place)
             assert code in (0, KILLED), (words, place)
             for tailer in tailers.values():
                 tailer.read()
@@ -160,6 +160,9 @@ def interrupt_after(monkeypatch: pytest.MonkeyPatch, commits: int) -> None:
     ("first", "second", "commits"),
     [
         *(("inline", "inline", commits) for commits in (1, 2, 3)),
+        pytest.param("inline", "two workers", 1, marks=pytest.mark.spark),
+        pytest.param("two workers", "one worker", 2, marks=[pytest.mark.spark, pytest.mark.long]),
+        pytest.param("one worker", "inline", 3, marks=[pytest.mark.spark, pytest.mark.long]),
     ],
 )
 def test_T23_another_engine_keeps_what_was_committed(
