@@ -15,7 +15,7 @@ import polars as pl
 import pytest
 from deltalake import DeltaTable
 from polars.testing import assert_frame_equal
-from tailing import KILLED, Tailer, command, head, in_order
+from tailing import KILLED, Readers, Tailer, command, head, in_order, write_all
 
 import ddcore as dd
 from ddcore.io.project import Project, find_project
@@ -44,10 +44,10 @@ def program(edges: dd.Collection) -> dict[str, dd.Collection]:
     }
 
 
-def history(seed: int) -> pl.DataFrame:
+def history(seed: int, versions: int = VERSIONS) -> pl.DataFrame:
     """Edges between seven nodes that come and go."""
     rng, present, updates = random.Random(seed), set[tuple[int, int]](), []
-    for version in range(VERSIONS):
+    for version in range(versions):
         for _ in range(rng.randint(1, 4)):
             edge = rng.randrange(7), rng.randrange(7)
             updates.append((*edge, version, -1 if edge in present else 1))
@@ -66,23 +66,23 @@ def project_in(folder: Path) -> Project:
     return find_project(folder, {})
 
 
-def parts(project: Project, edges: pl.DataFrame, cuts: list[int]) -> list[str]:
+def parts(project: Project, edges: pl.DataFrame, cuts: list[int], versions: int = VERSIONS) -> list[str]:
     """Sources with the versions between the cuts."""
     names = []
-    for first, end in zip([0, *cuts], [*cuts, VERSIONS], strict=True):
+    for first, end in zip([0, *cuts], [*cuts, versions], strict=True):
         part = edges.filter(pl.col("version").is_between(first, end - 1))
         if len(part):
-            names.append(str(project.root / f"{first:02d}.parquet"))
+            names.append(str(project.root / f"{first:03d}.parquet"))
             part.write_parquet(names[-1])
     return names
 
 
-def assert_equal_logs(actual: dict[str, pl.DataFrame], edges: pl.DataFrame, up_to: int = VERSIONS) -> None:
+def assert_equal_logs(actual: dict[str, pl.DataFrame], edges: pl.DataFrame) -> None:
     """Row for row, time and diff, the logs of one undisturbed fold."""
     expected = dd.replay(program, edges=edges)
     for name, log in actual.items():
         rows = edges if name == "edges" else expected[name]
-        assert_frame_equal(log, in_order(rows.filter(pl.col("version") <= up_to)), check_dtypes=False)
+        assert_frame_equal(log, in_order(rows), check_dtypes=False)
 
 
 # -- killed runs -------------------------------------------------------------------------------------------------------
@@ -195,3 +195,31 @@ def test_T23_another_engine_keeps_what_was_committed(
         for tailer in tailers.values():
             tailer.read()
     assert_equal_logs({name: tailer.log() for name, tailer in tailers.items()}, edges)
+
+
+# -- reading while others write ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("versions", [20, pytest.param(120, marks=pytest.mark.long)])
+def test_readers_see_whole_runs_only_while_a_writer_is_killed(versions: int, tmp_path: Path) -> None:
+    """Runs of one version each: the ledger's files are merged, and checkpoints are written, while two processes read.
+
+    Every ``show`` and ``diff`` is right and none fails; a foreign reader's newest version of a table holds the log up
+    to some run.
+    """
+    seed = random.randrange(10**6)
+    print(f"seed {seed}")
+    rng, edges, project = random.Random(seed), history(seed, versions), project_in(tmp_path / "p")
+    sources = parts(project, edges, [*range(1, versions)], versions)
+    assert write_all(project.root, "edges", sources[:1]) == 0
+    logs, kills, code = dd.replay(program, edges=edges), 0, KILLED
+    readers = Readers(project.root, logs, 2)
+    while code == KILLED:
+        place = f"{rng.choice(SEVERAL)}:{rng.randint(10, 60)}" if kills < versions / 5 else None
+        code = write_all(project.root, "edges", sources, place)
+        kills += code == KILLED
+    reads = readers.stop()
+    print(f"{kills} kills, {reads}")
+    assert code == 0 and kills > 0
+    assert {"status", "show", "diff", "log", "head"} <= reads.keys()
+    assert_equal_logs({name: head(project.warehouse / "outputs" / name) for name in OUTPUTS}, edges)
