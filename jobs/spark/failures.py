@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from ddcore.errors import DdError
 from ddcore.jobs.failures import LONGEST
+from ddcore.redaction import masked
 
 __all__ = ["ExecutorLost", "is_of_spark", "run_job", "telling_line"]
 
@@ -47,7 +48,7 @@ def telling_line(error: Exception) -> str:
     """The line of a Spark failure that explains it: the last error of a Python worker, else why a task was lost, else
     the first error of Java.
     """
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
+    lines = [line.strip() for line in masked(str(error)).splitlines() if line.strip()] or [type(error).__name__]
     errors = [line for line in lines if _TELLING.search(line)]
     losses = [match[1] for line in lines if (match := _LOST.search(line))]
     java = [line for line in lines if line.startswith(": ")]
