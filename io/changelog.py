@@ -6,7 +6,7 @@ Rows are compared as in the engine: null equals null, NaN equals NaN, -0.0 equal
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -85,10 +85,16 @@ class ChangeLog:
         return tables.write_file(self.folder, stem, table, bounded=bounded)
 
     def commit(
-        self, files: Sequence[AddedFile], txn: int, *, base: TableState | None, overwrite: bool = False
+        self,
+        files: Sequence[AddedFile],
+        txn: int,
+        *,
+        base: TableState | None,
+        overwrite: bool = False,
+        carries: Mapping[str, str] | None = None,
     ) -> TableState:
         """Make files visible on top of ``base`` and return the table's new state: see :func:`tables.commit`."""
-        return tables.commit(self.folder, files, txn, base=base, overwrite=overwrite)
+        return tables.commit(self.folder, files, txn, base=base, overwrite=overwrite, carries=carries)
 
     def has_columns(self) -> bool:
         """Whether the table has exactly these columns."""
@@ -96,9 +102,11 @@ class ChangeLog:
             stored = tables.columns(tables.open_table(self.folder))
         return stored == [(name, tables.delta_type(kind)) for name, kind in self.columns.items()]
 
-    def remove(self, paths: Iterable[str], txn: int, *, base: TableState | None) -> TableState:
+    def remove(
+        self, paths: Iterable[str], txn: int, *, base: TableState | None, carries: Mapping[str, str] | None = None
+    ) -> TableState:
         """Remove data files from the table at ``base`` and return its new state; the files stay on the disk."""
-        return tables.commit(self.folder, [], txn, base=base, without=paths)
+        return tables.commit(self.folder, [], txn, base=base, without=paths, carries=carries)
 
     def version(self) -> int:
         """The newest Delta version of the table, whether the ledger names it or not."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from ddcore.io import layout, tables
 from ddcore.io.changelog import ChangeLog
 from ddcore.io.corrections import correction, retraction
+from ddcore.io.failpoint import failpoint
 from ddcore.io.gains import Gained, Stored
 from ddcore.io.ledger import Ledger
 from ddcore.io.tables import AddedFile, LiveFile, TableState
@@ -161,5 +162,6 @@ class Commits:
         updates = correction(log, files, held, after, current.last)
         for file in files:  # they were only needed for the difference
             (log.folder / file.path).unlink(missing_ok=True)
+            failpoint("after-correction")
         self.corrected += len(updates)
         return {name: (log.write(f"run-{upcoming.number:06d}-correction", updates),)} if len(updates) else {}

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ddcore.errors import DdError, ProgramChanged, ProgramError, UsageError
+from ddcore.io import unrecorded
 from ddcore.io.gains import Gained
 from ddcore.io.intent import is_committed
 from ddcore.io.ledger import Ledger
@@ -45,6 +46,7 @@ from ddcore.jobs.fold import Fold, Listener
 from ddcore.jobs.next_run import CORRECTIONS, NextRun, Request, Runs
 from ddcore.jobs.report import Changes, RunReport, json_line, result
 from ddcore.rebuilding import definitions
+from ddcore.redaction import masked
 
 if TYPE_CHECKING:
     from ddcore.io.gains import Gained
@@ -87,7 +89,9 @@ def run(
     if dry_run:
         return _Replay(options, Ledger.load(warehouse)).preview()
     with warehouse.lock("ddcore run") as lock, kept_open():
-        replay = _Replay(options, Ledger.load(warehouse))
+        ledger = Ledger.load(warehouse)
+        unrecorded.finish(ledger)
+        replay = _Replay(options, ledger)
         replay.note_predecessor(lock.dead)
         return replay.fold_all(lock.note_run)
 
@@ -277,7 +281,9 @@ class _Replay:
         with suppress(DdError, OSError):
             span = upcoming.first, upcoming.last
             self.ledger.append(
-                FailureRecord(upcoming.number, self.plan.fingerprint, *span, self.options.engine, one_line(error))
+                FailureRecord(
+                    upcoming.number, self.plan.fingerprint, *span, self.options.engine, masked(one_line(error))
+                )
             )
 
     def _fold_input(self, upcoming: NextRun) -> Fold:
@@ -385,7 +391,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
             verify.check_run(project, report)
     except DdError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(masked(f"error: {error}"), file=sys.stderr)
         return error.exit_code
     return 0
 
