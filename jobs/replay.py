@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ddcore.errors import DdError, ProgramChanged, ProgramError, UsageError
+from ddcore.io import unrecorded
 from ddcore.io.gains import Gained
 from ddcore.io.intent import is_committed
 from ddcore.io.ledger import Ledger
@@ -32,6 +33,7 @@ from ddcore.io.times import (
     Frontier,
     Time,
     example,
+    named,
     nothing_closed,
     ordered,
     parse,
@@ -88,7 +90,9 @@ def run(
     if dry_run:
         return _Replay(options, Ledger.load(warehouse)).preview()
     with warehouse.lock("ddcore run") as lock, kept_open():
-        replay = _Replay(options, Ledger.load(warehouse))
+        ledger = Ledger.load(warehouse)
+        unrecorded.finish(ledger)
+        replay = _Replay(options, ledger)
         replay.note_predecessor(lock.dead)
         return replay.fold_all(lock.note_run)
 
@@ -172,8 +176,8 @@ class _Replay:
         from ddcore.io.changelog import ChangeLog
 
         for name, schema in self.plan.inputs.items():
-            if self.ledger.input_version(name) is not None:
-                ChangeLog(self.warehouse.input(name), schema, self.plan.dims).check()
+            if (state := self.ledger.input_table(name)) is not None:
+                ChangeLog(self.warehouse.input(name), schema, self.plan.dims).check(state)
 
     # -- the fold, between intent and record --------------------------------------------------------------------------
 
@@ -224,12 +228,25 @@ class _Replay:
                 definitions=definitions(self.plan),
                 arrangements=tuple(each.fingerprint for each in self.plan.arrangements if not each.transient),
                 corrections=corrections,
-                published_from=upcoming.first if corrections else None,
+                published_from=upcoming.first if upcoming.appends else None,
             )
         )
         self.report.versions += versions
         self.report.rounds, self.report.parallelism = max(self.report.rounds, gained.rounds), parallelism
         self.report.corrections = commits.corrected
+        if note := self._note_on(upcoming, commits):
+            self.report.notes.append(note)
+
+    def _note_on(self, upcoming: NextRun, commits: Commits) -> str:
+        """A sentence on a run that does more than to fold what is new."""
+        if commits.rebuilding is not None:
+            stored = sum(not each.transient for each in self.plan.arrangements)
+            built = len(commits.rebuilding.missing)
+            return f"the program has changed: {stored - built} arrangements are kept, {built} are built"
+        if upcoming.rewrites or upcoming.appends:
+            start = "from nothing" if upcoming.base is None else f"from run {upcoming.base.run}"
+            return f"folded again {start}, through {named(upcoming.last, self.dims)}"
+        return ""
 
     def _tell(self, upcoming: NextRun) -> None:
         if self.options.listener:
