@@ -39,7 +39,7 @@ from ddcore.io.project import ENGINES, Project, find_project
 from ddcore.io.records import IngestRecord
 from ddcore.io.records import Source as TakenSource
 from ddcore.io.sources import Source, find_sources, row_count
-from ddcore.io.tables import APP, kept_open
+from ddcore.io.tables import APP, kept_open, opened
 from ddcore.io.times import Time, coordinates, greatest, least, named, parse, time_of
 from ddcore.io.updates import RowCount
 from ddcore.io.warehouse import Warehouse
@@ -47,6 +47,7 @@ from ddcore.jobs import predecessor
 from ddcore.jobs.arguments import filled
 from ddcore.jobs.report import json_line, spelled
 from ddcore.jobs.undo import UndoReport, undo
+from ddcore.redaction import masked
 
 __all__ = ["LATE", "IngestReport", "ingest", "main"]
 
@@ -427,6 +428,8 @@ class _Work:
     def cleaning(self) -> Iterator[None]:
         """Remove files that the ledger does not name, before the ingest, and after it if it fails."""
         self.ledger.begin()
+        if (state := self.ledger.input_table(self.log.folder.name)) is not None:
+            opened(self.log.folder, state)  # a table whose log was lost must not be created again
         self.log.create()
         transaction = last_transaction(self.log.folder, APP)
         if self._sweep():
@@ -548,11 +551,11 @@ def main(argv: Sequence[str] | None = None) -> int:
             )
         )
     except DdError as error:
-        print(f"error: {error.message}", f"  {error.hint}", sep="\n", file=sys.stderr)
+        print(masked(f"error: {error.message}\n  {error.hint}"), file=sys.stderr)
         return error.exit_code
     for note in getattr(report, "notes", ()):
-        print(note, file=sys.stderr)
-    print(json_line("ingest", spelled(asdict(report), project.dims)))
+        print(masked(note), file=sys.stderr)
+    print(masked(json_line("ingest", spelled(asdict(report), project.dims))))
     return 0
 
 

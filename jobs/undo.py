@@ -136,7 +136,7 @@ class _Undo:
                     f"it in {', '.join(source.name for source in other.sources)}",
                     f"take that back first: ddcore ingest --undo {other.number}",
                 )
-        self.log.check()
+        self.log.check(self.base)
         if len(self.files) < len(record.files) or not record.files:
             raise StorageError(
                 f"ingest {record.number} cannot be taken back: its files in {self.log.folder} were merged with others",
