@@ -347,12 +347,6 @@ def live_files(folder: Path, state: TableState | None) -> list[LiveFile]:
         return _check_files(folder, _table_at(folder, open_table(folder), state.version), state)
 
 
-def state_at(folder: Path, version: int) -> TableState:
-    """The state of a table at one of its versions."""
-    table = open_table(folder, version)
-    return _state(table, _live(table))
-
-
 def opened(folder: Path, state: TableState) -> DeltaTable:
     """The table at a state that the ledger names, or after later maintenance. StorageError where its log lost that."""
     with reading(folder, "read", state):
@@ -389,6 +383,12 @@ def _check_present(folder: Path, paths: Iterable[str], state: TableState) -> Non
             raise StorageError(
                 f"{folder / path} is missing: version {state.version} of the table needs it", mend_hint(folder)
             )
+
+
+def state_at(folder: Path, version: int) -> TableState:
+    """The state of a table at one of its versions."""
+    table = open_table(folder, version)
+    return _state(table, _live(table))
 
 
 def files_of(table: DeltaTable) -> list[LiveFile]:

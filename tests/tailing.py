@@ -247,8 +247,9 @@ def _write(root: Path, input: str, sources: Sequence[str], failpoint: str | None
     if failpoint is not None:
         os.environ["DDCORE_FAILPOINT"] = failpoint
     sys.stdout = open(os.devnull, "w")  # noqa: SIM115  (until the process ends)
-    upper = Ledger.load(Warehouse(root / "warehouse")).upper()
-    for source in sources if upper is None else [each for each in sources if int(Path(each).stem) >= upper[0][0]]:
+    folded = Ledger.load(Warehouse(root / "warehouse")).last_folded()
+    assert not isinstance(folded, tuple)
+    for source in sources if folded is None else [each for each in sources if int(Path(each).stem) > folded]:
         for words in (["ingest", input, source], ["run"]):
             if code := run_command([*words, "-q", "--project", str(root)]):
                 raise SystemExit(code)
