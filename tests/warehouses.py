@@ -16,9 +16,10 @@ from ddcore.io.changelog import ChangeLog
 from ddcore.io.ledger import Ledger
 from ddcore.io.project import Project, find_project
 from ddcore.io.records import IngestRecord, Source
-from ddcore.io.times import greatest, least
+from ddcore.io.times import coordinates, greatest, is_open, least
 from ddcore.io.updates import accumulate_counts
 from ddcore.io.warehouse import Warehouse
+from ddcore.lattice import frontier
 
 
 def project_of(folder: Path, drawn: Case, *, ingested: bool = True) -> Project:
@@ -39,17 +40,18 @@ def project_of(folder: Path, drawn: Case, *, ingested: bool = True) -> Project:
 
 
 def take_in(project: Project, name: str, frame: pl.DataFrame) -> None:
-    """Updates into an input's log, as an ingest leaves them."""
+    """Updates into an input's log, as an ingest leaves them; late ones at their own times."""
     warehouse = Warehouse(project.warehouse)
     warehouse.create()
     ledger = Ledger.load(warehouse)
     log = ChangeLog(warehouse.input(name), project.input_schema(name), project.dims)
     number, dims = ledger.next_ingest(), project.dims
     table = log.append(frame, number, base=ledger.input_table(name))
-    counts = accumulate_counts(frame, dims)
+    counts, upper = accumulate_counts(frame, dims), ledger.open_from(name)
+    late = frontier(coordinates(time) for time in counts if upper is not None and not is_open(time, upper))
     record = IngestRecord(
         number, name, (Source("test", str(number)),), least(counts), greatest(counts), len(frame), counts, (), table,
-        dims=dims if len(dims) > 1 else (),
+        dims=dims if len(dims) > 1 else (), restates=late,
     )  # fmt: skip
     ledger.append(record)
 
