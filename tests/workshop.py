@@ -254,6 +254,12 @@ def _killed(place: str, *arguments: str) -> Build:
     return build
 
 
+def _refreshed(shop: Workshop, folder: Path) -> None:
+    """A refresh of another program was killed when it had replaced most tables of state; the program is put back."""
+    _killed("after-table:7", "run", "--full-refresh")(shop, folder)
+    (folder / "program.py").write_text(PROGRAM)
+
+
 def _damaged(_: Workshop, folder: Path) -> None:
     """A table whose log cannot be read, and what several workers on Spark left."""
     table = min(table for table in (folder / "warehouse" / "state").iterdir() if (table / "_delta_log").is_dir())
@@ -293,6 +299,7 @@ BASES: dict[str, tuple[str, Build]] = {
     "changed": ("folded", _changed),
     "half written": ("folded", _killed("after-file", "ingest", "roads", "most.csv")),
     "half ingested": ("folded", _killed("after-table", "ingest", "roads", "most.csv")),
+    "half refreshed": ("changed", _refreshed),
     "half undone": ("folded", _killed("after-table", "ingest", "--undo", "3")),
     "damaged": ("folded", _damaged),
     "unmerged": ("folded", _before_a_merge),
@@ -312,6 +319,7 @@ COMMANDS = {  # the project's state, and the command
     "run of a changed program": ("changed", "run"),
     "full refresh of a changed program": ("changed", "run", "--full-refresh"),
     "full refresh of a damaged table": ("damaged", "run", "--full-refresh"),
+    "run after a refresh that was given up": ("half refreshed", "run"),
     "run that merges the ledger": ("unmerged", "run"),
     "run to a border": ("times", "run", "--to", "day=1,revision=2"),
     "run from a border": ("half folded", "run"),
