@@ -142,9 +142,8 @@ class _Replay:
             outcome = f"run {intent.run} is given up, and everything is folded anew"
         elif intent is not None:
             same = intent.fingerprint == self.plan.fingerprint
-            outcome = (
-                f"run {intent.run} is finished first" if same else f"run {intent.run}, of another program, is given up"
-            )
+            ending = "is finished first" if same else "is given up: the program has changed"
+            outcome = f"run {intent.run} {ending}"
         self.report.stale_lock = predecessor.tell(dead, self.ledger, outcome)
 
     def fold_all(self, note_run: Callable[[int], None]) -> RunReport:
