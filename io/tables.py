@@ -177,8 +177,10 @@ def set_aside_damaged(folder: Path) -> None:
     try:
         with reporting(folder, "read"):
             if exists(folder):
-                _live(open_table(folder))
-                return
+                table = open_table(folder)
+                _live(table)
+                if commit_file(folder, table.version()).exists():  # a checkpoint alone can be read, not committed to
+                    return
     except StorageError:
         pass
     places = (folder.with_name(f"_damaged-{folder.name}-{number}") for number in range(1, 10_000))

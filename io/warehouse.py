@@ -365,7 +365,7 @@ class Warehouse:
 
 
 def _this_process(command: str, run: int) -> Holder:
-    since = datetime.now(UTC).isoformat(timespec="seconds")
+    since = datetime.now(UTC).isoformat(timespec="milliseconds")
     return Holder(socket.gethostname(), os.getpid(), since, command, run)
 
 

@@ -135,10 +135,13 @@ def ingest(
     with warehouse.lock("ddcore ingest") as lock, kept_open():
         ledger = Ledger.load(warehouse)
         ledger.check_dims(project.dims)
-        notes = [unrecorded.note(record) for record in unrecorded.finish(ledger)]
+        finished = unrecorded.finish(ledger)
+        notes = [unrecorded.note(record) for record in finished]
         intent = ledger.open_intent()
         give_up(ledger, "it was not finished, and an ingest came first")
-        stale_lock = predecessor.tell(lock.dead, ledger, predecessor.given_up(intent, ledger))
+        stale_lock = predecessor.tell(
+            lock.dead, ledger, predecessor.given_up(intent, ledger) or predecessor.finished(finished)
+        )
         work = _Work(ledger, input_name, rules, move=late == "move", allow_gap=allow_gap, tell=tell, root=project.root)
         work.notes += notes
         with work.cleaning(), _taker(engine, project, layouts) as take:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
 from ddcore.io.ledger import Ledger
-from ddcore.io.records import IntentRecord, row_of
+from ddcore.io.records import IngestRecord, IntentRecord, UndoRecord, row_of
 from ddcore.io.warehouse import Holder
 
-__all__ = ["given_up", "tell"]
+__all__ = ["finished", "given_up", "tell"]
 
 _logger = logging.getLogger("ddcore")
 
@@ -35,6 +36,11 @@ def given_up(intent: IntentRecord | None, ledger: Ledger) -> str:
     if ledger.open_intent() is None:
         return f"run {intent.run} is given up, and its versions are open again"
     return f"run {intent.run} has committed to tables, and the next ddcore run finishes it"
+
+
+def finished(records: Sequence[IngestRecord | UndoRecord]) -> str:
+    """What this command has recorded of it; empty without records."""
+    return " and ".join(f"{kind} {number} is finished now" for kind, number, _ in map(row_of, records))
 
 
 def _recorded(dead: Holder, ledger: Ledger) -> str:

@@ -91,9 +91,9 @@ def run(
         return _Replay(options, Ledger.load(warehouse)).preview()
     with warehouse.lock("ddcore run") as lock, kept_open():
         ledger = Ledger.load(warehouse)
-        unrecorded.finish(ledger)
+        finished = unrecorded.finish(ledger)
         replay = _Replay(options, ledger)
-        replay.note_predecessor(lock.dead)
+        replay.note_predecessor(lock.dead, predecessor.finished(finished))
         return replay.fold_all(lock.note_run)
 
 
@@ -134,16 +134,17 @@ class _Replay:
             self.report.versions = self._versions(upcoming, {})
         return self.report
 
-    def note_predecessor(self, dead: Holder | None) -> None:
-        """Note a process that ended while it held the lock, and what becomes of the run that it may have left."""
-        intent, outcome = self.ledger.open_intent(), ""
+    def note_predecessor(self, dead: Holder | None, outcome: str) -> None:
+        """Note a process that ended while it held the lock, and what becomes of the run that it may have left;
+        ``outcome`` if it left none.
+        """
+        intent = self.ledger.open_intent()
         if intent is not None and self.options.request.refresh:
             outcome = f"run {intent.run} is given up, and everything is folded anew"
         elif intent is not None:
             same = intent.fingerprint == self.plan.fingerprint
-            outcome = (
-                f"run {intent.run} is finished first" if same else f"run {intent.run}, of another program, is given up"
-            )
+            ending = "is finished first" if same else "is given up: the program has changed"
+            outcome = f"run {intent.run} {ending}"
         self.report.stale_lock = predecessor.tell(dead, self.ledger, outcome)
 
     def fold_all(self, note_run: Callable[[int], None]) -> RunReport:

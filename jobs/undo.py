@@ -73,7 +73,9 @@ def undo(project: Project, number: int, input_name: str | None = None) -> UndoRe
         work = _Undo(project, ledger, record)
         if not is_done:
             work.check()
-        stale_lock = predecessor.tell(lock.dead, ledger, predecessor.given_up(intent, ledger))
+        stale_lock = predecessor.tell(
+            lock.dead, ledger, predecessor.given_up(intent, ledger) or predecessor.finished(finished)
+        )
         if not is_done:
             work.commit()
     return UndoReport(

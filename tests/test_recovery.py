@@ -83,7 +83,8 @@ def test_a_stale_lock_is_said_and_what_becomes_of_the_work(workshop: Workshop) -
         ("later run", "after-table", "run 2 is finished first"),
         ("later run", "after-run", "its last record, run 2, is complete"),
         ("full refresh of a changed program", "after-table", "run 2 is given up, and everything is folded anew"),
-        ("later ingest", "after-table", "it recorded nothing, so nothing of it is visible"),
+        ("later ingest", "after-file", "it recorded nothing, so nothing of it is visible"),
+        ("later ingest", "after-table", "ingest 4 is finished now"),
         ("later ingest", "after-ingest", "its last record, ingest 4, is complete"),
     ):
         folder = workshop.copy(workshop.scenario(name).base)

@@ -85,7 +85,7 @@ TIMES_SOURCE = "cat,2,0,3,1 cat,2,1,2,1 dog,1,0,4,1 cat,3,2,1,1 dog,1,3,4,-1 emu
 class Scenario:
     """A project in the folder ``base`` and a command for it; ``places`` are those that the command reaches, and how
     often. ``before`` and ``after`` are the rows of all tables without and with the command; ``between`` those after
-    each of its runs but the last, where it takes several.
+    each of its parts, where it has several: runs, or an ingest that it finishes first.
     """
 
     base: Path
@@ -183,13 +183,14 @@ class Workshop:
         assert ended.code == 0, ended
         places = Counter(line.split()[1] for line in log.read_text().splitlines())
         after = contents(find_project(project, {}))
-        between = tuple(self._after_run(base, arguments, run) for run in range(1, places["after-run"]))
+        ends = [(place, n) for place in ENDS for n in range(1, places[place] + 1)]
+        between = tuple(self._after(base, arguments, *end) for end in (ends if len(ends) > 1 else []))
         return Scenario(base, tuple(arguments), dict(places), before, after, between)
 
-    def _after_run(self, base: Path, arguments: Sequence[str], run: int) -> dict[str, pl.DataFrame]:
-        """The rows of all tables when a command has finished so many of its runs."""
+    def _after(self, base: Path, arguments: Sequence[str], place: str, n: int) -> dict[str, pl.DataFrame]:
+        """The rows of all tables when a command has finished one of its parts."""
         project = self.copy(base)
-        ended = self.command(project, *self.placed(project, arguments), DDCORE_FAILPOINT=f"after-run:{run}")
+        ended = self.command(project, *self.placed(project, arguments), DDCORE_FAILPOINT=f"{place}:{n}")
         assert ended.code == CODES["kill"], ended
         return contents(find_project(project, {}))
 
@@ -224,6 +225,7 @@ class Workshop:
         shutil.rmtree(folder)
 
 
+ENDS = ("after-run", "after-ingest", "after-undo")  # readers see more after these
 CODES = {"kill": -signal.SIGKILL, "term": 143, "int": 130, "full": 1, "full-once": 1}
 WORDS = {"term": "terminated", "int": "interrupted", "full": "No space left", "full-once": "No space left"}
 
@@ -252,6 +254,12 @@ def _killed(place: str, *arguments: str) -> Build:
         os.truncate(folder / "warehouse" / ".lock", 0)  # as after a power cut: the note is on the next one killed
 
     return build
+
+
+def _refreshed(shop: Workshop, folder: Path) -> None:
+    """A refresh of another program was killed when it had replaced most tables of state; the program is put back."""
+    _killed("after-table:7", "run", "--full-refresh")(shop, folder)
+    (folder / "program.py").write_text(PROGRAM)
 
 
 def _damaged(_: Workshop, folder: Path) -> None:
@@ -293,6 +301,7 @@ BASES: dict[str, tuple[str, Build]] = {
     "changed": ("folded", _changed),
     "half written": ("folded", _killed("after-file", "ingest", "roads", "most.csv")),
     "half ingested": ("folded", _killed("after-table", "ingest", "roads", "most.csv")),
+    "half refreshed": ("changed", _refreshed),
     "half undone": ("folded", _killed("after-table", "ingest", "--undo", "3")),
     "damaged": ("folded", _damaged),
     "unmerged": ("folded", _before_a_merge),
@@ -312,6 +321,7 @@ COMMANDS = {  # the project's state, and the command
     "run of a changed program": ("changed", "run"),
     "full refresh of a changed program": ("changed", "run", "--full-refresh"),
     "full refresh of a damaged table": ("damaged", "run", "--full-refresh"),
+    "run after a refresh that was given up": ("half refreshed", "run"),
     "run that merges the ledger": ("unmerged", "run"),
     "run to a border": ("times", "run", "--to", "day=1,revision=2"),
     "run from a border": ("half folded", "run"),
