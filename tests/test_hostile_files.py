@@ -29,6 +29,7 @@ from crafting import BINARY, CHILDREN, DATA_PAGE, DICTIONARY_PAGE, GROUP_ROWS, I
 from deltalake import DeltaTable
 from trams import Command
 
+from ddcore.cli.text import message
 from ddcore.encoding import encode
 from ddcore.errors import DataError, StorageError
 from ddcore.io import arrangements, datafile, sources
@@ -82,7 +83,8 @@ class Answer:
 
     @property
     def is_refusal(self) -> bool:
-        return not self.wrong and bool(self.error) and "\n" not in self.error and bool(self.hint)
+        """Whether there is an error and a hint. A name in it may have a newline, which is printed as ``\\n``."""
+        return not self.wrong and bool(self.error) and len(message(self.error).splitlines()) == 1 and bool(self.hint)
 
 
 class Reader:
