@@ -223,3 +223,29 @@ def test_readers_see_whole_runs_only_while_a_writer_is_killed(versions: int, tmp
     assert code == 0 and kills > 0
     assert {"status", "show", "diff", "log", "head"} <= reads.keys()
     assert_equal_logs({name: head(project.warehouse / "outputs" / name) for name in OUTPUTS}, edges)
+
+
+def test_a_resumed_run_writes_the_same_bytes(tmp_path: Path) -> None:
+    """With the same engine and parallelism every file of state and outputs is the one of an undisturbed run."""
+    seed = random.randrange(10**6)
+    print(f"seed {seed}")
+    edges, rng, projects = history(seed), random.Random(seed), []
+    for folder, deaths in (("undisturbed", 0), ("killed", 3)):
+        project = project_in(tmp_path / folder)
+        projects.append(project)
+        for source in parts(project, edges, [VERSIONS // 2]):
+            assert command("ingest", "edges", source, "--project", str(project.root), "-q") == 0
+            for _ in range(deaths):
+                place = f"{rng.choice(SEVERAL)}:{rng.randint(1, 6)}"
+                assert command("run", "--project", str(project.root), "-q", failpoint=place) in (0, KILLED)
+            assert command("run", "--project", str(project.root), "-q") == 0
+    files = [live_bytes(project) for project in projects]
+    assert len(files[0]) > len(OUTPUTS)
+    assert files[0] == files[1]
+
+
+def live_bytes(project: Project) -> dict[str, bytes]:
+    """The content of every live file of state and outputs."""
+    folders = [*(project.warehouse / "state").iterdir(), *(project.warehouse / "outputs").iterdir()]
+    paths = [folder / path for folder in folders for path in DeltaTable(str(folder)).to_pyarrow_dataset().files]
+    return {str(path.relative_to(project.warehouse)): path.read_bytes() for path in paths}

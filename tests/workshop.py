@@ -19,7 +19,7 @@ import polars as pl
 from forks import Ended, Forks
 
 from ddcore.errors import StorageError
-from ddcore.io import records, tables
+from ddcore.io import records, tables, unrecorded
 from ddcore.io.ledger import Ledger
 from ddcore.io.project import Project, find_project
 from ddcore.io.warehouse import Warehouse
@@ -179,6 +179,8 @@ class Workshop:
         base = self.base(start)
         project, log = self.copy(base), self.folder / f"{name}.log"
         before = contents(find_project(project, {}))
+        copy = find_project(self.copy(base), {})
+        unrecorded.finish(Ledger.load(Warehouse(copy.warehouse)))
         ended = self.command(project, *self.placed(project, arguments), DDCORE_FAILPOINT_LOG=str(log))
         assert ended.code == 0, ended
         places = Counter(line.split()[1] for line in log.read_text().splitlines())
@@ -313,6 +315,7 @@ COMMANDS = {  # the project's state, and the command
     "ingest after one killed at its file": ("half written", "ingest", "roads", "last.csv"),
     "ingest after one killed at its table": ("half ingested", "ingest", "roads", "last.csv"),
     "ingest after an undo killed at its table": ("half undone", "ingest", "roads", "most.csv"),
+    "run after an ingest killed at its table": ("half ingested", "run"),
     "undo": ("folded", "ingest", "--undo", "3"),
     "first run": ("ingested", "run"),
     "later run": ("folded", "run"),
