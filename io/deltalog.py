@@ -10,10 +10,16 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
-__all__ = ["LOG", "commit_file", "is_maintenance", "last_transaction", "named_files"]
+__all__ = [
+    "COMPACTED", "LOG", "added_files", "commit_file", "compaction_of", "is_maintenance", "last_transaction",
+    "named_files", "versions_of",
+]  # fmt: skip
 
 LOG = "_delta_log"
+COMPACTED = "ddcore.compacted"  # in the commit of a compaction of ours: the frontier, as JSON
+_DIGITS = 20  # of a version in the name of an entry
 _MAINTENANCE = ("OPTIMIZE", "VACUUM START", "VACUUM END")  # operations that change no rows
 
 
@@ -27,6 +33,18 @@ def is_maintenance(folder: Path, version: int) -> bool:
     return any(
         action.get("operation") in _MAINTENANCE for action in _actions(commit_file(folder, version), "commitInfo")
     )
+
+
+def compaction_of(folder: Path, version: int) -> list[list[int]] | None:
+    """The frontier to which a commit of ours compacted a table, empty where no time was changed; None for others."""
+    for info in _actions(commit_file(folder, version), "commitInfo"):
+        try:
+            elements = json.loads(info.get(COMPACTED, ""))
+        except (ValueError, TypeError):
+            continue
+        if isinstance(elements, list):
+            return elements
+    return None
 
 
 def last_transaction(folder: Path, app: str) -> int | None:
@@ -47,6 +65,22 @@ def named_files(folder: Path) -> set[str]:
         for action in _actions(commit, kind)
         if "path" in action
     }
+
+
+def added_files(folder: Path, version: int) -> set[str]:
+    """The paths of the data files that a commit added."""
+    return {unquote(str(action.get("path", ""))) for action in _actions(commit_file(folder, version), "add")}
+
+
+def versions_of(folder: Path) -> tuple[list[int], list[int]]:
+    """The versions of the commits and of the checkpoints in a table's log, sorted. Lists the folder."""
+    try:
+        names = os.listdir(folder / LOG)
+    except OSError:
+        return [], []
+    entries = [(name[:_DIGITS], name[_DIGITS:]) for name in sorted(names) if name[:_DIGITS].isdigit()]
+    commits = [int(number) for number, ending in entries if ending == ".json"]
+    return commits, [int(number) for number, ending in entries if ending == ".checkpoint.parquet"]
 
 
 def _commits(folder: Path) -> list[Path]:

@@ -390,6 +390,18 @@ class Ledger:
         live = {} if run is None else dict(run.tables)
         return live | {name: state for name, state in changed.items() if name in live}
 
+    def compacted(self) -> dict[str, TableState]:
+        """The tables of state and outputs that were compacted after the last run; the record of a further compaction
+        names them as well.
+        """
+        entry = self._summary.compact
+        tables = {} if entry is None else self._row(entry).record.tables
+        return {name: state for name, state in tables.items() if not name.startswith("inputs/")}
+
+    def inputs(self) -> list[str]:
+        """The names of the inputs that an ingest has named."""
+        return list(self._summary.inputs)
+
     def table(self, relative: str) -> TableState | None:
         """The state of a table of state or outputs (``outputs/dists``); None if no run names it."""
         return self.tables().get(relative)

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ddcore.errors import StorageError, UsageError
 from ddcore.io import datafile
-from ddcore.io.deltalog import LOG, commit_file, is_maintenance
+from ddcore.io.deltalog import COMPACTED, LOG, commit_file, is_maintenance
 from ddcore.io.failpoint import failpoint
 from ddcore.io.warehouse import REFRESH, reporting
 
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "APP", "AddedFile", "LiveFile", "TableState", "arrow_table", "change", "commit", "create", "exists",
-    "kept_open", "live_files", "location", "mend_hint", "open_table", "row_type", "scan",
-    "set_aside_damaged", "settle", "values", "write_file",
+    "forget", "kept_open", "live_files", "location", "mend_hint", "open_table", "row_type", "scan", "schema_of",
+    "set_aside_damaged", "settle", "state_at", "values", "write_file", "write_pieces",
 ]  # fmt: skip
 
 APP = "ddcore"  # the one application id of our transactions; its version is the number of the run or ingest
@@ -113,6 +113,14 @@ def row_type(kind: Any) -> Type:
         return Type("struct", fields=tuple((each.name, row_type(each.type)) for each in kind.fields))
     ours = {theirs: name for name, theirs in _DELTA_NAMES.items()}
     return parse_type(ours.get(kind.type, kind.type))
+
+
+def schema_of(folder: Path) -> Schema:
+    """The columns of one of our tables in order, without those it is partitioned by."""
+    with reporting(folder, "read", mend_hint(folder)):
+        table = open_table(folder)
+        apart = table.metadata().partition_columns
+        return {field.name: row_type(field.type) for field in table.schema().fields if field.name not in apart}
 
 
 def create(
@@ -192,13 +200,46 @@ def write_file(
     ``table`` does not have the partition columns.
     """
     partition = dict(partition or {})
+    path, size = _write(folder, stem, [table], table.schema, table.num_rows, row_group, partition)
+    return AddedFile(path, size, table.num_rows, file_stats(table, bounded), partition)
+
+
+def write_pieces(
+    folder: Path, stem: str, pieces: Iterable[pa.Table], schema: pa.Schema, rows: int, *, bounded: str, row_group: int,
+    partition: Mapping[str, str],
+) -> AddedFile:  # fmt: skip
+    """The same for rows in pieces, of which one is in memory at a time; at most ``rows``. ``bounded``: an int64 column
+    without nulls, by which they are sorted.
+    """
+    import pyarrow as pa
+
+    counted, ends = 0, list[pa.Array]()
+
+    def watched() -> Iterator[pa.Table]:
+        nonlocal counted
+        for piece in pieces:
+            if piece.num_rows:
+                counted += piece.num_rows
+                ends.extend([piece[bounded].slice(0, 1), piece[bounded].slice(piece.num_rows - 1)])
+                yield piece
+
+    path, size = _write(folder, stem, watched(), schema, rows, row_group, partition)
+    bounds = pa.table({bounded: pa.chunked_array([chunk for end in ends for chunk in end.chunks], pa.int64())})
+    return AddedFile(path, size, counted, file_stats(bounds, [bounded], rows=counted), dict(partition))
+
+
+def _write(
+    folder: Path, stem: str, pieces: Iterable[pa.Table], schema: pa.Schema, rows: int, row_group: int,
+    partition: Mapping[str, str],
+) -> tuple[str, int]:  # fmt: skip
+    """Write a data file and sync it to the disk; return its path below ``folder`` and its size in bytes."""
     place = "".join(f"{name}={value}/" for name, value in partition.items())
     directory = folder / place
     temporary = directory / f".{stem}-{os.getpid()}-{time.monotonic_ns()}.tmp"
     with reporting(directory, "write to"):
         directory.mkdir(parents=True, exist_ok=True)
         try:
-            size, digest = datafile.write(table, temporary, row_group)
+            size, digest = datafile.write(pieces, schema, rows, temporary, row_group)
             path = f"{place}{stem}-{digest}.parquet"
             temporary.replace(folder / path)
         finally:
@@ -207,7 +248,7 @@ def write_file(
         if partition:
             _sync(folder)
     _failpoint(folder, "after-file")
-    return AddedFile(path, size, table.num_rows, file_stats(table, bounded), partition)
+    return path, size
 
 
 def commit(
@@ -218,13 +259,15 @@ def commit(
     base: TableState | None,
     overwrite: bool = False,
     without: Iterable[str] = (),
+    compacted: str | None = None,
 ) -> TableState:
     """Make the table's live files those of ``base`` plus ``files``; return its new state.
 
     ``base`` is the state in the ledger, None where the ledger has none. The files of ``base`` whose paths are in
     ``without`` are left out; ``overwrite`` leaves out all of them. One commit per table and run. Repeating it (after a
     crash before the ledger's record) commits nothing. Changes of an attempt that was given up are reverted; maintenance
-    by other programs (OPTIMIZE) since ``base`` is kept. When this returns, every commit after ``base`` is on the disk,
+    by other programs (OPTIMIZE) since ``base`` is kept. ``compacted``: the commit is a compaction to this frontier, as
+    JSON text, and says that it changes no data, so that streams and change feeds pass over it. When this returns, every commit after ``base`` is on the disk,
     even if there was nothing to commit.
     """
     with reporting(folder, "commit to", mend_hint(folder)):
@@ -242,7 +285,7 @@ def commit(
         added = [file for file in files if file.path not in live]
         removed = sorted(live - kept - {file.path for file in files})
         if added or removed:
-            change(head, added, removed, txn)
+            change(head, added, removed, txn, compacted)
         settle(folder, since, head.version())
         state = _state(head, _live(head))
     if added or removed:
@@ -250,21 +293,34 @@ def commit(
     return state
 
 
-def change(table: DeltaTable, added: Sequence[AddedFile], removed: Sequence[str], txn: int) -> None:
-    """Add and remove files in one commit with the transaction number ``txn``. Does not sync it to the disk."""
+def change(
+    table: DeltaTable, added: Sequence[AddedFile], removed: Sequence[str], txn: int, compacted: str | None = None
+) -> None:
+    """Add and remove files in one commit with the transaction number ``txn``. Does not sync it to the disk.
+
+    ``compacted``: as for :func:`commit`.
+    """
     from deltalake.transaction import RemoveAction
 
     now = int(time.time() * 1000)
-    actions: list[AddAction | RemoveAction] = [_add_action(file, now) for file in added]
-    actions += [RemoveAction(path, True, now) for path in removed]
+    changes = compacted is None
+    actions: list[AddAction | RemoveAction] = [_add_action(file, now, changes=changes) for file in added]
+    actions += [RemoveAction(path, changes, now) for path in removed]
     table.create_write_transaction(
         actions,
         "append",
         table.schema(),
         table.metadata().partition_columns,
-        commit_properties=_transaction(txn),
+        commit_properties=_transaction(txn, compacted),
     )
     table.update_incremental()
+
+
+def state_at(folder: Path, version: int) -> TableState:
+    """The state of a table at one of its versions."""
+    with reporting(folder, f"read version {version} of", mend_hint(folder)):
+        table = open_table(folder, version)
+        return _state(table, _live(table))
 
 
 def live_files(folder: Path, state: TableState | None) -> list[LiveFile]:
@@ -279,10 +335,10 @@ def live_files(folder: Path, state: TableState | None) -> list[LiveFile]:
         return _check_files(folder, _table_at(folder, open_table(folder), state.version), state)
 
 
-def scan(folder: Path, files: Sequence[LiveFile], schema: Schema) -> pl.LazyFrame:
+def scan(folder: Path, files: Sequence[LiveFile], schema: Schema, *, check: bool = True) -> pl.LazyFrame:
     """The rows of some of a table's files, in file order, as a lazy frame.
 
-    Checks the digests of these files first, because Polars' reader checks nothing.
+    Checks the digests of these files first, because Polars' reader checks nothing; not where the caller just did.
     """
     import polars as pl
 
@@ -294,7 +350,7 @@ def scan(folder: Path, files: Sequence[LiveFile], schema: Schema) -> pl.LazyFram
         integer_cast="upcast", float_cast="upcast", datetime_cast=["nanosecond-downcast", "convert-timezone"]
     )
     paths = [folder / file.path for file in files]
-    for path in paths:
+    for path in paths if check else ():
         datafile.verify(path, mend_hint(folder))
     return pl.scan_parquet(paths, schema=types, cast_options=casts, glob=False, hive_partitioning=False)
 
@@ -330,6 +386,12 @@ def open_table(folder: Path, version: int | None = None) -> DeltaTable:
     if folder not in _tables:
         _keep(folder, DeltaTable(location(folder)))
     return _tables[folder]
+
+
+def forget(folder: Path) -> None:
+    """A table's folder is gone: see :func:`kept_open`."""
+    if _tables is not None:
+        _tables.pop(folder, None)
 
 
 def location(folder: Path) -> str:
@@ -382,8 +444,11 @@ def arrow_table(columns: Mapping[str, Any], schema: Schema) -> pa.Table:
     return pa.table({name: columns[name] for name in schema}).cast(types)
 
 
-def file_stats(table: pa.Table, bounded: Iterable[str]) -> str:
-    """Delta's statistics of a file, as JSON text. Values without a JSON form (NaN, bytes) get no bounds."""
+def file_stats(table: pa.Table, bounded: Iterable[str], *, rows: int | None = None) -> str:
+    """Delta's statistics of a file, as JSON text. Values without a JSON form (NaN, bytes) get no bounds.
+
+    ``rows``: how many the file has, where the table has only those with the bounds.
+    """
     from ddcore.io.stats import bounds, json_object
 
     lower, upper = {}, {}
@@ -394,7 +459,7 @@ def file_stats(table: pa.Table, bounded: Iterable[str]) -> str:
             lower[name], upper[name] = pair
     return json_object(
         {
-            "numRecords": str(table.num_rows),
+            "numRecords": str(table.num_rows if rows is None else rows),
             "minValues": json_object(lower),
             "maxValues": json_object(upper),
             "nullCount": json_object(nulls),
@@ -464,16 +529,17 @@ def values(column: Any) -> list[Any]:
     return [value.as_py() for value in column]
 
 
-def _transaction(txn: int) -> CommitProperties:
+def _transaction(txn: int, compacted: str | None = None) -> CommitProperties:
     from deltalake import CommitProperties, Transaction
 
-    return CommitProperties(app_transactions=[Transaction(APP, txn)])
+    told = None if compacted is None else {COMPACTED: compacted}
+    return CommitProperties(custom_metadata=told, app_transactions=[Transaction(APP, txn)])
 
 
-def _add_action(file: AddedFile, now: int) -> AddAction:
+def _add_action(file: AddedFile, now: int, *, changes: bool = True) -> AddAction:
     from deltalake.transaction import AddAction
 
-    return AddAction(file.path, file.size, dict(file.partition), now, True, file.stats)
+    return AddAction(file.path, file.size, dict(file.partition), now, changes, file.stats)
 
 
 def _delta_schema(schema: Mapping[str, Type | str]) -> Any:

@@ -24,6 +24,7 @@ from pathlib import Path
 import polars as pl
 
 from ddcore.errors import DataError, DdError, LateUpdate, UnknownRetraction, UsageError
+from ddcore.io.adoption import adopt
 from ddcore.io.balance import Balance
 from ddcore.io.changelog import ChangeLog
 from ddcore.io.checks import DIFF, LARGEST_TIME, Layout, Rules, listed_names
@@ -128,6 +129,7 @@ def ingest(
     with warehouse.lock("ddcore ingest"), kept_open():
         ledger = Ledger.load(warehouse)
         ledger.check_dims(project.dims)
+        adopt(ledger)
         give_up(ledger, "it was not finished, and an ingest came first")
         work = _Work(ledger, input_name, rules, move=late == "move", allow_gap=allow_gap, tell=tell, root=project.root)
         with work.cleaning(), _taker(engine, project, layouts) as take:

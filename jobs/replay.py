@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ddcore.errors import DdError, ProgramChanged, ProgramError, UsageError
+from ddcore.io.adoption import adopt
 from ddcore.io.intent import give_up, is_committed
 from ddcore.io.ledger import Ledger
 from ddcore.io.program import load_plan
@@ -47,6 +48,7 @@ from ddcore.io.times import (
 from ddcore.io.warehouse import Warehouse
 from ddcore.jobs import engines
 from ddcore.jobs.arguments import filled, natural
+from ddcore.jobs.compact import after_run
 from ddcore.jobs.failures import one_line
 from ddcore.jobs.fold import Fold, Listener
 from ddcore.jobs.report import Changes, RunReport, json_line, result
@@ -98,7 +100,12 @@ def run(
     if dry_run:
         return _Replay(options, Ledger.load(warehouse)).preview()
     with warehouse.lock("ddcore run") as lock, kept_open():
-        return _Replay(options, Ledger.load(warehouse)).fold_all(lock.note_run)
+        ledger = Ledger.load(warehouse)
+        adopt(ledger)
+        report = _Replay(options, ledger).fold_all(lock.note_run)
+        if not report.nothing_new:
+            after_run(project, ledger)
+        return report
 
 
 @dataclass(frozen=True)
@@ -329,7 +336,7 @@ class _Replay:
     def _fold_input(self, window: _Window, before: RunRecord | None) -> Fold:
         return Fold(
             self.plan,
-            _stored(self.warehouse, window.run, before),
+            _stored(self.warehouse, window.run, self.ledger.tables() if before else {}),
             window.times,
             {name: self.ledger.input_table(name) for name in self.plan.inputs},
             self.options.project,
@@ -347,7 +354,7 @@ class _Replay:
         from ddcore.io import layout, tables
         from ddcore.io.changelog import ChangeLog
 
-        live = dict(before.tables) if before else {}
+        live = self.ledger.tables() if before else {}
 
         def settle(name: str, *, overwrite: bool) -> None:
             self.committing = True
@@ -415,11 +422,10 @@ def _add(changes: Changes, name: str, change: tuple[int, int]) -> None:
     changes[name] = (plus + change[0], minus + change[1])
 
 
-def _stored(warehouse: Warehouse, run: int, before: RunRecord | None) -> Stored:
+def _stored(warehouse: Warehouse, run: int, tables: Mapping[str, TableState]) -> Stored:
     from ddcore.io.gains import Stored
     from ddcore.io.tables import live_files
 
-    tables = before.tables if before else {}
     files = {
         name: live_files(warehouse.table(name), state) for name, state in tables.items() if name.startswith("state/")
     }

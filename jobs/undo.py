@@ -14,6 +14,7 @@ from functools import cached_property
 import polars as pl
 
 from ddcore.errors import DataError, LateUpdate, StorageError, UsageError
+from ddcore.io.adoption import adopt
 from ddcore.io.balance import Balance
 from ddcore.io.changelog import ChangeLog
 from ddcore.io.checks import DIFF
@@ -59,6 +60,7 @@ def undo(project: Project, number: int, input_name: str | None = None) -> UndoRe
     with warehouse.lock("ddcore ingest --undo"), kept_open():
         ledger = Ledger.load(warehouse)
         ledger.check_dims(project.dims)
+        adopt(ledger)
         work = _Undo(project, ledger, _ingest(ledger, number, input_name))
         work.check()
         work.commit()
