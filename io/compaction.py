@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -82,8 +83,8 @@ class Merge:
         pieces = (self._piece(schema, lo, hi) for lo, hi in self._ranges())
         columns = tables.arrow_table({name: [] for name in schema}, schema).schema
         file = tables.write_pieces(
-            self.folder, "part-merged", pieces, columns, self.rows,
-            bounded=CODE, row_group=ROW_GROUP, partition={"run": str(run)},
+            self.folder, "part-merged", pieces, columns,
+            rows=self.rows, bounded=CODE, row_group=ROW_GROUP, partition={"run": str(run)},
         )  # fmt: skip
         return [file] if file.rows else []
 
@@ -91,7 +92,7 @@ class Merge:
         """Ranges [lo, hi) of key codes with about ``_PIECE`` rows each."""
         cuts = self._cuts() if self.rows > _PIECE else []
         bounds = [None, *cuts, None]
-        yield from zip(bounds, bounds[1:], strict=False)
+        yield from pairwise(bounds)
 
     def _cuts(self) -> list[int]:
         """Codes that cut the rows into even ranges, by the least code of each row group of the files."""

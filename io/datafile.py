@@ -51,7 +51,7 @@ def write(tables: Iterable[pa.Table], schema: pa.Schema, rows: int, path: Path, 
     import pyarrow as pa
 
     with pa.OSFile(str(path), "wb") as sink:
-        _write_groups(tables, schema, rows, sink, path, row_group)
+        _write_groups(tables, schema, sink, path, rows=rows, row_group=row_group)
     with path.open("rb") as file:
         os.fsync(file.fileno())
         size = os.fstat(file.fileno()).st_size
@@ -114,7 +114,7 @@ class DataFile:
 
 
 def _write_groups(
-    tables: Iterable[pa.Table], schema: pa.Schema, rows: int, sink: pa.NativeFile, path: Path, row_group: int
+    tables: Iterable[pa.Table], schema: pa.Schema, sink: pa.NativeFile, path: Path, *, rows: int, row_group: int
 ) -> None:
     import pyarrow.parquet as pq
 

@@ -13,8 +13,8 @@ from typing import Any
 from urllib.parse import unquote
 
 __all__ = [
-    "COMPACTED", "LOG", "added_files", "commit_file", "compaction_of", "is_maintenance", "last_transaction",
-    "named_files", "versions_of",
+    "COMPACTED", "LOG", "added_files", "checkpoint_file", "commit_file", "compaction_of", "is_maintenance",
+    "last_transaction", "named_files", "versions_of",
 ]  # fmt: skip
 
 LOG = "_delta_log"
@@ -26,6 +26,11 @@ _MAINTENANCE = ("OPTIMIZE", "VACUUM START", "VACUUM END")  # operations that cha
 def commit_file(folder: Path, version: int) -> Path:
     """The path of commit ``version`` of a table."""
     return folder / LOG / f"{version:020d}.json"
+
+
+def checkpoint_file(folder: Path, version: int) -> Path:
+    """The path of the checkpoint of a table at ``version``."""
+    return folder / LOG / f"{version:020d}.checkpoint.parquet"
 
 
 def is_maintenance(folder: Path, version: int) -> bool:

@@ -135,9 +135,8 @@ def _data_files(folder: Path, now: float) -> Iterator[Path]:
         folders[:] = [name for name in folders if name[0] not in "._"]
         for name in names:
             path = Path(place) / name
-            if name.startswith(".") and name.endswith(".tmp") and _age(path, now) > _LEFTOVER:
-                yield path
-            elif name[0] not in "._" and name.endswith(".parquet"):
+            is_leftover = name.startswith(".") and name.endswith(".tmp") and _age(path, now) > _LEFTOVER
+            if is_leftover or (name[0] not in "._" and name.endswith(".parquet")):
                 yield path
 
 

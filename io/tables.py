@@ -200,13 +200,15 @@ def write_file(
     ``table`` does not have the partition columns.
     """
     partition = dict(partition or {})
-    path, size = _write(folder, stem, [table], table.schema, table.num_rows, row_group, partition)
+    path, size = _write(
+        folder, stem, [table], table.schema, rows=table.num_rows, row_group=row_group, partition=partition
+    )
     return AddedFile(path, size, table.num_rows, file_stats(table, bounded), partition)
 
 
 def write_pieces(
-    folder: Path, stem: str, pieces: Iterable[pa.Table], schema: pa.Schema, rows: int, *, bounded: str, row_group: int,
-    partition: Mapping[str, str],
+    folder: Path, stem: str, pieces: Iterable[pa.Table], schema: pa.Schema, *, rows: int, bounded: str,
+    row_group: int, partition: Mapping[str, str],
 ) -> AddedFile:  # fmt: skip
     """The same for rows in pieces, of which one is in memory at a time; at most ``rows``. ``bounded``: an int64 column
     without nulls, by which they are sorted.
@@ -223,13 +225,13 @@ def write_pieces(
                 ends.extend([piece[bounded].slice(0, 1), piece[bounded].slice(piece.num_rows - 1)])
                 yield piece
 
-    path, size = _write(folder, stem, watched(), schema, rows, row_group, partition)
+    path, size = _write(folder, stem, watched(), schema, rows=rows, row_group=row_group, partition=partition)
     bounds = pa.table({bounded: pa.chunked_array([chunk for end in ends for chunk in end.chunks], pa.int64())})
     return AddedFile(path, size, counted, file_stats(bounds, [bounded], rows=counted), dict(partition))
 
 
 def _write(
-    folder: Path, stem: str, pieces: Iterable[pa.Table], schema: pa.Schema, rows: int, row_group: int,
+    folder: Path, stem: str, pieces: Iterable[pa.Table], schema: pa.Schema, *, rows: int, row_group: int,
     partition: Mapping[str, str],
 ) -> tuple[str, int]:  # fmt: skip
     """Write a data file and sync it to the disk; return its path below ``folder`` and its size in bytes."""
@@ -266,9 +268,9 @@ def commit(
     ``base`` is the state in the ledger, None where the ledger has none. The files of ``base`` whose paths are in
     ``without`` are left out; ``overwrite`` leaves out all of them. One commit per table and run. Repeating it (after a
     crash before the ledger's record) commits nothing. Changes of an attempt that was given up are reverted; maintenance
-    by other programs (OPTIMIZE) since ``base`` is kept. ``compacted``: the commit is a compaction to this frontier, as
-    JSON text, and says that it changes no data, so that streams and change feeds pass over it. When this returns, every commit after ``base`` is on the disk,
-    even if there was nothing to commit.
+    by other programs (OPTIMIZE) since ``base`` is kept. When this returns, every commit after ``base`` is on the disk,
+    even if there was nothing to commit. ``compacted``: the commit is a compaction to this frontier, as JSON text, and
+    says that it changes no data, so that streams and change feeds pass over it.
     """
     with reporting(folder, "commit to", mend_hint(folder)):
         head = open_table(folder)
