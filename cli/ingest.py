@@ -140,9 +140,10 @@ def ingest(
     if late not in LATE:
         raise UsageError(f"--late: {late!r} is none of {', '.join(LATE)}", meant(late, LATE))
     rename, time = _renamed(column or []), None if version is None else parse(version, opened.dims, "--version")
+    from ddcore.cli.notices import notices
     from ddcore.jobs import ingest as job
 
-    with out.claimed(), out.progress() as progress:
+    with out.claimed(), out.progress() as progress, notices(out):
         report = job.ingest(
             opened,
             input_name,
@@ -166,9 +167,11 @@ def _undo(out: Output, project: Project, number: int, input_name: str | None, so
         raise UsageError("--undo takes a whole ingest back, not a source", f"say: ddcore ingest --undo {number}")
     if input_name is not None:
         project.input_schema(input_name)
+    from ddcore.cli.notices import notices
     from ddcore.jobs import undo as job
 
-    report = job.undo(project, number, input_name)
+    with notices(out):
+        report = job.undo(project, number, input_name)
     out.say(
         f"undone: ingest={report.ingest} input={report.input} {_times(report, project.dims)} "
         f"out=+{report.plus}/-{report.minus} took={report.took:.1f}s"

@@ -17,7 +17,7 @@ import polars as pl
 from ddcore.encoding import decode, encode
 from ddcore.errors import StorageError
 from ddcore.io import tables
-from ddcore.io.datafile import DataFile, is_ours
+from ddcore.io.datafile import DataFile, has_digests
 from ddcore.io.layout import CODE, Layout
 from ddcore.io.tables import AddedFile, LiveFile, TableState
 from ddcore.io.warehouse import REFRESH, reporting
@@ -75,7 +75,9 @@ def open_runs(folder: Path, files: Sequence[LiveFile], layout: Layout, span: Spa
     """
     overlapping = [file for file in files if _overlaps(file, span)]
     small = [file for file in overlapping if file.rows <= SMALL]
-    whole = [file for file in overlapping if not is_ours(file.path) or (len(small) > 1 and file.rows <= SMALL)]
+    whole = [
+        file for file in overlapping if not has_digests(folder / file.path) or (len(small) > 1 and file.rows <= SMALL)
+    ]
     runs: list[SortedBatch] = [FileBatch(folder / file.path, layout, span) for file in overlapping if file not in whole]
     if whole:
         runs.append(_read_whole(folder, whole, layout, span))
@@ -205,14 +207,32 @@ class FileBatch(SortedBatch):
         if unknown:
             raise StorageError(f"{self.path} has no column {unknown[0]}", REFRESH)
         column = paths.index(CODE)
-        groups = [group for i in range(footer.num_row_groups) if (group := footer.row_group(i)).num_rows]
-        bounds = [group.column(column).statistics for group in groups]
+        groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
         rows = np.array([group.num_rows for group in groups], dtype=np.int64)
-        least = np.array([bound.min for bound in bounds], dtype=np.int64)
-        greatest = np.array([bound.max for bound in bounds], dtype=np.int64)
+        if self._file.has_digests:
+            bounds = [group.column(column).statistics for group in groups]
+            least = np.array([bound.min for bound in bounds], dtype=np.int64)
+            greatest = np.array([bound.max for bound in bounds], dtype=np.int64)
+        else:
+            least, greatest = self._bounds_of_codes(len(groups))
         if (greatest[:-1] > least[1:]).any():
             raise StorageError(f"{self.path} is not sorted by {CODE}: another program rewrote it", REFRESH)
         return rows, least, greatest
+
+    def _bounds_of_codes(self, groups: int) -> tuple[np.ndarray, np.ndarray]:
+        """The least and the greatest code of every row group of another program's file, from the codes themselves.
+
+        Its statistics may be wrong or missing, and pyarrow ends the process where they are damaged.
+        """
+        bounds = np.empty((2, groups), dtype=np.int64)
+        before = -(2**63)
+        for number in range(groups):
+            codes = _integers(self._file.read([number], [CODE])[CODE])
+            bounds[:, number] = (codes[0], codes[-1]) if len(codes) else before
+            before = int(bounds[1, number])
+            if (codes[:-1] > codes[1:]).any():
+                raise StorageError(f"{self.path} is not sorted by {CODE}: another program rewrote it", REFRESH)
+        return bounds[0], bounds[1]
 
     def _outside(self, span: Span) -> tuple[int, int]:
         """The number of rows of the first group before the span, and of rows of the last group after it."""

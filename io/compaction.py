@@ -98,7 +98,7 @@ class Merge:
         """Codes that cut the rows into even ranges, by the least code of each row group of the files."""
         starts: list[tuple[int, int]] = []
         for file in self.files:
-            if datafile.is_ours(file.path):
+            if datafile.has_digests(self.folder / file.path):
                 footer = datafile.DataFile(self.folder / file.path, tables.mend_hint(self.folder)).metadata
                 at = [footer.schema.column(place).path for place in range(len(footer.schema))].index(CODE)
                 groups = [footer.row_group(place) for place in range(footer.num_row_groups)]
@@ -169,7 +169,7 @@ def state_merge(
 
     Files that another program wrote are always among them: their rows may be in any order.
     """
-    foreign = [file for file in files if not datafile.is_ours(file.path)]
+    foreign = [file for file in files if not datafile.has_digests(folder / file.path)]
     chosen = list(files) if everything and len(files) > 1 else _similar(files, MANY)
     chosen += [file for file in foreign if file not in chosen]
     return Merge(folder, tuple(chosen), dims, frontier) if chosen else None

@@ -14,7 +14,7 @@ from urllib.parse import unquote
 
 __all__ = [
     "COMPACTED", "LOG", "added_files", "checkpoint_file", "commit_file", "compaction_of", "is_maintenance",
-    "last_transaction", "named_files", "versions_of",
+    "last_transaction", "named_files", "transaction_of", "versions_of",
 ]  # fmt: skip
 
 LOG = "_delta_log"
@@ -54,10 +54,19 @@ def compaction_of(folder: Path, version: int) -> list[list[int]] | None:
 
 def last_transaction(folder: Path, app: str) -> int | None:
     """The number of the newest transaction of an application; None without one. Reads one commit in most cases."""
-    for commit in reversed(_commits(folder)):
-        for action in _actions(commit, "txn"):
-            if action.get("appId") == app and isinstance(action.get("version"), int):
-                return int(action["version"])
+    numbers = (_transaction(commit, app) for commit in reversed(_commits(folder)))
+    return next((number for number in numbers if number is not None), None)
+
+
+def transaction_of(folder: Path, version: int, app: str) -> int | None:
+    """The number of an application's transaction in commit ``version``; None without one."""
+    return _transaction(commit_file(folder, version), app)
+
+
+def _transaction(commit: Path, app: str) -> int | None:
+    for action in _actions(commit, "txn"):
+        if action.get("appId") == app and isinstance(action.get("version"), int):
+            return int(action["version"])
     return None
 
 

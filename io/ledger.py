@@ -212,6 +212,9 @@ class Ledger:
             _check_format(folder, table)
             ledger = cls(warehouse, table)
             ledger._open()
+            if tables.is_writer():
+                # The process that wrote the last record may have been killed before it synced it.
+                tables.settle(folder, max(0, table.version() - 1), table.version())
             return ledger
 
     def begin(self) -> None:
@@ -227,7 +230,6 @@ class Ledger:
         tables.create(folder, schema, description=f"{_DESCRIPTION}{FORMAT}", configuration=_SETTINGS)
         with reporting(folder, "read the ledger", tables.mend_hint(folder)):
             self._table = tables.open_table(folder)
-        failpoint("after-begin")
 
     def append(self, record: Record) -> None:
         """Write a record: every reader sees its effects from now on. The caller holds the warehouse's lock.
@@ -243,8 +245,10 @@ class Ledger:
             raise StorageError(f"the ledger already has {kind} {number}", "this is a bug: please report it")
         self.begin()
         with reporting(self.warehouse.ledger, "write the ledger", tables.mend_hint(self.warehouse.ledger)):
-            self._write(self._entry(record))
-        failpoint(f"after-{kind}")
+            merged = self._write(self._entry(record))
+            failpoint(f"after-{kind}")
+            if merged:
+                self._sweep()
 
     # --- ingests and runs ---
 
@@ -297,6 +301,13 @@ class Ledger:
         """The last finished run: readers see the outputs and state that its record names."""
         entry = self._summary.run
         return None if entry is None else self._row(entry).record
+
+    def newest(self) -> Record | None:
+        """The last record, None in an empty ledger."""
+        if self._last is None:
+            return None
+        record: Record = self._row(self._last).record
+        return record
 
     def open_intent(self) -> IntentRecord | None:
         """The intent of the last run, if that is unfinished: neither finished nor given up."""
@@ -377,6 +388,10 @@ class Ledger:
 
     # --- tables ---
 
+    def inputs(self) -> list[str]:
+        """The inputs that were ingested, sorted; also those of which every ingest was undone."""
+        return sorted(self._summary.inputs)
+
     def input_table(self, input: str) -> TableState | None:
         """The state of an input's table as its last ingest or undo left it, None before its first ingest."""
         one = self._summary.inputs.get(input)
@@ -401,10 +416,6 @@ class Ledger:
         entry = self._summary.compact
         tables = {} if entry is None else self._row(entry).record.tables
         return {name: state for name, state in tables.items() if not name.startswith("inputs/")}
-
-    def inputs(self) -> list[str]:
-        """The names of the inputs that an ingest has named."""
-        return list(self._summary.inputs)
 
     def table(self, relative: str) -> TableState | None:
         """The state of a table of state or outputs (``outputs/dists``); None if no run names it."""
@@ -585,8 +596,8 @@ class Ledger:
         rows = [row.entry for row in (self._ingests(0) if back else self._open_ingests()) if _reaches(row, upper)]
         return (rows[_FEW], tuple(rows[:_FEW])) if len(rows) > _FEW else (end, tuple(rows))
 
-    def _write(self, row: _Entry) -> None:
-        """Commit the row in its own file, or in one file with the rows of earlier files."""
+    def _write(self, row: _Entry) -> bool:
+        """Commit the row in its own file, or in one file with the rows of earlier files; return whether in one."""
         from ddcore.schema import Type
 
         assert self._table is not None
@@ -603,8 +614,7 @@ class Ledger:
         tables.settle(folder, table.version(), table.version())
         self._files = [path for path in self._files if path not in merged] + [file.path]
         self._rows[row.entry], self._last, self._summary = row, row.entry, _Summary.from_json(row.summary)
-        if width > 1:
-            self._sweep()
+        return width > 1
 
     def _sweep(self) -> None:
         """Delete files that were merged into others, and entries of the Delta log before a checkpoint: an hour later,
@@ -621,6 +631,7 @@ class Ledger:
             for place, (written, path) in enumerate(ages):
                 if time.time() - written > (_KEPT if place < _KEPT_FILES else _KEPT_LEAST):
                     path.unlink(missing_ok=True)
+                    failpoint("after-sweep")
 
     # --- the tables' own transactions ---
 

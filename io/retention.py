@@ -100,7 +100,6 @@ def _sweep_table(folder: Path, oldest: int, grace: float, spared: set[str], free
         if path.relative_to(folder).as_posix() not in needed and _age(path, now) >= grace:
             _delete(path, freed, dry_run=dry_run)
     if not dry_run:
-        failpoint("after-sweep")
         _sweep_log(folder, oldest)
 
 
@@ -153,6 +152,7 @@ def _delete(path: Path, freed: Freed, *, dry_run: bool) -> None:
         freed.files += 1
         if not dry_run:
             path.unlink(missing_ok=True)
+            failpoint("after-delete")
             with suppress(OSError):  # a partition's folder that still has files
                 if "=" in path.parent.name:
                     path.parent.rmdir()
@@ -168,6 +168,7 @@ def _sweep_log(folder: Path, oldest: int) -> None:
                 (folder / LOG / f"{version:020d}.{ending}").unlink(missing_ok=True)
             (folder / LOG / f".{version:020d}.json.crc").unlink(missing_ok=True)
             (folder / LOG / f"{version:020d}.crc").unlink(missing_ok=True)
+            failpoint("after-trim")
 
 
 def _drop(warehouse: Warehouse, name: str, freed: Freed, *, dry_run: bool) -> None:
@@ -180,5 +181,6 @@ def _drop(warehouse: Warehouse, name: str, freed: Freed, *, dry_run: bool) -> No
         with reporting(folder, "delete"):
             shutil.rmtree(doomed, ignore_errors=True)
             folder.rename(doomed)
+            failpoint("after-drop")
             shutil.rmtree(doomed, ignore_errors=True)
         tables.forget(folder)

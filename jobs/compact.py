@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 
 from ddcore.errors import DdError, UsageError
 from ddcore.io.adoption import adopt, states
-from ddcore.io.failpoint import failpoint
 from ddcore.io.ledger import Ledger
 from ddcore.io.project import Project, Retention, find_project
 from ddcore.io.records import CompactRecord, RunRecord
@@ -201,7 +200,6 @@ class _Compaction:
         return self.report
 
     def _record(self, last: RunRecord, changed: Mapping[str, TableState]) -> None:
-        failpoint("before-compact")
         self.ledger.append(CompactRecord(last.run, last.last, {**self.ledger.compacted(), **changed}, self.since))
 
     def _merges(self) -> Iterator[tuple[str, Merge]]:

@@ -20,6 +20,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
@@ -29,6 +30,7 @@ from ddcore.io.balance import Balance
 from ddcore.io.changelog import ChangeLog
 from ddcore.io.checks import DIFF, LARGEST_TIME, Layout, Rules, listed_names
 from ddcore.io.deltalog import last_transaction, named_files
+from ddcore.io.failpoint import failpoint
 from ddcore.io.intake import Intake, Part, fitted, frames_of, merge, shown
 from ddcore.io.intent import give_up
 from ddcore.io.known import Earlier, Known, Seen, digest_key, identity, stored
@@ -41,6 +43,7 @@ from ddcore.io.tables import APP, kept_open
 from ddcore.io.times import Time, coordinates, greatest, least, named, parse, time_of
 from ddcore.io.updates import RowCount
 from ddcore.io.warehouse import Warehouse
+from ddcore.jobs import predecessor
 from ddcore.jobs.arguments import filled
 from ddcore.jobs.report import json_line, spelled
 from ddcore.jobs.undo import UndoReport, undo
@@ -68,7 +71,8 @@ class IngestReport:
     updates cancel out. ``rows`` are the rows read; ``plus`` and ``minus`` the sums of their
     positive and negative diffs; ``moved`` how many late rows were moved. ``repeated`` is how many of the
     checked rows now count more than once, where no row of the input did before; ``repeated_first`` is the first of
-    them. ``notes`` are sentences for the user, such as columns and files left out. With several time dimensions
+    them. ``notes`` are sentences for the user, such as columns and files left out.
+    ``stale_lock``: as in :class:`~ddcore.jobs.report.RunReport`. With several time dimensions
     ``first`` and ``last`` are the least and the greatest coordinates.
     """
 
@@ -88,6 +92,7 @@ class IngestReport:
     repeated: int = 0
     repeated_first: str | None = None
     notes: tuple[str, ...] = ()
+    stale_lock: dict[str, Any] | None = None
 
 
 def ingest(
@@ -126,15 +131,17 @@ def ingest(
     _refuse_empty(sources, layouts)
     warehouse = Warehouse(project.warehouse)
     warehouse.begin(project.root, new=new_warehouse)
-    with warehouse.lock("ddcore ingest"), kept_open():
+    with warehouse.lock("ddcore ingest") as lock, kept_open():
         ledger = Ledger.load(warehouse)
         ledger.check_dims(project.dims)
         adopt(ledger)
+        intent = ledger.open_intent()
         give_up(ledger, "it was not finished, and an ingest came first")
+        stale_lock = predecessor.tell(lock.dead, ledger, predecessor.given_up(intent, ledger))
         work = _Work(ledger, input_name, rules, move=late == "move", allow_gap=allow_gap, tell=tell, root=project.root)
         with work.cleaning(), _taker(engine, project, layouts) as take:
             report = work.run(take, sources, layouts)
-    return replace(report, engine=engine, took=time.monotonic() - start)
+    return replace(report, engine=engine, took=time.monotonic() - start, stale_lock=stale_lock)
 
 
 # --- the arguments ----------------------------------------------------------------------------------------------------
@@ -444,6 +451,7 @@ class _Work:
         for path in strays:
             if path.name not in named:
                 path.unlink(missing_ok=True)
+                failpoint("after-stray")
         return state.version != head
 
 
