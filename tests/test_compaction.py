@@ -15,7 +15,6 @@ import folding
 import polars as pl
 import pytest
 from deltalake import DeltaTable
-
 from notation import frame, log
 from programs import Case, case
 from test_random_programs import compare, outcome
