@@ -24,6 +24,7 @@ from ddcore.schema import Schema, Type
 __all__ = ["ChangeLog", "Time"]
 
 _INT64 = Type("int64")
+_FEED = {"delta.enableChangeDataFeed": "true"}  # anyone can read what each commit added and removed: docs/reading.md
 _LEAST, _GREATEST = -(2**63), 2**63 - 1
 
 
@@ -54,8 +55,11 @@ class ChangeLog:
         return {**self.schema, **dict.fromkeys((*self.dims, "diff"), _INT64)}
 
     def create(self, *, replace: bool = False) -> None:
-        """Create the table if it does not exist; with ``replace``, an existing one may change its columns."""
-        tables.create(self.folder, self.columns, replace=replace)
+        """Create the table if it does not exist; with ``replace``, an existing one may change its columns.
+
+        A new table has Delta's change data feed. An existing one keeps its properties.
+        """
+        tables.create(self.folder, self.columns, replace=replace, configuration=_FEED)
 
     def check(self) -> None:
         """Raise StorageError where the table was created with other columns than these."""

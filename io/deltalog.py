@@ -20,7 +20,9 @@ __all__ = [
 LOG = "_delta_log"
 COMPACTED = "ddcore.compacted"  # in the commit of a compaction of ours: the frontier, as JSON
 _DIGITS = 20  # of a version in the name of an entry
-_MAINTENANCE = ("OPTIMIZE", "VACUUM START", "VACUUM END")  # operations that change no rows
+_MAINTENANCE = (  # operations that change no rows
+    "OPTIMIZE", "VACUUM START", "VACUUM END", "SET TBLPROPERTIES", "UNSET TBLPROPERTIES", "UPGRADE PROTOCOL",
+)  # fmt: skip
 
 
 def commit_file(folder: Path, version: int) -> Path:

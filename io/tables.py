@@ -7,7 +7,7 @@ afterwards, not the files to add: repeating it changes nothing, and it removes t
 A commit returns the table's new :class:`TableState`, which the ledger keeps. Whenever the table is opened later, it is
 compared: a log that lost a commit, or names other files, rows or bounds, is an error and never another result.
 
-Tables stay on Delta protocol (1,2): every Delta reader opens them. Nothing here starts a JVM.
+Tables stay on the reader protocol 1: every Delta reader opens them. Nothing here starts a JVM.
 """
 
 from __future__ import annotations
@@ -288,9 +288,7 @@ def commit(
             named = _table_at(folder, head, base.version)
             kept |= {file.path for file in _check_files(folder, named, base)}.difference(without)
             if not kept <= live:
-                head.restore(named.version())
-                failpoint("after-restore")
-                head.update_incremental()
+                _restore(head, named.version())
                 live = _paths(head)
         added = [file for file in files if file.path not in live]
         removed = sorted(live - kept - {file.path for file in files})
@@ -353,7 +351,14 @@ def change(
     now = int(time.time() * 1000)
     changes = compacted is None
     actions: list[AddAction | RemoveAction] = [_add_action(file, now, changes=changes) for file in added]
-    actions += [RemoveAction(path, changes, now) for path in removed]
+    if removed:
+        # Readers of the change feed need the sizes and partitions of removed files.
+        live, gone = _add_actions(table), frozenset(removed)
+        partitions = {name: column for name, column in live.items() if name.startswith("partition.")}
+        for place, path in enumerate(live["path"]):
+            if path in gone:
+                of = {name.removeprefix("partition."): str(column[place]) for name, column in partitions.items()}
+                actions.append(RemoveAction(path, changes, now, live["size_bytes"][place], of))
     table.create_write_transaction(
         actions,
         "append",
@@ -530,6 +535,19 @@ def file_stats(table: pa.Table, bounded: Iterable[str], *, rows: int | None = No
             "nullCount": json_object(nulls),
         }
     )
+
+
+def _restore(table: DeltaTable, version: int) -> None:
+    """Give a table the files of one of its earlier versions, in a commit. It keeps its properties: a later version may
+    have got the change data feed.
+    """
+    properties = table.metadata().configuration
+    table.restore(version)
+    failpoint("after-restore")
+    table.update_incremental()
+    if properties != table.metadata().configuration:
+        table.alter.set_table_properties(properties)
+        table.update_incremental()
 
 
 def _table_at(folder: Path, head: DeltaTable, version: int) -> DeltaTable:
