@@ -119,9 +119,9 @@ def _sample(runs: int, seconds: list[float], cpu: list[float], warehouse: Path) 
                 logs += 1
             elif part:
                 counts[part[0]] += 1
-    return Sample(
-        runs, statistics.median(seconds), statistics.median(cpu), sizes["state"], sizes["all"], *counts.values(), logs
-    )
+    times = statistics.median(seconds), statistics.median(cpu)
+    files = counts["state"], counts["outputs"], counts["inputs"], counts["ledger"]
+    return Sample(runs, *times, sizes["state"], sizes["all"], *files, logs)
 
 
 def table(samples: list[Sample]) -> str:

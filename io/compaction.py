@@ -82,11 +82,11 @@ class Merge:
             datafile.verify(self.folder / file.path, tables.mend_hint(self.folder))
         pieces = (self._piece(schema, lo, hi) for lo, hi in self._ranges())
         columns = tables.arrow_table({name: [] for name in schema}, schema).schema
-        file = tables.write_pieces(
+        merged = tables.write_pieces(
             self.folder, "part-merged", pieces, columns,
             rows=self.rows, bounded=CODE, row_group=ROW_GROUP, partition={"run": str(run)},
         )  # fmt: skip
-        return [file] if file.rows else []
+        return [merged] if merged.rows else []
 
     def _ranges(self) -> Iterator[tuple[int | None, int | None]]:
         """Ranges [lo, hi) of key codes with about ``_PIECE`` rows each."""

@@ -60,6 +60,8 @@ FORMAT = 1  # of the whole warehouse; warehouses of other formats are refused
 _COLUMNS = ("entry", "kind", "number", "name", "first", "last", "at", "body", "summary", "before", "digest")
 _NUMBERS = ("entry", "number", "first", "last")
 _MERGED = 16  # files merged into one
+_LARGEST = _MERGED**3  # rows of a file: reading one of them checks the bytes of the whole file
+_ROW_GROUP = 64  # rows that are decoded together
 _PORTION = 64  # rows read at once, backwards
 _FEW = 64  # rows of open ingests that the summary names
 _FIRST_READ = 4  # rows: those of one ingest and one run; the newest has the summary
@@ -252,19 +254,22 @@ class Ledger:
 
     # --- ingests and runs ---
 
-    def ingests(self, input: str | None = None, *, since: int | Frontier | None = None) -> Iterator[IngestRecord]:
+    def ingests(
+        self, input: str | None = None, *, since: int | Frontier | None = None, until: Time | None = None
+    ) -> Iterator[IngestRecord]:
         """Ingests that were not undone, oldest first: all, or those of one input, or with versions from ``since`` on,
-        or with times at or beyond the frontier ``since``.
+        or with times at or beyond the frontier ``since``. Those whose versions are all after ``until`` may be left out.
 
         Reads all rows, unless no version from ``since`` on is folded.
         """
+        end = None if until is None else times.coordinates(until)[0]
         lower = ((since,),) if isinstance(since, int) else since
         folded = self.upper()
         new = lower is not None and folded is not None and all(times.is_open(times.time_of(t), folded) for t in lower)
         return (
             e.record
             for e in (self._open_ingests() if new else self._ingests(0))
-            if input in (None, e.name) and (lower is None or _reaches(e, lower))
+            if input in (None, e.name) and (end is None or e.first <= end) and (lower is None or _reaches(e, lower))
         )
 
     def undos(self) -> Iterator[UndoRecord]:
@@ -479,6 +484,8 @@ class Ledger:
         now = self._summary
         later = [row for row in self._range(now.waiting) if row.kind in ("ingest", "undo")]
         undone = {row.number for row in later if row.kind == "undo"}
+        if missing := [entry for entry in now.open if entry not in self._rows]:
+            self._load_each(missing)
         rows = [*(self._row(entry) for entry in now.open), *later]
         return (row for row in rows if row.kind == "ingest" and row.number not in undone)
 
@@ -494,21 +501,27 @@ class Ledger:
 
     def _load(self, first: int, last: int) -> None:
         """Read rows ``first``..``last``. Check that each occurs once, is unchanged and follows the one before it."""
+        self._load_each(range(first, last + 1))
+
+    def _load_each(self, entries: Sequence[int]) -> None:
+        """The same for any rows, which ascend."""
         from deltalake import QueryBuilder
 
         assert self._table is not None
-        folder = self.warehouse.ledger
+        folder, first, last = self.warehouse.ledger, entries[0], entries[-1]
         with reporting(folder, "read the ledger", tables.mend_hint(folder)):
             for path in self._files:
                 span = _span(path)
                 if span is None or (span[0] <= last and span[1] >= first):
                     datafile.verify(folder / path, tables.mend_hint(folder))
             query = QueryBuilder().register("ledger", self._table)
-            where = f"entry >= {first} and entry <= {last} order by entry"
-            result = query.execute(f"select {', '.join(_COLUMNS)} from ledger where {where}").read_all()
+            where = f"entry >= {first} and entry <= {last}"
+            if len(entries) <= last - first:
+                where += f" and entry in ({', '.join(map(str, entries))})"
+            result = query.execute(f"select {', '.join(_COLUMNS)} from ledger where {where} order by entry").read_all()
         columns = [tables.values(result.column(name)) for name in _COLUMNS]
         rows = [_Entry(*row) for row in zip(*columns, strict=True)]
-        if [row.entry for row in rows] != list(range(first, last + 1)):
+        if [row.entry for row in rows] != list(entries):
             raise _damaged(folder, f"some of the entries {first}..{last} are missing or occur twice")
         for row in rows:
             before = self._rows.get(row.entry - 1)
@@ -608,7 +621,9 @@ class Ledger:
         columns = {name: [getattr(each, name) for each in rows] for name in _COLUMNS}
         schema = {name: Type("int64" if name in _NUMBERS else "string") for name in _COLUMNS}
         stem = f"entries-{first:08d}-{row.entry:08d}"
-        file = tables.write_file(folder, stem, tables.arrow_table(columns, schema), bounded=["entry"])
+        file = tables.write_file(
+            folder, stem, tables.arrow_table(columns, schema), bounded=["entry"], row_group=_ROW_GROUP
+        )
         merged = [path for path in self._files if (_span(path) or (first, 0))[0] >= first]
         tables.change(table, [file], [path for path in merged if path != file.path], row.entry)
         tables.settle(folder, table.version(), table.version())
@@ -655,9 +670,11 @@ class Ledger:
 
 
 def _width(rows: int) -> int:
-    """How many of the newest rows one file gets when there are ``rows``: the greatest power of 16 that divides it."""
+    """How many of the newest rows one file gets when there are ``rows``: the greatest power of 16 that divides it, up
+    to ``_LARGEST``.
+    """
     width = 1
-    while rows % (width * _MERGED) == 0:
+    while width < _LARGEST and rows % (width * _MERGED) == 0:
         width *= _MERGED
     return width
 

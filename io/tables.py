@@ -357,7 +357,9 @@ def change(
         partitions = {name: column for name, column in live.items() if name.startswith("partition.")}
         for place, path in enumerate(live["path"]):
             if path in gone:
-                of = {name.removeprefix("partition."): str(column[place]) for name, column in partitions.items()}
+                of: dict[str, str | None] = {
+                    name.removeprefix("partition."): str(column[place]) for name, column in partitions.items()
+                }
                 actions.append(RemoveAction(path, changes, now, live["size_bytes"][place], of))
     table.create_write_transaction(
         actions,

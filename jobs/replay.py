@@ -303,9 +303,9 @@ class _Replay:
         )
 
     def _ingests(self, upcoming: NextRun) -> Iterator[IngestRecord]:
-        """The ingests of the program's inputs that have a version in the window or after it."""
-        lower = upcoming.times.lower
-        return (ingest for ingest in self.ledger.ingests(since=lower) if ingest.input in self.plan.inputs)
+        """The ingests of the program's inputs that may have a version in the window."""
+        ingests = self.ledger.ingests(since=upcoming.times.lower, until=upcoming.last)
+        return (ingest for ingest in ingests if ingest.input in self.plan.inputs)
 
     def _versions(
         self, window: NextRun, outputs: Mapping[str, Mapping[Time, tuple[int, int]]]

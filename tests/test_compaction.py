@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
+import shutil
 import subprocess
 import sys
 from collections import Counter
@@ -20,13 +22,15 @@ from programs import Case, case
 from test_random_programs import compare, outcome
 from warehouses import logs_of, project_of, take_in
 
-from ddcore import lattice, reference
+from ddcore import lattice
+from ddcore.cli.folded import output_log
 from ddcore.errors import DdError, UsageError
-from ddcore.io import arrangements, compaction, retention, tables
+from ddcore.io import arrangements, compaction, datafile, retention, tables
 from ddcore.io.adoption import states
 from ddcore.io.ledger import Ledger
 from ddcore.io.program import load_plan
-from ddcore.io.project import Project, Retention
+from ddcore.io.project import Project, Retention, find_project
+from ddcore.io.records import IntentRecord
 from ddcore.io.times import corners, is_open, time_of
 from ddcore.io.warehouse import Warehouse
 from ddcore.jobs import compact, replay
@@ -244,21 +248,18 @@ def test_T18_T19_representatives_in_tables(tmp_path: Path) -> None:
         assert sums[0] == sums[1]
 
 
-def test_T20_reads_before_since_name_both_frontiers(tmp_path: Path) -> None:
-    from ddcore.cli.folded import output_log
-
-    project = with_retention(project_of(tmp_path / "project", counted(10)))
-    fold(project, range(10))
+def test_T20_reads_before_since_name_both_frontiers(mine: Project) -> None:
+    project = mine
     before = output_log(project, "counts")
-    at_5, from_5 = before.accumulate(5).sort("a", "n"), before.between(5, 9).sort("a", "n")
+    at_5, from_5 = before.accumulate(5).sort("a", "n"), before.between(5, 27).sort("a", "n")
     compact.compact(project, since=5)
     after = output_log(project, "counts")
     assert after.accumulate(5).sort("a", "n").equals(at_5)
-    assert after.between(5, 9).sort("a", "n").equals(from_5)
+    assert after.between(5, 27).sort("a", "n").equals(from_5)
     for text in ("4", "version=3"):
-        with pytest.raises(UsageError, match=r"can no longer be read: since is \{5\}, upper is \{10\}"):
+        with pytest.raises(UsageError, match=r"can no longer be read: since is \{5\}, upper is \{28\}"):
             after.readable.time(text, "--at")
-    for since, words in ((10, "not yet complete: since is {5}, upper is {10}"), (4, "since is {5} already")):
+    for since, words in ((28, "not yet complete: since is {5}, upper is {28}"), (4, "since is {5} already")):
         with pytest.raises(UsageError) as raised:
             compact.compact(project, since=since)
         assert words in raised.value.message
@@ -290,16 +291,13 @@ def test_T22_updates_that_cancel_hold_nothing_back(tmp_path: Path) -> None:
 
 
 def actions_of(folder: Path, version: int) -> list[dict[str, Any]]:
-    import json
-
     text = (folder / "_delta_log" / f"{version:020d}.json").read_text()
     return [json.loads(line) for line in text.splitlines()]
 
 
-def test_streams_pass_over_the_compaction_of_logs(tmp_path: Path) -> None:
+def test_streams_pass_over_the_compaction_of_logs(mine: Project) -> None:
     """Its commit changes no data, as Delta defines it: every file in it says so."""
-    project = with_retention(project_of(tmp_path / "project", counted(20)), days=7)
-    fold(project, range(20))
+    project = with_retention(mine, days=7)
     before = ledger_of(project).tables()["outputs/counts"]
     compact.compact(project)
     after = ledger_of(project).tables()["outputs/counts"]
@@ -331,7 +329,7 @@ def test_a_users_optimize_and_vacuum_change_nothing(tmp_path: Path, compacts: bo
         for name, folder in Warehouse(project.warehouse).tables():
             if name.startswith("state/"):
                 paths = tables.values(DeltaTable(str(folder)).get_add_actions().column("path"))
-                assert all(tables.datafile.has_digests(Path(path)) for path in paths), name
+                assert all(datafile.has_digests(Path(path)) for path in paths), name
     fold(project, range(25, 30))
     actual = logs_of(project, load_plan(project).outputs)
     compare(drawn, "optimized", folding.by_reference(drawn.program, **drawn.frames), actual)
@@ -339,50 +337,69 @@ def test_a_users_optimize_and_vacuum_change_nothing(tmp_path: Path, compacts: bo
 
 # -- crashes ----------------------------------------------------------------------------------------------------------
 
-KILLED = ["after-write", "after-file", "after-table:1", "after-table:2", "after-table:4", "after-ledger-file",
-          "after-compact", "after-delete:1", "after-delete:7", "after-trim"]  # fmt: skip
+SOME = ["after-file", "after-table:1", "after-table:4", "after-compact", "after-delete:7"]
+REST = ["after-write", "after-table:2", "after-ledger-file", "after-delete:1", "after-trim"]
+KILLED = [*SOME, *(pytest.param(place, marks=pytest.mark.long) for place in REST)]
+FOLDED = 28  # runs before the compaction
+
+COMPACT = """
+import sys
+from dataclasses import replace
+from pathlib import Path
+from ddcore.io.project import Retention, find_project
+from ddcore.jobs import compact
+project = replace(find_project(Path(sys.argv[1]), {}), retention=Retention(False, 3, 0))
+compact.compact(project, since=int(sys.argv[2]) if len(sys.argv) > 2 else None)
+"""
+
+
+@pytest.fixture(scope="module")
+def folded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A project with a file of each run in every table. Nobody writes to it."""
+    project = with_retention(project_of(tmp_path_factory.mktemp("folded") / "project", counted(FOLDED + 2)))
+    fold(project, range(FOLDED))
+    return project.root
+
+
+@pytest.fixture
+def mine(folded: Path, tmp_path: Path) -> Project:
+    """A copy of it to write to."""
+    shutil.copytree(folded, tmp_path / "project")
+    return with_retention(find_project(tmp_path / "project", {}))
 
 
 @pytest.mark.parametrize("since", [None, 20], ids=["rows", "since"])
 @pytest.mark.parametrize("place", KILLED)
-def test_killed_compactions(tmp_path: Path, place: str, since: int | None) -> None:
+def test_killed_compactions(mine: Project, place: str, since: int | None) -> None:
     """The run after it, and the compaction after that, find a warehouse in which nothing is missing or twice."""
-    drawn = counted(34)
-    project = with_retention(project_of(tmp_path / "project", drawn))
-    fold(project, range(32))
-    code = (
-        "import sys; from pathlib import Path; from dataclasses import replace\n"
-        "from ddcore.io.project import Retention, find_project; from ddcore.jobs import compact\n"
-        "project = replace(find_project(Path(sys.argv[1]), {}), retention=Retention(False, 3, 0))\n"
-        f"compact.compact(project, since={since})\n"
+    drawn = counted(FOLDED + 2)
+    ended = subprocess.run(
+        [sys.executable, "-c", COMPACT, str(mine.root), *([] if since is None else [str(since)])],
+        env={**os.environ, "DDCORE_FAILPOINT": place},
+        check=False,
     )
-    environment = {**os.environ, "DDCORE_FAILPOINT": place}
-    ended = subprocess.run([sys.executable, "-c", code, str(project.root)], env=environment, check=False)
     assert ended.returncode == -9, "the place is reached"
-    assert all(path.exists() for path in everything_named(project))
-    outputs = load_plan(project).outputs
+    assert all(path.exists() for path in everything_named(mine))
+    outputs = load_plan(mine).outputs
     expected = folding.by_reference(drawn.program, **drawn.frames)
-    fold(project, range(32, 33))
-    ledger = ledger_of(project)
-    assert advanced(logs_of(project, outputs), ledger.since()) == advanced(
-        {name: {key: diff for key, diff in updates.items() if key[1] < (33,)} for name, updates in expected.items()},
-        ledger.since(),
-    )
-    compact.compact(project, since=since)
-    fold(project, range(33, 34))
-    since_now = ledger_of(project).since()
-    compare(drawn, place, advanced(expected, since_now), advanced(logs_of(project, outputs), since_now))
-    for name, state in states(ledger_of(project)).items():
-        actions = [
-            action for action in actions_of(Path(project.warehouse) / name, state.version) if "commitInfo" in action
-        ]
-        assert actions[0]["commitInfo"]["operation"] == "WRITE"
+    fold(mine, range(FOLDED, FOLDED + 1))
+    until = {
+        name: {key: diff for key, diff in updates.items() if key[1] <= (FOLDED,)} for name, updates in expected.items()
+    }
+    now = ledger_of(mine).since()
+    compare(drawn, place, advanced(until, now), advanced(logs_of(mine, outputs), now))
+    compact.compact(mine, since=since)
+    fold(mine, range(FOLDED + 1, FOLDED + 2))
+    now = ledger_of(mine).since()
+    assert now == (() if since is None else ((since,),))
+    compare(drawn, place, advanced(expected, now), advanced(logs_of(mine, outputs), now))
+    operations = {entry["operation"] for entry in DeltaTable(str(mine.warehouse / "outputs" / "counts")).history()}
+    assert "RESTORE" not in operations, "whoever tails the output would see its rows again"
 
 
-def test_a_commit_of_a_killed_compaction_is_never_taken_back(tmp_path: Path) -> None:
+def test_a_commit_of_a_killed_compaction_is_never_taken_back(mine: Project) -> None:
     """Nobody who tails an output sees its rows removed and added again."""
-    project = with_retention(project_of(tmp_path / "project", counted(20)))
-    fold(project, range(18))
+    project = mine
     folder = Path(project.warehouse) / "outputs" / "counts"
     ledger = ledger_of(project)
     before = ledger.tables()["outputs/counts"]
@@ -395,7 +412,7 @@ def test_a_commit_of_a_killed_compaction_is_never_taken_back(tmp_path: Path) -> 
     last = ledger.current_run()
     assert last is not None
     state = merge.commit(last.run, before, last.run)
-    fold(project, range(18, 20))
+    fold(project, range(FOLDED, FOLDED + 2))
     assert ledger_of(project).since() == ((9,),)
     operations = [entry["operation"] for entry in DeltaTable(str(folder)).history()]
     assert "RESTORE" not in operations
@@ -403,8 +420,6 @@ def test_a_commit_of_a_killed_compaction_is_never_taken_back(tmp_path: Path) -> 
 
 
 def test_an_unfinished_run_forbids_compaction(tmp_path: Path) -> None:
-    from ddcore.io.records import IntentRecord
-
     project = with_retention(project_of(tmp_path / "project", counted(5)))
     fold(project, range(3))
     ledger = ledger_of(project)
@@ -415,14 +430,43 @@ def test_an_unfinished_run_forbids_compaction(tmp_path: Path) -> None:
         compact.compact(project)
 
 
-def test_a_dry_run_says_what_it_would_do_and_writes_nothing(tmp_path: Path) -> None:
-    project = with_retention(project_of(tmp_path / "project", counted(20)))
-    fold(project, range(20))
+def test_a_dry_run_says_what_it_would_do_and_writes_nothing(mine: Project) -> None:
+    project = mine
     before = {path: path.stat().st_mtime_ns for path in Path(project.warehouse).rglob("*") if path.is_file()}
     report = compact.compact(project, dry_run=True)
     assert before == {path: path.stat().st_mtime_ns for path in Path(project.warehouse).rglob("*") if path.is_file()}
     assert set(report.tables) >= {"outputs/counts", "outputs/pairs"}
     assert set(compact.compact(project).tables) == set(report.tables)
+
+
+READ = """
+import sys
+from pathlib import Path
+from ddcore.cli.folded import output_log
+from ddcore.io.project import find_project
+project = find_project(Path(sys.argv[1]), {})
+before = None
+while not Path(sys.argv[2]).exists():
+    rows = output_log(project, "counts").accumulate(27).sort("a", "n")
+    assert before is None or rows.equals(before), rows
+    before = rows
+print("read")
+"""
+
+
+def test_reading_while_compacting(mine: Project, tmp_path: Path) -> None:
+    """A reader in another process sees the same rows before, during and after."""
+    stop = tmp_path / "stop"
+    keeping = with_retention(mine, days=1)
+    with subprocess.Popen(
+        [sys.executable, "-c", READ, str(mine.root), str(stop)], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        text=True,
+    ) as reader:  # fmt: skip
+        for since in (None, 3, 9, 20):
+            compact.compact(keeping, since=since)
+        stop.touch()
+        out, err = reader.communicate(timeout=120)
+    assert (out, reader.returncode) == ("read\n", 0), err
 
 
 def test_history_is_cut_by_policy(tmp_path: Path) -> None:
@@ -464,4 +508,3 @@ def test_open_files_are_bounded(tmp_path: Path) -> None:
         [sys.executable, "-c", LIMITED, str(project.root), "120"], capture_output=True, text=True, check=False
     )
     assert ended.returncode == 0, ended.stderr[-2000:]
-    assert reference is not None
