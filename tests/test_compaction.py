@@ -19,6 +19,7 @@ import pytest
 from deltalake import DeltaTable
 from notation import frame, log
 from programs import Case, case
+from tailing import Tailer
 from test_random_programs import compare, outcome
 from warehouses import logs_of, project_of, take_in
 
@@ -310,6 +311,56 @@ def test_streams_pass_over_the_compaction_of_logs(mine: Project) -> None:
     assert all(Path(path).exists() for path in earlier.file_uris()), "foreign readers may still read the version before"
 
 
+def updates_of(log: Any) -> Counter[Any]:
+    return Counter({(*row, *time): diff for (row, time), diff in log.items()})
+
+
+def test_a_change_feed_passes_over_compactions(mine: Project) -> None:
+    """Also over those that advance times: it has every update once, at its own version."""
+    keeping, drawn = with_retention(mine, days=7), counted(FOLDED + 2)
+    expected = folding.by_reference(drawn.program, **drawn.frames)
+    tailer = Tailer(mine.warehouse / "outputs" / "counts")
+    tailer.read()
+    for since in (None, 9):
+        compact.compact(keeping, since=since)
+        tailer.read()
+    fold(keeping, range(FOLDED, FOLDED + 2))
+    compact.compact(keeping)
+    tailer.read()
+    seen = Counter({row[:-1]: row[-1] for row in tailer.log().select("a", "n", "version", "diff").rows()})
+    assert seen == updates_of(expected["counts"])
+
+
+@pytest.mark.spark
+def test_a_spark_stream_passes_over_compactions(mine: Project, spark: Any, tmp_path: Path) -> None:
+    """And Spark's OPTIMIZE and VACUUM of every table, state as well, change no result."""
+    keeping, drawn = with_retention(mine, days=7), counted(FOLDED + 2)
+    expected = folding.by_reference(drawn.program, **drawn.frames)
+
+    def follow() -> None:
+        stream = spark.readStream.format("delta").option("startingVersion", 0)
+        rows = stream.load(str(mine.warehouse / "outputs" / "counts")).writeStream.format("parquet")
+        rows = rows.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True)
+        rows.start(str(tmp_path / "seen")).awaitTermination()
+
+    follow()
+    compact.compact(keeping)
+    compact.compact(keeping, since=9)
+    spark.conf.set("spark.databricks.delta.retentionDurationCheck.enabled", "false")
+    for _, folder in Warehouse(mine.warehouse).tables():
+        spark.sql(f"OPTIMIZE delta.`{folder}`")
+        if folder.parent.name == "state":
+            spark.sql(f"VACUUM delta.`{folder}` RETAIN 0 HOURS")
+    fold(keeping, range(FOLDED, FOLDED + 2))
+    compact.compact(keeping)
+    follow()
+    rows = pl.read_parquet(str(tmp_path / "seen" / "*.parquet")).select("a", "n", "version", "diff").rows()
+    assert Counter({row[:-1]: row[-1] for row in rows}) == updates_of(expected["counts"])
+    assert len(rows) == len({row[:-1] for row in rows}), "each update once"
+    actual = logs_of(mine, load_plan(mine).outputs)
+    compare(counted(FOLDED + 2), "Spark", advanced(expected, ((9,),)), advanced(actual, ((9,),)))
+
+
 @pytest.mark.parametrize("compacts", [False, True])
 def test_a_users_optimize_and_vacuum_change_nothing(tmp_path: Path, compacts: bool) -> None:
     """delta-rs rewrites every table in whatever order it likes; runs go on from there, and compaction sorts state."""
@@ -355,9 +406,11 @@ compact.compact(project, since=int(sys.argv[2]) if len(sys.argv) > 2 else None)
 
 @pytest.fixture(scope="module")
 def folded(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A project with a file of each run in every table. Nobody writes to it."""
+    """A project that was compacted ten runs ago: what that replaced can be deleted now. Nobody writes to it."""
     project = with_retention(project_of(tmp_path_factory.mktemp("folded") / "project", counted(FOLDED + 2)))
-    fold(project, range(FOLDED))
+    fold(project, range(FOLDED - 10))
+    compact.compact(project)
+    fold(project, range(FOLDED - 10, FOLDED))
     return project.root
 
 
