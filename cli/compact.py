@@ -54,9 +54,10 @@ def compact(
     """
     out = Output(json=as_json, quiet=quiet)
     opened = open_project(project, warehouse=warehouse)
+    from ddcore.cli.notices import notices
     from ddcore.jobs import compact as job
 
-    with out.claimed():
+    with out.claimed(), notices(out):
         report = job.compact(opened, since=_time(opened, since), dry_run=dry_run)
     _tell(out, report, dry_run)
     out.result("compact", **job.result(report, dry_run=dry_run))

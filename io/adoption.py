@@ -6,7 +6,7 @@ Must not import anything heavy: every command that writes calls this first.
 from __future__ import annotations
 
 from ddcore.io import tables
-from ddcore.io.deltalog import commit_file, compaction_of
+from ddcore.io.deltalog import compaction_of, is_maintenance
 from ddcore.io.ledger import Ledger
 from ddcore.io.records import CompactRecord
 from ddcore.io.tables import TableState
@@ -31,10 +31,12 @@ def adopt(ledger: Ledger) -> None:
     since: Frontier = ledger.since()
     for name, state in states(ledger).items():
         folder, version = ledger.warehouse.table(name), state.version + 1
-        elements = compaction_of(folder, version) if commit_file(folder, version).exists() else None
+        while is_maintenance(folder, version):
+            version += 1
+        elements = compaction_of(folder, version)
         if elements is None:
             continue
-        tables.settle(folder, version, version)
+        tables.settle(folder, state.version + 1, version)
         found[name] = tables.state_at(folder, version)
         since = frontier(map(tuple, elements)) or since
     run = ledger.current_run()

@@ -70,7 +70,7 @@ _SETTINGS = {
     # Older versions may be deleted soon: no reader opens them.
     "delta.checkpointInterval": "32",
     "delta.logRetentionDuration": "interval 1 hours",
-    "delta.deletedFileRetentionDuration": "interval 1 hours",
+    "delta.deletedFileRetentionDuration": "interval 60 seconds",
 }
 _KEPT = 3600  # seconds that a file is kept after its merge, for readers that have just opened the table
 _KEPT_LEAST = 60  # the same where there are more than so many files:

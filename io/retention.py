@@ -29,6 +29,7 @@ from ddcore.io.warehouse import Warehouse, reporting
 __all__ = ["Freed", "kept_points", "sweep"]
 
 _DAY = 86_400
+_LEAST = 60.0  # seconds that checkpoints name a removed file
 _LEFTOVER = 3600  # seconds after which a temporary file of a killed process is deleted
 
 
@@ -100,6 +101,7 @@ def _sweep_table(folder: Path, oldest: int, grace: float, spared: set[str], free
         if path.relative_to(folder).as_posix() not in needed and _age(path, now) >= grace:
             _delete(path, freed, dry_run=dry_run)
     if not dry_run:
+        tables.keep_removals(folder, max(grace, _LEAST))
         _sweep_log(folder, oldest)
 
 

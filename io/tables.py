@@ -39,9 +39,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "APP", "AddedFile", "LiveFile", "TableState", "arrow_table", "change", "commit", "committed", "create", "exists",
-    "files_of", "forget", "is_kept", "is_writer", "kept_open", "live_files", "location", "mend_hint", "open_table",
-    "row_type", "scan", "schema_of", "set_aside_damaged", "settle", "state_at", "strays", "values", "write_file",
-    "write_pieces",
+    "files_of", "forget", "is_kept", "is_writer", "keep_removals", "kept_open", "live_files", "location", "mend_hint",
+    "open_table", "row_type", "scan", "schema_of", "set_aside_damaged", "settle", "state_at", "strays", "values",
+    "write_file", "write_pieces",
 ]  # fmt: skip
 
 APP = "ddcore"  # the one application id of our transactions; its version is the number of the run or ingest
@@ -52,6 +52,7 @@ _DELTA_NAMES = {
     "date": "date", "timestamp": "timestamp",
 }  # fmt: skip
 _ROW_GROUP = 128 * 1024
+_REMOVALS, _WEEK = "delta.deletedFileRetentionDuration", f"interval {7 * 86_400} seconds"
 _NOT_IN_PATHS = re.compile(r"%[0-9A-Fa-f]{2}|\\|[\x00-\x1f\x7f\ud800-\udfff]")
 
 
@@ -455,6 +456,19 @@ def open_table(folder: Path, version: int | None = None) -> DeltaTable:
     if folder not in _tables:
         _keep(folder, DeltaTable(location(folder)))
     return _tables[folder]
+
+
+def keep_removals(folder: Path, seconds: float) -> None:
+    """Let checkpoints name a removed file for so long. By default they do for a week, so that they grow with the number
+    of runs in a week. Commits the table's property if it has another value.
+    """
+    with reporting(folder, "set a property of", mend_hint(folder)):
+        table = open_table(folder)
+        wanted = f"interval {max(1, int(seconds))} seconds"
+        if table.metadata().configuration.get(_REMOVALS, _WEEK) != wanted:
+            table.alter.set_table_properties({_REMOVALS: wanted})
+            table.update_incremental()
+            settle(folder, table.version(), table.version())
 
 
 def forget(folder: Path) -> None:

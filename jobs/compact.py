@@ -34,6 +34,7 @@ from ddcore.io.times import (
     shown_frontier,
 )
 from ddcore.io.warehouse import Warehouse
+from ddcore.jobs import predecessor
 from ddcore.jobs.arguments import filled
 from ddcore.jobs.report import json_line
 
@@ -49,6 +50,7 @@ _FILES = 16  # of a table, from which its files are looked at after a run; as ``
 class CompactReport:
     """What a compaction did. ``tables``: by name the files and rows before and after; after a dry run there are no
     rows after. ``since``: the logs are exact from it on; empty for all times. ``deleted`` files of ``freed`` bytes.
+    ``stale_lock``: as in :class:`~ddcore.jobs.report.RunReport`.
     """
 
     tables: dict[str, tuple[TableState, TableState | None]] = field(default_factory=dict)
@@ -57,6 +59,7 @@ class CompactReport:
     freed: int = 0
     took: float = 0.0
     dims: tuple[str, ...] = ("version",)
+    stale_lock: dict[str, Any] | None = None
 
     @property
     def nothing_new(self) -> bool:
@@ -81,6 +84,7 @@ def result(report: CompactReport, *, dry_run: bool = False) -> dict[str, Any]:
         "took": round(report.took, 3),
         "nothing_new": report.nothing_new,
         "dry_run": dry_run,
+        "stale_lock": report.stale_lock,
     }
 
 
@@ -97,10 +101,12 @@ def compact(project: Project, *, since: Time | None = None, dry_run: bool = Fals
     if dry_run:
         report = _Compaction(project, Ledger.load(warehouse), since).preview()
     else:
-        with warehouse.lock("ddcore compact"), kept_open():
+        with warehouse.lock("ddcore compact") as lock, kept_open():
             ledger = Ledger.load(warehouse)
             adopt(ledger)
+            stale_lock = predecessor.tell(lock.dead, ledger, "")
             report = _Compaction(project, ledger, since).run()
+            report.stale_lock = stale_lock
     report.took = time.perf_counter() - start
     return report
 
@@ -221,7 +227,7 @@ class _Compaction:
             else:
                 reads = part == "outputs" or plain in inputs  # an input that no run has read is open at all times
                 closed = upper if reads else nothing_closed(self.dims)
-                since = self.since if reads and self.since != self.ledger.since() else ()
+                since = self.since if reads else ()
                 merge = log_merge(folder, files, self.dims, closed, since, everything=self.everything)
             if merge is not None:
                 yield name, merge
