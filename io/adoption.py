@@ -10,6 +10,7 @@ from ddcore.io.deltalog import compaction_of, is_maintenance
 from ddcore.io.ledger import Ledger
 from ddcore.io.records import CompactRecord
 from ddcore.io.tables import TableState
+from ddcore.io.warehouse import reporting
 from ddcore.lattice import Frontier, frontier
 
 __all__ = ["adopt", "states"]
@@ -37,7 +38,8 @@ def adopt(ledger: Ledger) -> None:
         if elements is None:
             continue
         tables.settle(folder, state.version + 1, version)
-        found[name] = tables.state_at(folder, version)
+        with reporting(folder, "read", tables.mend_hint(folder)):
+            found[name] = tables.state_at(folder, version)
         since = frontier(map(tuple, elements)) or since
     run = ledger.current_run()
     if found and run is not None:

@@ -6,7 +6,7 @@ Rows are compared as in the engine: null equals null, NaN equals NaN, -0.0 equal
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,7 +15,7 @@ import polars as pl
 from ddcore.errors import DiffOverflow, StorageError
 from ddcore.io import tables
 from ddcore.io.tables import AddedFile, LiveFile, TableState
-from ddcore.io.times import Time, Window, coordinates
+from ddcore.io.times import Time, Window, coordinates, span, time_of
 from ddcore.io.warehouse import reporting
 from ddcore.lattice import is_before
 from ddcore.nested import map_inside
@@ -61,9 +61,9 @@ class ChangeLog:
         """
         tables.create(self.folder, self.columns, replace=replace, configuration=_FEED)
 
-    def check(self) -> None:
+    def check(self, state: TableState | None = None) -> None:
         """Raise StorageError where the table was created with other columns than these."""
-        with reporting(self.folder, "read", tables.mend_hint(self.folder)):
+        with tables.reading(self.folder, state=state):
             stored = tables.columns(tables.open_table(self.folder))
         wanted = [(name, tables.delta_type(kind)) for name, kind in self.columns.items()]
         if sorted(stored) != sorted(wanted):
@@ -85,20 +85,28 @@ class ChangeLog:
         return tables.write_file(self.folder, stem, table, bounded=bounded)
 
     def commit(
-        self, files: Sequence[AddedFile], txn: int, *, base: TableState | None, overwrite: bool = False
+        self,
+        files: Sequence[AddedFile],
+        txn: int,
+        *,
+        base: TableState | None,
+        overwrite: bool = False,
+        carries: Mapping[str, str] | None = None,
     ) -> TableState:
         """Make files visible on top of ``base`` and return the table's new state: see :func:`tables.commit`."""
-        return tables.commit(self.folder, files, txn, base=base, overwrite=overwrite)
+        return tables.commit(self.folder, files, txn, base=base, overwrite=overwrite, carries=carries)
 
     def has_columns(self) -> bool:
         """Whether the table has exactly these columns."""
-        with reporting(self.folder, "read", tables.mend_hint(self.folder)):
+        with tables.reading(self.folder):
             stored = tables.columns(tables.open_table(self.folder))
         return stored == [(name, tables.delta_type(kind)) for name, kind in self.columns.items()]
 
-    def remove(self, paths: Iterable[str], txn: int, *, base: TableState | None) -> TableState:
+    def remove(
+        self, paths: Iterable[str], txn: int, *, base: TableState | None, carries: Mapping[str, str] | None = None
+    ) -> TableState:
         """Remove data files from the table at ``base`` and return its new state; the files stay on the disk."""
-        return tables.commit(self.folder, [], txn, base=base, without=paths)
+        return tables.commit(self.folder, [], txn, base=base, without=paths, carries=carries)
 
     def version(self) -> int:
         """The newest Delta version of the table, whether the ledger names it or not."""
@@ -126,7 +134,23 @@ class ChangeLog:
 
     def scan_files(self, files: Sequence[AddedFile | LiveFile]) -> pl.LazyFrame:
         """The updates of some of the table's files, in file order. Checks the digests of each whole file first."""
-        return tables.scan(self.folder, files, self.columns)
+        try:
+            return tables.scan(self.folder, files, self.columns)
+        except StorageError as error:
+            raise self._lost(files) or error from None
+
+    def _lost(self, files: Sequence[AddedFile | LiveFile]) -> StorageError | None:
+        """The error for the first of these files that is missing, with the times that it held; None if none is."""
+        for file in files:
+            if not (self.folder / file.path).exists():
+                held = ""
+                if isinstance(file, LiveFile) and all(dim in file.lower and dim in file.upper for dim in self.dims):
+                    ends = [time_of([side[dim] for dim in self.dims]) for side in (file.lower, file.upper)]
+                    word = "times" if len(self.dims) > 1 else "version" if ends[0] == ends[1] else "versions"
+                    held = f": it has {word} {span(ends[0], ends[1], self.dims)} of {self.folder.name}"
+                hint = tables.mend_hint(self.folder)
+                return StorageError(f"{self.folder / file.path} is missing{held}", hint)
+        return None
 
     def accumulate(self, at: Time, state: TableState | None) -> pl.DataFrame:
         """The collection at a time: distinct rows and their ``count``, never 0, in no particular order. O(updates)."""

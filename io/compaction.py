@@ -22,6 +22,7 @@ import polars as pl
 from ddcore.io import datafile, tables
 from ddcore.io.arrangements import ROW_GROUP, SMALL
 from ddcore.io.changelog import ChangeLog
+from ddcore.io.deltalog import COMPACTED
 from ddcore.io.layout import CODE
 from ddcore.io.tables import AddedFile, LiveFile, TableState
 from ddcore.io.times import Frontier, is_open, time_of
@@ -71,7 +72,7 @@ class Merge:
         frontier = () if self.is_state else self.frontier
         return tables.commit(
             self.folder, files, number, base=base, without=[file.path for file in self.files],
-            compacted=json.dumps(frontier),
+            carries={COMPACTED: json.dumps(frontier)},
         )  # fmt: skip
 
     # --- state ---

@@ -7,18 +7,21 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
 __all__ = [
-    "COMPACTED", "LOG", "added_files", "checkpoint_file", "commit_file", "compaction_of", "is_maintenance",
-    "last_transaction", "named_files", "transaction_of", "versions_of",
+    "COMPACTED", "LOG", "added_files", "checkpoint_file", "commit_file", "commit_info", "compaction_of", "has_commits",
+    "is_maintenance", "last_transaction", "lost_versions", "named_files", "newest_checkpoint", "transaction_of",
+    "versions_of",
 ]  # fmt: skip
 
 LOG = "_delta_log"
 COMPACTED = "ddcore.compacted"  # in the commit of a compaction of ours: the frontier, as JSON
+_CHECKPOINT = re.compile(r"([0-9]{20})\.checkpoint\b.*\.parquet$")
 _DIGITS = 20  # of a version in the name of an entry
 _MAINTENANCE = (  # operations that change no rows
     "OPTIMIZE", "VACUUM START", "VACUUM END", "SET TBLPROPERTIES", "UNSET TBLPROPERTIES", "UPGRADE PROTOCOL",
@@ -35,23 +38,45 @@ def checkpoint_file(folder: Path, version: int) -> Path:
     return folder / LOG / f"{version:020d}.checkpoint.parquet"
 
 
+def has_commits(folder: Path) -> bool:
+    """Whether the log has a commit. One that was emptied by a crash during creation has none."""
+    return next((folder / LOG).glob("*.json"), None) is not None
+
+
+def newest_checkpoint(folder: Path, version: int | None = None) -> int:
+    """The version of the newest checkpoint, at or before ``version`` if there is one; -1 without any."""
+    found = (_CHECKPOINT.match(path.name) for path in (folder / LOG).glob("*.checkpoint*"))
+    versions = [int(name[1]) for name in found if name]
+    return max((each for each in versions if version is None or each <= version), default=-1)
+
+
+def lost_versions(folder: Path, version: int | None = None) -> list[int]:
+    """The versions whose commits are needed to open a table at ``version``, and are not in its log.
+
+    Without ``version``: at the newest one that the log names. Lists the log's folder.
+    """
+    commits = {int(commit.stem) for commit in _commits(folder) if commit.stem.isdigit()}
+    last = max([newest_checkpoint(folder), *commits]) if version is None else version
+    return [each for each in range(newest_checkpoint(folder, last) + 1, last + 1) if each not in commits]
+
+
 def is_maintenance(folder: Path, version: int) -> bool:
     """Whether a commit says that it changed no rows. False for a missing or empty commit."""
-    return any(
-        action.get("operation") in _MAINTENANCE for action in _actions(commit_file(folder, version), "commitInfo")
-    )
+    return commit_info(folder, version).get("operation") in _MAINTENANCE
+
+
+def commit_info(folder: Path, version: int) -> dict[str, Any]:
+    """What a commit says about itself; empty for a missing or empty commit."""
+    return next(_actions(commit_file(folder, version), "commitInfo"), {})
 
 
 def compaction_of(folder: Path, version: int) -> list[list[int]] | None:
     """The frontier to which a commit of ours compacted a table, empty where no time was changed; None for others."""
-    for info in _actions(commit_file(folder, version), "commitInfo"):
-        try:
-            elements = json.loads(info.get(COMPACTED, ""))
-        except (ValueError, TypeError):
-            continue
-        if isinstance(elements, list):
-            return elements
-    return None
+    try:
+        elements = json.loads(str(commit_info(folder, version)[COMPACTED]))
+    except (KeyError, ValueError):
+        return None
+    return elements if isinstance(elements, list) else None
 
 
 def last_transaction(folder: Path, app: str) -> int | None:

@@ -25,7 +25,16 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ddcore.errors import StorageError, UsageError
 from ddcore.io import datafile
-from ddcore.io.deltalog import COMPACTED, LOG, commit_file, is_maintenance, transaction_of
+from ddcore.io.deltalog import (
+    COMPACTED,
+    LOG,
+    commit_file,
+    has_commits,
+    is_maintenance,
+    lost_versions,
+    newest_checkpoint,
+    transaction_of,
+)  # fmt: skip
 from ddcore.io.failpoint import failpoint
 from ddcore.io.warehouse import REFRESH, reporting, sync
 
@@ -40,8 +49,8 @@ if TYPE_CHECKING:
 __all__ = [
     "APP", "AddedFile", "LiveFile", "TableState", "arrow_table", "change", "commit", "committed", "create", "exists",
     "files_of", "forget", "is_kept", "is_writer", "keep_removals", "kept_open", "live_files", "location", "mend_hint",
-    "open_table", "row_type", "scan", "schema_of", "set_aside_damaged", "settle", "state_at", "strays", "values",
-    "write_file", "write_pieces",
+    "open_table", "opened", "reading", "row_type", "scan", "schema_of", "set_aside_damaged", "settle", "state_at",
+    "strays", "values", "write_file", "write_pieces",
 ]  # fmt: skip
 
 APP = "ddcore"  # the one application id of our transactions; its version is the number of the run or ingest
@@ -143,7 +152,7 @@ def create(
 
     place = location(folder)
     wanted = [(name, delta_type(kind)) for name, kind in schema.items()]
-    with reporting(folder, "create the table", mend_hint(folder)):
+    with reading(folder, "create the table"):
         mode: Literal["error", "overwrite"] = "error"
         stored = columns(open_table(folder)) if exists(folder) else None
         if stored == wanted:
@@ -268,19 +277,19 @@ def commit(
     overwrite: bool = False,
     without: Iterable[str] = (),
     beside: Iterable[str] = (),
-    compacted: str | None = None,
+    carries: Mapping[str, str] | None = None,
 ) -> TableState:
     """Make the table's live files those of ``base`` plus ``files``; return its new state.
 
     ``base`` is the state in the ledger, None where the ledger has none. The files of ``base`` whose paths are in
-    ``without`` are left out; ``overwrite`` leaves out all of them. ``beside``: paths of other live files to keep. One
-    commit per table and run. Repeating it (after a crash before the ledger's record) commits nothing. Changes of an
-    attempt that was given up are reverted; maintenance by other programs (OPTIMIZE) since ``base`` is kept. When this
-    returns, every commit after ``base`` is on the disk, even if there was nothing to commit. ``compacted``: the commit
-    is a compaction to this frontier, as JSON text, and says that it changes no data, so that streams and change feeds
-    pass over it.
+    ``without`` are left out; ``overwrite`` leaves out all of them. ``beside``: paths of other live files to keep.
+    ``carries``: notes in the commit itself; with the one of a compaction, the commit says that it changes no data, so
+    that streams and change feeds pass over it. One commit per table and run. Repeating it (after a crash before the
+    ledger's record) commits nothing. Changes of an attempt that was given up are reverted; maintenance by other
+    programs (OPTIMIZE) since ``base`` is kept. When this returns, every commit after ``base`` is on the disk, even if
+    there was nothing to commit.
     """
-    with reporting(folder, "commit to", mend_hint(folder)):
+    with reading(folder, "commit to", base):
         head = open_table(folder)
         since = 0 if base is None else base.version + 1
         live = _paths(head)
@@ -289,12 +298,13 @@ def commit(
             named = _table_at(folder, head, base.version)
             kept |= {file.path for file in _check_files(folder, named, base)}.difference(without)
             if not kept <= live:
+                _check_present(folder, kept - live, base)
                 _restore(head, named.version())
                 live = _paths(head)
         added = [file for file in files if file.path not in live]
         removed = sorted(live - kept - {file.path for file in files})
         if added or removed:
-            change(head, added, removed, txn, compacted)
+            change(head, added, removed, txn, carries)
         settle(folder, since, head.version())
         state = _state(head, _live(head))
         if added or removed:
@@ -309,7 +319,7 @@ def committed(folder: Path, txn: int, base: TableState | None) -> TableState | N
     """
     if not exists(folder):
         return None
-    with reporting(folder, "read", mend_hint(folder)):
+    with reading(folder, "read", base):
         head = open_table(folder)
         head.update_incremental()
         since, version = 0 if base is None else base.version + 1, head.version()
@@ -341,16 +351,17 @@ def is_kept(folder: Path, state: TableState) -> bool:
 
 
 def change(
-    table: DeltaTable, added: Sequence[AddedFile], removed: Sequence[str], txn: int, compacted: str | None = None
+    table: DeltaTable,
+    added: Sequence[AddedFile],
+    removed: Sequence[str],
+    txn: int,
+    carries: Mapping[str, str] | None = None,
 ) -> None:
-    """Add and remove files in one commit with the transaction number ``txn``. Does not sync it to the disk.
-
-    ``compacted``: as for :func:`commit`.
-    """
+    """Add and remove files in one commit with the transaction number ``txn``. Does not sync it to the disk."""
     from deltalake.transaction import RemoveAction
 
     now = int(time.time() * 1000)
-    changes = compacted is None
+    changes = COMPACTED not in (carries or {})
     actions: list[AddAction | RemoveAction] = [_add_action(file, now, changes=changes) for file in added]
     if removed:
         # Readers of the change feed need the sizes and partitions of removed files.
@@ -367,16 +378,9 @@ def change(
         "append",
         table.schema(),
         table.metadata().partition_columns,
-        commit_properties=_transaction(txn, compacted),
+        commit_properties=_transaction(txn, carries),
     )
     table.update_incremental()
-
-
-def state_at(folder: Path, version: int) -> TableState:
-    """The state of a table at one of its versions."""
-    with reporting(folder, f"read version {version} of", mend_hint(folder)):
-        table = open_table(folder, version)
-        return _state(table, _live(table))
 
 
 def live_files(folder: Path, state: TableState | None) -> list[LiveFile]:
@@ -387,8 +391,52 @@ def live_files(folder: Path, state: TableState | None) -> list[LiveFile]:
     """
     if state is None:
         return []
-    with reporting(folder, f"read version {state.version} of", mend_hint(folder)):
+    with reading(folder, "read", state):
         return _check_files(folder, _table_at(folder, open_table(folder), state.version), state)
+
+
+def opened(folder: Path, state: TableState) -> DeltaTable:
+    """The table at a state that the ledger names, or after later maintenance. StorageError where its log lost that."""
+    with reading(folder, "read", state):
+        return _table_at(folder, open_table(folder), state.version)
+
+
+@contextmanager
+def reading(folder: Path, doing: str = "read", state: TableState | None = None) -> Iterator[None]:
+    """As :func:`reporting`, for a table. The error names the version that the ledger names, and those whose commits are
+    lost: someone deleted them, or the log was cleaned up.
+    """
+    try:
+        with reporting(folder, doing, mend_hint(folder)):
+            yield
+    except StorageError as error:
+        if error.__cause__ is None:  # ours, and clear already
+            raise
+        version = None if state is None else state.version
+        lost = lost_versions(folder, version)
+        place = f"{doing} {folder}" if version is None else f"{doing} {folder} at version {version} of the table"
+        if lost:
+            what = f"the commit of version {lost[0]} is" if len(lost) == 1 else f"commits {lost[0]}..{lost[-1]} are"
+            message = f"cannot {place}: {what} missing from its log, and no checkpoint replaces it"
+            raise StorageError(message, mend_hint(folder)) from error
+        if doing == "read":
+            error.message = error.message.replace(f"{doing} {folder}", place, 1)
+        raise
+
+
+def _check_present(folder: Path, paths: Iterable[str], state: TableState) -> None:
+    """Raise StorageError for a file that version ``state`` needs and that was deleted, as VACUUM does after DELETE."""
+    for path in sorted(paths):
+        if not (folder / path).exists():
+            raise StorageError(
+                f"{folder / path} is missing: version {state.version} of the table needs it", mend_hint(folder)
+            )
+
+
+def state_at(folder: Path, version: int) -> TableState:
+    """The state of a table at one of its versions."""
+    table = open_table(folder, version)
+    return _state(table, _live(table))
 
 
 def files_of(table: DeltaTable) -> list[LiveFile]:
@@ -422,7 +470,7 @@ def scan(folder: Path, files: Sequence[AddedFile | LiveFile], schema: Schema, *,
 
 def exists(folder: Path) -> bool:
     """Whether a folder is a table. One with an empty log, from a crash during creation, is not."""
-    return next((folder / LOG).glob("*.json"), None) is not None
+    return has_commits(folder) or newest_checkpoint(folder) >= 0
 
 
 _tables: dict[Path, DeltaTable] | None = None  # for the holder of the warehouse's lock: see kept_open
@@ -563,6 +611,7 @@ def _restore(table: DeltaTable, version: int) -> None:
     table.update_incremental()
     if properties != table.metadata().configuration:
         table.alter.set_table_properties(properties)
+        failpoint("after-properties")
         table.update_incremental()
 
 
@@ -628,11 +677,10 @@ def values(column: Any) -> list[Any]:
     return [value.as_py() for value in column]
 
 
-def _transaction(txn: int, compacted: str | None = None) -> CommitProperties:
+def _transaction(txn: int, carries: Mapping[str, str] | None) -> CommitProperties:
     from deltalake import CommitProperties, Transaction
 
-    told = None if compacted is None else {COMPACTED: compacted}
-    return CommitProperties(custom_metadata=told, app_transactions=[Transaction(APP, txn)])
+    return CommitProperties(custom_metadata=dict(carries or {}), app_transactions=[Transaction(APP, txn)])
 
 
 def _add_action(file: AddedFile, now: int, *, changes: bool = True) -> AddAction:

@@ -2,8 +2,8 @@
 
 The steps: fit the sources' columns; check their rows and write them as sorted Parquet into the input's table folder,
 where they are not visible yet; check the source as a whole (ingested before? late? a retraction of a row that does not
-exist?); make it visible by one commit and one record of the ledger. If it is killed before that record, nothing was
-ingested, and the next ingest removes the files.
+exist?); make it visible by one commit and one record of the ledger. If it is killed before that commit, nothing was
+ingested, and the next ingest removes the files; if between the two, the next command writes the record.
 
 With the engine ``spark``, Spark reads and one pass of :mod:`ddcore.jobs.spark.intake` checks and writes; with
 ``inline`` this process does it, without a JVM. The rows, the errors and the tables are the same.
@@ -25,6 +25,7 @@ from typing import Any
 import polars as pl
 
 from ddcore.errors import DataError, DdError, LateUpdate, UnknownRetraction, UsageError
+from ddcore.io import unrecorded
 from ddcore.io.adoption import adopt
 from ddcore.io.balance import Balance
 from ddcore.io.changelog import ChangeLog
@@ -39,7 +40,7 @@ from ddcore.io.project import ENGINES, Project, find_project
 from ddcore.io.records import IngestRecord
 from ddcore.io.records import Source as TakenSource
 from ddcore.io.sources import Source, find_sources, row_count
-from ddcore.io.tables import APP, kept_open
+from ddcore.io.tables import APP, kept_open, opened
 from ddcore.io.times import Time, coordinates, greatest, least, named, parse, time_of
 from ddcore.io.updates import RowCount
 from ddcore.io.warehouse import Warehouse
@@ -47,6 +48,7 @@ from ddcore.jobs import predecessor
 from ddcore.jobs.arguments import filled
 from ddcore.jobs.report import json_line, spelled
 from ddcore.jobs.undo import UndoReport, undo
+from ddcore.redaction import masked
 
 __all__ = ["LATE", "IngestReport", "ingest", "main"]
 
@@ -135,10 +137,12 @@ def ingest(
         ledger = Ledger.load(warehouse)
         ledger.check_dims(project.dims)
         adopt(ledger)
+        notes = [unrecorded.note(record) for record in unrecorded.finish(ledger)]
         intent = ledger.open_intent()
         give_up(ledger, "it was not finished, and an ingest came first")
         stale_lock = predecessor.tell(lock.dead, ledger, predecessor.given_up(intent, ledger))
         work = _Work(ledger, input_name, rules, move=late == "move", allow_gap=allow_gap, tell=tell, root=project.root)
+        work.notes += notes
         with work.cleaning(), _taker(engine, project, layouts) as take:
             report = work.run(take, sources, layouts)
     return replace(report, engine=engine, took=time.monotonic() - start, stale_lock=stale_lock)
@@ -404,28 +408,30 @@ class _Work:
     def _commit(self, part: Part, identities: Sequence[Seen], known: Mapping[str, Known]) -> None:
         self.tell("committing")
         self.committing = True
-        table = self.log.commit(part.files, self.intake.number, base=self.base)
-        self.ledger.append(
-            IngestRecord(
-                number=self.intake.number,
-                input=self.name,
-                sources=tuple(TakenSource(one.identity, stored(one.whole, self.intake.key)) for one in identities),
-                first=least(part.counts),
-                last=greatest(part.counts),
-                rows=sum(file.rows for file in part.files),
-                counts=part.counts,
-                files=tuple(file.path for file in part.files),
-                table=table,
-                repeats=self.repeated is not None or part.most > 1 or any(record.repeats for record in self.records),
-                rests_on=tuple(sorted({one.number for one in known.values() if one.part is not None})),
-                dims=self.rules.dims if len(self.rules.dims) > 1 else (),
-            )
+        record = IngestRecord(
+            number=self.intake.number,
+            input=self.name,
+            sources=tuple(TakenSource(one.identity, stored(one.whole, self.intake.key)) for one in identities),
+            first=least(part.counts),
+            last=greatest(part.counts),
+            rows=sum(file.rows for file in part.files),
+            counts=part.counts,
+            files=tuple(file.path for file in part.files),
+            table=unrecorded.UNKNOWN,
+            repeats=self.repeated is not None or part.most > 1 or any(record.repeats for record in self.records),
+            rests_on=tuple(sorted({one.number for one in known.values() if one.part is not None})),
+            dims=self.rules.dims if len(self.rules.dims) > 1 else (),
         )
+        carries = unrecorded.carried(record)
+        table = self.log.commit(part.files, record.number, base=self.base, carries=carries)
+        self.ledger.append(replace(record, table=table))
 
     @contextmanager
     def cleaning(self) -> Iterator[None]:
         """Remove files that the ledger does not name, before the ingest, and after it if it fails."""
         self.ledger.begin()
+        if (state := self.ledger.input_table(self.log.folder.name)) is not None:
+            opened(self.log.folder, state)  # a table whose log was lost must not be created again
         self.log.create()
         transaction = last_transaction(self.log.folder, APP)
         if self._sweep():
@@ -547,11 +553,11 @@ def main(argv: Sequence[str] | None = None) -> int:
             )
         )
     except DdError as error:
-        print(f"error: {error.message}", f"  {error.hint}", sep="\n", file=sys.stderr)
+        print(masked(f"error: {error.message}\n  {error.hint}"), file=sys.stderr)
         return error.exit_code
     for note in getattr(report, "notes", ()):
-        print(note, file=sys.stderr)
-    print(json_line("ingest", spelled(asdict(report), project.dims)))
+        print(masked(note), file=sys.stderr)
+    print(masked(json_line("ingest", spelled(asdict(report), project.dims))))
     return 0
 
 

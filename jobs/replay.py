@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ddcore.errors import DdError, ProgramChanged, ProgramError, UsageError
+from ddcore.io import unrecorded
 from ddcore.io.adoption import adopt
 from ddcore.io.gains import Gained
 from ddcore.io.intent import is_committed
@@ -33,6 +34,7 @@ from ddcore.io.times import (
     Frontier,
     Time,
     example,
+    named,
     nothing_closed,
     ordered,
     parse,
@@ -47,6 +49,7 @@ from ddcore.jobs.fold import Fold, Listener
 from ddcore.jobs.next_run import CORRECTIONS, NextRun, Request, Runs
 from ddcore.jobs.report import Changes, RunReport, json_line, result
 from ddcore.rebuilding import definitions
+from ddcore.redaction import masked
 
 if TYPE_CHECKING:
     from ddcore.io.gains import Gained
@@ -91,6 +94,7 @@ def run(
     with warehouse.lock("ddcore run") as lock, kept_open():
         ledger = Ledger.load(warehouse)
         adopt(ledger)
+        unrecorded.finish(ledger)
         replay = _Replay(options, ledger)
         replay.note_predecessor(lock.dead)
         report = replay.fold_all(lock.note_run)
@@ -178,8 +182,8 @@ class _Replay:
         from ddcore.io.changelog import ChangeLog
 
         for name, schema in self.plan.inputs.items():
-            if self.ledger.input_version(name) is not None:
-                ChangeLog(self.warehouse.input(name), schema, self.plan.dims).check()
+            if (state := self.ledger.input_table(name)) is not None:
+                ChangeLog(self.warehouse.input(name), schema, self.plan.dims).check(state)
 
     # -- the fold, between intent and record --------------------------------------------------------------------------
 
@@ -230,12 +234,25 @@ class _Replay:
                 definitions=definitions(self.plan),
                 arrangements=tuple(each.fingerprint for each in self.plan.arrangements if not each.transient),
                 corrections=corrections,
-                published_from=upcoming.first if corrections else None,
+                published_from=upcoming.first if upcoming.appends else None,
             )
         )
         self.report.versions += versions
         self.report.rounds, self.report.parallelism = max(self.report.rounds, gained.rounds), parallelism
         self.report.corrections = commits.corrected
+        if note := self._note_on(upcoming, commits):
+            self.report.notes.append(note)
+
+    def _note_on(self, upcoming: NextRun, commits: Commits) -> str:
+        """A sentence on a run that does more than to fold what is new."""
+        if commits.rebuilding is not None:
+            stored = sum(not each.transient for each in self.plan.arrangements)
+            built = len(commits.rebuilding.missing)
+            return f"the program has changed: {stored - built} arrangements are kept, {built} are built"
+        if upcoming.rewrites or upcoming.appends:
+            start = "from nothing" if upcoming.base is None else f"from run {upcoming.base.run}"
+            return f"folded again {start}, through {named(upcoming.last, self.dims)}"
+        return ""
 
     def _tell(self, upcoming: NextRun) -> None:
         if self.options.listener:
@@ -284,7 +301,9 @@ class _Replay:
         with suppress(DdError, OSError):
             span = upcoming.first, upcoming.last
             self.ledger.append(
-                FailureRecord(upcoming.number, self.plan.fingerprint, *span, self.options.engine, one_line(error))
+                FailureRecord(
+                    upcoming.number, self.plan.fingerprint, *span, self.options.engine, masked(one_line(error))
+                )
             )
 
     def _fold_input(self, upcoming: NextRun) -> Fold:
@@ -392,7 +411,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
             verify.check_run(project, report)
     except DdError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(masked(f"error: {error}"), file=sys.stderr)
         return error.exit_code
     return 0
 

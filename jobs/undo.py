@@ -1,20 +1,21 @@
 """Undo: takes an ingest back whose versions are not folded yet.
 
 One commit removes the ingest's files from the input's table, and one record of the ledger makes that valid. If it is
-killed before the record, nothing was taken back. The files stay on the disk until the table is vacuumed.
+killed between the two, the next command writes the record. The files stay on the disk until the table is vacuumed.
 The ledger keeps both records, and the same sources may be ingested again.
 """
 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import polars as pl
 
 from ddcore.errors import DataError, LateUpdate, StorageError, UsageError
+from ddcore.io import unrecorded
 from ddcore.io.adoption import adopt
 from ddcore.io.balance import Balance
 from ddcore.io.changelog import ChangeLog
@@ -67,12 +68,16 @@ def undo(project: Project, number: int, input_name: str | None = None) -> UndoRe
         ledger = Ledger.load(warehouse)
         ledger.check_dims(project.dims)
         adopt(ledger)
-        intent = ledger.open_intent()
-        work = _Undo(project, ledger, _ingest(ledger, number, input_name))
-        work.check()
+        intent, before = ledger.open_intent(), {record.number: record for record in ledger.ingests()}
+        finished = unrecorded.finish(ledger)
+        is_done = any(isinstance(each, UndoRecord) and each.number == number for each in finished)
+        record = before[number] if is_done else _ingest(ledger, number, input_name)
+        work = _Undo(project, ledger, record)
+        if not is_done:
+            work.check()
         stale_lock = predecessor.tell(lock.dead, ledger, predecessor.given_up(intent, ledger))
-        work.commit()
-    record = work.record
+        if not is_done:
+            work.commit()
     return UndoReport(
         input=record.input,
         ingest=number,
@@ -133,7 +138,7 @@ class _Undo:
                     f"it in {', '.join(source.name for source in other.sources)}",
                     f"take that back first: ddcore ingest --undo {other.number}",
                 )
-        self.log.check()
+        self.log.check(self.base)
         if len(self.files) < len(record.files) or not record.files:
             raise StorageError(
                 f"ingest {record.number} cannot be taken back: its files in {self.log.folder} were merged with others",
@@ -190,5 +195,7 @@ class _Undo:
     def commit(self) -> None:
         """Remove the files from the table, then record it in the ledger."""
         record = self.record
-        table = self.log.remove(record.files, record.number, base=self.base)
-        self.ledger.append(UndoRecord(record.number, record.input, record.first, record.last, table))
+        undone = UndoRecord(record.number, record.input, record.first, record.last, unrecorded.UNKNOWN)
+        carries = unrecorded.carried(undone)
+        table = self.log.remove(record.files, record.number, base=self.base, carries=carries)
+        self.ledger.append(replace(undone, table=table))

@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pages
 import polars as pl
 import pytest
 import sparkless
@@ -30,8 +31,6 @@ from ddcore.io.times import is_open
 from ddcore.io.warehouse import Warehouse
 from ddcore.jobs import engines, replay, verify
 from ddcore.jobs.verify import ACTUAL, EXPECTED, WAYS, Selection, Verdict, Verification, mismatch
-
-DOCS = Path(__file__).resolve().parent.parent / "docs"
 
 
 def verdicts_of(project: Project, *times: Any, **how: Any) -> list[Verdict]:
@@ -190,7 +189,7 @@ def test_help_names_the_size_up_to_which_the_reference_is_used(dd: Any) -> None:
     code, out, _ = dd("verify", "--help")
     assert code == 0
     assert f"{verify.SMALL:,} rows" in " ".join(" ".join(out).split())
-    assert f"{verify.SMALL:,} rows" in " ".join((DOCS / "verification.md").read_text().split())
+    assert f"{verify.SMALL:,} rows" in " ".join((pages.DOCS / "verification.md").read_text().split())
 
 
 def test_it_takes_no_lock_and_writes_nothing(
@@ -305,6 +304,45 @@ def test_an_error_of_the_program_names_the_version(mine: Path, dd: Any, monkeypa
     code, _, err = dd("verify", "--at", "3")
     assert code == 1
     assert err[0].startswith("error: on the inputs at version 3, by reference: loop loop did not reach a fixed point")
+
+
+# --- where the law is not claimed -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("minutes", ['2 * col("minutes")', 'col("minutes") + 0'], ids=["changed", "same contents"])
+def test_versions_before_appended_corrections_are_refused(minutes: str, mine: Path, dd: Any) -> None:
+    """They hold what the program before published. What comes after is verified, by the program that made it."""
+    (mine / "program.py").write_text((mine / "program.py").read_text().replace('col("minutes")', minutes))
+    assert dd("run", "--corrections", "append", "-q")[0] == 0
+    code, out, err = dd("verify", "--at", "3")
+    assert (code, out) == (2, [])
+    assert "version 3 holds what was published before run 2, whose corrections follow version 5" in err[0]
+    assert dd("verify")[0] == 2, "version 5 does too"
+    (mine / "more.csv").write_text("version,diff,src,dst,minutes\n7,1,Castle,Harbour,1\n8,1,A,B,1\n")
+    assert dd("ingest", "links", "more.csv", "-q")[0] == 0
+    for _ in range(2):
+        assert dd("run", "-q", "--verify-every", "1", "--to-version", "7")[0] == 0
+    assert dd("run", "-q", "--verify-every", "1")[0] == 0
+    code, out, _ = dd("verify", "--every", "1", "--json")
+    assert code == 0
+    versions = [record["version"] for record in records(out)]
+    assert versions[-2:] == [7, 8]
+    assert min(versions) > 5
+    assert dd("verify", "--at", "5")[0] == 2
+    assert dd("run", "--full-refresh", "-q")[0] == 0
+    assert dd("verify", "--at", "1..")[0] == 0, "all versions are of one program again"
+
+
+def test_inputs_that_were_restated_are_folded_first(mine: Path, dd: Any) -> None:
+    """Until the next run the outputs are those of the inputs before."""
+    ledger = Ledger.load(Warehouse(mine / "warehouse"))
+    record = list(ledger.ingests("links"))[-1]
+    ledger.append(replace(record, number=ledger.next_ingest(), restates=((4,),)))
+    assert dd("verify", "--at", "3")[0] == 0
+    code, _, err = dd("verify", "--at", "4")
+    assert code == 2
+    assert "version 4: the inputs have changed from {4} on since they were folded" in err[0]
+    assert err[1].strip() == "first: ddcore run"
 
 
 # --- several dimensions -----------------------------------------------------------------------------------------------
@@ -518,3 +556,16 @@ def test_scratch_on_spark(here: Path, spark: Any, tmp_path: Path) -> None:
     assert [verdict.rows for verdict in verdicts_of(on_spark, 4, 5, by="scratch", scratch=tmp_path)] == [5, 7]
     assert all(verdict.holds for verdict in verdicts_of(on_spark, 4, by="scratch", scratch=tmp_path))
     assert list(tmp_path.iterdir()) == []
+
+
+# --- the page ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_page_shows_what_the_commands_print(tmp_path: Path, dd: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before the second block the output is made wrong."""
+
+    def spoil(block: int) -> None:
+        if block == 1:
+            trams_with_a_wrong_row(find_project(Path.cwd(), {}))
+
+    pages.follow("verification.md", tmp_path, dd, monkeypatch, steps=16, before=spoil)
