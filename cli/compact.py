@@ -35,8 +35,8 @@ def compact(
         typer.Option(
             parser=filled,
             metavar="V",
-            help="The first version that can still be read afterwards: a folded one, latest, or an offset: -100. With "
-            "several time dimensions: day=7,revision=1. Default: all that can be read now.",
+            help="The first version that can still be read afterwards: a folded one, latest, or an offset: -100. "
+            "With one time dimension only. Default: all that can be read now.",
             show_default=False,
         ),
     ] = None,

@@ -93,7 +93,7 @@ def compact(project: Project, *, since: Time | None = None, dry_run: bool = Fals
 
     ``since``: times of inputs and outputs before it are advanced to it, and updates that cancel are dropped; earlier
     versions can no longer be read. Costs a pass over the tables of state and, with ``since``, over the logs. Raises
-    UsageError (a time that is not complete, or before the present ``since``; an unfinished run), LockHeld and
+    UsageError (several dimensions; a time that is not complete, or before the present ``since``; an unfinished run), LockHeld and
     StorageError.
     """
     start, warehouse = time.perf_counter(), Warehouse(project.warehouse)
@@ -159,6 +159,12 @@ class _Compaction:
         present, upper = self.ledger.since(), self.ledger.upper()
         if wanted is None:
             return present
+        if len(self.dims) > 1:
+            # The representative of a complete time may be open, and a later run would fold its rows again.
+            raise UsageError(
+                f"--since {named(wanted, self.dims)}: history can be given up with one time dimension only",
+                "leave it out: dd compact merges the files all the same (docs/limits.md)",
+            )
         if upper is None or is_open(wanted, upper):
             frontiers = f"since is {self._shown(present)}, upper is {self._shown(upper or ())}"
             raise UsageError(
