@@ -93,8 +93,8 @@ def compact(project: Project, *, since: Time | None = None, dry_run: bool = Fals
 
     ``since``: times of inputs and outputs before it are advanced to it, and updates that cancel are dropped; earlier
     versions can no longer be read. Costs a pass over the tables of state and, with ``since``, over the logs. Raises
-    UsageError (several dimensions; a time that is not complete, or before the present ``since``; an unfinished run), LockHeld and
-    StorageError.
+    UsageError (several dimensions; a time that is not complete, or before the present ``since``; an unfinished run),
+    LockHeld and StorageError.
     """
     start, warehouse = time.perf_counter(), Warehouse(project.warehouse)
     warehouse.check()
