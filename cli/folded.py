@@ -117,8 +117,8 @@ def output_log(project: Project, name: str) -> OutputLog:
     table = ledger.tables()[f"outputs/{name}"]
     folder = warehouse.output(name)
     log = ChangeLog(folder, _row_schema(folder, table, project.dims), project.dims)
-    # Times are not advanced, so every complete time can be read.
-    readable, first = Readable(project.dims, nothing_closed(project.dims), upper), ledger.first_ingested()
+    since = ledger.since() or nothing_closed(project.dims)
+    readable, first = Readable(project.dims, since, upper), ledger.first_ingested()
     return OutputLog(name, log, table, readable, first if isinstance(first, int) else 0)
 
 

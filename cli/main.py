@@ -19,6 +19,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from ddcore import __version__
+from ddcore.cli.compact import compact
 from ddcore.cli.diff import diff
 from ddcore.cli.doctor import doctor
 from ddcore.cli.ingest import ingest
@@ -61,6 +62,7 @@ app.command(short_help="List runs and ingests.")(log)
 app.command(short_help="Show what is folded, what is waiting, how big it is.")(status)
 app.command(short_help="Show the program's dataflow.")(plan)
 app.command(short_help="Verify outputs against the program, computed anew.", cls=VersionCommand)(verify)
+app.command(short_help="Merge files and delete what is no longer needed.")(compact)
 app.command(short_help="Check this machine and this project.")(doctor)
 
 

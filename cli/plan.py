@@ -116,10 +116,10 @@ def _extents(project: Project, drawing: Diagram) -> dict[str, Extent]:
     place = Warehouse(project.warehouse)
     if not (place.root / "ledger").is_dir():
         return {}
-    run = Ledger.load(place).current_run()
+    live = Ledger.load(place).tables()
     sizes = {}
     for index in drawing.indexes:
-        state = None if run is None else run.tables.get(index.table)
+        state = live.get(index.table)
         if state is not None:
             files = live_files(place.table(index.table), state)
             sizes[index.table] = sum(each.rows for each in files), sum(each.size for each in files)

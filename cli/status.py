@@ -95,9 +95,9 @@ def _summary(project: Project, warehouse: Warehouse, ledger: Ledger) -> dict[str
 def _frontiers(ledger: Ledger, dims: tuple[str, ...]) -> dict[str, Any]:
     """With several time dimensions: the greatest complete times, and the frontiers between which reads lie."""
     if len(dims) == 1:
-        return {}
+        return {"since": ledger.since()[0][0]} if ledger.since() else {}
     upper = ledger.upper() or nothing_closed(dims)
-    return {"folded": corners(upper), "since": list(nothing_closed(dims)), "upper": list(upper)}
+    return {"folded": corners(upper), "since": list(ledger.since() or nothing_closed(dims)), "upper": list(upper)}
 
 
 def _spelled(summary: dict[str, Any], dims: tuple[str, ...]) -> dict[str, Any]:
@@ -142,7 +142,7 @@ def _of_run(project: Project, warehouse: Warehouse, ledger: Ledger) -> list[_Tab
     kinds = {"outputs": "output", "state": "state"}
     return [
         _Table(kinds[folder], name, run.last, 0, *_extent(warehouse.table(table), state, project.dims))
-        for table, state in sorted(run.tables.items())
+        for table, state in sorted(ledger.tables().items())
         for folder, _, name in [table.partition("/")]
         if folder in kinds
     ]

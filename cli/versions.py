@@ -33,7 +33,9 @@ class Readable:
     def time(self, text: str, origin: str) -> Time:
         """The time that ``text`` names; UsageError unless it can be read."""
         if len(self.dims) == 1:
-            return one_version(text, self.upper[0][0] - 1, origin, self.dims[0])
+            version = one_version(text, self.upper[0][0] - 1, origin, self.dims[0])
+            self.check(version, origin)
+            return version
         if text.strip() == "latest":
             return self.latest(origin)
         time = parse(text, self.dims, origin)

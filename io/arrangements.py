@@ -17,7 +17,7 @@ import polars as pl
 from ddcore.encoding import decode, encode
 from ddcore.errors import StorageError
 from ddcore.io import tables
-from ddcore.io.datafile import DataFile
+from ddcore.io.datafile import DataFile, has_digests
 from ddcore.io.layout import CODE, Layout
 from ddcore.io.tables import AddedFile, LiveFile, TableState
 from ddcore.io.warehouse import REFRESH, reporting
@@ -70,15 +70,17 @@ def commit(
 def open_runs(folder: Path, files: Sequence[LiveFile], layout: Layout, span: Span = (None, None)) -> list[SortedBatch]:
     """The runs that have codes in ``span``: [lo, hi), None for no bound. Opens no other file.
 
-    Many runs of few rows leave many small files. These are read whole, all at once, into one run in memory.
+    Many runs of few rows leave many small files. These are read whole, all at once, into one run in memory; and so are
+    files that another program rewrote (OPTIMIZE), because their rows may be in any order.
     """
     overlapping = [file for file in files if _overlaps(file, span)]
     small = [file for file in overlapping if file.rows <= SMALL]
-    if len(small) > 1:
-        overlapping = [file for file in overlapping if file.rows > SMALL]
-    runs: list[SortedBatch] = [FileBatch(folder / file.path, layout, span) for file in overlapping]
-    if len(small) > 1:
-        runs.append(_merge_small(folder, small, layout, span))
+    whole = [
+        file for file in overlapping if not has_digests(folder / file.path) or (len(small) > 1 and file.rows <= SMALL)
+    ]
+    runs: list[SortedBatch] = [FileBatch(folder / file.path, layout, span) for file in overlapping if file not in whole]
+    if whole:
+        runs.append(_read_whole(folder, whole, layout, span))
     return [run for run in runs if len(run)]
 
 
@@ -88,7 +90,7 @@ def _overlaps(file: LiveFile, span: Span) -> bool:
     return (lo is None or greatest is None or greatest >= lo) and (hi is None or least is None or least < hi)
 
 
-def _merge_small(folder: Path, files: Sequence[LiveFile], layout: Layout, span: Span) -> SortedBatch:
+def _read_whole(folder: Path, files: Sequence[LiveFile], layout: Layout, span: Span) -> SortedBatch:
     """The rows of several files with codes in ``span``, as one run in memory."""
     rows = tables.scan(folder, files, layout.columns)
     for bound, inside in zip(span, (pl.col(CODE).ge, pl.col(CODE).lt), strict=True):

@@ -41,15 +41,17 @@ def digest_of(content: bytes | memoryview) -> str:
     return hashlib.blake2b(content, digest_size=8).hexdigest()
 
 
-def write(table: pa.Table, path: Path, row_group: int) -> tuple[int, str]:
+def write(tables: Iterable[pa.Table], schema: pa.Schema, rows: int, path: Path, row_group: int) -> tuple[int, str]:
     """Write rows to a new file and sync it to the disk; return its size in bytes and the digest for its name.
 
-    Integers are delta-packed, which halves the time to write and to read them. The same rows give the same bytes.
+    The rows come in pieces, of which only one is in memory at a time; ``rows`` is the number of all, or an upper bound
+    of it. Integers are delta-packed, which halves the time to write and to read them. The same pieces give the same
+    bytes.
     """
     import pyarrow as pa
 
     with pa.OSFile(str(path), "wb") as sink:
-        _write_groups(table, sink, path, row_group)
+        _write_groups(tables, schema, sink, path, rows=rows, row_group=row_group)
     with path.open("rb") as file:
         os.fsync(file.fileno())
         size = os.fstat(file.fileno()).st_size
@@ -116,29 +118,31 @@ class DataFile:
             return file.read_row_groups(list(groups), columns=list(columns))
 
 
-def _write_groups(table: pa.Table, sink: pa.NativeFile, path: Path, row_group: int) -> None:
+def _write_groups(
+    tables: Iterable[pa.Table], schema: pa.Schema, sink: pa.NativeFile, path: Path, *, rows: int, row_group: int
+) -> None:
     import pyarrow.parquet as pq
 
-    packed, texts = _encodings(table.schema)
-    numbers = [path for path, _ in _leaves(table.schema) if path not in texts]
+    packed, texts = _encodings(schema)
+    numbers = [path for path, _ in _leaves(schema) if path not in texts]
     digests, begin = [], 0
     with (
         pq.ParquetWriter(
             sink,
-            table.schema,
+            schema,
             compression="zstd",
             compression_level=1,
-            use_dictionary=texts if table.num_rows >= _FEW else False,
+            use_dictionary=texts if rows >= _FEW else False,
             # The bounds of a single row group are those of the file, which the Delta log has already.
-            write_statistics=True if table.num_rows > row_group else numbers,
+            write_statistics=True if rows > row_group else numbers,
             column_encoding=dict.fromkeys(packed, "DELTA_BINARY_PACKED"),
             store_schema=False,  # it may differ for equal rows
             write_page_checksum=True,
         ) as writer,
         path.open("rb") as back,
     ):
-        for first in range(0, table.num_rows, row_group):
-            writer.write_table(table.slice(first, row_group), row_group_size=row_group)
+        for group in (table.slice(at, row_group) for table in tables for at in range(0, table.num_rows, row_group)):
+            writer.write_table(group, row_group_size=row_group)
             end = sink.tell()
             digests.append(f"{end}:{digest_of(os.pread(back.fileno(), end - begin, begin))}")
             begin = end

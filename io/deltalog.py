@@ -11,14 +11,18 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 __all__ = [
-    "LOG", "commit_file", "commit_info", "has_commits", "is_maintenance", "last_transaction", "lost_versions",
-    "named_files", "newest_checkpoint", "transaction_of",
+    "COMPACTED", "LOG", "added_files", "checkpoint_file", "commit_file", "commit_info", "compaction_of", "has_commits",
+    "is_maintenance", "last_transaction", "lost_versions", "named_files", "newest_checkpoint", "transaction_of",
+    "versions_of",
 ]  # fmt: skip
 
 LOG = "_delta_log"
+COMPACTED = "ddcore.compacted"  # in the commit of a compaction of ours: the frontier, as JSON
 _CHECKPOINT = re.compile(r"([0-9]{20})\.checkpoint\b.*\.parquet$")
+_DIGITS = 20  # of a version in the name of an entry
 _MAINTENANCE = (  # operations that change no rows
     "OPTIMIZE", "VACUUM START", "VACUUM END", "SET TBLPROPERTIES", "UNSET TBLPROPERTIES", "UPGRADE PROTOCOL",
 )  # fmt: skip
@@ -27,6 +31,11 @@ _MAINTENANCE = (  # operations that change no rows
 def commit_file(folder: Path, version: int) -> Path:
     """The path of commit ``version`` of a table."""
     return folder / LOG / f"{version:020d}.json"
+
+
+def checkpoint_file(folder: Path, version: int) -> Path:
+    """The path of the checkpoint of a table at ``version``."""
+    return folder / LOG / f"{version:020d}.checkpoint.parquet"
 
 
 def has_commits(folder: Path) -> bool:
@@ -61,6 +70,15 @@ def commit_info(folder: Path, version: int) -> dict[str, Any]:
     return next(_actions(commit_file(folder, version), "commitInfo"), {})
 
 
+def compaction_of(folder: Path, version: int) -> list[list[int]] | None:
+    """The frontier to which a commit of ours compacted a table, empty where no time was changed; None for others."""
+    try:
+        elements = json.loads(str(commit_info(folder, version)[COMPACTED]))
+    except (KeyError, ValueError):
+        return None
+    return elements if isinstance(elements, list) else None
+
+
 def last_transaction(folder: Path, app: str) -> int | None:
     """The number of the newest transaction of an application; None without one. Reads one commit in most cases."""
     numbers = (_transaction(commit, app) for commit in reversed(_commits(folder)))
@@ -88,6 +106,22 @@ def named_files(folder: Path) -> set[str]:
         for action in _actions(commit, kind)
         if "path" in action
     }
+
+
+def added_files(folder: Path, version: int) -> set[str]:
+    """The paths of the data files that a commit added."""
+    return {unquote(str(action.get("path", ""))) for action in _actions(commit_file(folder, version), "add")}
+
+
+def versions_of(folder: Path) -> tuple[list[int], list[int]]:
+    """The versions of the commits and of the checkpoints in a table's log, sorted. Lists the folder."""
+    try:
+        names = os.listdir(folder / LOG)
+    except OSError:
+        return [], []
+    entries = [(name[:_DIGITS], name[_DIGITS:]) for name in sorted(names) if name[:_DIGITS].isdigit()]
+    commits = [int(number) for number, ending in entries if ending == ".json"]
+    return commits, [int(number) for number, ending in entries if ending == ".checkpoint.parquet"]
 
 
 def _commits(folder: Path) -> list[Path]:

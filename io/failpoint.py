@@ -51,7 +51,10 @@ PLACES = {
     "after-ingest": "an ingest was recorded in the ledger",
     "after-undo": "the undo of an ingest was recorded in the ledger",
     "after-compact": "a compaction was recorded in the ledger",
-    "after-sweep": "a merged file of the ledger was removed",
+    "after-sweep": "a merged file of the ledger, or an old entry of its Delta log, was removed",
+    "after-delete": "a data file that nothing needs was removed",
+    "after-trim": "an old entry of a table's Delta log was removed",
+    "after-drop": "a table of state that nothing needs was renamed, to be removed",
 }
 
 _SIGNALS = {"kill": signal.SIGKILL, "term": signal.SIGTERM, "int": signal.SIGINT}

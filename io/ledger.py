@@ -28,7 +28,14 @@ from typing import TYPE_CHECKING, Any
 
 from ddcore.errors import StorageError, UsageError
 from ddcore.io import datafile, tables, times
-from ddcore.io.deltalog import commit_file, has_commits, is_maintenance, last_transaction
+from ddcore.io.deltalog import (
+    checkpoint_file,
+    commit_file,
+    has_commits,
+    is_maintenance,
+    last_transaction,
+    versions_of,
+)
 from ddcore.io.failpoint import failpoint
 from ddcore.io.records import (
     CompactRecord,
@@ -60,16 +67,21 @@ FORMAT = 1  # of the whole warehouse; warehouses of other formats are refused
 _COLUMNS = ("entry", "kind", "number", "name", "first", "last", "at", "body", "summary", "before", "digest")
 _NUMBERS = ("entry", "number", "first", "last")
 _MERGED = 16  # files merged into one
+_LARGEST = _MERGED**3  # rows of a file: reading one of them checks the bytes of the whole file
+_ROW_GROUP = 64  # rows that are decoded together
 _PORTION = 64  # rows read at once, backwards
+_FEW = 64  # rows of open ingests that the summary names
 _FIRST_READ = 4  # rows: those of one ingest and one run; the newest has the summary
 _NAME = re.compile(r"entries-([0-9]{8,})-([0-9]{8,})-")
 _SETTINGS = {
     # Older versions may be deleted soon: no reader opens them.
     "delta.checkpointInterval": "32",
     "delta.logRetentionDuration": "interval 1 hours",
-    "delta.deletedFileRetentionDuration": "interval 1 hours",
+    "delta.deletedFileRetentionDuration": "interval 60 seconds",
 }
 _KEPT = 3600  # seconds that a file is kept after its merge, for readers that have just opened the table
+_KEPT_LEAST = 60  # the same where there are more than so many files:
+_KEPT_FILES = 256
 _DESCRIPTION = "ledger of ddcore, format "
 
 
@@ -92,10 +104,10 @@ class _Summary:
     ``head``: the Delta version of the ledger that added the row. ``runs``, ``ingests``: the greatest numbers so far;
     ``ended``: that of finished and given-up runs. ``run``: the row of the last finished run; ``folded``: its last
     version. ``intent``: the row of the unfinished run. ``waiting``: no ingest before this row has a version that is not
-    folded, unless it was undone. ``dims`` and ``upper``: with several time dimensions, their names, and the frontier
-    after the last finished run; without them no row has these two. ``compact``: the row of the last compaction, if
-    no run came after it. ``since``: as in its record. ``restated``: the least closed times at which ingests changed an
-    input; the next run folds again from there.
+    folded, unless it was undone or its row is in ``open``. ``dims`` and ``upper``: with several time dimensions, their
+    names, and the frontier after the last finished run; without them no row has these two. ``compact``: the row of the
+    last compaction, if no run came after it. ``since``: as in its record. ``restated``: the least closed times at which
+    ingests changed an input; the next run folds again from there.
     """
 
     head: int = 0
@@ -106,6 +118,7 @@ class _Summary:
     folded: Time | None = None
     intent: int | None = None
     waiting: int = 0
+    open: tuple[int, ...] = ()
     inputs: Mapping[str, _Input] = field(default_factory=dict)
     dims: tuple[str, ...] = ()
     upper: Frontier = ()
@@ -115,7 +128,7 @@ class _Summary:
 
     def to_json(self) -> str:
         return json.dumps(
-            without_empty(asdict(self), "dims", "upper", "compact", "since", "restated"), separators=(",", ":")
+            without_empty(asdict(self), "open", "dims", "upper", "compact", "since", "restated"), separators=(",", ":")
         )
 
     @classmethod
@@ -126,7 +139,7 @@ class _Summary:
             for name, one in values["inputs"].items()
         }
         values["folded"] = time_from_json(values["folded"])
-        values["dims"] = tuple(values.get("dims", ()))
+        values["dims"], values["open"] = tuple(values.get("dims", ())), tuple(values.get("open", ()))
         for name in ("upper", "since", "restated"):
             values[name] = frontier_from_json(values.get(name, ()))
         return cls(**values)
@@ -248,19 +261,22 @@ class Ledger:
 
     # --- ingests and runs ---
 
-    def ingests(self, input: str | None = None, *, since: int | Frontier | None = None) -> Iterator[IngestRecord]:
+    def ingests(
+        self, input: str | None = None, *, since: int | Frontier | None = None, until: Time | None = None
+    ) -> Iterator[IngestRecord]:
         """Ingests that were not undone, oldest first: all, or those of one input, or with versions from ``since`` on,
-        or with times at or beyond the frontier ``since``.
+        or with times at or beyond the frontier ``since``. Those whose versions are all after ``until`` may be left out.
 
         Reads all rows, unless no version from ``since`` on is folded.
         """
+        end = None if until is None else times.coordinates(until)[0]
         lower = ((since,),) if isinstance(since, int) else since
         folded = self.upper()
         new = lower is not None and folded is not None and all(times.is_open(times.time_of(t), folded) for t in lower)
         return (
             e.record
-            for e in self._ingests(self._summary.waiting if new else 0)
-            if input in (None, e.name) and (lower is None or _reaches(e, lower))
+            for e in (self._open_ingests() if new else self._ingests(0))
+            if input in (None, e.name) and (end is None or e.first <= end) and (lower is None or _reaches(e, lower))
         )
 
     def undos(self) -> Iterator[UndoRecord]:
@@ -405,6 +421,14 @@ class Ledger:
         live = {} if run is None else dict(run.tables)
         return live | {name: state for name, state in changed.items() if name in live}
 
+    def compacted(self) -> dict[str, TableState]:
+        """The tables of state and outputs that were compacted after the last run; the record of a further compaction
+        names them as well.
+        """
+        entry = self._summary.compact
+        tables = {} if entry is None else self._row(entry).record.tables
+        return {name: state for name, state in tables.items() if not name.startswith("inputs/")}
+
     def table(self, relative: str) -> TableState | None:
         """The state of a table of state or outputs (``outputs/dists``); None if no run names it."""
         return self.tables().get(relative)
@@ -462,6 +486,16 @@ class Ledger:
         undone = {row.number for row in rows if row.kind == "undo"}
         return (row for row in rows if row.kind == "ingest" and row.number not in undone)
 
+    def _open_ingests(self) -> Iterator[_Entry]:
+        """The rows of ingests that may have a version that is not folded."""
+        now = self._summary
+        later = [row for row in self._range(now.waiting) if row.kind in ("ingest", "undo")]
+        undone = {row.number for row in later if row.kind == "undo"}
+        if missing := [entry for entry in now.open if entry not in self._rows]:
+            self._load_each(missing)
+        rows = [*(self._row(entry) for entry in now.open), *later]
+        return (row for row in rows if row.kind == "ingest" and row.number not in undone)
+
     def _range(self, first: int, last: int | None = None) -> Iterator[_Entry]:
         """The rows from ``first`` to ``last``, by default the newest; oldest first."""
         last = self._last if last is None else last
@@ -474,21 +508,27 @@ class Ledger:
 
     def _load(self, first: int, last: int) -> None:
         """Read rows ``first``..``last``. Check that each occurs once, is unchanged and follows the one before it."""
+        self._load_each(range(first, last + 1))
+
+    def _load_each(self, entries: Sequence[int]) -> None:
+        """The same for any rows, which ascend."""
         from deltalake import QueryBuilder
 
         assert self._table is not None
-        folder = self.warehouse.ledger
+        folder, first, last = self.warehouse.ledger, entries[0], entries[-1]
         with reporting(folder, "read the ledger", tables.mend_hint(folder)):
             for path in self._files:
                 span = _span(path)
                 if span is None or (span[0] <= last and span[1] >= first):
                     datafile.verify(folder / path, tables.mend_hint(folder))
             query = QueryBuilder().register("ledger", self._table)
-            where = f"entry >= {first} and entry <= {last} order by entry"
-            result = query.execute(f"select {', '.join(_COLUMNS)} from ledger where {where}").read_all()
+            where = f"entry >= {first} and entry <= {last}"
+            if len(entries) <= last - first:
+                where += f" and entry in ({', '.join(map(str, entries))})"
+            result = query.execute(f"select {', '.join(_COLUMNS)} from ledger where {where} order by entry").read_all()
         columns = [tables.values(result.column(name)) for name in _COLUMNS]
         rows = [_Entry(*row) for row in zip(*columns, strict=True)]
-        if [row.entry for row in rows] != list(range(first, last + 1)):
+        if [row.entry for row in rows] != list(entries):
             raise _damaged(folder, f"some of the entries {first}..{last} are missing or occur twice")
         for row in rows:
             before = self._rows.get(row.entry - 1)
@@ -526,10 +566,10 @@ class Ledger:
         intent = self.open_intent()
         now = replace(now, ended=record.run, intent=None if intent is None or record.run >= intent.run else now.intent)
         if isinstance(record, RunRecord):
-            waiting = self._first_waiting(record.upper or times.up_to(record.last), row.entry)
+            waiting, still_open = self._waiting_after(record.upper or times.up_to(record.last), row.entry)
             lower = record.lower or (times.coordinates(record.first),)
             restated = tuple(time for time in now.restated if not times.is_open(times.time_of(time), lower))
-            now = replace(now, run=row.entry, folded=record.last, upper=record.upper, waiting=waiting)
+            now = replace(now, run=row.entry, folded=record.last, upper=record.upper, waiting=waiting, open=still_open)
             now = replace(now, compact=None, restated=restated)
         return now
 
@@ -565,13 +605,16 @@ class Ledger:
             one = _Input(first, last, record.table)
         return replace(self._summary, inputs={**self._summary.inputs, record.input: one})
 
-    def _first_waiting(self, upper: Frontier, end: int) -> int:
-        """The first row of an ingest with a version that is not folded; ``end`` without one."""
+    def _waiting_after(self, upper: Frontier, end: int) -> tuple[int, tuple[int, ...]]:
+        """``waiting`` and ``open`` of the summary when times before ``upper`` are folded; ``end``: the row of that run.
+
+        A few rows are named one by one, so that a long history that is folded in many runs is not searched each time.
+        """
         before = self.upper()
         # A full refresh up to an earlier version opens times again.
         back = before is not None and not all(times.is_open(times.time_of(element), before) for element in upper)
-        rows = self._ingests(0 if back else self._summary.waiting)
-        return next((row.entry for row in rows if _reaches(row, upper)), end)
+        rows = [row.entry for row in (self._ingests(0) if back else self._open_ingests()) if _reaches(row, upper)]
+        return (rows[_FEW], tuple(rows[:_FEW])) if len(rows) > _FEW else (end, tuple(rows))
 
     def _write(self, row: _Entry) -> bool:
         """Commit the row in its own file, or in one file with the rows of earlier files; return whether in one."""
@@ -585,7 +628,9 @@ class Ledger:
         columns = {name: [getattr(each, name) for each in rows] for name in _COLUMNS}
         schema = {name: Type("int64" if name in _NUMBERS else "string") for name in _COLUMNS}
         stem = f"entries-{first:08d}-{row.entry:08d}"
-        file = tables.write_file(folder, stem, tables.arrow_table(columns, schema), bounded=["entry"])
+        file = tables.write_file(
+            folder, stem, tables.arrow_table(columns, schema), bounded=["entry"], row_group=_ROW_GROUP
+        )
         merged = [path for path in self._files if (_span(path) or (first, 0))[0] >= first]
         tables.change(table, [file], [path for path in merged if path != file.path], row.entry)
         tables.settle(folder, table.version(), table.version())
@@ -594,12 +639,21 @@ class Ledger:
         return width > 1
 
     def _sweep(self) -> None:
-        """Delete files that were merged into others an hour ago or earlier."""
-        live, before = set(self._files), time.time() - _KEPT
-        for path in self.warehouse.ledger.glob("entries-*.parquet"):
-            if path.name not in live and path.stat().st_mtime < before:
-                path.unlink(missing_ok=True)
-                failpoint("after-sweep")
+        """Delete files that were merged into others, and entries of the Delta log before a checkpoint: an hour later,
+        or a minute later where there are many, so that their number does not grow with that of the runs.
+        """
+        folder, live = self.warehouse.ledger, set(self._files)
+        merged = [path for path in folder.glob("entries-*.parquet") if path.name not in live]
+        commits, checkpoints = versions_of(folder)
+        base = checkpoints[-2] if len(checkpoints) > 1 else 0
+        old = [commit_file(folder, version) for version in commits if version < base]
+        old += [checkpoint_file(folder, version) for version in checkpoints if version < base]
+        for paths in (merged, old):
+            ages = sorted(((path.stat().st_mtime, path) for path in paths if path.exists()), reverse=True)
+            for place, (written, path) in enumerate(ages):
+                if time.time() - written > (_KEPT if place < _KEPT_FILES else _KEPT_LEAST):
+                    path.unlink(missing_ok=True)
+                    failpoint("after-sweep")
 
     # --- the tables' own transactions ---
 
@@ -623,9 +677,11 @@ class Ledger:
 
 
 def _width(rows: int) -> int:
-    """How many of the newest rows one file gets when there are ``rows``: the greatest power of 16 that divides it."""
+    """How many of the newest rows one file gets when there are ``rows``: the greatest power of 16 that divides it, up
+    to ``_LARGEST``.
+    """
     width = 1
-    while rows % (width * _MERGED) == 0:
+    while width < _LARGEST and rows % (width * _MERGED) == 0:
         width *= _MERGED
     return width
 

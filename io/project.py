@@ -23,7 +23,7 @@ from ddcore.redaction import keep_secret
 from ddcore.schema import Schema, Type, check_pattern, parse_type
 from ddcore.wording import listed, meant, one_line, shown
 
-__all__ = ["ENGINES", "FILE_NAME", "OutputSettings", "Project", "find_project"]
+__all__ = ["ENGINES", "FILE_NAME", "OutputSettings", "Project", "Retention", "find_project"]
 
 FILE_NAME = "dd.toml"
 ENGINES = ("spark", "inline")
@@ -36,6 +36,8 @@ _SECTIONS: dict[str, tuple[str, ...]] = {
     "outputs": (),
     "run": ("engine", "parallelism", "verify_every"),
     "spark": ("master", "conf"),
+    "compaction": ("auto",),
+    "retention": ("versions", "days", "history"),
 }
 # Settings that flags and the environment may override: name -> environment variable.
 _ENVIRONMENT = {
@@ -53,6 +55,7 @@ NOT_IN_COLUMNS = set(" ,;{}()\n\t=`.\0")
 _LONGEST_SHOWN = 100
 _LEAST_OF_ENVIRONMENT = 8  # characters of a secret there: many other programs' switches are called TOKEN or KEY
 _MOST_WORKERS = 2**31 - 1
+_LONGEST_RETENTION = 2**40
 
 
 @dataclass(frozen=True)
@@ -60,6 +63,19 @@ class OutputSettings:
     """The settings in ``[outputs.NAME]``: ``key`` names the columns by which ``diff`` pairs a delete with an insert."""
 
     key: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Retention:
+    """What ``[compaction]`` and ``[retention]`` say: whether runs compact by themselves; from how many versions back a
+    run can be continued; for how many days files of inputs and outputs stay after they were replaced; how many
+    versions of history can be read (None: all).
+    """
+
+    auto: bool = True
+    versions: int = 100
+    days: float = 7
+    history: int | None = None
 
 
 @dataclass(frozen=True)
@@ -83,6 +99,7 @@ class Project:
     verify_every: int = 0
     spark_master: str = field(default="local[*]", repr=False)
     spark_conf: Mapping[str, str] = field(default_factory=dict, repr=False)
+    retention: Retention = Retention()
     origin: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -217,6 +234,7 @@ def _read(file: Path, env: Mapping[str, str], flags: Mapping[str, str | int | No
         inputs=_inputs(sections["inputs"], dims),
         outputs=_outputs(sections["outputs"]),
         spark_conf=_spark_conf(sections["spark"]),
+        retention=_retention(sections["compaction"], sections["retention"]),
         origin={"program": FILE_NAME, **origin},
         **settings,
     )
@@ -350,6 +368,20 @@ def _spark_conf(section: _Section) -> dict[str, str]:
             raise section.wrong(f"conf.{key}", "is a number of more than 64 bits", "quote it if it is intended")
         settings[key] = str(value).lower() if isinstance(value, bool) else str(value)
     return settings
+
+
+def _retention(compaction: _Section, retention: _Section) -> Retention:
+    auto = compaction.table.get("auto", True)
+    if not isinstance(auto, bool):
+        raise compaction.wrong("auto", f"must be true or false, not {_quote(auto)}")
+    settings: dict[str, Any] = {"auto": auto}
+    for key, value in retention.table.items():
+        kinds = (int, float) if key == "days" else (int,)
+        if isinstance(value, bool) or not isinstance(value, kinds) or not 0 <= value <= _LONGEST_RETENTION:
+            what = "a number of days" if key == "days" else "a number of versions"
+            raise retention.wrong(key, f"must be {what} from 0 up, not {_quote(value)}", "leave it out for the default")
+        settings[key] = value
+    return Retention(**settings)
 
 
 def _check_name(section: _Section, name: str) -> None:

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from ddcore.errors import StorageError, UsageError
 from ddcore.io import datafile
 from ddcore.io.deltalog import (
+    COMPACTED,
     LOG,
     commit_file,
     has_commits,
@@ -47,8 +48,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "APP", "AddedFile", "LiveFile", "TableState", "arrow_table", "change", "commit", "committed", "create", "exists",
-    "files_of", "is_kept", "is_writer", "kept_open", "live_files", "location", "mend_hint", "open_table", "opened",
-    "reading", "row_type", "scan", "set_aside_damaged", "settle", "state_at", "strays", "values", "write_file",
+    "files_of", "forget", "is_kept", "is_writer", "keep_removals", "kept_open", "live_files", "location", "mend_hint",
+    "open_table", "opened", "reading", "row_type", "scan", "schema_of", "set_aside_damaged", "settle", "state_at",
+    "strays", "values", "write_file", "write_pieces",
 ]  # fmt: skip
 
 APP = "ddcore"  # the one application id of our transactions; its version is the number of the run or ingest
@@ -59,6 +61,7 @@ _DELTA_NAMES = {
     "date": "date", "timestamp": "timestamp",
 }  # fmt: skip
 _ROW_GROUP = 128 * 1024
+_REMOVALS, _WEEK = "delta.deletedFileRetentionDuration", f"interval {7 * 86_400} seconds"
 _NOT_IN_PATHS = re.compile(r"%[0-9A-Fa-f]{2}|\\|[\x00-\x1f\x7f\ud800-\udfff]")
 
 
@@ -121,6 +124,14 @@ def row_type(kind: Any) -> Type:
         return Type("struct", fields=tuple((each.name, row_type(each.type)) for each in kind.fields))
     ours = {theirs: name for name, theirs in _DELTA_NAMES.items()}
     return parse_type(ours.get(kind.type, kind.type))
+
+
+def schema_of(folder: Path) -> Schema:
+    """The columns of one of our tables in order, without those it is partitioned by."""
+    with reporting(folder, "read", mend_hint(folder)):
+        table = open_table(folder)
+        apart = table.metadata().partition_columns
+        return {field.name: row_type(field.type) for field in table.schema().fields if field.name not in apart}
 
 
 def create(
@@ -205,13 +216,48 @@ def write_file(
     ``table`` does not have the partition columns.
     """
     partition = dict(partition or {})
+    path, size = _write(
+        folder, stem, [table], table.schema, rows=table.num_rows, row_group=row_group, partition=partition
+    )
+    return AddedFile(path, size, table.num_rows, file_stats(table, bounded), partition)
+
+
+def write_pieces(
+    folder: Path, stem: str, pieces: Iterable[pa.Table], schema: pa.Schema, *, rows: int, bounded: str,
+    row_group: int, partition: Mapping[str, str],
+) -> AddedFile:  # fmt: skip
+    """The same for rows in pieces, of which one is in memory at a time; at most ``rows``. ``bounded``: an int64 column
+    without nulls, by which they are sorted.
+    """
+    import pyarrow as pa
+
+    counted, ends = 0, list[pa.Array]()
+
+    def watched() -> Iterator[pa.Table]:
+        nonlocal counted
+        for piece in pieces:
+            if piece.num_rows:
+                counted += piece.num_rows
+                ends.extend([piece[bounded].slice(0, 1), piece[bounded].slice(piece.num_rows - 1)])
+                yield piece
+
+    path, size = _write(folder, stem, watched(), schema, rows=rows, row_group=row_group, partition=partition)
+    bounds = pa.table({bounded: pa.chunked_array([chunk for end in ends for chunk in end.chunks], pa.int64())})
+    return AddedFile(path, size, counted, file_stats(bounds, [bounded], rows=counted), dict(partition))
+
+
+def _write(
+    folder: Path, stem: str, pieces: Iterable[pa.Table], schema: pa.Schema, *, rows: int, row_group: int,
+    partition: Mapping[str, str],
+) -> tuple[str, int]:  # fmt: skip
+    """Write a data file and sync it to the disk; return its path below ``folder`` and its size in bytes."""
     place = "".join(f"{name}={value}/" for name, value in partition.items())
     directory = folder / place
     temporary = directory / f".{stem}-{os.getpid()}-{time.monotonic_ns()}.tmp"
     with reporting(directory, "write to"):
         directory.mkdir(parents=True, exist_ok=True)
         try:
-            size, digest = datafile.write(table, temporary, row_group)
+            size, digest = datafile.write(pieces, schema, rows, temporary, row_group)
             path = f"{place}{stem}-{digest}.parquet"
             failpoint("after-write")
             temporary.replace(folder / path)
@@ -221,7 +267,7 @@ def write_file(
         if partition:
             sync(folder)
         failpoint("after-ledger-file" if _is_ledger(folder) else "after-file")
-    return AddedFile(path, size, table.num_rows, file_stats(table, bounded), partition)
+    return path, size
 
 
 def commit(
@@ -239,7 +285,8 @@ def commit(
 
     ``base`` is the state in the ledger, None where the ledger has none. The files of ``base`` whose paths are in
     ``without`` are left out; ``overwrite`` leaves out all of them. ``beside``: paths of other live files to keep.
-    ``carries``: notes in the commit itself. One commit per table and run. Repeating it (after a crash before the
+    ``carries``: notes in the commit itself; with the one of a compaction, the commit says that it changes no data, so
+    that streams and change feeds pass over it. One commit per table and run. Repeating it (after a crash before the
     ledger's record) commits nothing. Changes of an attempt that was given up are reverted; maintenance by other
     programs (OPTIMIZE) since ``base`` is kept. When this returns, every commit after ``base`` is on the disk, even if
     there was nothing to commit.
@@ -316,7 +363,8 @@ def change(
     from deltalake.transaction import RemoveAction
 
     now = int(time.time() * 1000)
-    actions: list[AddAction | RemoveAction] = [_add_action(file, now) for file in added]
+    changes = COMPACTED not in (carries or {})
+    actions: list[AddAction | RemoveAction] = [_add_action(file, now, changes=changes) for file in added]
     if removed:
         # Readers of the change feed need the sizes and partitions of removed files.
         live, gone = _add_actions(table), frozenset(removed)
@@ -326,7 +374,7 @@ def change(
                 of: dict[str, str | None] = {
                     name.removeprefix("partition."): str(column[place]) for name, column in partitions.items()
                 }
-                actions.append(RemoveAction(path, True, now, live["size_bytes"][place], of))
+                actions.append(RemoveAction(path, changes, now, live["size_bytes"][place], of))
     table.create_write_transaction(
         actions,
         "append",
@@ -398,10 +446,10 @@ def files_of(table: DeltaTable) -> list[LiveFile]:
     return _live(table)
 
 
-def scan(folder: Path, files: Sequence[AddedFile | LiveFile], schema: Schema) -> pl.LazyFrame:
+def scan(folder: Path, files: Sequence[AddedFile | LiveFile], schema: Schema, *, check: bool = True) -> pl.LazyFrame:
     """The rows of some of a table's files, in file order, as a lazy frame.
 
-    Checks the digests of these files first, because Polars' reader checks nothing.
+    Checks the digests of these files first, because Polars' reader checks nothing; not where the caller just did.
     """
     import polars as pl
 
@@ -413,7 +461,7 @@ def scan(folder: Path, files: Sequence[AddedFile | LiveFile], schema: Schema) ->
         integer_cast="upcast", float_cast="upcast", datetime_cast=["nanosecond-downcast", "convert-timezone"]
     )
     paths = [folder / file.path for file in files]
-    for path in paths:
+    for path in paths if check else ():
         datafile.verify(path, mend_hint(folder))
     # The statistics of files that other programs wrote may be wrong.
     trusted = all(datafile.has_digests(path) for path in paths)
@@ -458,6 +506,25 @@ def open_table(folder: Path, version: int | None = None) -> DeltaTable:
     if folder not in _tables:
         _keep(folder, DeltaTable(location(folder)))
     return _tables[folder]
+
+
+def keep_removals(folder: Path, seconds: float) -> None:
+    """Let checkpoints name a removed file for so long. By default they do for a week, so that they grow with the number
+    of runs in a week. Commits the table's property if it has another value.
+    """
+    with reporting(folder, "set a property of", mend_hint(folder)):
+        table = open_table(folder)
+        wanted = f"interval {max(1, int(seconds))} seconds"
+        if table.metadata().configuration.get(_REMOVALS, _WEEK) != wanted:
+            table.alter.set_table_properties({_REMOVALS: wanted})
+            table.update_incremental()
+            settle(folder, table.version(), table.version())
+
+
+def forget(folder: Path) -> None:
+    """A table's folder is gone: see :func:`kept_open`."""
+    if _tables is not None:
+        _tables.pop(folder, None)
 
 
 def location(folder: Path) -> str:
@@ -513,8 +580,11 @@ def arrow_table(columns: Mapping[str, Any], schema: Schema) -> pa.Table:
     return pa.table({name: columns[name] for name in schema}).cast(types)
 
 
-def file_stats(table: pa.Table, bounded: Iterable[str]) -> str:
-    """Delta's statistics of a file, as JSON text. Values without a JSON form (NaN, bytes) get no bounds."""
+def file_stats(table: pa.Table, bounded: Iterable[str], *, rows: int | None = None) -> str:
+    """Delta's statistics of a file, as JSON text. Values without a JSON form (NaN, bytes) get no bounds.
+
+    ``rows``: how many the file has, where the table has only those with the bounds.
+    """
     from ddcore.io.stats import bounds, json_object
 
     lower, upper = {}, {}
@@ -525,7 +595,7 @@ def file_stats(table: pa.Table, bounded: Iterable[str]) -> str:
             lower[name], upper[name] = pair
     return json_object(
         {
-            "numRecords": str(table.num_rows),
+            "numRecords": str(table.num_rows if rows is None else rows),
             "minValues": json_object(lower),
             "maxValues": json_object(upper),
             "nullCount": json_object(nulls),
@@ -615,10 +685,10 @@ def _transaction(txn: int, carries: Mapping[str, str] | None) -> CommitPropertie
     return CommitProperties(custom_metadata=dict(carries or {}), app_transactions=[Transaction(APP, txn)])
 
 
-def _add_action(file: AddedFile, now: int) -> AddAction:
+def _add_action(file: AddedFile, now: int, *, changes: bool = True) -> AddAction:
     from deltalake.transaction import AddAction
 
-    return AddAction(file.path, file.size, dict(file.partition), now, True, file.stats)
+    return AddAction(file.path, file.size, dict(file.partition), now, changes, file.stats)
 
 
 def _delta_schema(schema: Mapping[str, Type | str]) -> Any:

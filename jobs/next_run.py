@@ -204,6 +204,8 @@ class Runs:
             return False
         if not all(is_open(time, _upper(run)) for time in changed):
             return False
+        if any(is_open(time_of(element), _upper(run)) for element in self.ledger.since()):
+            return False  # the logs no longer tell what came after it
         needed: Mapping[str, TableState] = {
             name: state for name, state in run.tables.items() if name.startswith("state/") or not appends
         }

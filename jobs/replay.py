@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 
 from ddcore.errors import DdError, ProgramChanged, ProgramError, UsageError
 from ddcore.io import unrecorded
+from ddcore.io.adoption import adopt
 from ddcore.io.gains import Gained
 from ddcore.io.intent import is_committed
 from ddcore.io.ledger import Ledger
@@ -42,6 +43,7 @@ from ddcore.io.times import (
 from ddcore.io.warehouse import Holder, Warehouse
 from ddcore.jobs import engines, predecessor
 from ddcore.jobs.arguments import filled, natural
+from ddcore.jobs.compact import after_run
 from ddcore.jobs.failures import one_line
 from ddcore.jobs.fold import Fold, Listener
 from ddcore.jobs.next_run import CORRECTIONS, NextRun, Request, Runs
@@ -91,10 +93,14 @@ def run(
         return _Replay(options, Ledger.load(warehouse)).preview()
     with warehouse.lock("ddcore run") as lock, kept_open():
         ledger = Ledger.load(warehouse)
+        adopt(ledger)
         finished = unrecorded.finish(ledger)
         replay = _Replay(options, ledger)
         replay.note_predecessor(lock.dead, predecessor.finished(finished))
-        return replay.fold_all(lock.note_run)
+        report = replay.fold_all(lock.note_run)
+        if not report.nothing_new:
+            after_run(project, ledger)
+        return report
 
 
 @dataclass(frozen=True)
@@ -317,9 +323,9 @@ class _Replay:
         )
 
     def _ingests(self, upcoming: NextRun) -> Iterator[IngestRecord]:
-        """The ingests of the program's inputs that have a version in the window or after it."""
-        lower = upcoming.times.lower
-        return (ingest for ingest in self.ledger.ingests(since=lower) if ingest.input in self.plan.inputs)
+        """The ingests of the program's inputs that may have a version in the window."""
+        ingests = self.ledger.ingests(since=upcoming.times.lower, until=upcoming.last)
+        return (ingest for ingest in ingests if ingest.input in self.plan.inputs)
 
     def _versions(
         self, window: NextRun, outputs: Mapping[str, Mapping[Time, tuple[int, int]]]

@@ -17,7 +17,7 @@ from ddcore.io.datafile import DataFile
 
 def store(folder: Path, rows: int = 500, row_group: int = 100) -> Path:
     table = pa.table({"n": pa.array(range(rows), pa.int64()), "s": [f"ddcore.digests[{n % 7}" for n in range(rows)]})
-    size, digest = datafile.write(table, folder / "new", row_group)
+    size, digest = datafile.write([table], table.schema, table.num_rows, folder / "new", row_group)
     path = (folder / "new").rename(folder / f"f-{digest}.parquet")
     assert path.stat().st_size == size
     return path

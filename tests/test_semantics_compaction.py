@@ -1,6 +1,7 @@
 """The acceptance cases about compaction, closed times and runs that are cut, by their numbers.
 
-The engine never advances a stored time. These cases advance the state of a session, as a compaction would, and fold on.
+A session never advances a stored time. These cases advance its state, as the compaction of a warehouse would, and fold
+on; tests/test_compaction.py has the same cases through compacted tables.
 """
 
 from __future__ import annotations
@@ -147,7 +148,7 @@ def test_T19_state_beyond_the_frontier_stays(fold: Fold) -> None:
 
 
 def test_T20_a_version_that_is_not_complete_is_refused(mine: Any, request: pytest.FixtureRequest) -> None:
-    """With the version in question and the last complete one. No time is advanced, so none is too old to be read."""
+    """With the version in question and the last complete one. test_compaction.py has the times that are too old."""
     command: Command = request.getfixturevalue("dd")
     code, lines, err = command("show", "journeys", "--at", "6")
     assert (code, lines) == (2, [])

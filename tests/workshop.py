@@ -105,9 +105,8 @@ def contents(project: Project) -> dict[str, pl.DataFrame]:
     """The rows, unconsolidated and sorted, of every table that the ledger names: inputs, outputs and state."""
     warehouse = Warehouse(project.warehouse)
     ledger = Ledger.load(warehouse)
-    run = ledger.current_run()
     states = {f"inputs/{name}": ledger.input_table(name) for name in project.inputs}
-    states |= dict(run.tables) if run else {}
+    states |= ledger.tables()
     rows = {}
     for name, state in states.items():
         try:
@@ -297,6 +296,24 @@ def _half_folded(shop: Workshop, folder: Path) -> None:
     assert {"held", "pending"} <= rows.keys(), "updates and pending times are stored"
 
 
+def _several_runs(shop: Workshop, folder: Path) -> None:
+    """With files to merge, files that an earlier compaction replaced, and state of an earlier program."""
+    (folder / "dd.toml").write_text(PROJECT + "[compaction]\nauto = false\n[retention]\nversions = 0\ndays = 0\n")
+    shop.done(folder, "run")
+    _changed(shop, folder)
+    shop.done(folder, "run", "--full-refresh", "--to-version", "2")
+    shop.done(folder, "run")
+    shop.done(folder, "ingest", "roads", "most.csv")
+    shop.done(folder, "run", "--to-version", "5")
+    shop.done(folder, "run")
+
+
+def _compacted(shop: Workshop, folder: Path) -> None:
+    shop.done(folder, "compact")
+    shop.done(folder, "ingest", "roads", "last.csv")
+    shop.done(folder, "run")
+
+
 BASES: dict[str, tuple[str, Build]] = {
     "ingested": ("new", _ingested),
     "folded": ("ingested", _folded),
@@ -308,6 +325,8 @@ BASES: dict[str, tuple[str, Build]] = {
     "damaged": ("folded", _damaged),
     "unmerged": ("folded", _before_a_merge),
     "half folded": ("times", _half_folded),
+    "several runs": ("folded", _several_runs),
+    "compacted": ("several runs", _compacted),
 }
 COMMANDS = {  # the project's state, and the command
     "first ingest": ("new", "ingest", "roads", "roads.csv"),
@@ -328,4 +347,7 @@ COMMANDS = {  # the project's state, and the command
     "run that merges the ledger": ("unmerged", "run"),
     "run to a border": ("times", "run", "--to", "day=1,revision=2"),
     "run from a border": ("half folded", "run"),
+    "compaction": ("several runs", "compact"),
+    "compaction after another": ("compacted", "compact"),
+    "compaction to a version": ("compacted", "compact", "--since", "6"),
 }

@@ -1,0 +1,93 @@
+"""``dd compact``: merges files, advances the logs if asked, and deletes what is no longer needed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ddcore.cli.options import (
+    DebugOption,
+    JsonOption,
+    ProjectOption,
+    QuietOption,
+    WarehouseOption,
+    filled,
+    open_project,
+)
+from ddcore.cli.output import Output
+from ddcore.cli.text import count
+from ddcore.cli.versions import version_number
+from ddcore.io.times import shown_frontier
+
+if TYPE_CHECKING:
+    from ddcore.io.project import Project
+    from ddcore.io.times import Time
+    from ddcore.jobs.compact import CompactReport
+
+__all__ = ["compact"]
+
+
+def compact(
+    *,
+    since: Annotated[
+        str | None,
+        typer.Option(
+            parser=filled,
+            metavar="V",
+            help="The first version that can still be read afterwards: a folded one, latest, or an offset: -100. "
+            "With one time dimension only. Default: all that can be read now.",
+            show_default=False,
+        ),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be done; write nothing.")] = False,
+    as_json: JsonOption = False,
+    quiet: QuietOption = False,
+    project: ProjectOption = None,
+    warehouse: WarehouseOption = None,
+    debug: DebugOption = False,
+) -> int:
+    """Merge the files of all tables, and delete what neither a table nor a run that can be continued needs.
+
+    Runs do this by themselves where a table has many files. With --since the history before a version is given up:
+    outputs and inputs keep their contents from that version on, and earlier versions can no longer be read.
+    """
+    out = Output(json=as_json, quiet=quiet)
+    opened = open_project(project, warehouse=warehouse)
+    from ddcore.cli.notices import notices
+    from ddcore.jobs import compact as job
+
+    with out.claimed(), notices(out):
+        report = job.compact(opened, since=_time(opened, since), dry_run=dry_run)
+    _tell(out, report, dry_run)
+    out.result("compact", **job.result(report, dry_run=dry_run))
+    return 0
+
+
+def _time(project: Project, text: str | None) -> Time | None:
+    """The time that --since names."""
+    if text is None:
+        return None
+    from ddcore.io.ledger import Ledger
+    from ddcore.io.times import parse
+    from ddcore.io.warehouse import Warehouse
+
+    if len(project.dims) > 1:
+        return parse(text, project.dims, "--since")
+    warehouse = Warehouse(project.warehouse)
+    warehouse.check()
+    last = Ledger.load(warehouse).last_folded()
+    return version_number(text, last if isinstance(last, int) else -1, "--since", project.dims[0])
+
+
+def _tell(out: Output, report: CompactReport, dry_run: bool) -> None:
+    if report.nothing_new:
+        out.say("nothing to compact")
+        return
+    for name, (before, after) in report.tables.items():
+        became = "" if after is None else f" -> {count(after.files)} files, {count(after.rows)} rows"
+        out.say(f"{name}: {count(before.files)} files, {count(before.rows)} rows{became}")
+    what = "would be deleted" if dry_run else "deleted"
+    out.say(f"{count(report.deleted)} files with {count(report.freed)} bytes {what}")
+    if report.since:
+        out.say(f"since={shown_frontier(report.since, report.dims)}")

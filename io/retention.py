@@ -1,0 +1,188 @@
+"""Retention: which earlier states of the tables stay on the disk, and the deletion of everything else.
+
+A finished run is a *kept point* while its state is on the disk: a later run can go on from it, as
+``run --from-version`` does. Files that only older states need are deleted, and so are the old entries of Delta logs.
+Nothing is deleted that the ledger's live states or a kept point names.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from ddcore.errors import StorageError
+from ddcore.io import tables
+from ddcore.io.adoption import states
+from ddcore.io.deltalog import LOG, added_files, commit_file, versions_of
+from ddcore.io.failpoint import failpoint
+from ddcore.io.ledger import Ledger
+from ddcore.io.project import Retention
+from ddcore.io.records import RunRecord
+from ddcore.io.times import coordinates, is_open, time_of, up_to
+from ddcore.io.warehouse import Warehouse, reporting
+
+__all__ = ["Freed", "kept_points", "sweep"]
+
+_DAY = 86_400
+_LEAST = 60.0  # seconds that checkpoints name a removed file
+_LEFTOVER = 3600  # seconds after which a temporary file of a killed process is deleted
+
+
+@dataclass
+class Freed:
+    """What was deleted, or would be."""
+
+    files: int = 0
+    bytes: int = 0
+
+
+def kept_points(ledger: Ledger, retention: Retention) -> list[RunRecord]:
+    """The runs of the lineage that later ones may continue, newest first; the last run is always one.
+
+    A run is kept while at most ``retention.versions`` versions were folded after it, and no log was compacted beyond
+    what it folded.
+    """
+    kept: list[RunRecord] = []
+    for run in ledger.lineage():
+        if kept and (_is_old(run, kept[0], retention) or not _reaches(run, ledger)):
+            break
+        kept.append(run)
+    return kept
+
+
+def _is_old(run: RunRecord, last: RunRecord, retention: Retention) -> bool:
+    pairs = zip(coordinates(run.last), coordinates(last.last), strict=True)
+    return max(now - then for then, now in pairs) > retention.versions
+
+
+def _reaches(run: RunRecord, ledger: Ledger) -> bool:
+    """Whether a run folded all times before the frontier of the logs: what came after it can be read from them."""
+    upper = run.upper or up_to(run.last)
+    return not any(is_open(time_of(element), upper) for element in ledger.since())
+
+
+def sweep(ledger: Ledger, retention: Retention, *, dry_run: bool = False) -> Freed:
+    """Delete the files that neither the live tables nor a kept point needs, and old entries of Delta logs.
+
+    Files of inputs and outputs, and their logs, stay for ``retention.days`` after they were replaced, for readers that
+    do not ask the ledger. The caller holds the warehouse's lock, and no run is unfinished.
+    """
+    freed, warehouse, kept = Freed(), ledger.warehouse, kept_points(ledger, retention)
+    live = states(ledger)
+    waiting = {f"{name}/{file.path}" for run in kept for name, files in run.corrections.items() for file in files}
+    for name, folder in warehouse.tables():
+        named = [run.tables[name].version for run in kept if name in run.tables]
+        named += [live[name].version] if name in live else []
+        if name.startswith("state/") and not named:
+            _drop(warehouse, name, freed, dry_run=dry_run)
+        elif named:
+            days = 0.0 if name.startswith("state/") else retention.days
+            spared = {path.removeprefix(f"{name}/") for path in waiting if path.startswith(f"{name}/")}
+            _sweep_table(folder, min(named), days * _DAY, spared, freed, dry_run=dry_run)
+    return freed
+
+
+def _sweep_table(folder: Path, oldest: int, grace: float, spared: set[str], freed: Freed, *, dry_run: bool) -> None:
+    """Delete the files that no version of a table from ``oldest`` on has, and that none had in the last ``grace``
+    seconds; then the log's entries before these versions.
+    """
+    now = time.time()
+    oldest = min(oldest, _replaced_since(folder, now - grace, oldest))
+    try:
+        needed = _files_since(folder, oldest) | spared
+    except StorageError:
+        return  # the log before that version is gone: then nobody can say what it needs
+    for path in _data_files(folder, now):
+        if path.relative_to(folder).as_posix() not in needed and _age(path, now) >= grace:
+            _delete(path, freed, dry_run=dry_run)
+    if not dry_run:
+        tables.keep_removals(folder, max(grace, _LEAST))
+        _sweep_log(folder, oldest)
+
+
+def _replaced_since(folder: Path, moment: float, newest: int) -> int:
+    """The version that a table had at a moment: the one before the first commit after it."""
+    for version in range(newest, -1, -1):
+        try:
+            written = commit_file(folder, version).stat().st_mtime
+        except FileNotFoundError:
+            return version + 1
+        if written <= moment:
+            return version
+    return 0
+
+
+def _files_since(folder: Path, oldest: int) -> set[str]:
+    """The paths of all files that any version of a table from ``oldest`` on has."""
+    with reporting(folder, f"read version {oldest} of"):
+        table = tables.open_table(folder)
+        before = table if table.version() == oldest else tables.open_table(folder, oldest)
+        paths = {path for each in (table, before) for path in tables.values(each.get_add_actions().column("path"))}
+    for version in range(oldest + 1, table.version() + 1):
+        if not commit_file(folder, version).exists():
+            raise StorageError(f"{folder} has lost version {version}")
+        paths |= added_files(folder, version)
+    return paths
+
+
+def _data_files(folder: Path, now: float) -> Iterator[Path]:
+    """A table's data files on the disk, in the log or not; temporary ones once their process must have ended."""
+    for place, folders, names in os.walk(folder):
+        folders[:] = [name for name in folders if name[0] not in "._"]
+        for name in names:
+            path = Path(place) / name
+            is_leftover = name.startswith(".") and name.endswith(".tmp") and _age(path, now) > _LEFTOVER
+            if is_leftover or (name[0] not in "._" and name.endswith(".parquet")):
+                yield path
+
+
+def _age(path: Path, now: float) -> float:
+    try:
+        return now - path.stat().st_mtime
+    except FileNotFoundError:
+        return -1.0
+
+
+def _delete(path: Path, freed: Freed, *, dry_run: bool) -> None:
+    with reporting(path, "delete"):
+        freed.bytes += path.stat().st_size
+        freed.files += 1
+        if not dry_run:
+            path.unlink(missing_ok=True)
+            failpoint("after-delete")
+            with suppress(OSError):  # a partition's folder that still has files
+                if "=" in path.parent.name:
+                    path.parent.rmdir()
+
+
+def _sweep_log(folder: Path, oldest: int) -> None:
+    """Delete the entries of a Delta log that no version from ``oldest`` on needs: those before a checkpoint."""
+    commits, checkpoints = versions_of(folder)
+    base = max((version for version in checkpoints if version <= oldest), default=0)
+    with reporting(folder / LOG, "delete old entries of"):
+        for version in sorted(version for version in (*commits, *checkpoints) if version < base):
+            for ending in ("json", "checkpoint.parquet"):
+                (folder / LOG / f"{version:020d}.{ending}").unlink(missing_ok=True)
+            (folder / LOG / f".{version:020d}.json.crc").unlink(missing_ok=True)
+            (folder / LOG / f"{version:020d}.crc").unlink(missing_ok=True)
+            failpoint("after-trim")
+
+
+def _drop(warehouse: Warehouse, name: str, freed: Freed, *, dry_run: bool) -> None:
+    """Delete a table of state that no kept point has. It is renamed first: a table is there or not, never in part."""
+    folder = warehouse.table(name)
+    for path in [path for path in folder.rglob("*") if path.is_file()]:
+        freed.files, freed.bytes = freed.files + 1, freed.bytes + path.stat().st_size
+    if not dry_run:
+        doomed = folder.with_name(f"_deleted-{folder.name}")
+        with reporting(folder, "delete"):
+            shutil.rmtree(doomed, ignore_errors=True)
+            folder.rename(doomed)
+            failpoint("after-drop")
+            shutil.rmtree(doomed, ignore_errors=True)
+        tables.forget(folder)

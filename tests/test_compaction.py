@@ -1,0 +1,564 @@
+"""Compaction of warehouses: nothing that can still be read changes, and nothing that is needed is deleted."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import folding
+import polars as pl
+import pytest
+from deltalake import DeltaTable
+from notation import frame, log
+from programs import Case, case
+from tailing import Tailer
+from test_random_programs import compare, outcome
+from warehouses import logs_of, project_of, take_in
+
+from ddcore import lattice
+from ddcore.cli.folded import output_log
+from ddcore.errors import DdError, UsageError
+from ddcore.io import arrangements, compaction, datafile, retention, tables
+from ddcore.io.adoption import states
+from ddcore.io.ledger import Ledger
+from ddcore.io.program import load_plan
+from ddcore.io.project import Project, Retention, find_project
+from ddcore.io.records import IntentRecord
+from ddcore.io.times import corners, is_open, time_of
+from ddcore.io.warehouse import Warehouse
+from ddcore.jobs import compact, replay
+
+SEEDS = range(int(os.environ.get("DDCORE_COMPACTIONS", "12")))
+
+
+def with_retention(project: Project, **settings: Any) -> Project:
+    return replace(project, retention=Retention(**{"auto": False, "versions": 3, "days": 0, **settings}))
+
+
+def ledger_of(project: Project) -> Ledger:
+    return Ledger.load(Warehouse(project.warehouse))
+
+
+def everything_named(project: Project) -> set[Path]:
+    """The data files that the ledger's live tables and its kept points name, read without the code under test."""
+    ledger = ledger_of(project)
+    named = [(name, state.version) for name, state in states(ledger).items()]
+    named += [(name, state.version) for run in retention.kept_points(ledger, project.retention)
+              for name, state in run.tables.items()]  # fmt: skip
+    paths = set()
+    for name, version in named:
+        folder = Path(project.warehouse) / name
+        paths |= {folder / path for path in tables.values(
+            DeltaTable(str(folder), version=version).get_add_actions().column("path"))}  # fmt: skip
+    return paths
+
+
+def advanced(logs: Any, since: Any) -> Any:
+    """Logs as whoever reads at or beyond ``since`` sees them."""
+    if not since:
+        return logs
+    result = {}
+    for name, updates in logs.items():
+        sums: Counter[Any] = Counter()
+        for (row, time), diff in updates.items():
+            coordinates = time if isinstance(time, tuple) else (time,)
+            least = [lattice.join(coordinates, element) for element in since]
+            moved = tuple(min(axis) for axis in zip(*least, strict=True))
+            sums[row, moved] += diff
+        result[name] = {key: diff for key, diff in sums.items() if diff}
+    return result
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_random_programs_compacted_between_runs(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some times after a run the warehouse is compacted, with a later ``since`` in half of the cases."""
+    rng = random.Random(seed)
+    monkeypatch.setattr(arrangements, "SMALL", rng.choice([0, 1024]))
+    monkeypatch.setattr(compaction, "_PIECE", rng.choice([2, 4 << 20]))
+    monkeypatch.setattr(arrangements, "ROW_GROUP", 4)
+    monkeypatch.setattr(compaction, "ROW_GROUP", 4)
+    drawn = case(seed, plain=True)
+    expected = outcome(folding.by_reference, drawn)
+    project = with_retention(project_of(tmp_path / "project", drawn))
+    ends = sorted(set(folding.grid(drawn.frames)))
+    last = tuple(max(axis) for axis in zip(*ends, strict=True))
+    since: Any = ()
+    try:
+        for end in [*sorted(rng.sample(ends, min(4, len(ends)))), last]:
+            replay.run(project, engine="inline", last=time_of(end))
+            if rng.random() < 0.6:
+                upper = ledger_of(project).upper()
+                wanted = None
+                if seed % 2 and upper is not None and len(upper[0]) == 1:
+                    corner = rng.choice(corners(upper))
+                    wanted = corner if not since or is_open(corner, since) else None
+                compact.compact(project, since=wanted)
+                since = ledger_of(project).since()
+            assert all(path.exists() for path in everything_named(project))
+    except DdError as error:
+        compare(drawn, f"seed {seed}", expected, error)
+        return
+    actual = logs_of(project, load_plan(project).outputs)
+    compare(drawn, f"seed {seed}, since {since}", advanced(expected, since), advanced(actual, since))
+
+
+COUNTS = """
+import ddcore as dd
+
+
+def program(edges):
+    counts = edges.group_by("a").agg(n=dd.count())
+    return {"counts": counts, "pairs": dd.delta_join((edges, ["a", "b"]), (edges, ["b", "c"])).select("a", "c")}
+"""
+
+
+def history(versions: int, seed: int = 0) -> pl.DataFrame:
+    """One row more and one row less in each version."""
+    rng, present, rows = random.Random(seed), [(n % 7, n % 5) for n in range(20)], []
+    rows += [(*row, 0, 1) for row in present]
+    for version in range(1, versions):
+        place = rng.randrange(len(present))
+        rows.append((*present[place], version, -1))
+        present[place] = rng.randrange(7), rng.randrange(5)
+        rows.append((*present[place], version, 1))
+    return pl.DataFrame(rows, schema=["a", "b", "version", "diff"], orient="row")
+
+
+def counted(versions: int) -> Case:
+    scope: dict[str, Any] = {}
+    exec(COUNTS, scope)
+    return Case(0, COUNTS, scope["program"], {"edges": history(versions)})
+
+
+def fold(project: Project, versions: range) -> None:
+    for version in versions:
+        replay.run(project, engine="inline", last=version)
+
+
+def test_runs_compact_by_themselves(tmp_path: Path) -> None:
+    """Files, commits and kept points stay bounded, and the logs are those of the definition."""
+    drawn = counted(60)
+    project = with_retention(project_of(tmp_path / "project", drawn), auto=True)
+    fold(project, range(60))
+    ledger = ledger_of(project)
+    assert list(ledger.compactions())
+    assert all(state.files < 2 * compaction.MANY for name, state in ledger.tables().items())
+    for name, folder in Warehouse(project.warehouse).tables():
+        assert len([*folder.rglob("*.parquet")]) < 80, name
+    assert 1 < len(retention.kept_points(ledger, project.retention)) <= 4
+    assert all(path.exists() for path in everything_named(project))
+    actual = logs_of(project, load_plan(project).outputs)
+    compare(drawn, "compacted by itself", folding.by_reference(drawn.program, **drawn.frames), actual)
+
+
+def test_kept_points_can_be_continued_and_others_not(tmp_path: Path) -> None:
+    drawn = counted(30)
+    project = with_retention(project_of(tmp_path / "project", drawn), versions=5)
+    fold(project, range(30))
+    expected = logs_of(project, load_plan(project).outputs)
+    compact.compact(project)
+    assert [run.last for run in retention.kept_points(ledger_of(project), project.retention)] == [
+        29,
+        28,
+        27,
+        26,
+        25,
+        24,
+    ]
+    report = replay.run(project, engine="inline", first=26)
+    assert report.first == 26
+    assert logs_of(project, load_plan(project).outputs) == expected
+    report = replay.run(project, engine="inline", first=3)
+    assert report.first == 0, "no kept point is that old, so the run starts from nothing"
+    assert logs_of(project, load_plan(project).outputs) == expected
+
+
+# -- the numbered cases through tables --------------------------------------------------------------------------------
+
+
+def small(tmp_path: Path, source: str, **frames: pl.DataFrame) -> Project:
+    text = f"import ddcore as dd\n\n\ndef program({', '.join(frames)}):\n    return {source}\n"
+    scope: dict[str, Any] = {}
+    exec(text, scope)
+    return with_retention(project_of(tmp_path / "project", Case(0, text, scope["program"], dict(frames))))
+
+
+def outputs_of(project: Project) -> Any:
+    return logs_of(project, load_plan(project).outputs)["out"]
+
+
+@pytest.mark.parametrize("since", [None, 2, 5])
+def test_T12_emptying_a_time_keeps_the_key(tmp_path: Path, since: int | None) -> None:
+    a, b = frame("k v", "(k,v):+1@0 (k,v):-1@1 (k,w):+1@5"), frame("k u", "(k,u):+1@6")
+    project = small(tmp_path, '{"out": a.join(b, on="k")}', a=a, b=b)
+    fold(project, range(6))
+    compact.compact(project, since=since)
+    fold(project, range(6, 7))
+    assert outputs_of(project) == log("(k,w,u):+1@6")
+
+
+@pytest.mark.parametrize("since", [None, 1])
+def test_T15_a_delta_join_of_compacted_state(tmp_path: Path, since: int | None) -> None:
+    r, s = frame("k a", "(k,a):+1@1"), frame("k b", "(k,b):+1@2")
+    project = small(tmp_path, '{"out": dd.delta_join((r, ["k", "a"]), (s, ["k", "b"])).select("a", "b")}', r=r, s=s)
+    fold(project, range(2))
+    take_in(project, "r", frame("k a", "(j,a):+1@2 (j,a):-1@3"))
+    compact.compact(project, since=since)
+    fold(project, range(2, 3))
+    compact.compact(project)
+    assert outputs_of(project) == log("(a,b):+1@2")
+
+
+def test_T17_a_batch_that_compacts_to_nothing(tmp_path: Path) -> None:
+    a, b = frame("k v", "(x,one):+1@(0,0) (x,one):-1@(0,1)"), frame("k u", "(x,y):+1@(0,0)")
+    project = small(tmp_path, '{"out": a.join(b, on="k")}', a=a, b=b)
+    replay.run(project, engine="inline", last=(0, 0))
+    compact.compact(project)
+    assert outputs_of(project) == log("(x,one,y):+1@(0,0)")
+    replay.run(project, engine="inline", last=(0, 1))
+    compact.compact(project)
+    assert outputs_of(project) == log("(x,one,y):+1@(0,0) (x,one,y):-1@(0,1)")
+
+
+def test_T18_T19_representatives_in_tables(tmp_path: Path) -> None:
+    """The columns of a table at the frontier {(4,8), (5,3)} are those of the lattice."""
+    rng = random.Random(19)
+    rows = [(rng.choice("xyz"), rng.randrange(8), rng.randrange(10), rng.choice([-1, 1])) for _ in range(200)]
+    updates = pl.DataFrame(rows, schema=["k", "day", "revision", "diff"], orient="row")
+    frontier = ((4, 8), (5, 3))
+    actual = compaction.consolidated(updates.lazy(), ("day", "revision"), frontier)
+    expected: Counter[Any] = Counter()
+    for k, day, revision, diff in rows:
+        joins = [lattice.join((day, revision), element) for element in frontier]
+        expected[k, *(min(axis) for axis in zip(*joins, strict=True))] += diff
+    assert {row[:-1]: row[-1] for row in actual.rows()} == {key: n for key, n in expected.items() if n}
+    for at in [(4, 8), (5, 3), (9, 9)]:
+        sums = [
+            {k: sum(each.filter((pl.col("k") == k) & (pl.col("day") <= at[0]) & (pl.col("revision") <= at[1]))["diff"])
+             for k in "xyz"} for each in (updates, actual)
+        ]  # fmt: skip
+        assert sums[0] == sums[1]
+
+
+def test_T20_reads_before_since_name_both_frontiers(mine: Project) -> None:
+    project = mine
+    before = output_log(project, "counts")
+    at_5, from_5 = before.accumulate(5).sort("a", "n"), before.between(5, 27).sort("a", "n")
+    compact.compact(project, since=5)
+    after = output_log(project, "counts")
+    assert after.accumulate(5).sort("a", "n").equals(at_5)
+    assert after.between(5, 27).sort("a", "n").equals(from_5)
+    for text in ("4", "version=3"):
+        with pytest.raises(UsageError, match=r"can no longer be read: since is \{5\}, upper is \{28\}"):
+            after.readable.time(text, "--at")
+    for since, words in ((28, "not yet complete: since is {5}, upper is {28}"), (4, "since is {5} already")):
+        with pytest.raises(UsageError) as raised:
+            compact.compact(project, since=since)
+        assert words in raised.value.message
+
+
+def test_T21_closed_times_stay_closed(tmp_path: Path) -> None:
+    words = frame("k", "cat:+1@(0,0) dog:+1@(1,1)")
+    project = small(tmp_path, '{"out": words.distinct()}', words=words)
+    replay.run(project, engine="inline", last=(0, 0))
+    compact.compact(project)
+    with pytest.raises(UsageError, match="one time dimension only"):
+        compact.compact(project, since=(0, 0))
+    upper = ledger_of(project).open_from("words")
+    assert upper is not None
+    assert not is_open((0, 0), upper)
+    assert is_open((0, 1), upper) and is_open((1, 1), upper)
+
+
+def test_T22_updates_that_cancel_hold_nothing_back(tmp_path: Path) -> None:
+    """Two files whose updates cancel: after the compaction the arrangement has no row, and later runs are right."""
+    words = frame("k", "cat:+1@0 cat:-1@1 cat:+1@3")
+    project = small(tmp_path, '{"out": words.distinct()}', words=words)
+    fold(project, range(3))
+    compact.compact(project)
+    assert all(state.rows == 0 for name, state in ledger_of(project).tables().items() if name.startswith("state/"))
+    fold(project, range(3, 4))
+    assert outputs_of(project) == log("cat:+1@0 cat:-1@1 cat:+1@3")
+
+
+# -- others -----------------------------------------------------------------------------------------------------------
+
+
+def actions_of(folder: Path, version: int) -> list[dict[str, Any]]:
+    text = (folder / "_delta_log" / f"{version:020d}.json").read_text()
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def test_streams_pass_over_the_compaction_of_logs(mine: Project) -> None:
+    """Its commit changes no data, as Delta defines it: every file in it says so."""
+    project = with_retention(mine, days=7)
+    before = ledger_of(project).tables()["outputs/counts"]
+    compact.compact(project)
+    after = ledger_of(project).tables()["outputs/counts"]
+    assert (after.version, after.rows, after.files) == (before.version + 1, before.rows, 1)
+    actions = actions_of(Path(project.warehouse) / "outputs" / "counts", after.version)
+    files = [action[kind] for action in actions for kind in ("add", "remove") if kind in action]
+    assert len(files) == before.files + 1
+    assert all(file["dataChange"] is False for file in files)
+    earlier = DeltaTable(str(Path(project.warehouse) / "outputs" / "counts"), version=before.version)
+    assert all(Path(path).exists() for path in earlier.file_uris()), "foreign readers may still read the version before"
+
+
+def updates_of(log: Any) -> Counter[Any]:
+    return Counter({(*row, *time): diff for (row, time), diff in log.items()})
+
+
+def test_a_change_feed_passes_over_compactions(mine: Project) -> None:
+    """Also over those that advance times: it has every update once, at its own version."""
+    keeping, drawn = with_retention(mine, days=7), counted(FOLDED + 2)
+    expected = folding.by_reference(drawn.program, **drawn.frames)
+    tailer = Tailer(mine.warehouse / "outputs" / "counts")
+    tailer.read()
+    for since in (None, 9):
+        compact.compact(keeping, since=since)
+        tailer.read()
+    fold(keeping, range(FOLDED, FOLDED + 2))
+    compact.compact(keeping)
+    tailer.read()
+    seen = Counter({row[:-1]: row[-1] for row in tailer.log().select("a", "n", "version", "diff").rows()})
+    assert seen == updates_of(expected["counts"])
+
+
+@pytest.mark.spark
+def test_a_spark_stream_passes_over_compactions(mine: Project, spark: Any, tmp_path: Path) -> None:
+    """And Spark's OPTIMIZE and VACUUM of every table, state as well, change no result."""
+    keeping, drawn = with_retention(mine, days=7), counted(FOLDED + 2)
+    expected = folding.by_reference(drawn.program, **drawn.frames)
+
+    def follow() -> None:
+        stream = spark.readStream.format("delta").option("startingVersion", 0)
+        rows = stream.load(str(mine.warehouse / "outputs" / "counts")).writeStream.format("parquet")
+        rows = rows.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True)
+        rows.start(str(tmp_path / "seen")).awaitTermination()
+
+    follow()
+    compact.compact(keeping)
+    compact.compact(keeping, since=9)
+    spark.conf.set("spark.databricks.delta.retentionDurationCheck.enabled", "false")
+    for _, folder in Warehouse(mine.warehouse).tables():
+        spark.sql(f"OPTIMIZE delta.`{folder}`")
+        if folder.parent.name == "state":
+            spark.sql(f"VACUUM delta.`{folder}` RETAIN 0 HOURS")
+    fold(keeping, range(FOLDED, FOLDED + 2))
+    compact.compact(keeping)
+    follow()
+    rows = pl.read_parquet(str(tmp_path / "seen" / "*.parquet")).select("a", "n", "version", "diff").rows()
+    assert Counter({row[:-1]: row[-1] for row in rows}) == updates_of(expected["counts"])
+    assert len(rows) == len({row[:-1] for row in rows}), "each update once"
+    actual = logs_of(mine, load_plan(mine).outputs)
+    compare(counted(FOLDED + 2), "Spark", advanced(expected, ((9,),)), advanced(actual, ((9,),)))
+
+
+@pytest.mark.parametrize("compacts", [False, True])
+def test_a_users_optimize_and_vacuum_change_nothing(tmp_path: Path, compacts: bool) -> None:
+    """delta-rs rewrites every table in whatever order it likes; runs go on from there, and compaction sorts state."""
+    drawn = counted(30)
+    project = with_retention(project_of(tmp_path / "project", drawn))
+    fold(project, range(14))
+    if compacts:
+        compact.compact(project)
+    fold(project, range(14, 20))
+    for _, folder in Warehouse(project.warehouse).tables():
+        table = DeltaTable(str(folder))
+        table.optimize.z_order(["diff"])
+        table.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
+    fold(project, range(20, 25))
+    if compacts:
+        compact.compact(project)
+        for name, folder in Warehouse(project.warehouse).tables():
+            if name.startswith("state/"):
+                paths = tables.values(DeltaTable(str(folder)).get_add_actions().column("path"))
+                assert all(datafile.has_digests(Path(path)) for path in paths), name
+    fold(project, range(25, 30))
+    actual = logs_of(project, load_plan(project).outputs)
+    compare(drawn, "optimized", folding.by_reference(drawn.program, **drawn.frames), actual)
+
+
+# -- crashes ----------------------------------------------------------------------------------------------------------
+
+SOME = ["after-file", "after-table:1", "after-table:4", "after-compact", "after-delete:7"]
+REST = ["after-write", "after-table:2", "after-ledger-file", "after-delete:1", "after-trim"]
+KILLED = [*SOME, *(pytest.param(place, marks=pytest.mark.long) for place in REST)]
+FOLDED = 28  # runs before the compaction
+
+COMPACT = """
+import sys
+from dataclasses import replace
+from pathlib import Path
+from ddcore.io.project import Retention, find_project
+from ddcore.jobs import compact
+project = replace(find_project(Path(sys.argv[1]), {}), retention=Retention(False, 3, 0))
+compact.compact(project, since=int(sys.argv[2]) if len(sys.argv) > 2 else None)
+"""
+
+
+@pytest.fixture(scope="module")
+def folded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A project that was compacted ten runs ago: what that replaced can be deleted now. Nobody writes to it."""
+    project = with_retention(project_of(tmp_path_factory.mktemp("folded") / "project", counted(FOLDED + 2)))
+    fold(project, range(FOLDED - 10))
+    compact.compact(project)
+    fold(project, range(FOLDED - 10, FOLDED))
+    return project.root
+
+
+@pytest.fixture
+def mine(folded: Path, tmp_path: Path) -> Project:
+    """A copy of it to write to."""
+    shutil.copytree(folded, tmp_path / "project")
+    return with_retention(find_project(tmp_path / "project", {}))
+
+
+@pytest.mark.parametrize("since", [None, 20], ids=["rows", "since"])
+@pytest.mark.parametrize("place", KILLED)
+def test_killed_compactions(mine: Project, place: str, since: int | None) -> None:
+    """The run after it, and the compaction after that, find a warehouse in which nothing is missing or twice."""
+    drawn = counted(FOLDED + 2)
+    ended = subprocess.run(
+        [sys.executable, "-c", COMPACT, str(mine.root), *([] if since is None else [str(since)])],
+        env={**os.environ, "DDCORE_FAILPOINT": place},
+        check=False,
+    )
+    assert ended.returncode == -9, "the place is reached"
+    assert all(path.exists() for path in everything_named(mine))
+    outputs = load_plan(mine).outputs
+    expected = folding.by_reference(drawn.program, **drawn.frames)
+    fold(mine, range(FOLDED, FOLDED + 1))
+    until = {
+        name: {key: diff for key, diff in updates.items() if key[1] <= (FOLDED,)} for name, updates in expected.items()
+    }
+    now = ledger_of(mine).since()
+    compare(drawn, place, advanced(until, now), advanced(logs_of(mine, outputs), now))
+    compact.compact(mine, since=since)
+    fold(mine, range(FOLDED + 1, FOLDED + 2))
+    now = ledger_of(mine).since()
+    assert now == (() if since is None else ((since,),))
+    compare(drawn, place, advanced(expected, now), advanced(logs_of(mine, outputs), now))
+    operations = {entry["operation"] for entry in DeltaTable(str(mine.warehouse / "outputs" / "counts")).history()}
+    assert "RESTORE" not in operations, "whoever tails the output would see its rows again"
+
+
+def test_a_commit_of_a_killed_compaction_is_never_taken_back(mine: Project) -> None:
+    """Nobody who tails an output sees its rows removed and added again."""
+    project = mine
+    folder = Path(project.warehouse) / "outputs" / "counts"
+    ledger = ledger_of(project)
+    before = ledger.tables()["outputs/counts"]
+    upper = ledger.upper()
+    assert upper is not None
+    merge = compaction.log_merge(
+        folder, tables.live_files(folder, before), ("version",), upper, ((9,),), everything=True
+    )
+    assert merge is not None
+    last = ledger.current_run()
+    assert last is not None
+    state = merge.commit(last.run, before, last.run)
+    fold(project, range(FOLDED, FOLDED + 2))
+    assert ledger_of(project).since() == ((9,),)
+    operations = [entry["operation"] for entry in DeltaTable(str(folder)).history()]
+    assert "RESTORE" not in operations
+    assert DeltaTable(str(folder)).version() > state.version
+
+
+def test_an_unfinished_run_forbids_compaction(tmp_path: Path) -> None:
+    project = with_retention(project_of(tmp_path / "project", counted(5)))
+    fold(project, range(3))
+    ledger = ledger_of(project)
+    last = ledger.current_run()
+    assert last is not None
+    ledger.append(IntentRecord(ledger.next_run(), last.fingerprint, 3, 4, 1, "inline"))
+    with pytest.raises(UsageError, match="is not finished"):
+        compact.compact(project)
+
+
+def test_a_dry_run_says_what_it_would_do_and_writes_nothing(mine: Project) -> None:
+    project = mine
+    before = {path: path.stat().st_mtime_ns for path in Path(project.warehouse).rglob("*") if path.is_file()}
+    report = compact.compact(project, dry_run=True)
+    assert before == {path: path.stat().st_mtime_ns for path in Path(project.warehouse).rglob("*") if path.is_file()}
+    assert set(report.tables) >= {"outputs/counts", "outputs/pairs"}
+    assert set(compact.compact(project).tables) == set(report.tables)
+
+
+READ = """
+import sys
+from pathlib import Path
+from ddcore.cli.folded import output_log
+from ddcore.io.project import find_project
+project = find_project(Path(sys.argv[1]), {})
+before = None
+while not Path(sys.argv[2]).exists():
+    rows = output_log(project, "counts").accumulate(27).sort("a", "n")
+    assert before is None or rows.equals(before), rows
+    before = rows
+print("read")
+"""
+
+
+def test_reading_while_compacting(mine: Project, tmp_path: Path) -> None:
+    """A reader in another process sees the same rows before, during and after."""
+    stop = tmp_path / "stop"
+    keeping = with_retention(mine, days=1)
+    with subprocess.Popen(
+        [sys.executable, "-c", READ, str(mine.root), str(stop)], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        text=True,
+    ) as reader:  # fmt: skip
+        for since in (None, 3, 9, 20):
+            compact.compact(keeping, since=since)
+        stop.touch()
+        out, err = reader.communicate(timeout=120)
+    assert (out, reader.returncode) == ("read\n", 0), err
+
+
+def test_history_is_cut_by_policy(tmp_path: Path) -> None:
+    drawn = counted(80)
+    project = with_retention(project_of(tmp_path / "project", drawn), auto=True, history=20)
+    fold(project, range(80))
+    ledger = ledger_of(project)
+    ((since,),) = ledger.since()
+    assert 40 <= since <= 59
+    rows = ledger.tables()["outputs/counts"].rows
+    everything = sum(len(updates) for name, updates in folding.by_reference(drawn.program, **drawn.frames).items()
+                     if name == "counts")  # fmt: skip
+    assert rows < everything
+    expected = folding.by_reference(drawn.program, **drawn.frames)
+    actual = logs_of(project, load_plan(project).outputs)
+    compare(drawn, "history", advanced(expected, ledger.since()), advanced(actual, ledger.since()))
+
+
+LIMITED = """
+import resource, sys
+from dataclasses import replace
+from pathlib import Path
+from ddcore.io.project import Retention, find_project
+from ddcore.jobs import compact, replay
+project = replace(find_project(Path(sys.argv[1]), {}), retention=Retention(auto=False))
+for version in range(int(sys.argv[2])):
+    replay.run(project, engine="inline", last=version)
+resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+replay.run(project, engine="inline", last=int(sys.argv[2]))
+compact.compact(project)
+"""
+
+
+def test_open_files_are_bounded(tmp_path: Path) -> None:
+    """With 64 descriptors a run and a compaction go over hundreds of files."""
+    drawn = counted(122)
+    project = project_of(tmp_path / "project", drawn)
+    ended = subprocess.run(
+        [sys.executable, "-c", LIMITED, str(project.root), "120"], capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == 0, ended.stderr[-2000:]
