@@ -81,10 +81,16 @@ class ChangeLog:
         return tables.write_file(self.folder, stem, table, bounded=bounded)
 
     def commit(
-        self, files: Sequence[AddedFile], txn: int, *, base: TableState | None, overwrite: bool = False
+        self,
+        files: Sequence[AddedFile],
+        txn: int,
+        *,
+        base: TableState | None,
+        overwrite: bool = False,
+        without: Iterable[str] = (),
     ) -> TableState:
         """Make files visible on top of ``base`` and return the table's new state: see :func:`tables.commit`."""
-        return tables.commit(self.folder, files, txn, base=base, overwrite=overwrite)
+        return tables.commit(self.folder, files, txn, base=base, overwrite=overwrite, without=without)
 
     def remove(self, paths: Iterable[str], txn: int, *, base: TableState | None) -> TableState:
         """Remove data files from the table at ``base`` and return its new state; the files stay on the disk."""
@@ -114,7 +120,7 @@ class ChangeLog:
         files = [file for file in self.files(state) if window.may_meet(file.lower, file.upper, self.dims)]
         return self.scan_files(files).filter(window.condition(self.dims))
 
-    def scan_files(self, files: Sequence[LiveFile]) -> pl.LazyFrame:
+    def scan_files(self, files: Sequence[AddedFile | LiveFile]) -> pl.LazyFrame:
         """The updates of some of the table's files, in file order. Checks the digests of each whole file first."""
         return tables.scan(self.folder, files, self.columns)
 

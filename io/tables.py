@@ -232,20 +232,21 @@ def commit(
         since = 0 if base is None else base.version + 1
         live = _paths(head)
         kept = set()
+        restored = False
         if base is not None and not overwrite:
             named = _table_at(folder, head, base.version)
             kept = {file.path for file in _check_files(folder, named, base)}.difference(without)
             if not kept <= live:
                 head.restore(named.version())
                 head.update_incremental()
-                live = _paths(head)
+                live, restored = _paths(head), True
         added = [file for file in files if file.path not in live]
         removed = sorted(live - kept - {file.path for file in files})
         if added or removed:
             change(head, added, removed, txn)
         settle(folder, since, head.version())
         state = _state(head, _live(head))
-    if added or removed:
+    if restored or added or removed:
         _failpoint(folder, "after-table")
     return state
 
@@ -279,7 +280,7 @@ def live_files(folder: Path, state: TableState | None) -> list[LiveFile]:
         return _check_files(folder, _table_at(folder, open_table(folder), state.version), state)
 
 
-def scan(folder: Path, files: Sequence[LiveFile], schema: Schema) -> pl.LazyFrame:
+def scan(folder: Path, files: Sequence[AddedFile | LiveFile], schema: Schema) -> pl.LazyFrame:
     """The rows of some of a table's files, in file order, as a lazy frame.
 
     Checks the digests of these files first, because Polars' reader checks nothing.
