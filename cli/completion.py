@@ -14,11 +14,12 @@ from typing import Any
 
 import typer
 
-__all__ = ["engine_names", "example_names", "input_names", "key_names", "output_names", "version_names"]
+__all__ = ["engine_names", "example_names", "input_names", "key_names", "output_names", "version_names", "way_names"]
 
 _FILE_NAME = "dd.toml"
 _ENGINES = ("inline", "spark")
 _EXAMPLES = ("bitemporal", "trams")
+_WAYS = ("reference", "scratch")
 
 
 def input_names(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -40,6 +41,11 @@ def engine_names(incomplete: str) -> list[str]:
 def example_names(incomplete: str) -> list[str]:
     """The projects that ``init`` makes."""
     return _starting(incomplete, _EXAMPLES)
+
+
+def way_names(incomplete: str) -> list[str]:
+    """What ``verify`` compares with."""
+    return _starting(incomplete, _WAYS)
 
 
 def version_names(incomplete: str) -> list[str]:

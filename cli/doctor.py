@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 from ddcore.cli.options import DebugOption, JsonOption, ProjectOption, WarehouseOption, open_project
 from ddcore.cli.output import SCHEMA_VERSION, Output
@@ -20,6 +22,9 @@ _COLORS = {"ok": "green", "note": "yellow", "fail": "red"}
 
 def doctor(
     *,
+    deep: Annotated[
+        bool, typer.Option("--deep", help="Read every byte of the warehouse, 1 GB/s, and compare its digests.")
+    ] = False,
     as_json: JsonOption = False,
     project: ProjectOption = None,
     warehouse: WarehouseOption = None,
@@ -27,12 +32,13 @@ def doctor(
 ) -> int:
     """Check Java, the jars of Spark and Delta, the warehouse, the lock, the kernels, and which program `dd` is here.
 
-    Exits with 1 when a check fails, and says how to fix it.
+    Of the warehouse: that every file of inputs, outputs, state and ledger is there, with its size, footer and row
+    count; and what killed commands left behind. Exits with 1 when a check fails, and says how to fix it.
     """
     from ddcore.jobs.doctor import checks
 
     out = Output(json=as_json)
-    results = checks(lambda: _project(project, warehouse))
+    results = checks(lambda: _project(project, warehouse), deep=deep)
     if out.json:
         for check in results:
             out.record(schema_version=SCHEMA_VERSION, **vars(check))

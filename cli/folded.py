@@ -12,11 +12,11 @@ from ddcore.cli.versions import Readable
 from ddcore.errors import UsageError
 from ddcore.io.changelog import ChangeLog
 from ddcore.io.ledger import Ledger
+from ddcore.io.published import check_output, finished_run
 from ddcore.io.tables import mend_hint, open_table, row_type
 from ddcore.io.times import Time, Window, greatest, nothing_closed, time_of, up_to, versions
 from ddcore.io.warehouse import Warehouse, reporting
 from ddcore.schema import Schema
-from ddcore.wording import listed, meant
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -111,20 +111,9 @@ def output_log(project: Project, name: str) -> OutputLog:
     warehouse.check()
     ledger = Ledger.load(warehouse)
     ledger.check_dims(project.dims)
-    run, upper = ledger.current_run(), ledger.upper()
-    if run is None or upper is None:
-        waiting = ledger.latest_ingested() is not None
-        raise UsageError(
-            f"nothing is folded yet in {warehouse.root}",
-            "fold the waiting versions with: ddcore run" if waiting else "begin with: ddcore ingest INPUT SOURCE",
-        )
-    outputs = sorted(table.removeprefix("outputs/") for table in run.tables if table.startswith("outputs/"))
-    if name not in outputs:
-        hint = f"{name} is an input; only outputs can be shown" if name in project.inputs else ""
-        raise UsageError(
-            f"no output {name!r}; there are: {listed(outputs)}",
-            hint or meant(name, outputs) or "after a change of the program: ddcore run --full-refresh",
-        )
+    run, upper = finished_run(ledger), ledger.upper()
+    assert upper is not None
+    check_output(run, name, project.inputs)
     table = run.tables[f"outputs/{name}"]
     folder = warehouse.output(name)
     log = ChangeLog(folder, _row_schema(folder, table.version, project.dims), project.dims)

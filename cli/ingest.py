@@ -156,10 +156,11 @@ def ingest(
     opened.input_schema(input_name)
     _check_late(late)
     rename, time = _renamed(column or []), None if version is None else parse(version, opened.dims, "--version")
+    from ddcore.cli.notices import notices
     from ddcore.jobs import ingest as job
 
     start = job.start_of(restate, opened.dims)
-    with out.claimed(), out.progress() as progress:
+    with out.claimed(), out.progress() as progress, notices(out):
         report = job.ingest(
             opened,
             input_name,
@@ -191,9 +192,11 @@ def _undo(
         raise UsageError("--undo takes a whole ingest back, not a source", f"say: ddcore ingest --undo {number}")
     if input_name is not None:
         project.input_schema(input_name)
+    from ddcore.cli.notices import notices
     from ddcore.jobs import undo as job
 
-    report = job.undo(project, number, input_name, restate=restate)
+    with notices(out):
+        report = job.undo(project, number, input_name, restate=restate)
     out.say(
         f"undone: ingest={report.ingest} input={report.input} {_times(report, project.dims)} "
         f"out=+{report.plus}/-{report.minus} took={report.took:.1f}s"

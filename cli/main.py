@@ -30,6 +30,7 @@ from ddcore.cli.plan import plan
 from ddcore.cli.run import run
 from ddcore.cli.show import show
 from ddcore.cli.status import status
+from ddcore.cli.verify import verify
 from ddcore.errors import DdError, UsageError
 from ddcore.wording import advice, one_line
 
@@ -58,6 +59,7 @@ app.command(short_help="Show an output as of a version.")(show)
 app.command(short_help="List runs and ingests.")(log)
 app.command(short_help="Show what is folded, what is waiting, how big it is.")(status)
 app.command(short_help="Show the program's dataflow.")(plan)
+app.command(short_help="Verify outputs against the program, computed anew.", cls=VersionCommand)(verify)
 app.command(short_help="Check this machine and this project.")(doctor)
 
 

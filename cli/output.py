@@ -158,6 +158,11 @@ class Progress:
         line = cut(printable("  ".join(parts)), shutil.get_terminal_size().columns - 1)
         _write(self.stream, f"\r\x1b[K{line}", end="")
 
+    def wipe(self) -> None:
+        """Make room for a line; the bar comes back."""
+        if self._clock is not None:
+            _write(self.stream, "\r\x1b[K", end="")
+
     def close(self) -> None:
         """Wipe the bar."""
         self._over.set()

@@ -17,18 +17,21 @@ from ddcore.cli.options import (
     SkipCodeOption,
     WarehouseOption,
     open_project,
+    whole_number,
 )
 from ddcore.cli.output import Output, count
 from ddcore.cli.window import window
-from ddcore.errors import UsageError
+from ddcore.errors import Mismatch, UsageError
 from ddcore.io.times import corners, json_time, named, shown
 from ddcore.jobs.report import Changes, changes_by_name, result, totals
 
 if TYPE_CHECKING:
+    from ddcore.io.project import Project
     from ddcore.jobs.report import RunReport
 
 __all__ = ["run"]
 
+_ROWS = 20  # that are shown of those that differ; verify shows all
 ON_TERMINAL = 20  # more versions than these are summed up in one line, after a progress bar
 
 
@@ -38,7 +41,7 @@ def run(
         str | None,
         typer.Option(
             metavar="N",
-            help="The first version to fold, inclusive. Only the next unfolded one is supported.",
+            help="Fold everything again from this version on, inclusive. With several dimensions: a time.",
             show_default=False,
         ),
     ] = None,
@@ -56,9 +59,29 @@ def run(
         ),
     ] = None,
     full_refresh: Annotated[
-        bool, typer.Option("--full-refresh", help="Rebuild state and outputs from the inputs, for a changed program.")
+        bool, typer.Option("--full-refresh", help="Fold everything again, from nothing; it also repairs damaged state.")
     ] = False,
+    corrections: Annotated[
+        str | None,
+        typer.Option(
+            metavar="rewrite|append",
+            help="Where folding again changes outputs: rewrite their logs, or append the difference at the next "
+            "version. Default: append after the program has changed, else rewrite.",
+            show_default=False,
+        ),
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be folded; write nothing.")] = False,
+    verify_every: Annotated[
+        int | None,
+        typer.Option(
+            "--verify-every",
+            parser=whole_number(0),
+            metavar="N",
+            help="Then verify the outputs, as verify does, at each version folded that N divides; with several time "
+            "dimensions, where N divides the run's number. 0: not at all. Default: dd.toml's, else 0.",
+            show_default=False,
+        ),
+    ] = None,
     engine: EngineOption = None,
     master: MasterOption = None,
     parallelism: ParallelismOption = None,
@@ -80,7 +103,8 @@ def run(
         raise UsageError(
             f"--from-version {from_version}: --full-refresh folds all versions anew", "leave one of the two out"
         )
-    opened = open_project(project, warehouse=warehouse, engine=engine, spark_master=master, parallelism=parallelism)
+    flags = {"engine": engine, "spark_master": master, "parallelism": parallelism, "verify_every": verify_every}
+    opened = open_project(project, warehouse=warehouse, **flags)
     first, last = window(opened, from_version, to_version, to)
     from ddcore.cli.notices import listener, notices
     from ddcore.jobs import replay
@@ -91,14 +115,37 @@ def run(
             first=first,
             last=last,
             full_refresh=full_refresh,
+            corrections=corrections,
             dry_run=dry_run,
             engine=opened.engine,
             parallelism=opened.parallelism,
             listener=listener(out, progress, opened.engine),
         )
     _tell(out, report, dry_run)
-    out.result("run", **result(report, dry_run=dry_run))
+    _tell_corrections(out, report)
+    try:
+        error = _verified(out, opened, report) if opened.verify_every and not dry_run else None
+    finally:
+        out.result("run", **result(report, dry_run=dry_run))
+    if error is not None:
+        raise error
     return skip_code if report.nothing_new and skip_code is not None else 0
+
+
+def _verified(out: Output, project: Project, report: RunReport) -> Mismatch | None:
+    """Verify what was folded, if a version of it is due; the error where rows differ. The run is recorded already."""
+    from ddcore.cli.notices import listener, notices
+    from ddcore.cli.verify import tell_rows, tell_verdict
+    from ddcore.jobs.verify import after_run, mismatch
+
+    verdicts = []
+    with out.claimed(), out.progress() as progress, notices(out):
+        for verdict in after_run(project, report, project.verify_every, listener(out, progress, project.engine)):
+            progress.wipe()
+            verdicts.append(verdict)
+            tell_verdict(out, project, verdict, out.say)
+            tell_rows(out, project, verdict, _ROWS, out.say)
+    return mismatch(verdicts, project.dims)
 
 
 def _tell(out: Output, report: RunReport, dry_run: bool) -> None:
@@ -127,6 +174,15 @@ def _tell(out: Output, report: RunReport, dry_run: bool) -> None:
     elif not alone:
         spans = f"times={len(report.versions)} {span}" if several else f"versions={span}"
         out.say(f"run={report.run} {spans} in={_sum(inputs)} out={_sum(outputs)} {ending}")
+
+
+def _tell_corrections(out: Output, report: RunReport) -> None:
+    if report.corrections and isinstance(report.last, int):
+        following = report.last + 1
+        out.say(
+            f"outputs change at version {following}: {count(report.corrections)} updates wait until it is folded; "
+            f"to fold it now, without rows: ddcore run --to-version {following}"
+        )
 
 
 def _folded(report: RunReport) -> str:

@@ -20,76 +20,70 @@ def window(
 ) -> tuple[Time | None, Time | None]:
     """The first and the last version to fold, both inclusive; None leaves an end to the ledger.
 
-    The first can only be the next unfolded version: folding a version again would be restatement, which is not
-    supported, and no version may be left out. ``to`` is the last one too; with several time dimensions the only one of
-    the three. UsageError for anything else, and for a version that was not ingested.
+    From the first version on everything is folded again; it may also be the next unfolded version, but no version may
+    be left out. ``to`` is the last one too; with several time dimensions a time. UsageError for anything else, and for
+    a version that was not ingested.
     """
     if first is None and last is None and to is None:
         return None, None
     if last is not None and to is not None:
         raise UsageError(f"--to-version {last} and --to {to} say the same", "leave one of the two out")
-    _check_options(project.dims, {"--from-version": first, "--to-version": last})
+    if last is not None and len(project.dims) > 1:
+        raise UsageError(
+            f"--to-version {last}: dd.toml has the time dimensions {', '.join(project.dims)}",
+            f"say: --to {example(project.dims)}",
+        )
     from ddcore.io.ledger import Ledger
     from ddcore.io.warehouse import Warehouse
+    from ddcore.jobs.next_run import latest_of
 
     warehouse = Warehouse(project.warehouse)
     warehouse.check()
     ledger = Ledger.load(warehouse)
     ledger.check_dims(project.dims)
-    ingested = ledger.latest_ingested()
-    if ingested is None:
+    latest = latest_of(ledger)
+    if latest is None:
         raise UsageError("no version was ingested yet", "begin with: ddcore ingest INPUT SOURCE")
-    if isinstance(ingested, int):
+    if isinstance(latest, int):
         option, end = ("--to-version", last) if to is None else ("--to", to)
-        return None, _versions(ledger, ingested, project.dims[0], first, (option, end))
-    assert to is not None
-    return None, _time(to, project.dims, ingested)
+        return _versions(ledger, latest, project.dims[0], first, (option, end))
+    start = None if first is None else parse(first, project.dims, "--from-version")
+    return start, None if to is None else _time(to, project.dims, latest)
 
 
-def _check_options(dims: tuple[str, ...], options: dict[str, str | None]) -> None:
-    """Refuse the options that are for one dimension only."""
-    for option, text in options.items():
-        if text is not None and len(dims) > 1:
-            raise UsageError(
-                f"{option} {text}: dd.toml has the time dimensions {', '.join(dims)}", f"say: --to {example(dims)}"
-            )
-
-
-def _time(text: str, dims: tuple[str, ...], ingested: Time) -> Time:
-    end = ingested if text.strip() == "latest" else parse(text, dims, "--to")
-    if greatest([end, ingested]) != ingested:
+def _time(text: str, dims: tuple[str, ...], latest: Time) -> Time:
+    end = latest if text.strip() == "latest" else parse(text, dims, "--to")
+    if greatest([end, latest]) != latest:
         raise UsageError(
-            f"--to: {shown(end, dims)} was not ingested: the greatest coordinates are {shown(ingested, dims)}",
+            f"--to: {shown(end, dims)} was not ingested: the greatest coordinates are {shown(latest, dims)}",
             "say --to latest",
         )
     return end
 
 
-def _versions(ledger: Ledger, ingested: int, dim: str, first: str | None, last: tuple[str, str | None]) -> int | None:
-    """The last version to fold. The first is checked only: one that passes is where the ledger begins anyway."""
+def _versions(
+    ledger: Ledger, latest: int, dim: str, first: str | None, last: tuple[str, str | None]
+) -> tuple[int | None, int | None]:
+    """The first and the last version to fold."""
     option, text = last
-    start = None if first is None else version_number(first, ingested, "--from-version", dim)
-    end = None if text is None else version_number(text, ingested, option, dim)
-    if start is not None:
-        upper = ledger.upper()
-        waiting = [coordinates(time)[0] for record in ledger.waiting() for time in record.counts]
-        _check_first(start, -1 if upper is None else upper[0][0] - 1, waiting)
-    if end is not None and end > ingested:
-        raise UsageError(
-            f"{option}: version {end} was not ingested: the last one is {ingested}", f"say {option} latest"
-        )
+    start = None if first is None else version_number(first, latest, "--from-version", dim)
+    end = None if text is None else version_number(text, latest, option, dim)
+    if end is not None and end > latest:
+        raise UsageError(f"{option}: version {end} was not ingested: the last one is {latest}", f"say {option} latest")
     if start is not None and end is not None and start > end:
         raise UsageError(f"--from-version {start} is after {option} {end}", "both ends are inclusive")
-    return end
+    if start is not None:
+        upper = ledger.upper()
+        folded = -1 if upper is None else upper[0][0] - 1
+        if start > folded:
+            waiting = [coordinates(time)[0] for record in ledger.waiting() for time in record.counts]
+            _check_next(start, folded, waiting)
+            start = None  # where the ledger begins anyway
+    return start, end
 
 
-def _check_first(start: int, folded: int, ingested: list[int]) -> None:
+def _check_next(start: int, folded: int, ingested: list[int]) -> None:
     following = min((version for version in ingested if version > folded), default=folded + 1)
-    if start <= folded:
-        raise UsageError(
-            f"--from-version {start}: versions up to {folded} are folded; restatement is not supported",
-            f"the next version to fold is {following}; to fold everything anew: ddcore run --full-refresh",
-        )
     if start > following:
         raise UsageError(
             f"--from-version {start} would leave out version {following}, which is not folded",

@@ -1,4 +1,4 @@
-"""Memory of large folds: freed blocks are used again instead of returned to the operating system.
+"""Memory of large folds, whose freed blocks are used again; and of foreign files, which get a limited amount.
 
 A fold allocates and frees columns of the same sizes over and over. By default glibc maps each large one anew, and the
 kernel clears its pages again.
@@ -7,6 +7,7 @@ kernel clears its pages again.
 from __future__ import annotations
 
 import ctypes
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -32,6 +33,37 @@ def reused_memory() -> Iterator[None]:
         for parameter, value in _DEFAULTS.items():
             libc.mallopt(parameter, value)
         libc.malloc_trim(0)
+
+
+@contextmanager
+def limited_memory(size: int) -> Iterator[None]:
+    """Inside, this process can allocate ``size`` bytes more than it has now, then allocations fail. Linux only.
+
+    For libraries that report a failed allocation as an error, which Arrow does and Rust does not. Other threads are
+    under the same limit. Two system calls and a short read.
+    """
+    held = _data_bytes()
+    if held is None:
+        yield
+        return
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    most = min((each for each in (soft, hard) if each != resource.RLIM_INFINITY), default=held + size)
+    resource.setrlimit(resource.RLIMIT_DATA, (min(most, held + size), hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
+
+
+def _data_bytes() -> int | None:
+    """The private memory of this process as RLIMIT_DATA counts it; None where the system does not say."""
+    try:
+        with open("/proc/self/statm", "rb") as file:
+            return int(file.read().split()[5]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError, IndexError):
+        return None
 
 
 @cache

@@ -37,7 +37,9 @@ import polars_hash as plh
 
 from ddcore.errors import DiffOverflow, Diverged, ExpressionError, NegativeMultiplicity, ProgramError
 
-__all__ = ["NaiveCollection", "NaiveGroups", "accumulate", "differences", "evaluate", "grid", "log_of", "replay"]
+__all__ = [
+    "NaiveCollection", "NaiveGroups", "accumulate", "differences", "evaluate", "grid", "log_of", "outputs_of", "replay",
+]  # fmt: skip
 
 Row = tuple[Any, ...]
 Time = tuple[int, ...]
@@ -125,6 +127,26 @@ def evaluate(
     inspected = _recorders[-1].inspected = {}
     outputs = {name: output.rows for name, output in program(**collections).items()}
     return outputs | {name: _by_round(points) for name, points in inspected.items()}
+
+
+def outputs_of(
+    program: Callable[..., Mapping[str, Any]],
+    inputs: Mapping[str, pl.DataFrame],
+    outputs: Mapping[str, Mapping[str, pl.DataType]],
+) -> dict[str, pl.DataFrame]:
+    """The program's outputs on collections, from nothing: frames of the row's columns and ``diff``, its count.
+
+    ``outputs`` names and types the columns of each output.
+    """
+    schemas = {name: {c: _widened(t) for c, t in frame.schema.items() if c != "diff"} for name, frame in inputs.items()}
+    with _recording() as record:
+        found = evaluate(program, {name: accumulate(frame, (), ()) for name, frame in inputs.items()}, schemas)
+    _require_int64_differences({(): record})
+    frames = {}
+    for name, columns in outputs.items():
+        rows = [(*map(_python, row, columns.values()), _fits(count)) for row, count in found[name].items()]
+        frames[name] = pl.DataFrame(rows, schema={**columns, "diff": pl.Int64()}, orient="row")
+    return frames
 
 
 def replay(

@@ -23,6 +23,7 @@ from ddcore.operators.base import Keyed, Linear, Step
 from ddcore.operators.borders import Variable
 from ddcore.operators.priority import round_of
 from ddcore.plan import Arrangement, Block, Loop, Plan, Position, Target
+from ddcore.rebuilding import Rebuilding
 from ddcore.trace import SortedBatch, Trace, arrange, arrange_all
 
 Rounds = tuple[int, ...]
@@ -81,6 +82,7 @@ class Worker:
             operator = plan.operator(block)
             if block.ports and isinstance(operator, Keyed):
                 self._steps[block.index] = operator.step(plan, block)
+        self._complete_already: frozenset[int] = frozenset()  # arrangements that take and gain nothing in this fold
 
     # -- the interface of a fold ---------------------------------------------------------------------------------------
 
@@ -99,6 +101,20 @@ class Worker:
             self.postpone(self.plan.blocks[index], times)
         for index, batch in held.items():
             self._deliver(self.plan.arrangements[index], batch)
+
+    def rebuild(self, part: Rebuilding) -> None:
+        """Fold only a part of the plan, over whole history: see :mod:`ddcore.rebuilding`. To be called before any work
+        is queued, on a worker without stored batches; :meth:`replay` then takes the place of them.
+        """
+        kept = {a.index for a in self.plan.arrangements if not a.transient and a.index not in part.missing}
+        kept |= {a.index for a in self.plan.arrangements if a.output and a.output not in part.outputs}
+        self._complete_already = frozenset(kept)
+        self._steps = {index: step for index, step in self._steps.items() if index in part.blocks}
+
+    def replay(self, arrangement: Arrangement, batch: Batch) -> None:
+        """The whole history of an arrangement that the blocks of a rebuild read."""
+        for rounds, part in _by_rounds(batch, len(self.plan.dims)):
+            self.accept(arrangement, rounds, part)
 
     def feed(self, name: str, batch: Batch) -> None:
         """Updates of an input, before the first step."""
@@ -143,7 +159,8 @@ class Worker:
         """Each kept arrangement's updates of this fold; afterwards they count as stored."""
         for arrangement in self.plan.arrangements:
             trace = self.traces[arrangement.index]
-            batch = None if arrangement.transient else trace.settle()
+            kept = arrangement.transient or arrangement.index in self._complete_already
+            batch = None if kept else trace.settle()
             if batch is not None:
                 yield arrangement, batch
         self._latest.clear()
@@ -155,7 +172,8 @@ class Worker:
         self._position = heapq.heappop(self._order)
         work = self._work.pop(self._position)
         self._count(work.rounds)
-        for index in work.block.owned:
+        replayed = () if work.block.output is None else (work.block.output,)  # others add to it only in a rebuild
+        for index in (*work.block.owned, *replayed):
             if index in work.rows:
                 self._update(self.plan.arrangements[index], work)
         step = self._steps.get(work.block.index)
@@ -368,6 +386,8 @@ class Worker:
         return inner.at(inner.times[: len(self.plan.dims) + depth])
 
     def _deliver(self, arrangement: Arrangement, batch: Batch) -> None:
+        if arrangement.index in self._complete_already:
+            return
         batch = self._complete(arrangement, batch)
         for rounds, part in _by_rounds(batch, len(self.plan.dims)):
             self.accept(arrangement, rounds, part)

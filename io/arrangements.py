@@ -205,14 +205,32 @@ class FileBatch(SortedBatch):
         if unknown:
             raise StorageError(f"{self.path} has no column {unknown[0]}", REFRESH)
         column = paths.index(CODE)
-        groups = [group for i in range(footer.num_row_groups) if (group := footer.row_group(i)).num_rows]
-        bounds = [group.column(column).statistics for group in groups]
+        groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
         rows = np.array([group.num_rows for group in groups], dtype=np.int64)
-        least = np.array([bound.min for bound in bounds], dtype=np.int64)
-        greatest = np.array([bound.max for bound in bounds], dtype=np.int64)
+        if self._file.has_digests:
+            bounds = [group.column(column).statistics for group in groups]
+            least = np.array([bound.min for bound in bounds], dtype=np.int64)
+            greatest = np.array([bound.max for bound in bounds], dtype=np.int64)
+        else:
+            least, greatest = self._bounds_of_codes(len(groups))
         if (greatest[:-1] > least[1:]).any():
             raise StorageError(f"{self.path} is not sorted by {CODE}: another program rewrote it", REFRESH)
         return rows, least, greatest
+
+    def _bounds_of_codes(self, groups: int) -> tuple[np.ndarray, np.ndarray]:
+        """The least and the greatest code of every row group of another program's file, from the codes themselves.
+
+        Its statistics may be wrong or missing, and pyarrow ends the process where they are damaged.
+        """
+        bounds = np.empty((2, groups), dtype=np.int64)
+        before = -(2**63)
+        for number in range(groups):
+            codes = _integers(self._file.read([number], [CODE])[CODE])
+            bounds[:, number] = (codes[0], codes[-1]) if len(codes) else before
+            before = int(bounds[1, number])
+            if (codes[:-1] > codes[1:]).any():
+                raise StorageError(f"{self.path} is not sorted by {CODE}: another program rewrote it", REFRESH)
+        return bounds[0], bounds[1]
 
     def _outside(self, span: Span) -> tuple[int, int]:
         """The number of rows of the first group before the span, and of rows of the last group after it."""

@@ -24,6 +24,7 @@ from ddcore.schema import Schema, Type
 __all__ = ["ChangeLog", "Time"]
 
 _INT64 = Type("int64")
+_FEED = {"delta.enableChangeDataFeed": "true"}  # anyone can read what each commit added and removed: docs/reading.md
 _LEAST, _GREATEST = -(2**63), 2**63 - 1
 
 
@@ -54,8 +55,11 @@ class ChangeLog:
         return {**self.schema, **dict.fromkeys((*self.dims, "diff"), _INT64)}
 
     def create(self, *, replace: bool = False) -> None:
-        """Create the table if it does not exist; with ``replace``, an existing one may change its columns."""
-        tables.create(self.folder, self.columns, replace=replace)
+        """Create the table if it does not exist; with ``replace``, an existing one may change its columns.
+
+        A new table has Delta's change data feed. An existing one keeps its properties.
+        """
+        tables.create(self.folder, self.columns, replace=replace, configuration=_FEED)
 
     def check(self) -> None:
         """Raise StorageError where the table was created with other columns than these."""
@@ -91,6 +95,12 @@ class ChangeLog:
     ) -> TableState:
         """Make files visible on top of ``base`` and return the table's new state: see :func:`tables.commit`."""
         return tables.commit(self.folder, files, txn, base=base, overwrite=overwrite, without=without)
+
+    def has_columns(self) -> bool:
+        """Whether the table has exactly these columns."""
+        with reporting(self.folder, "read", tables.mend_hint(self.folder)):
+            stored = tables.columns(tables.open_table(self.folder))
+        return stored == [(name, tables.delta_type(kind)) for name, kind in self.columns.items()]
 
     def remove(self, paths: Iterable[str], txn: int, *, base: TableState | None) -> TableState:
         """Remove data files from the table at ``base`` and return its new state; the files stay on the disk."""

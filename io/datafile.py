@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-__all__ = ["DataFile", "digest_of", "verify", "write"]
+__all__ = ["DataFile", "digest_of", "has_digests", "verify", "write"]
 
 _NAME = re.compile(r"-([0-9a-f]{16})\.parquet$")
 _KEY = b"ddcore.digests"  # in the footer's metadata; its value: "[END:DIGEST,END:DIGEST]", one pair per row group
@@ -54,6 +54,11 @@ def write(table: pa.Table, path: Path, row_group: int) -> tuple[int, str]:
         os.fsync(file.fileno())
         size = os.fstat(file.fileno()).st_size
         return size, digest_of(_footer(file, size) or b"")
+
+
+def has_digests(path: Path) -> bool:
+    """Whether we wrote the file, so that every byte of it can be verified."""
+    return _digest_in_name(path) is not None
 
 
 def verify(path: Path, hint: str) -> None:
@@ -90,6 +95,11 @@ class DataFile:
                 footer = _check_footer(file, path, expected, hint)
             self.metadata = pq.read_metadata(pa.BufferReader(footer))
             self._blocks = list(_blocks(path, footer, hint))
+
+    @property
+    def has_digests(self) -> bool:
+        """Whether every byte is covered by a digest: not so for files that another program wrote."""
+        return self._blocks is not None
 
     def read(self, groups: Sequence[int], columns: Sequence[str]) -> pa.Table:
         """Some columns of some row groups, one after another."""

@@ -11,10 +11,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-__all__ = ["LOG", "commit_file", "is_maintenance", "last_transaction", "named_files"]
+__all__ = ["LOG", "commit_file", "is_maintenance", "last_transaction", "named_files", "transaction_of"]
 
 LOG = "_delta_log"
-_MAINTENANCE = ("OPTIMIZE", "VACUUM START", "VACUUM END")  # operations that change no rows
+_MAINTENANCE = (  # operations that change no rows
+    "OPTIMIZE", "VACUUM START", "VACUUM END", "SET TBLPROPERTIES", "UNSET TBLPROPERTIES", "UPGRADE PROTOCOL",
+)  # fmt: skip
 
 
 def commit_file(folder: Path, version: int) -> Path:
@@ -31,10 +33,19 @@ def is_maintenance(folder: Path, version: int) -> bool:
 
 def last_transaction(folder: Path, app: str) -> int | None:
     """The number of the newest transaction of an application; None without one. Reads one commit in most cases."""
-    for commit in reversed(_commits(folder)):
-        for action in _actions(commit, "txn"):
-            if action.get("appId") == app and isinstance(action.get("version"), int):
-                return int(action["version"])
+    numbers = (_transaction(commit, app) for commit in reversed(_commits(folder)))
+    return next((number for number in numbers if number is not None), None)
+
+
+def transaction_of(folder: Path, version: int, app: str) -> int | None:
+    """The number of an application's transaction in commit ``version``; None without one."""
+    return _transaction(commit_file(folder, version), app)
+
+
+def _transaction(commit: Path, app: str) -> int | None:
+    for action in _actions(commit, "txn"):
+        if action.get("appId") == app and isinstance(action.get("version"), int):
+            return int(action["version"])
     return None
 
 

@@ -26,17 +26,18 @@ def is_committed(warehouse: Warehouse, run: int) -> bool:
         return True
 
 
-def give_up(ledger: Ledger, reason: str) -> bool:
+def give_up(ledger: Ledger, reason: str, *, committed: bool = False) -> bool:
     """Give up the unfinished run unless a table holds a commit of it. Return whether no unfinished run remains.
 
     This opens its versions again, and the program may change: a run without commits left only data files that no table
-    names. After a commit, only the same program can finish the run. The caller holds the warehouse's lock, so the
-    process of the run has ended. Raises StorageError where the ledger cannot be written.
+    names. ``committed``: give it up in any case. The next run then undoes its commits to state, and continues those to
+    outputs (:func:`ddcore.io.corrections.retraction`). The caller holds the warehouse's lock, so the process of the
+    run has ended. Raises StorageError where the ledger cannot be written.
     """
     intent = ledger.open_intent()
     if intent is None:
         return True
-    if is_committed(ledger.warehouse, intent.run):
+    if not committed and is_committed(ledger.warehouse, intent.run):
         return False
     ledger.append(
         FailureRecord(intent.run, intent.fingerprint, intent.first, intent.last, intent.engine, f"given up: {reason}")

@@ -209,6 +209,9 @@ class Ledger:
             _check_format(folder, table)
             ledger = cls(warehouse, table)
             ledger._open()
+            if tables.is_writer():
+                # The process that wrote the last record may have been killed before it synced it.
+                tables.settle(folder, max(0, table.version() - 1), table.version())
             return ledger
 
     def begin(self) -> None:
@@ -224,7 +227,6 @@ class Ledger:
         tables.create(folder, schema, description=f"{_DESCRIPTION}{FORMAT}", configuration=_SETTINGS)
         with reporting(folder, "read the ledger", tables.mend_hint(folder)):
             self._table = tables.open_table(folder)
-        failpoint("after-begin")
 
     def append(self, record: Record) -> None:
         """Write a record: every reader sees its effects from now on. The caller holds the warehouse's lock.
@@ -240,8 +242,10 @@ class Ledger:
             raise StorageError(f"the ledger already has {kind} {number}", "this is a bug: please report it")
         self.begin()
         with reporting(self.warehouse.ledger, "write the ledger", tables.mend_hint(self.warehouse.ledger)):
-            self._write(self._entry(record))
-        failpoint(f"after-{kind}")
+            merged = self._write(self._entry(record))
+            failpoint(f"after-{kind}")
+            if merged:
+                self._sweep()
 
     # --- ingests and runs ---
 
@@ -299,6 +303,13 @@ class Ledger:
         """The last finished run: readers see the outputs and state that its record names."""
         entry = self._summary.run
         return None if entry is None else self._row(entry).record
+
+    def newest(self) -> Record | None:
+        """The last record, None in an empty ledger."""
+        if self._last is None:
+            return None
+        record: Record = self._row(self._last).record
+        return record
 
     def open_intent(self) -> IntentRecord | None:
         """The intent of the last run, if that is unfinished: neither finished nor given up."""
@@ -378,6 +389,10 @@ class Ledger:
             )
 
     # --- tables ---
+
+    def inputs(self) -> list[str]:
+        """The inputs that were ingested, sorted; also those of which every ingest was undone."""
+        return sorted(self._summary.inputs)
 
     def input_table(self, input: str) -> TableState | None:
         """The state of an input's table as its last ingest or undo left it, None before its first ingest."""
@@ -581,8 +596,8 @@ class Ledger:
         rows = self._ingests(0 if back else self._summary.waiting)
         return next((row.entry for row in rows if _reaches(row, upper)), end)
 
-    def _write(self, row: _Entry) -> None:
-        """Commit the row in its own file, or in one file with the rows of earlier files."""
+    def _write(self, row: _Entry) -> bool:
+        """Commit the row in its own file, or in one file with the rows of earlier files; return whether in one."""
         from ddcore.schema import Type
 
         assert self._table is not None
@@ -599,8 +614,7 @@ class Ledger:
         tables.settle(folder, table.version(), table.version())
         self._files = [path for path in self._files if path not in merged] + [file.path]
         self._rows[row.entry], self._last, self._summary = row, row.entry, _Summary.from_json(row.summary)
-        if width > 1:
-            self._sweep()
+        return width > 1
 
     def _sweep(self) -> None:
         """Delete files that were merged into others an hour ago or earlier."""
@@ -608,6 +622,7 @@ class Ledger:
         for path in self.warehouse.ledger.glob("entries-*.parquet"):
             if path.name not in live and path.stat().st_mtime < before:
                 path.unlink(missing_ok=True)
+                failpoint("after-sweep")
 
     # --- the tables' own transactions ---
 

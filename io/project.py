@@ -33,7 +33,7 @@ _SECTIONS: dict[str, tuple[str, ...]] = {
     "time": ("dims",),
     "inputs": (),
     "outputs": (),
-    "run": ("engine", "parallelism"),
+    "run": ("engine", "parallelism", "verify_every"),
     "spark": ("master", "conf"),
 }
 # Settings that flags and the environment may override: name -> environment variable.
@@ -41,6 +41,7 @@ _ENVIRONMENT = {
     "warehouse": "DDCORE_WAREHOUSE",
     "engine": "DDCORE_ENGINE",
     "parallelism": "DDCORE_PARALLELISM",
+    "verify_every": "DDCORE_VERIFY_EVERY",
     "spark_master": "DDCORE_MASTER",
 }
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -63,6 +64,8 @@ class OutputSettings:
 class Project:
     """One project, every setting resolved. Paths are absolute.
 
+    ``verify_every``: a run verifies the versions it divides; 0 for none.
+
     ``origin`` maps a setting's name to where its value came from: ``"flag"``, the name of an environment variable,
     ``"dd.toml"`` or ``"default"``.
     """
@@ -75,6 +78,7 @@ class Project:
     outputs: Mapping[str, OutputSettings] = field(default_factory=dict)
     engine: str = "spark"
     parallelism: int | None = None
+    verify_every: int = 0
     spark_master: str = "local[*]"
     spark_conf: Mapping[str, str] = field(default_factory=dict)
     origin: Mapping[str, str] = field(default_factory=dict)
@@ -361,12 +365,14 @@ def _settings(
         "warehouse": sections["project"].text("warehouse"),
         "engine": sections["run"].text("engine"),
         "parallelism": sections["run"].table.get("parallelism"),
+        "verify_every": sections["run"].table.get("verify_every"),
         "spark_master": sections["spark"].text("master"),
     }
     default: dict[str, Any] = {
         "warehouse": "warehouse",
         "engine": "spark",
         "parallelism": None,
+        "verify_every": 0,
         "spark_master": "local[*]",
     }
     settings, origin = {}, {}
@@ -390,6 +396,8 @@ def _check_setting(name: str, value: Any, setting: str, folder: Path) -> Any:
         )
     if name == "parallelism" and value is not None:
         return _parallelism(value, setting)
+    if name == "verify_every":
+        return _verify_every(value, setting)
     if name == "warehouse":
         if not value.strip():
             raise UsageError(f"{setting}: names no folder", "is a variable not set?")
@@ -413,6 +421,13 @@ def _path(text: str, setting: str) -> Path:
         return Path(text).expanduser()
     except RuntimeError:
         raise UsageError(f"{setting}: {_quote(text)}: there is no such user", "write the home folder out") from None
+
+
+def _verify_every(value: Any, setting: str) -> int:
+    number = int(value) if isinstance(value, str) and _DIGITS.fullmatch(value) else value
+    if isinstance(number, bool) or not isinstance(number, int) or number < 0:
+        raise UsageError(f"{setting}: must be a whole number from 0 up, not {_quote(value)}", "0 verifies nothing")
+    return number
 
 
 def _parallelism(value: Any, setting: str) -> int:

@@ -147,7 +147,8 @@ class RunRecord:
     before ``last`` is complete, and ``first`` has the least coordinates of ``lower``. With one both are empty.
 
     ``base``: the run whose tables this one continued, 0 where it started from nothing, which is a ``refresh`` if
-    there were tables. ``definitions``: the fingerprint of the plan of each output. ``corrections``: data files of
+    there were tables. ``definitions``: the fingerprint of each output. ``arrangements``: those that
+    are stored, also without rows. ``corrections``: data files of
     outputs that are written and wait for the next run, which commits them with its own: the difference between what an
     output holds and what it should, at the version after ``last``. ``published_from``: the first version at which the
     outputs hold what was published before such a correction.
@@ -172,6 +173,7 @@ class RunRecord:
     upper: Frontier = ()
     base: int = 0
     definitions: Mapping[str, str] = field(default_factory=dict)
+    arrangements: tuple[str, ...] = ()
     corrections: Mapping[str, tuple[AddedFile, ...]] = field(default_factory=dict)
     published_from: Time | None = None
 
@@ -202,8 +204,8 @@ Record = IngestRecord | UndoRecord | IntentRecord | FailureRecord | RunRecord | 
 
 
 _SELDOM = (
-    "dims", "lower", "upper", "restates", "base", "appends", "definitions", "corrections", "published_from", "since",
-    "columns", "replaces", "removed", "before",
+    "dims", "lower", "upper", "restates", "base", "appends", "definitions", "arrangements", "corrections",
+    "published_from", "since", "columns", "replaces", "removed", "before",
 )  # fmt: skip
 _WHEN_READ = ("replaced", "replaced_by")
 _RUNS: dict[str, Any] = {"intent": IntentRecord, "failure": FailureRecord, "run": RunRecord}
@@ -283,6 +285,7 @@ def from_json(kind: str, body: dict[str, Any]) -> Record:
     for side in ("inputs", "outputs"):
         body[side] = {name: _counts(counts) for name, counts in body[side].items()}
     body["quantiles"] = {name: tuple(codes) for name, codes in body["quantiles"].items()}
+    body["arrangements"] = tuple(body.get("arrangements", ()))
     corrections = body.get("corrections", {})
     body["corrections"] = {name: tuple(AddedFile(**file) for file in of) for name, of in corrections.items()}
     return RunRecord(**body)

@@ -22,6 +22,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import unquote, urlparse
 
 from ddcore.errors import DataError, UsageError
+from ddcore.io.tables import values
+from ddcore.memory import limited_memory
 
 if TYPE_CHECKING:
     import polars as pl
@@ -32,8 +34,12 @@ __all__ = ["Source", "column_types", "find_sources", "pieces", "read_frames", "r
 Format = Literal["parquet", "csv", "delta"]
 
 _SUFFIXES: dict[str, Format] = {".parquet": "parquet", ".pq": "parquet", ".csv": "csv", ".csv.gz": "csv"}
+_KINDS = {"csv": "CSV file", "parquet": "Parquet file", "delta": "Delta table"}
 _GLOB = frozenset("*?[")
 _BATCH_ROWS = 1 << 20
+_LEAST_ROWS = 1 << 4  # of a batch, where more do not fit into memory
+_BATCH_BYTES = 4 << 30  # of memory for one batch of a Parquet file: pages, decompressed and decoded
+_MOST_ROWS, _MOST_BYTES = 1 << 16, 1 << 20  # rows, and bytes of values, for each byte of a Parquet file
 _CSV_BLOCK = 16 << 20
 _HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
 
@@ -235,10 +241,26 @@ def _delta_table(path: Path, place: str) -> Source:
     from deltalake import DeltaTable
 
     try:
-        version = DeltaTable(_absolute(path)).version()
+        table = DeltaTable(_absolute(path))
+        version, files = table.version(), values(table.get_add_actions().column("path"))
     except Exception as error:
-        raise _broken(place, "Delta table", error) from error
+        raise DataError(
+            f"{place}: not a readable Delta table: {_first_line(error)}",
+            "write it again at its origin, or export its rows to Parquet and ingest that",
+        ) from error
+    for file in files:
+        _check_inside(place, str(file))
     return Source(f"{place} (Delta version {version})", _absolute(path), "delta", version=version)
+
+
+def _check_inside(table: str, path: str) -> None:
+    """Raise DataError for a data file outside of its Delta table's folder: the log could name any file of the user."""
+    decoded = unquote(unquote(path))
+    if decoded.startswith("/") or "://" in decoded or decoded.startswith("file:") or ".." in decoded.split("/"):
+        raise DataError(
+            f"{table}: its log names a file outside of the table's folder: {path[:200]!r}",
+            "copy the table with its files (a shallow clone has none), or export its rows to Parquet and ingest that",
+        )
 
 
 # --- columns ----------------------------------------------------------------------------------------------------------
@@ -305,7 +327,7 @@ def _parquet_file(source: Source) -> Any:
     try:
         # INT96 timestamps as microseconds, as Spark reads them: as nanoseconds those after 2262 would wrap.
         return pq.ParquetFile(source.path, page_checksum_verification=True, coerce_int96_timestamp_unit="us")
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise unreadable(source, error) from error
 
 
@@ -315,7 +337,7 @@ def _parquet_schema(source: Source) -> pa.Schema:
     with _parquet_file(source) as file:
         try:
             return file.schema_arrow
-        except (pa.ArrowException, OSError) as error:
+        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
             raise unreadable(source, error) from error
 
 
@@ -349,6 +371,7 @@ def read_frames(source: Source, columns: Sequence[str]) -> Iterator[tuple[int, p
     """
     import polars as pl
     import pyarrow as pa
+    from polars.exceptions import PanicException  # a BaseException
 
     row = source.before + (2 if source.format == "csv" else 1)
     try:
@@ -358,11 +381,11 @@ def read_frames(source: Source, columns: Sequence[str]) -> Iterator[tuple[int, p
             assert isinstance(frame, pl.DataFrame)
             yield row, frame
             row += len(frame)
-    except (pa.ArrowException, OSError, UnicodeDecodeError, pl.exceptions.PolarsError) as error:
+    except (pa.ArrowException, OSError, UnicodeDecodeError, pl.exceptions.PolarsError, PanicException) as error:
         raise _error_with_place(source, columns, error) from error
 
 
-def _error_with_place(source: Source, columns: Sequence[str], error: Exception) -> DataError:
+def _error_with_place(source: Source, columns: Sequence[str], error: BaseException) -> DataError:
     """The DataError for a file that cannot be read to its end; for Parquet, with the column and the row."""
     import pyarrow as pa
 
@@ -371,7 +394,7 @@ def _error_with_place(source: Source, columns: Sequence[str], error: Exception) 
         try:
             for batch in _batches(source, [column]):
                 rows += len(batch)
-        except (pa.ArrowException, OSError) as own:
+        except (pa.ArrowException, OSError, UnicodeDecodeError) as own:
             kind = _first_line(own)
             what = f"{source.name}: not a readable Parquet file: column {column!r}, after row {rows}: {kind}"
             return DataError(what, "write it again at its origin, or leave it out")
@@ -428,12 +451,88 @@ def _batches(source: Source, columns: Sequence[str]) -> Iterator[pa.RecordBatch 
     if source.format == "delta":
         yield from _delta_batches(source, columns)
     elif source.format == "parquet":
-        with _parquet_file(source) as file:
-            groups = None if source.row_groups is None else list(source.row_groups)
-            yield from file.iter_batches(_BATCH_ROWS, row_groups=groups, columns=list(columns))
+        yield from _parquet_batches(source, columns)
     else:
         with _csv_reader(source, columns) as reader:
             yield from reader
+
+
+def _parquet_batches(source: Source, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """The batches of a Parquet file: of 1M rows, or of fewer where these do not fit into ``_BATCH_BYTES``.
+
+    A few bytes of a file may stand for gigabytes: runs of equal values, long values that repeat, pages of equal bytes.
+    DataError where there are too many rows or values for the size of the file, where 16 rows need too much memory, and
+    where the pages have other numbers of rows than the footer.
+    """
+    import pyarrow as pa
+
+    size, expected = os.path.getsize(source.path), _expected_rows(source)
+    if expected > _MOST_ROWS * size:
+        raise _too_large(source, 0, f"{size:,} bytes of a file hold {expected:,} rows")
+    done = decoded = 0
+    rows = _BATCH_ROWS
+    while True:
+        try:
+            for batch in _limited_batches(source, columns, rows, done):
+                decoded += batch.nbytes
+                if decoded > _MOST_BYTES * size:
+                    raise _too_large(source, done, f"{size:,} bytes of a file hold more than {decoded:,} bytes")
+                yield batch
+                done += len(batch)
+            break
+        except (pa.ArrowMemoryError, MemoryError) as error:
+            if rows <= _LEAST_ROWS or _MOST_BYTES * size < _BATCH_BYTES:
+                what = f"the values need more than {_BATCH_BYTES >> 30} GiB of memory"
+                raise _too_large(source, done, what) from error
+            rows //= 256
+    if done != expected:
+        raise DataError(
+            f"{source.name}: not a readable Parquet file: its pages have {done} rows, its footer has {expected}",
+            "write it again at its origin, or leave it out",
+        )
+
+
+def _expected_rows(source: Source) -> int:
+    """The number of rows in the row groups to read. DataError where row groups and file differ.
+
+    Does not look at column chunks: pyarrow ends the process for some that are damaged.
+    """
+    with _parquet_file(source) as file:
+        footer = file.metadata
+        rows = [footer.row_group(number).num_rows for number in range(footer.num_row_groups)]
+        if sum(rows) != footer.num_rows or any(count < 0 for count in rows):
+            raise DataError(
+                f"{source.name}: not a readable Parquet file: it has {footer.num_rows} rows, and its row groups have "
+                f"{sum(rows)}",
+                "write it again at its origin, or leave it out",
+            )
+    return sum(rows if source.row_groups is None else (rows[number] for number in source.row_groups))
+
+
+def _too_large(source: Source, done: int, what: str) -> DataError:
+    return DataError(
+        f"{source.name}: not a readable {_KINDS[source.format]}: after row {source.before + done}, {what}",
+        "write it again at its origin with smaller pages and shorter values, or leave it out",
+    )
+
+
+def _limited_batches(source: Source, columns: Sequence[str], rows: int, skipped: int) -> Iterator[pa.RecordBatch]:
+    """Batches of at most ``rows`` rows, without the first ``skipped`` rows; each read within the limit of memory."""
+    import pyarrow as pa
+
+    groups = None if source.row_groups is None else list(source.row_groups)
+    with _parquet_file(source) as file:
+        batches = file.iter_batches(rows, row_groups=groups, columns=list(columns))
+        while True:
+            with limited_memory(_BATCH_BYTES):
+                batch = next(batches, None)
+            if batch is None:
+                return
+            if skipped < len(batch):
+                # Without the file's metadata, in which Polars takes no text that is not UTF-8.
+                plain = pa.RecordBatch.from_arrays(batch.columns, names=batch.schema.names)
+                yield plain.slice(skipped) if skipped else plain
+            skipped = max(0, skipped - len(batch))
 
 
 def _delta_batches(source: Source, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
@@ -444,8 +543,13 @@ def _delta_batches(source: Source, columns: Sequence[str]) -> Iterator[pa.Record
     names = ", ".join('"' + name.replace('"', '""') + '"' for name in columns)
     try:
         table = DeltaTable(source.path, version=source.version)
+        size = sum(values(table.get_add_actions().column("size_bytes")))
         reader = QueryBuilder().register("source", table).execute(f"SELECT {names} FROM source")
+        done = 0
         for batch in reader:
+            done += batch.num_rows
+            if done > _MOST_ROWS * size:
+                raise _too_large(source, 0, f"{size:,} bytes of files hold more than {done:,} rows")
             yield pa.record_batch(batch)
     except Exception as error:
         raise unreadable(source, error) from error
@@ -479,10 +583,14 @@ def unreadable(source: Source, error: BaseException) -> DataError:
         return DataError(
             f"{source.name}: not UTF-8: {_first_line(error)}", "write it again as UTF-8, for example with: iconv"
         )
+    if source.format == "csv" and "straddling" in str(error):
+        return DataError(
+            f"{source.name}: not a readable CSV file: a row of more than {_CSV_BLOCK >> 20} MiB",
+            "look for a quote that is never closed; longer rows are read from Parquet only",
+        )
     if source.format == "csv" and "Empty CSV" in str(error):
         return DataError(f"{source.name}: an empty file, without even a header", "leave it out, or write it again")
-    kind = {"csv": "CSV file", "parquet": "Parquet file", "delta": "Delta table"}[source.format]
-    return _broken(source.name, kind, error)
+    return _broken(source.name, _KINDS[source.format], error)
 
 
 def _broken(name: str, kind: str, error: BaseException) -> DataError:

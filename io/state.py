@@ -19,10 +19,11 @@ from ddcore.io.layout import Layout, held_table, layout_of, pending_table
 from ddcore.io.tables import AddedFile
 from ddcore.io.updates import accumulate_counts
 from ddcore.plan import Plan
+from ddcore.rebuilding import Rebuilding
 from ddcore.trace import SortedBatch
 from ddcore.worker import Worker, joined
 
-__all__ = ["open_worker", "spans_of", "waiting_of", "write_gains"]
+__all__ = ["open_rebuild", "open_worker", "replay", "spans_of", "waiting_of", "write_gains"]
 
 _QUANTILES = 16  # quantiles kept per arrangement: enough for even ranges of up to 17 workers
 
@@ -43,6 +44,22 @@ def open_worker(plan: Plan, stored: Stored, spans: Spans | None = None, *, waiti
         if not arrangement.transient
     }
     return Worker(plan, runs, *(waiting_of(plan, stored, spans) if waiting else ()))
+
+
+def open_rebuild(plan: Plan, part: Rebuilding) -> Worker:
+    """A worker over nothing, for the fold of a part of a plan over whole history."""
+    worker = Worker(plan)
+    worker.rebuild(part)
+    worker.begin()
+    return worker
+
+
+def replay(worker: Worker, stored: Stored, part: Rebuilding, spans: Spans | None = None) -> None:
+    """Give a rebuild the whole history of the stored arrangements that it reads; with ``spans``, the codes in them."""
+    for index in sorted(part.replayed):
+        arrangement = worker.plan.arrangements[index]
+        for run in _load_all(stored, f"state/{arrangement.fingerprint}", layout_of(arrangement), _span(spans, index)):
+            worker.replay(arrangement, arrangement.batch_of(run))
 
 
 def waiting_of(

@@ -7,7 +7,7 @@ afterwards, not the files to add: repeating it changes nothing, and it removes t
 A commit returns the table's new :class:`TableState`, which the ledger keeps. Whenever the table is opened later, it is
 compared: a log that lost a commit, or names other files, rows or bounds, is an error and never another result.
 
-Tables stay on Delta protocol (1,2): every Delta reader opens them. Nothing here starts a JVM.
+Tables stay on the reader protocol 1: every Delta reader opens them. Nothing here starts a JVM.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ddcore.errors import StorageError, UsageError
 from ddcore.io import datafile
-from ddcore.io.deltalog import LOG, commit_file, is_maintenance
+from ddcore.io.deltalog import LOG, commit_file, is_maintenance, transaction_of
 from ddcore.io.failpoint import failpoint
-from ddcore.io.warehouse import REFRESH, reporting
+from ddcore.io.warehouse import REFRESH, reporting, sync
 
 if TYPE_CHECKING:
     import polars as pl
@@ -38,9 +38,9 @@ if TYPE_CHECKING:
     from ddcore.schema import Schema, Type
 
 __all__ = [
-    "APP", "AddedFile", "LiveFile", "TableState", "arrow_table", "change", "commit", "create", "exists",
-    "kept_open", "live_files", "location", "mend_hint", "open_table", "row_type", "scan",
-    "set_aside_damaged", "settle", "values", "write_file",
+    "APP", "AddedFile", "LiveFile", "TableState", "arrow_table", "change", "commit", "committed", "create", "exists",
+    "files_of", "is_kept", "is_writer", "kept_open", "live_files", "location", "mend_hint", "open_table", "row_type",
+    "scan", "set_aside_damaged", "settle", "strays", "values", "write_file",
 ]  # fmt: skip
 
 APP = "ddcore"  # the one application id of our transactions; its version is the number of the run or ingest
@@ -137,13 +137,15 @@ def create(
         mode: Literal["error", "overwrite"] = "error"
         stored = columns(open_table(folder)) if exists(folder) else None
         if stored == wanted:
-            settle(folder, 0, 0)
+            settle(folder, 0, 0)  # the process that created it may have been killed before it did this
             return
         if stored is not None and not replace:
             raise StorageError(f"{folder} holds {_columns(stored)}, not {_columns(wanted)}", mend_hint(folder))
         if stored is not None:
             mode = "overwrite"
-        folder.mkdir(parents=True, exist_ok=True)
+        if not folder.exists():
+            folder.mkdir(parents=True, exist_ok=True)
+            failpoint("after-folder")
         table = DeltaTable.create(
             place,
             _delta_schema(schema),
@@ -153,8 +155,8 @@ def create(
             configuration={"delta.checkpointInterval": str(CHECKPOINT_EVERY), **(configuration or {})},
         )
         _keep(folder, table)
-        settle(folder, table.version(), table.version())
-        _sync_parents(folder)
+        settle(folder, 0 if stored is None else table.version(), table.version())
+        failpoint("after-begin" if _is_ledger(folder) else "after-create")
 
 
 def set_aside_damaged(folder: Path) -> None:
@@ -174,7 +176,8 @@ def set_aside_damaged(folder: Path) -> None:
     places = (folder.with_name(f"_damaged-{folder.name}-{number}") for number in range(1, 10_000))
     with reporting(folder, "rename"):
         folder.rename(next(place for place in places if not place.exists()))
-        _sync(folder.parent)
+        sync(folder.parent)
+        failpoint("after-aside")
 
 
 def write_file(
@@ -200,13 +203,14 @@ def write_file(
         try:
             size, digest = datafile.write(table, temporary, row_group)
             path = f"{place}{stem}-{digest}.parquet"
+            failpoint("after-write")
             temporary.replace(folder / path)
         finally:
             temporary.unlink(missing_ok=True)
-        _sync(directory)
+        sync(directory)
         if partition:
-            _sync(folder)
-    _failpoint(folder, "after-file")
+            sync(folder)
+        failpoint("after-ledger-file" if _is_ledger(folder) else "after-file")
     return AddedFile(path, size, table.num_rows, file_stats(table, bounded), partition)
 
 
@@ -218,37 +222,74 @@ def commit(
     base: TableState | None,
     overwrite: bool = False,
     without: Iterable[str] = (),
+    beside: Iterable[str] = (),
 ) -> TableState:
     """Make the table's live files those of ``base`` plus ``files``; return its new state.
 
     ``base`` is the state in the ledger, None where the ledger has none. The files of ``base`` whose paths are in
-    ``without`` are left out; ``overwrite`` leaves out all of them. One commit per table and run. Repeating it (after a
-    crash before the ledger's record) commits nothing. Changes of an attempt that was given up are reverted; maintenance
-    by other programs (OPTIMIZE) since ``base`` is kept. When this returns, every commit after ``base`` is on the disk,
-    even if there was nothing to commit.
+    ``without`` are left out; ``overwrite`` leaves out all of them. ``beside``: paths of other live files to keep. One
+    commit per table and run. Repeating it (after a crash before the ledger's record) commits nothing. Changes of an
+    attempt that was given up are reverted; maintenance by other programs (OPTIMIZE) since ``base`` is kept. When this
+    returns, every commit after ``base`` is on the disk, even if there was nothing to commit.
     """
     with reporting(folder, "commit to", mend_hint(folder)):
         head = open_table(folder)
         since = 0 if base is None else base.version + 1
         live = _paths(head)
-        kept = set()
-        restored = False
+        kept = live.intersection(beside)
         if base is not None and not overwrite:
             named = _table_at(folder, head, base.version)
-            kept = {file.path for file in _check_files(folder, named, base)}.difference(without)
+            kept |= {file.path for file in _check_files(folder, named, base)}.difference(without)
             if not kept <= live:
-                head.restore(named.version())
-                head.update_incremental()
-                live, restored = _paths(head), True
+                _restore(head, named.version())
+                live = _paths(head)
         added = [file for file in files if file.path not in live]
         removed = sorted(live - kept - {file.path for file in files})
         if added or removed:
             change(head, added, removed, txn)
         settle(folder, since, head.version())
         state = _state(head, _live(head))
-    if restored or added or removed:
-        _failpoint(folder, "after-table")
+        if added or removed:
+            failpoint("after-table")
     return state
+
+
+def committed(folder: Path, txn: int, base: TableState | None) -> TableState | None:
+    """The state of a table if its last commit, but for maintenance, has the transaction number ``txn``; else None.
+
+    Every commit after ``base`` is on the disk when this returns.
+    """
+    if not exists(folder):
+        return None
+    with reporting(folder, "read", mend_hint(folder)):
+        head = open_table(folder)
+        head.update_incremental()
+        since, version = 0 if base is None else base.version + 1, head.version()
+        while version >= since and is_maintenance(folder, version):
+            version -= 1
+        if version < since or transaction_of(folder, version, APP) != txn:
+            return None
+        settle(folder, since, head.version())
+        return _state(head, _live(head))
+
+
+def strays(folder: Path, base: TableState | None) -> list[LiveFile]:
+    """The files of ours that a table holds beyond those of ``base``: runs that were given up had committed them."""
+    if not exists(folder):
+        return []
+    known = {file.path for file in live_files(folder, base)}
+    with reporting(folder, "read", mend_hint(folder)):
+        head = open_table(folder)
+        head.update_incremental()
+        return [file for file in _live(head) if file.path not in known and datafile.has_digests(folder / file.path)]
+
+
+def is_kept(folder: Path, state: TableState) -> bool:
+    """Whether a table can still be opened as it was in an earlier state: its log is there, and all its files are."""
+    try:
+        return all((folder / file.path).is_file() for file in live_files(folder, state))
+    except StorageError:
+        return False
 
 
 def change(table: DeltaTable, added: Sequence[AddedFile], removed: Sequence[str], txn: int) -> None:
@@ -257,7 +298,14 @@ def change(table: DeltaTable, added: Sequence[AddedFile], removed: Sequence[str]
 
     now = int(time.time() * 1000)
     actions: list[AddAction | RemoveAction] = [_add_action(file, now) for file in added]
-    actions += [RemoveAction(path, True, now) for path in removed]
+    if removed:
+        # Readers of the change feed need the sizes and partitions of removed files.
+        live, gone = _add_actions(table), frozenset(removed)
+        partitions = {name: column for name, column in live.items() if name.startswith("partition.")}
+        for place, path in enumerate(live["path"]):
+            if path in gone:
+                of = {name.removeprefix("partition."): str(column[place]) for name, column in partitions.items()}
+                actions.append(RemoveAction(path, True, now, live["size_bytes"][place], of))
     table.create_write_transaction(
         actions,
         "append",
@@ -280,6 +328,11 @@ def live_files(folder: Path, state: TableState | None) -> list[LiveFile]:
         return _check_files(folder, _table_at(folder, open_table(folder), state.version), state)
 
 
+def files_of(table: DeltaTable) -> list[LiveFile]:
+    """The data files of an open table, by path."""
+    return _live(table)
+
+
 def scan(folder: Path, files: Sequence[AddedFile | LiveFile], schema: Schema) -> pl.LazyFrame:
     """The rows of some of a table's files, in file order, as a lazy frame.
 
@@ -297,7 +350,11 @@ def scan(folder: Path, files: Sequence[AddedFile | LiveFile], schema: Schema) ->
     paths = [folder / file.path for file in files]
     for path in paths:
         datafile.verify(path, mend_hint(folder))
-    return pl.scan_parquet(paths, schema=types, cast_options=casts, glob=False, hive_partitioning=False)
+    # The statistics of files that other programs wrote may be wrong.
+    trusted = all(datafile.has_digests(path) for path in paths)
+    return pl.scan_parquet(
+        paths, schema=types, cast_options=casts, glob=False, hive_partitioning=False, use_statistics=trusted
+    )
 
 
 def exists(folder: Path) -> bool:
@@ -320,6 +377,11 @@ def kept_open() -> Iterator[None]:
         yield
     finally:
         _tables = before
+
+
+def is_writer() -> bool:
+    """Whether this process holds the warehouse's lock: see :func:`kept_open`."""
+    return _tables is not None
 
 
 def open_table(folder: Path, version: int | None = None) -> DeltaTable:
@@ -356,23 +418,26 @@ def _keep(folder: Path, table: DeltaTable) -> None:
 def settle(folder: Path, first: int, last: int) -> None:
     """Sync commits ``first`` to ``last`` to the disk, before anything that depends on them is written.
 
-    Commits before a checkpoint may have been deleted. The checkpoint of the last commit is synced too.
+    Commits before a checkpoint may have been deleted. Checkpoints of these commits are synced too; with ``first`` 0, a
+    table that may be new, also the names of its folder and of its parents.
     """
     log = folder / LOG
-    present = (version for version in range(last, first - 1, -1) if commit_file(folder, version).exists())
-    for version in present:
-        _sync(commit_file(folder, version))
-    for path in (log / f"{last:020d}.checkpoint.parquet", log / "_last_checkpoint"):
-        if path.exists():
-            _sync(path)
-    _sync(log)
+    for version in range(last, first - 1, -1):
+        for path in (commit_file(folder, version), log / f"{version:020d}.checkpoint.parquet"):
+            if path.exists():
+                sync(path)
+    if (log / "_last_checkpoint").exists():
+        sync(log / "_last_checkpoint")
+    sync(log)
+    if first == 0:
+        _sync_parents(folder)
 
 
 def mend_hint(folder: Path) -> str:
     """The hint for a damaged table: state and outputs can be rebuilt, inputs cannot."""
     if folder.parent.name == "inputs":
         return "restore the folder from a backup, or ingest its sources into a new warehouse"
-    return REFRESH if folder.name != "ledger" else "restore the folder from a backup"
+    return REFRESH if not _is_ledger(folder) else "restore the folder from a backup"
 
 
 def arrow_table(columns: Mapping[str, Any], schema: Schema) -> pa.Table:
@@ -401,6 +466,19 @@ def file_stats(table: pa.Table, bounded: Iterable[str]) -> str:
             "nullCount": json_object(nulls),
         }
     )
+
+
+def _restore(table: DeltaTable, version: int) -> None:
+    """Give a table the files of one of its earlier versions, in a commit. It keeps its properties: a later version may
+    have got the change data feed.
+    """
+    properties = table.metadata().configuration
+    table.restore(version)
+    failpoint("after-restore")
+    table.update_incremental()
+    if properties != table.metadata().configuration:
+        table.alter.set_table_properties(properties)
+        table.update_incremental()
 
 
 def _table_at(folder: Path, head: DeltaTable, version: int) -> DeltaTable:
@@ -509,22 +587,13 @@ def _columns(columns: Sequence[tuple[str, str]]) -> str:
     return "(" + ", ".join(f"{name} {kind}" for name, kind in columns) + ")"
 
 
-def _failpoint(folder: Path, name: str) -> None:
-    """A failpoint for the tables that a run or an ingest writes; the ledger has its own."""
-    if folder.name != "ledger":
-        failpoint(name)
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+def _is_ledger(folder: Path) -> bool:
+    """Whether a table is the ledger; an input or output of that name is in another folder."""
+    return folder.name == "ledger" and folder.parent.name not in ("inputs", "outputs", "state")
 
 
 def _sync_parents(folder: Path) -> None:
     """Sync a new table's folder and its parents, which may be new as well, to the disk."""
     for parent in (folder, *list(folder.parents)[:2]):
         with suppress(PermissionError):  # folders above the warehouse may be unreadable
-            _sync(parent)
+            sync(parent)

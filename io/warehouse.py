@@ -11,24 +11,26 @@ import fcntl
 import json
 import os
 import re
+import shutil
 import socket
 import stat
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 from ddcore.errors import DdError, LockHeld, StorageError, UsageError
+from ddcore.io.failpoint import failpoint
 
-__all__ = ["REFRESH", "Holder", "Lock", "Warehouse", "reporting"]
+__all__ = ["REFRESH", "Holder", "Lock", "Warehouse", "reporting", "sync"]
 
 REFRESH = "rebuild state and outputs from the inputs: ddcore run --full-refresh"
 
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 _OS_ERROR = re.compile(r"\(os error (\d+)\)")
-_LIBRARIES = {"deltalake", "_internal", "pyarrow", "polars", "arro3"}
+_LIBRARIES = {"deltalake", "_internal", "pyarrow", "polars", "arro3", "pyo3_runtime"}  # the last: panics of Rust
 _HINTS = {
     errno.ENOSPC: "free some space and run the same command again: nothing of this attempt is visible",
     errno.EDQUOT: "free some space and run the same command again: nothing of this attempt is visible",
@@ -49,7 +51,7 @@ def reporting(path: Path, doing: str, hint: str = "") -> Iterator[None]:
         yield
     except DdError:
         raise
-    except Exception as error:
+    except BaseException as error:  # a panic of Rust is not an Exception
         if not isinstance(error, OSError) and not _is_library_error(error):
             raise
         number = getattr(error, "errno", None) or _errno(error)
@@ -58,20 +60,20 @@ def reporting(path: Path, doing: str, hint: str = "") -> Iterator[None]:
         raise StorageError(f"cannot {doing} {path}: {reason}", _HINTS.get(number, hint)) from error
 
 
-def _is_library_error(error: Exception) -> bool:
+def _is_library_error(error: BaseException) -> bool:
     """Whether an error was raised by a table library; delta-rs's query engine raises bare ``Exception``."""
     return type(error) is Exception or any(
         kind.__module__.partition(".")[0] in _LIBRARIES for kind in type(error).__mro__
     )
 
 
-def _errno(error: Exception) -> int:
+def _errno(error: BaseException) -> int:
     """The operating system's error number in a library's message, or 0."""
     number = _OS_ERROR.search(str(error))
     return int(number[1]) if number else 0
 
 
-def _first_line(error: Exception) -> str:
+def _first_line(error: BaseException) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
@@ -100,10 +102,10 @@ _ATTEMPTS = 10
 
 
 class Lock:
-    """A held lock."""
+    """A held lock. ``dead`` is the process that held it before and ended without releasing it; None without one."""
 
-    def __init__(self, descriptor: int, holder: Holder) -> None:
-        self._descriptor, self.holder = descriptor, holder
+    def __init__(self, descriptor: int, holder: Holder, dead: Holder | None = None) -> None:
+        self._descriptor, self.holder, self.dead = descriptor, holder, dead
         self._write()
 
     def note_run(self, run: int) -> None:
@@ -228,24 +230,36 @@ class Warehouse:
         """Create the folder if it does not exist."""
         with reporting(self.root, "create the warehouse", "name another folder: --warehouse DIR, or dd.toml's"):
             self.root.mkdir(parents=True, exist_ok=True)
+            for folder in self.root.parents:
+                with suppress(OSError):  # folders above the warehouse may be unreadable, or cannot be synced
+                    sync(folder)
+            failpoint("after-warehouse")
+
+    def remove_staging(self) -> None:
+        """Remove the staging folder, of this run or of a killed one. The caller holds the lock."""
+        if self.staging.exists():
+            shutil.rmtree(self.staging, ignore_errors=True)
+            failpoint("after-staging")
 
     @contextmanager
     def lock(self, command: str, run: int = 0) -> Iterator[Lock]:
         """Hold the lock for writing; the warehouse's folder must exist. LockHeld names the holder.
 
-        The lock is the operating system's (``flock``) and ends with the process that holds it, however that ends; the
-        text that a killed process leaves in the file means nothing. The file itself is never removed: that would be a
-        race. A lock file that is a link, not a plain file, or has other contents is a StorageError; it stays as it is.
+        The lock is the operating system's (``flock``) and ends with the process that holds it, however that ends; a
+        killed process leaves its name in the file, which is then the lock's ``dead``. The file itself is never
+        removed: that would be a race. A lock file that is a link, not a plain file, or has other contents is a
+        StorageError; it stays as it is.
         """
         with self._lock_file_errors("write"):
             descriptor = os.open(self._lock_file, os.O_RDWR | os.O_CREAT | _NO_LINK, 0o666)
         try:
             self._check_lock_file(descriptor)
             self._wait_for_lock(descriptor)
-            self._check_lock_text(descriptor)
-            with reporting(self._lock_file, "write"):
-                lock = Lock(descriptor, _this_process(command, run))
+            dead = self._dead_holder(descriptor)
             try:
+                with reporting(self._lock_file, "write"):
+                    lock = Lock(descriptor, _this_process(command, run), dead)
+                    failpoint("after-lock")
                 yield lock
             finally:
                 os.ftruncate(descriptor, 0)
@@ -265,6 +279,20 @@ class Warehouse:
                 return None if _acquire(descriptor, fcntl.LOCK_SH) else _read_holder(descriptor)
         finally:
             os.close(descriptor)
+
+    def dead_holder(self) -> Holder | None:
+        """The process that was killed while it held the lock, by the name that it left; None where there is none or the
+        lock is held. For readers.
+        """
+        if self.holder() is not None or not self._lock_file.exists():
+            return None
+        with self._lock_file_errors("read"):
+            descriptor = os.open(self._lock_file, os.O_RDONLY | _NO_LINK)
+        try:
+            dead = _read_holder(descriptor)
+        finally:
+            os.close(descriptor)
+        return None if dead is _UNNAMED else dead
 
     @property
     def _lock_file(self) -> Path:
@@ -290,11 +318,17 @@ class Warehouse:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise self._foreign_file("is not a plain file")
 
-    def _check_lock_text(self, descriptor: int) -> None:
-        """Raise StorageError where the file has another program's text. A crash may leave zeros, or nothing."""
-        text = os.pread(descriptor, 4096, 0)
-        if text.strip(b"\0") and _read_holder(descriptor) is _UNNAMED:
+    def _dead_holder(self, descriptor: int) -> Holder | None:
+        """The process whose name the file has although this one got the lock; None where it has none.
+
+        Raises StorageError where the file has another program's text. A crash may leave zeros, or nothing.
+        """
+        if not os.pread(descriptor, 4096, 0).strip(b"\0"):
+            return None
+        dead = _read_holder(descriptor)
+        if dead is _UNNAMED:
             raise self._foreign_file("has other contents than the name of its holder")
+        return dead
 
     def _foreign_file(self, what: str) -> StorageError:
         return StorageError(
@@ -310,10 +344,24 @@ class Warehouse:
                 time.sleep(0.02)  # a call of holder() writes no name and releases its lock at once
                 acquired = _acquire(descriptor, fcntl.LOCK_EX)
         if not acquired:
-            raise LockHeld(
-                f"warehouse {self.root} is in use by {_read_holder(descriptor)}",
-                "wait until it is done, then run the same command again",
+            raise self._held(_read_holder(descriptor))
+
+    def _held(self, holder: Holder) -> LockHeld:
+        """The error of a lock that another process holds: the one that the file names, or one that it left behind."""
+        message, again = f"warehouse {self.root} is in use by {holder}", "then run the same command again"
+        if holder is not _UNNAMED and holder.host != socket.gethostname():
+            return LockHeld(
+                f"{message}; this host is {socket.gethostname()}",
+                f"wait until it is done, {again}; whether it still works is seen on {holder.host} only",
             )
+        living = _with_file_open(self._lock_file)
+        if holder is _UNNAMED or holder.pid in living or _is_alive(holder.pid):
+            return LockHeld(message, f"wait until it is done, {again}")
+        left = f"process {living[0]}" if living else "a process"
+        return LockHeld(
+            f"{message}; that process has ended, and {left}, which it started, still holds the lock",
+            f"wait until that one has ended, or end it, {again}",
+        )
 
 
 def _this_process(command: str, run: int) -> Holder:
@@ -327,6 +375,36 @@ def _acquire(descriptor: int, mode: int) -> bool:
     except BlockingIOError:
         return False
     return True
+
+
+def _with_file_open(path: Path) -> list[int]:
+    """The other processes that have a file open, as far as the system tells us: none without ``/proc``."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if any(os.path.samefile(each, path) for each in (folder / "fd").iterdir() if os.path.exists(each)):
+                found.append(int(folder.name))
+    return [pid for pid in found if pid != os.getpid()]
+
+
+def _is_alive(pid: int) -> bool:
+    """Whether a process of this host runs."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
+def sync(path: Path) -> None:
+    """Sync a file's contents, or a folder's names, to the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _read_holder(descriptor: int) -> Holder:

@@ -15,19 +15,25 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from importlib import metadata
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from ddcore.cache import OWN_FOLDER, cache_folder, distrust, kernel_folder, kernel_names
 from ddcore.errors import DdError
 from ddcore.io.program import load_program
 from ddcore.io.project import Project
+from ddcore.io.times import named, shown
 from ddcore.jobs.spark import class_archive, jars
 from ddcore.jobs.spark.java import find_java
+
+if TYPE_CHECKING:
+    from ddcore.io.ledger import Ledger
+    from ddcore.io.records import IntentRecord
 
 __all__ = ["Check", "checks"]
 
 _SETUP = "run: make setup, or: python -m ddcore.jobs.setup"
 _CRON_PATH = "/usr/bin:/bin"
+_SHOWN = 3  # names of leftovers
 _PINNED = {"pyspark": "4.2.0", "delta-spark": "4.4.0"}
 
 
@@ -41,10 +47,11 @@ class Check:
     hint: str = ""
 
 
-def checks(find: Callable[[], Project | None]) -> list[Check]:
-    """All checks, the machine's first. ``find`` gives the project, or or None if there is none; it may raise DdError.
+def checks(find: Callable[[], Project | None], *, deep: bool = False) -> list[Check]:
+    """All checks, the machine's first. ``find`` gives the project, or None if there is none; it may raise DdError.
 
-    If the project's engine is inline, a failed check of what only Spark needs becomes a note.
+    ``deep``: every byte of the warehouse is read, and not only logs and footers. If the project's engine is inline, a
+    failed check of what only Spark needs becomes a note.
     """
     results: list[Check] = []
     project, inline = None, False
@@ -54,7 +61,7 @@ def checks(find: Callable[[], Project | None]) -> list[Check]:
     except DdError as error:
         results.append(Check("project", "fail", error.message, error.hint))
     else:
-        results += _no_project() if project is None else [*_project(project), *_warehouse(project)]
+        results += _no_project() if project is None else [*_project(project), *_warehouse(project, deep)]
     for_spark = [check for group in (_libraries, _java, _spark, _jars, _archive, _cache) for check in group()]
     if inline:
         for_spark = [_not_needed(check) if check.state == "fail" else check for check in for_spark]
@@ -150,9 +157,8 @@ def _project(project: Project) -> Iterator[Check]:
         yield Check("program", "ok", project.program)
 
 
-def _warehouse(project: Project) -> Iterator[Check]:
+def _warehouse(project: Project, deep: bool) -> Iterator[Check]:
     from ddcore.io.ledger import Ledger
-    from ddcore.io.times import named
     from ddcore.io.warehouse import Warehouse
 
     warehouse = Warehouse(project.warehouse)
@@ -161,7 +167,7 @@ def _warehouse(project: Project) -> Iterator[Check]:
     try:
         ledger = Ledger.load(warehouse)
         ledger.check_dims(project.dims)
-        holder = warehouse.holder()
+        holder, dead = warehouse.holder(), warehouse.dead_holder()
     except DdError as error:
         yield Check("ledger", "fail", error.message, error.hint)
         return
@@ -169,8 +175,11 @@ def _warehouse(project: Project) -> Iterator[Check]:
     folded = "nothing folded yet" if run is None else f"folded through {named(run.last, project.dims)}, run {run.run}"
     yield Check("ledger", "ok", folded)
     if intent is not None:
-        yield Check("last run", "note", f"run {intent.run} did not finish; nothing of it is visible", "ddcore run")
-    if holder is None:
+        yield _unfinished(intent, project.dims, is_running=holder is not None)
+    if holder is None and dead is not None:
+        message = f"free; {dead} was killed while it held it"
+        yield Check("lock", "note", message, "the next command takes it: nothing needs to be removed")
+    elif holder is None:
         yield Check("lock", "ok", "free")
     elif holder.host == socket.gethostname() and not _alive(holder.pid):
         # The operating system frees the lock with the process, unless a child process still has the file open.
@@ -178,6 +187,44 @@ def _warehouse(project: Project) -> Iterator[Check]:
         yield Check("lock", "fail", message, f"find and end that process: fuser -v {warehouse.root / '.lock'}")
     else:
         yield Check("lock", "note", f"held by {holder}", "wait until it has ended")
+    yield from _files(ledger, deep)
+    if holder is None:  # else some are files that it is about to commit
+        yield from _leftovers(ledger)
+
+
+def _unfinished(intent: IntentRecord, dims: tuple[str, ...], *, is_running: bool) -> Check:
+    last = intent.last
+    span = f"versions {intent.first}..{last}" if isinstance(last, int) else f"to {shown(last, dims)}"
+    what = f"run {intent.run} ({span}, begun {intent.at:%Y-%m-%d %H:%M:%S} UTC)"
+    if is_running:
+        return Check("last run", "note", f"{what} is not finished yet", "wait until it has ended")
+    return Check("last run", "note", f"{what} did not finish; nothing of it is visible", "to finish it: ddcore run")
+
+
+def _files(ledger: Ledger, deep: bool) -> Iterator[Check]:
+    """Whether the files of the live tables are whole."""
+    from ddcore.io import integrity
+
+    found = integrity.inspect(ledger, deep=deep)
+    for damage in found.damages:
+        yield Check("files", "fail", damage.message, damage.hint)
+    if found.tables and not found.damages:
+        how = "every byte is as written" if deep else "sizes, footers and row counts are as written"
+        counts = f"{found.tables:,} tables, {found.files:,} files, {found.rows:,} rows, {found.bytes:,} bytes"
+        yield Check("files", "ok", f"{counts}: {how}{'' if deep else '; for every byte: --deep'}")
+
+
+def _leftovers(ledger: Ledger) -> Iterator[Check]:
+    """What takes space and is not needed."""
+    from ddcore.io import integrity
+
+    try:
+        for each in integrity.leftovers(ledger):
+            names = ", ".join(each.examples[:_SHOWN]) + (" and others" if len(each.examples) > _SHOWN else "")
+            message = f"{each.what}: {len(each.examples):,}, {each.bytes:,} bytes: {names}"
+            yield Check("leftovers", "note", message, each.hint)
+    except DdError as error:
+        yield Check("leftovers", "note", f"not all were found: {error.message}", error.hint)
 
 
 def _path() -> Iterator[Check]:

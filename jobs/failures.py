@@ -36,6 +36,8 @@ def fold_errors() -> Iterator[None]:
         first, place = _of_user(error)
         if not place and isinstance(error, Exception):
             raise
+        if not place and type(error).__module__ == "pyo3_runtime":  # a panic of Rust is not an Exception
+            raise FoldError(f"a library failed: {one_line(error)}", "this should not happen: see --debug") from error
         raise ExpressionError(
             f"{place or 'the program'}: the function failed: {one_line(first)}", "fix the function, then run again"
         ) from error

@@ -16,6 +16,8 @@ from ddcore.io.times import Frontier, Window
 if TYPE_CHECKING:
     from ddcore.io.gains import Gained, Stored
     from ddcore.plan import Plan
+    from ddcore.rebuilding import Rebuilding
+    from ddcore.schema import Schema
 
 __all__ = ["Engine", "Fold", "Listener"]
 
@@ -24,7 +26,10 @@ Listener = Callable[..., None]
 
 @dataclass(frozen=True)
 class Fold:
-    """One window of times to be folded, and all that its workers need."""
+    """One window of times to be folded, and all that its workers need.
+
+    ``rebuilding``: only this part of the plan is folded, and ``stored`` has what the rest of it holds already.
+    """
 
     plan: Plan
     stored: Stored
@@ -34,6 +39,13 @@ class Fold:
     quantiles: Mapping[str, Sequence[int]]
     parallelism: int | None
     rows: int  # an upper bound of the rows in the window
+    rebuilding: Rebuilding | None = None
+
+    @property
+    def inputs_read(self) -> Mapping[str, Schema]:
+        """The inputs whose updates are folded."""
+        part = self.rebuilding
+        return {name: schema for name, schema in self.plan.inputs.items() if part is None or name in part.inputs}
 
     @property
     def upper(self) -> Frontier | None:

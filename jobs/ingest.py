@@ -20,6 +20,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
@@ -28,6 +29,7 @@ from ddcore.io.balance import Balance
 from ddcore.io.changelog import ChangeLog
 from ddcore.io.checks import DIFF, LARGEST_TIME, Layout, Rules, listed_names
 from ddcore.io.deltalog import last_transaction, named_files
+from ddcore.io.failpoint import failpoint
 from ddcore.io.intake import Intake, Part, fitted, frames_of, merge, shown
 from ddcore.io.intent import check_restated, give_up
 from ddcore.io.known import Earlier, Known, Seen, digest_key, identity, stored
@@ -54,6 +56,7 @@ from ddcore.io.times import (
 from ddcore.io.times import shown as spelled_time
 from ddcore.io.updates import RowCount
 from ddcore.io.warehouse import Warehouse
+from ddcore.jobs import predecessor
 from ddcore.jobs.arguments import filled
 from ddcore.jobs.report import json_line, spelled
 from ddcore.jobs.undo import UndoReport, undo
@@ -85,7 +88,8 @@ class IngestReport:
     own closed times. A restatement replaced the ``removed`` updates at and beyond ``replaces``. ``restates`` are the
     least closed times whose contents changed: the next run folds again from there. ``repeated`` is how many of the
     checked rows now count more than once, where no row of the input did before; ``repeated_first`` is the first of
-    them. ``notes`` are sentences for the user, such as columns and files left out. With several time dimensions
+    them. ``notes`` are sentences for the user, such as columns and files left out.
+    ``stale_lock``: as in :class:`~ddcore.jobs.report.RunReport`. With several time dimensions
     ``first`` and ``last`` are the least and the greatest coordinates.
     """
 
@@ -109,6 +113,7 @@ class IngestReport:
     replaces: Time | None = None
     removed: int = 0
     restates: Frontier = ()
+    stale_lock: dict[str, Any] | None = None
 
 
 def ingest(
@@ -151,15 +156,17 @@ def ingest(
     _refuse_empty(sources, layouts)
     warehouse = Warehouse(project.warehouse)
     warehouse.begin(project.root, new=new_warehouse)
-    with warehouse.lock("ddcore ingest"), kept_open():
+    with warehouse.lock("ddcore ingest") as lock, kept_open():
         ledger = Ledger.load(warehouse)
         ledger.check_dims(project.dims)
+        intent = ledger.open_intent()
         give_up(ledger, "it was not finished, and an ingest came first")
+        stale_lock = predecessor.tell(lock.dead, ledger, predecessor.given_up(intent, ledger))
         options = _Options(late, restate, allow_gap)
         work = _Work(ledger, input_name, rules, options, tell=tell, root=project.root)
         with work.cleaning(), _taker(engine, project, layouts) as take:
             report = work.run(take, sources, layouts)
-    return replace(report, engine=engine, took=time.monotonic() - start)
+    return replace(report, engine=engine, took=time.monotonic() - start, stale_lock=stale_lock)
 
 
 def start_of(text: str | None, dims: Sequence[str]) -> Time | str | None:
@@ -578,6 +585,7 @@ class _Work:
         for path in strays:
             if path.name not in named:
                 path.unlink(missing_ok=True)
+                failpoint("after-stray")
         return state.version != head
 
 

@@ -26,6 +26,9 @@ class RunReport:
 
     ``run`` is the last run's number (0: no run), ``took`` is in seconds. A dry run has no outputs. Every time at or
     before ``last`` is complete; with several time dimensions ``upper`` is the frontier of all that are not.
+    ``corrections`` counts updates that wait for the next version to be folded.
+    ``stale_lock`` is the process that held the lock and ended without releasing it, and what became of its work.
+    ``windows``: number, first and last time of each run.
     """
 
     run: int = 0
@@ -39,6 +42,9 @@ class RunReport:
     nothing_new: bool = True
     dims: tuple[str, ...] = ("version",)
     upper: Frontier = ()
+    corrections: int = 0
+    stale_lock: dict[str, Any] | None = None
+    windows: list[tuple[int, Time, Time]] = field(default_factory=list)
 
     @property
     def first_changed(self) -> Time | None:
@@ -56,12 +62,14 @@ def result(report: RunReport, *, dry_run: bool = False) -> dict[str, Any]:
         **({"upper": frontier_json(report.upper, report.dims)} if len(report.dims) > 1 else {}),
         "versions": len(report.versions),
         **changes_by_name(*totals(report)),
+        "corrections": report.corrections,
         "rounds": report.rounds,
         "took": round(report.took, 3),
         "engine": report.engine,
         "parallelism": report.parallelism,
         "nothing_new": report.nothing_new,
         "dry_run": dry_run,
+        "stale_lock": report.stale_lock,
     }
 
 

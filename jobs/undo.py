@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import polars as pl
 
@@ -28,13 +29,17 @@ from ddcore.io.tables import LiveFile, kept_open
 from ddcore.io.times import Frontier, Time, is_open, named, ordered, shown, shown_frontier
 from ddcore.io.updates import RowCount
 from ddcore.io.warehouse import Warehouse
+from ddcore.jobs import predecessor
 
 __all__ = ["UndoReport", "undo"]
 
 
 @dataclass(frozen=True)
 class UndoReport:
-    """What was taken back: ingest ``ingest`` of ``input``, with its versions, updates and sums of diffs by sign."""
+    """What was taken back: ingest ``ingest`` of ``input``, with its versions, updates and sums of diffs by sign.
+
+    ``stale_lock``: as in :class:`~ddcore.jobs.report.RunReport`.
+    """
 
     input: str
     ingest: int
@@ -46,6 +51,7 @@ class UndoReport:
     last: Time
     took: float
     restates: Frontier = ()
+    stale_lock: dict[str, Any] | None = None
 
 
 def undo(project: Project, number: int, input_name: str | None = None, *, restate: bool = False) -> UndoReport:
@@ -60,11 +66,13 @@ def undo(project: Project, number: int, input_name: str | None = None, *, restat
     start = time.monotonic()
     warehouse = Warehouse(project.warehouse)
     warehouse.check()
-    with warehouse.lock("ddcore ingest --undo"), kept_open():
+    with warehouse.lock("ddcore ingest --undo") as lock, kept_open():
         ledger = Ledger.load(warehouse)
         ledger.check_dims(project.dims)
+        intent = ledger.open_intent()
         work = _Undo(project, ledger, _ingest(ledger, number, input_name), restate)
         work.check()
+        stale_lock = predecessor.tell(lock.dead, ledger, predecessor.given_up(intent, ledger))
         work.commit()
     record = work.record
     return UndoReport(
@@ -78,6 +86,7 @@ def undo(project: Project, number: int, input_name: str | None = None, *, restat
         last=record.last,
         took=time.monotonic() - start,
         restates=work.restates,
+        stale_lock=stale_lock,
     )
 
 

@@ -167,4 +167,4 @@ def test_inputs_state_and_ledger_are_delta_tables_too(typed: Path, spark: SparkS
     assert kinds == ["ingest", "intent", "run"] * 2
     detail = spark.sql(f"DESCRIBE DETAIL delta.`{warehouse.output('passed')}`").first()
     assert detail is not None
-    assert (detail["minReaderVersion"], detail["minWriterVersion"]) == (1, 2)
+    assert (detail["minReaderVersion"], detail["minWriterVersion"]) == (1, 4), "4 is the change data feed"

@@ -156,6 +156,41 @@ def test_readers_follow_maintenance_and_nothing_else(folder: Path) -> None:
     assert numbers(folder, tables.commit(folder, [write(folder, 3)], 3, base=two)) == [1, 2, 3]
 
 
+def test_properties_that_others_set_change_nothing(folder: Path) -> None:
+    one = tables.commit(folder, [write(folder, 1)], 1, base=None)
+    DeltaTable(str(folder)).alter.set_table_properties({"delta.enableChangeDataFeed": "true"})
+    assert [file.rows for file in tables.live_files(folder, one)] == [1]
+    two = tables.commit(folder, [write(folder, 2)], 2, base=one)
+    DeltaTable(str(folder)).optimize.compact()
+    DeltaTable(str(folder)).alter.set_table_properties({"delta.logRetentionDuration": "interval 90 days"})
+    (file,) = tables.live_files(folder, two)
+    assert file.rows == 2, "readers see through the change of a property to the maintenance before it"
+    three = tables.commit(folder, [write(folder, 3)], 3, base=two)
+    assert (three.version, numbers(folder, three)) == (6, [1, 2, 3]), "nothing was restored"
+    four = tables.commit(folder, [write(folder, 4)], 4, base=one)
+    assert numbers(folder, four) == [1, 4]
+    kept = DeltaTable(str(folder)).metadata().configuration
+    assert kept["delta.enableChangeDataFeed"] == "true", "a restored table keeps its properties"
+    assert kept["delta.logRetentionDuration"] == "interval 90 days"
+    restored = [(1, "delete"), (1, "insert"), (2, "delete"), (3, "delete")]
+    assert fed(folder, three.version) == [(3, "insert"), *restored, (4, "insert")]
+
+
+def test_the_change_feed_has_what_a_commit_took_out(folder: Path) -> None:
+    DeltaTable(str(folder)).alter.set_table_properties({"delta.enableChangeDataFeed": "true"})
+    one = tables.commit(folder, [write(folder, 1)], 1, base=None)
+    two = tables.commit(folder, [write(folder, 2)], 2, base=one, overwrite=True)
+    assert sorted(fed(folder, one.version)) == [(1, "delete"), (1, "insert"), (2, "insert")]
+    assert sorted(fed(folder, two.version)) == [(1, "delete"), (2, "insert")]
+
+
+def fed(folder: Path, since: int) -> list[tuple[int, str]]:
+    """What the change feed has from a version on."""
+    feed = pa.table(DeltaTable(str(folder)).load_cdf(starting_version=since).read_all())
+    columns = [feed[name].to_pylist() for name in ("_commit_version", "n", "_change_type")]
+    return [(n, kind) for _, n, kind in sorted(zip(*columns, strict=True))]
+
+
 def test_rows_that_others_wrote_are_not_ours(folder: Path) -> None:
     one = tables.commit(folder, [write(folder, 1)], 1, base=None)
     write_deltalake(str(folder), pa.table({"n": [99]}), mode="append")

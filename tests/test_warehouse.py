@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -97,6 +100,57 @@ def test_a_killed_holder_leaves_nothing_to_clear(tmp_path: Path, holder: subproc
     assert warehouse.holder() is None
     with warehouse.lock("dd run") as lock:
         assert lock.holder.pid == os.getpid()
+        assert lock.dead is not None
+        assert (lock.dead.pid, lock.dead.command, lock.dead.run) == (holder.pid, "dd run", 7)
+    with warehouse.lock("dd run") as lock:
+        assert lock.dead is None, "the one before released it"
+
+
+@pytest.mark.parametrize("other", ["elsewhere", None])
+def test_the_text_of_another_host_is_said_to_be_one(
+    tmp_path: Path, other: str | None, holder: subprocess.Popen[str]
+) -> None:
+    """As on a network file system: whether that process works still cannot be seen from here."""
+    if other is not None:
+        text = json.loads((tmp_path / ".lock").read_text())
+        (tmp_path / ".lock").write_text(json.dumps({**text, "host": other}))
+    with pytest.raises(LockHeld) as caught, Warehouse(tmp_path).lock("dd ingest"):
+        pytest.fail("the lock was given twice")
+    here = socket.gethostname()
+    assert (f"host elsewhere, pid {holder.pid}" in caught.value.message) == (other is not None)
+    assert caught.value.message.endswith(f"; this host is {here}") == (other is not None)
+    assert ("elsewhere only" in caught.value.hint) == (other is not None)
+
+
+FORK = HOLD.replace("import sys, time", "import os, sys, time").replace(
+    '    print("held", flush=True)', '    print("held" if os.fork() else os.getpid(), flush=True)'
+)
+
+
+def test_a_living_child_of_a_dead_holder_is_named(tmp_path: Path) -> None:
+    """A forked child has the lock's file open, and the lock is held until it ends, too."""
+    command = [sys.executable, "-c", FORK, str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        child = int(next(line for line in (process.stdout.readline(), process.stdout.readline()) if line != "held\n"))
+        process.kill()
+        process.wait()
+        try:
+            with pytest.raises(LockHeld) as caught, Warehouse(tmp_path).lock("dd ingest"):
+                pytest.fail("the lock was given twice")
+            assert f"pid {process.pid}" in caught.value.message
+            assert caught.value.message.endswith(
+                f"that process has ended, and process {child}, which it started, still holds the lock"
+            )
+            assert "end it" in caught.value.hint
+        finally:
+            os.kill(child, signal.SIGKILL)
+    for _ in range(100):  # the system ends the child a moment later
+        with suppress(LockHeld), Warehouse(tmp_path).lock("dd ingest") as lock:
+            assert lock.dead is not None and lock.dead.pid == process.pid
+            return
+        time.sleep(0.05)
+    pytest.fail("the lock is still held")
 
 
 def test_looking_does_not_turn_a_writer_away(tmp_path: Path) -> None:
@@ -177,8 +231,8 @@ def test_a_lock_file_that_is_not_ours_is_refused_and_left_as_it_is(tmp_path: Pat
 @pytest.mark.parametrize("left", [b"", b"\0" * 200])
 def test_a_lock_file_that_a_crash_emptied_is_ours(tmp_path: Path, left: bytes) -> None:
     (tmp_path / ".lock").write_bytes(left)
-    with Warehouse(tmp_path).lock("dd run"):
-        pass
+    with Warehouse(tmp_path).lock("dd run") as lock:
+        assert lock.dead is None
 
 
 @pytest.mark.parametrize("name", ["a/b", "", "x" * 300, "\N{SNOWMAN}" * 100, "nul\0", ".hidden"])

@@ -11,7 +11,6 @@ is in :mod:`ddcore.jobs.engines.tasks`, which the driver does not load.
 from __future__ import annotations
 
 import functools
-import shutil
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
@@ -41,14 +40,14 @@ def fold_with(context: SparkContext, fold: Fold, parallelism: int, listener: Any
     Errors of tasks are raised unchanged.
     """
     splits = list(_splits(fold))
-    if not splits:
-        return one_task.fold_with(context, fold)
     # Queued once, here, and not by each worker: a worker may be opened several times.
     waiting = [Waiting(partition) for partition in range(parallelism)] if _resumes(fold) else []
+    if not splits and not (fold.rebuilding and waiting):
+        return one_task.fold_with(context, fold)
     try:
         return _Exchange(context, fold, parallelism, listener).run([*splits, *waiting]), parallelism
     finally:
-        shutil.rmtree(fold.stored.warehouse.staging, ignore_errors=True)
+        fold.stored.warehouse.remove_staging()
 
 
 class _Exchange:
@@ -60,7 +59,16 @@ class _Exchange:
         token, plan, boundaries = uuid.uuid4().hex, pickled(fold.plan), boundaries_of(fold, parallelism)
         staging = fold.stored.warehouse.staging / token
         self.task = Task(
-            token, plan, fold.stored, staging, boundaries, parallelism, fold.window, fold.upper, _resumes(fold)
+            token,
+            plan,
+            fold.stored,
+            staging,
+            boundaries,
+            parallelism,
+            fold.window,
+            fold.upper,
+            _resumes(fold),
+            fold.rebuilding,
         )
 
     def run(self, splits: list[Split | Waiting]) -> Gained:
@@ -122,7 +130,7 @@ def _owner(dest: int) -> int:
 
 def _splits(fold: Fold) -> Iterator[Split]:
     """The files of the window, in splits for one task each."""
-    for name, schema in fold.plan.inputs.items():
+    for name, schema in fold.inputs_read.items():
         log = ChangeLog(fold.stored.warehouse.input(name), schema, fold.plan.dims)
         for file in log.files(fold.inputs[name]):
             if fold.window.may_meet(file.lower, file.upper, fold.plan.dims):
@@ -131,5 +139,7 @@ def _splits(fold: Fold) -> Iterator[Split]:
 
 
 def _resumes(fold: Fold) -> bool:
-    """Whether earlier runs left pending times or held updates."""
+    """Whether earlier runs left pending times or held updates, or arrangements whose history is replayed."""
+    if fold.rebuilding is not None:
+        return bool(fold.rebuilding.replayed)
     return any(fold.stored.files.get(name) for name, _, replaced in tables_of(fold.plan) if replaced)

@@ -10,9 +10,10 @@ from ddcore.batch import Batch
 from ddcore.frames import batch_of
 from ddcore.io.changelog import ChangeLog
 from ddcore.io.gains import Gained
-from ddcore.io.state import open_worker, write_gains
+from ddcore.io.state import open_rebuild, open_worker, replay, write_gains
 from ddcore.jobs.failures import fold_errors
 from ddcore.jobs.fold import Fold
+from ddcore.worker import Worker
 
 __all__ = ["fold", "updates"]
 
@@ -22,8 +23,7 @@ _REPORT_EVERY = 0.5  # seconds
 def fold(fold: Fold, listener: Any = None) -> tuple[Gained, int]:
     """Fold a window with one worker; return the files it wrote, and the parallelism 1."""
     with fold_errors():
-        worker = open_worker(fold.plan, fold.stored)
-        worker.begin(fold.upper)
+        worker = _open(fold)
         for name, batch in updates(fold):
             worker.feed(name, batch)
         reported_at = 0.0
@@ -35,9 +35,19 @@ def fold(fold: Fold, listener: Any = None) -> tuple[Gained, int]:
         return write_gains(fold.plan, worker, fold.stored, "0"), 1
 
 
+def _open(fold: Fold) -> Worker:
+    if fold.rebuilding is not None:
+        worker = open_rebuild(fold.plan, fold.rebuilding)
+        replay(worker, fold.stored, fold.rebuilding)
+    else:
+        worker = open_worker(fold.plan, fold.stored)
+        worker.begin(fold.upper)
+    return worker
+
+
 def updates(fold: Fold) -> Iterator[tuple[str, Batch]]:
     """Each input's updates in the window. Files that cannot have any are not opened."""
-    for name, schema in fold.plan.inputs.items():
+    for name, schema in fold.inputs_read.items():
         log = ChangeLog(fold.stored.warehouse.input(name), schema, fold.plan.dims)
         frame = log.collect(log.window(fold.window, fold.inputs[name]))
         yield name, batch_of(frame, schema, fold.plan.dims, name)

@@ -16,6 +16,7 @@ from ddcore.io.tables import LiveFile
 from ddcore.io.times import Frontier, Window
 from ddcore.jobs.engines.partitioning import Boundaries
 from ddcore.plan import Position
+from ddcore.rebuilding import Rebuilding
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -30,7 +31,7 @@ class Task:
 
     ``boundaries`` divide the key codes among ``parallelism`` workers. The times in ``window`` are folded; ``upper`` is
     the frontier for the workers, as in :class:`Fold`. ``resumes``: for each worker there is a :class:`Waiting`, with
-    what earlier runs left.
+    what earlier runs left. ``rebuilding``: as in :class:`Fold`.
     """
 
     token: str
@@ -42,6 +43,7 @@ class Task:
     window: Window
     upper: Frontier | None
     resumes: bool
+    rebuilding: Rebuilding | None = None
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,9 @@ class Split:
 
 @dataclass(frozen=True)
 class Waiting:
-    """The pending times and held updates of earlier runs in the range of a worker."""
+    """What earlier runs left in the range of a worker: pending times and held updates, or for a rebuild the history of
+    arrangements.
+    """
 
     partition: int
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from ddcore.errors import DdError
 from ddcore.frames import batch_of
 from ddcore.io.changelog import ChangeLog
-from ddcore.io.state import open_worker, spans_of, waiting_of, write_gains
+from ddcore.io.state import open_rebuild, open_worker, replay, spans_of, waiting_of, write_gains
 from ddcore.io.warehouse import reporting
 from ddcore.jobs.engines import messages
 from ddcore.jobs.engines.messages import Message
@@ -76,15 +76,11 @@ def feed(
     """
     try:
         plan = _plan(task)
-        worker = Worker(plan)
-        worker.begin(task.upper)
+        worker = _open(task)
         window = task.window.condition(plan.dims)
         for split in splits:
             if isinstance(split, Waiting):
-                owner = split.partition
-                worker = Worker(plan, None, *waiting_of(plan, task.stored, spans_of(plan, task.boundaries, owner)))
-                worker.begin(task.upper)
-                _write(_staging_file(task, 0, owner), list(messages.to_late_messages(worker, owner)))
+                worker = _resume(task, split.partition)
                 continue
             schema = plan.inputs[split.input]
             log = ChangeLog(task.stored.warehouse.input(split.input), schema, plan.dims)
@@ -97,6 +93,31 @@ def feed(
         reports.add([report])
     except DdError as error:
         reports.add([Report(partition, error=error)])
+
+
+def _resume(task: Task, owner: int) -> Worker:
+    """A worker with the work that earlier runs left in the range of ``owner``."""
+    plan = _plan(task)
+    spans = spans_of(plan, task.boundaries, owner)
+    if task.rebuilding is not None:
+        worker = open_rebuild(plan, task.rebuilding)
+        replay(worker, task.stored, task.rebuilding, spans)
+        return worker
+    worker = Worker(plan, None, *waiting_of(plan, task.stored, spans))
+    worker.begin(task.upper)
+    _write(_staging_file(task, 0, owner), list(messages.to_late_messages(worker, owner)))
+    return worker
+
+
+def _open(task: Task, partition: int | None = None, *, stored: bool = False) -> Worker:
+    """A worker without work; with ``stored``, over the state of earlier runs, in one range or in all."""
+    plan = _plan(task)
+    if task.rebuilding is not None:
+        return open_rebuild(plan, task.rebuilding)
+    spans = None if partition is None else spans_of(plan, task.boundaries, partition)
+    worker = open_worker(plan, task.stored, spans, waiting=False) if stored else Worker(plan)
+    worker.begin(task.upper)
+    return worker
 
 
 def step(
@@ -130,8 +151,7 @@ def step(
 def finish(task: Task, step: int, partition: int, incoming: Iterable[Sent]) -> Iterator[Report]:
     """The whole range in one task, to the end."""
     try:
-        worker = open_worker(_plan(task), task.stored, waiting=False)
-        worker.begin(task.upper)
+        worker = _open(task, stored=True)
         _catch_up(task, worker, range(1, step + 1), range(task.parallelism))
         _restore_late(task, worker, step, range(task.parallelism))
         for _, message in incoming:
@@ -167,9 +187,7 @@ def _take(task: Task, partition: int, step: int) -> Worker:
     """
     kept = _remember(task).workers.pop(partition, None)
     if kept is None or kept.step > step:
-        worker = open_worker(_plan(task), task.stored, spans_of(_plan(task), task.boundaries, partition), waiting=False)
-        worker.begin(task.upper)
-        kept = _Kept(worker, 0)
+        kept = _Kept(_open(task, partition, stored=True), 0)
     _catch_up(task, kept.worker, range(kept.step + 1, step + 1), [partition])
     return kept.worker
 

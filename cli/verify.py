@@ -1,0 +1,251 @@
+"""``dd verify``: whether the outputs are what the program gives for its inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ddcore.cli.completion import output_names, version_names, way_names
+from ddcore.cli.options import (
+    DebugOption,
+    EngineOption,
+    JsonOption,
+    LimitOption,
+    MasterOption,
+    ParallelismOption,
+    ProjectOption,
+    QuietOption,
+    VerticalOption,
+    WarehouseOption,
+    filled,
+    filled_path,
+    open_project,
+    whole_number,
+)
+from ddcore.cli.output import SCHEMA_VERSION, Output
+from ddcore.cli.text import cell, count, laid_out, plain
+from ddcore.errors import UsageError
+from ddcore.io.times import json_time, named
+from ddcore.wording import listed, meant
+
+if TYPE_CHECKING:
+    from ddcore.io.project import Project
+    from ddcore.jobs.verify import Selection, Verdict, Verification, Way
+
+__all__ = ["tell_rows", "tell_verdict", "verify"]
+
+ON_TERMINAL = 100  # differing rows of one verdict that a terminal shows unless --limit says otherwise
+
+
+def verify(
+    outputs: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[OUTPUT]...",
+            parser=filled,
+            help="The outputs. Default: all.",
+            show_default=False,
+            autocompletion=output_names,
+        ),
+    ] = None,
+    *,
+    at: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--at",
+            metavar="V",
+            help="At this version: a number, latest, or an offset: -1. A..B: at A, and at each later one up to B at "
+            "which something changed. With several time dimensions: day=7,revision=1. May be repeated. Default: "
+            "the last folded one.",
+            show_default=False,
+            autocompletion=version_names,
+        ),
+    ] = None,
+    last: Annotated[
+        int | None,
+        typer.Option(
+            "--last",
+            parser=whole_number(1),
+            metavar="N",
+            help="At the last N versions at which something changed.",
+            show_default=False,
+        ),
+    ] = None,
+    every: Annotated[
+        int | None,
+        typer.Option(
+            "--every",
+            parser=whole_number(1),
+            metavar="N",
+            help="At every version that N divides, without those at which nothing changed since the one before.",
+            show_default=False,
+        ),
+    ] = None,
+    by: Annotated[
+        str | None,
+        typer.Option(
+            "--by",
+            parser=filled,
+            metavar="reference|scratch",
+            help="What to compare with: the naive evaluator, or a fold from nothing. Default: reference where the "
+            "inputs have at most 1,000 rows.",
+            show_default=False,
+            autocompletion=way_names,
+        ),
+    ] = None,
+    scratch_folder: Annotated[
+        Path | None,
+        typer.Option(
+            "--scratch-folder",
+            parser=filled_path,
+            metavar="DIR",
+            help="Where scratch keeps its tables while it works. Default: the system's folder for temporary files.",
+            show_default=False,
+        ),
+    ] = None,
+    limit: LimitOption = None,
+    vertical: VerticalOption = False,
+    engine: EngineOption = None,
+    master: MasterOption = None,
+    parallelism: ParallelismOption = None,
+    as_json: JsonOption = False,
+    quiet: QuietOption = False,
+    project: ProjectOption = None,
+    warehouse: WarehouseOption = None,
+    debug: DebugOption = False,
+) -> int:
+    """Verify that outputs are what the program gives for its inputs, computed anew, at some versions.
+
+    One line per output and version. Exits with 3 where rows differ, and lists them with both counts; --limit is per
+    output and version. Takes no lock and writes nothing into the warehouse.
+    """
+    out = Output(json=as_json, quiet=quiet)
+    settings = open_project(project, warehouse=warehouse, engine=engine, spark_master=master, parallelism=parallelism)
+    way = _way(by)
+    _check_folder(scratch_folder)
+    from ddcore.cli.notices import listener, notices
+    from ddcore.jobs.verify import Verification, mismatch
+
+    verdicts: list[Verdict] = []
+    with out.claimed(), out.progress() as progress, notices(out):
+        listen = listener(out, progress, settings.engine)
+        verification = Verification(settings, by=way, scratch=scratch_folder, listener=listen)
+        names = verification.outputs(outputs or ())
+        times = verification.times(_selection(verification, at or (), last or 0, every or 0), names, "--at")
+        for verdict in verification.verdicts(times, names):
+            progress.wipe()
+            verdicts.append(verdict)
+            tell_verdict(out, settings, verdict, out.data)
+            tell_rows(out, settings, verdict, limit, out.data, vertical=vertical)
+    if not verdicts:
+        out.say("nothing to verify: no such version has changed anything")
+    if error := mismatch(verdicts, settings.dims):
+        raise error
+    return 0
+
+
+def _way(text: str | None) -> Way | None:
+    from ddcore.jobs.verify import WAYS
+
+    for way in WAYS:
+        if way == text:
+            return way
+    if text is not None:
+        raise UsageError(f"--by: there is no {text!r:.60}", meant(text, WAYS) or f"one of: {listed(WAYS)}")
+    return None
+
+
+def _check_folder(folder: Path | None) -> None:
+    if folder is not None and not folder.is_dir():
+        raise UsageError(f"--scratch-folder: {folder} is not a folder", "name one that exists")
+
+
+def _selection(verification: Verification, at: Sequence[str], last: int, every: int) -> Selection:
+    """The times that the options name. UsageError for one that cannot be read, and for options of one dimension only
+    where there are several.
+    """
+    from ddcore.cli.versions import Readable
+    from ddcore.io.times import example, nothing_closed
+    from ddcore.jobs.verify import Selection
+
+    dims, claims = verification.plan.dims, verification.claims
+    readable = Readable(dims, claims.since or nothing_closed(dims), claims.upper)
+    for option, value in (("--last", last), ("--every", every)):
+        if value and len(dims) > 1:
+            raise UsageError(
+                f"{option} {value}: dd.toml has the time dimensions {', '.join(dims)}", f"say: --at {example(dims)}"
+            )
+    times, ranges = [], []
+    for text in at:
+        if ".." in text and len(dims) == 1:
+            begin, _, end = text.partition("..")
+            first = readable.time(begin, "--at") if begin.strip() else claims.first
+            final = readable.time(end.strip() or "latest", "--at")
+            assert isinstance(first, int) and isinstance(final, int)
+            if first > final:
+                raise UsageError(f"--at {text}: the first version is after the last", "both ends are inclusive")
+            ranges.append((first, final))
+        else:
+            times.append(readable.time(text, "--at"))
+    return Selection(times, ranges, last, every)
+
+
+def tell_verdict(out: Output, project: Project, verdict: Verdict, write: Callable[..., None]) -> None:
+    """One line, or one JSON record, for a verdict. With ``quiet`` only where the law does not hold."""
+    if out.json:
+        out.record(
+            schema_version=SCHEMA_VERSION,
+            output=verdict.output,
+            **_time(project, verdict),
+            by=verdict.by,
+            holds=verdict.holds,
+            rows=verdict.rows,
+            differing=len(verdict.differing),
+            took=round(verdict.took, 3),
+        )
+    elif not (out.quiet and verdict.holds):
+        word, color = ("holds", "green") if verdict.holds else ("differs", "red")
+        rows = f"{count(verdict.rows)} {'row' if verdict.rows == 1 else 'rows'}"
+        if not verdict.holds:
+            rows = f"{count(len(verdict.differing))} differ, {rows} expected"
+        what = f"{verdict.output} at {named(verdict.time, project.dims)}"
+        write((word, color), f"{' ' * (9 - len(word))}{what}  {rows}  by {verdict.by} in {verdict.took:.1f}s")
+
+
+def tell_rows(
+    out: Output,
+    project: Project,
+    verdict: Verdict,
+    limit: int | None,
+    write: Callable[..., None],
+    *,
+    vertical: bool = False,
+) -> None:
+    """The rows that differ, with both counts, at most ``limit`` (0: all; None: as many as a terminal shows)."""
+    if out.json:
+        names = verdict.differing.columns[:-2]
+        for *row, expected, actual in _first(verdict, limit or 0):
+            fields = {name: plain(value) for name, value in zip(names, row, strict=True)}
+            out.record(output=verdict.output, **_time(project, verdict), row=fields, expected=expected, actual=actual)
+        return
+    if verdict.holds:
+        return
+    part = list(_first(verdict, (ON_TERMINAL if out.on_terminal else 0) if limit is None else limit))
+    cells = [[*map(cell, row[:-2]), count(row[-2]), count(row[-1])] for row in part]
+    columns = verdict.differing
+    numbers = [place for place, dtype in enumerate(columns.dtypes) if dtype.is_numeric()]
+    for _, line in laid_out(columns.columns, cells, numbers, out.width, vertical=vertical):
+        write(f"  {line}")
+    if len(verdict.differing) > len(part):
+        out.say(f"... and {count(len(verdict.differing) - len(part))} more; all of them with --limit 0")
+
+
+def _first(verdict: Verdict, limit: int) -> Iterable[tuple[Any, ...]]:
+    return (verdict.differing.head(limit) if limit else verdict.differing).iter_rows()
+
+
+def _time(project: Project, verdict: Verdict) -> dict[str, object]:
+    return {"version" if len(project.dims) == 1 else "time": json_time(verdict.time, project.dims)}

@@ -1,0 +1,98 @@
+"""Rebuilding: which part of a changed program has to be folded anew, if some of its arrangements are stored already.
+
+An arrangement that is stored is complete: nothing has to be delivered to it. One that is missing needs the history of
+its collection. That comes from the nearest blocks and inputs before it. Such a block runs again over the history of its
+own arrangements: the stored ones are replayed, the missing ones are filled first, and so on backwards. A loop that is
+stored, for example, is not iterated again: only the last of its blocks before the exit are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from ddcore.operators.base import Keyed
+from ddcore.plan import Block, Plan
+
+__all__ = ["Rebuilding", "definitions", "rebuilding"]
+
+
+@dataclass(frozen=True)
+class Rebuilding:
+    """The part of a plan to fold anew: the ``missing`` arrangements, which gain; the stored ones whose history is
+    ``replayed``; the ``blocks`` that run; the ``inputs`` that are read; the ``outputs`` whose logs are computed.
+    """
+
+    missing: frozenset[int]
+    replayed: frozenset[int]
+    blocks: frozenset[int]
+    inputs: frozenset[str]
+    outputs: frozenset[str]
+
+    def __bool__(self) -> bool:
+        """Whether there is anything to fold."""
+        return bool(self.missing or self.outputs)
+
+
+def definitions(plan: Plan) -> dict[str, str]:
+    """The fingerprint of each output: equal as long as the output is computed in the same way."""
+    return {each.output: each.fingerprint for each in plan.arrangements if each.output}
+
+
+def rebuilding(plan: Plan, stored: Collection[str], outputs: Collection[str]) -> Rebuilding:
+    """What to fold anew of a plan if the arrangements with the fingerprints ``stored`` are kept. O(plan).
+
+    ``outputs``: the names of those outputs whose logs are needed, over the whole history.
+    """
+    missing = {a.index for a in plan.arrangements if not a.transient and a.fingerprint not in stored}
+    return _Search(plan, frozenset(missing)).result(frozenset(outputs))
+
+
+class _Search:
+    """The search, from what is needed backwards to what is stored."""
+
+    def __init__(self, plan: Plan, missing: frozenset[int]) -> None:
+        self.plan, self.missing = plan, missing
+        self.block_of: dict[int, Block] = {}  # by the node of its result
+        for block in plan.blocks:
+            if block.ports and isinstance(plan.operator(block), Keyed):
+                self.block_of[block.node] = block
+        self.input_of = {node: name for name, node in plan.sources.items()}
+        self.senders: dict[int, list[int]] = {}  # the nodes whose updates reach a node without a block between them
+        for sender, targets in enumerate(plan.targets):
+            for target in targets:
+                if target.kind != "arrange":
+                    loop = target.kind in ("enter", "feed")
+                    reached = plan.loops[target.index].variables[target.variable] if loop else target.index
+                    self.senders.setdefault(reached, []).append(sender)
+        self.replayed: set[int] = set()
+        self.blocks: set[int] = set()
+        self.inputs: set[str] = set()
+
+    def result(self, outputs: frozenset[str]) -> Rebuilding:
+        own = {block.output: block.node for block in self.block_of.values() if block.output is not None}
+        arrangements = self.plan.arrangements
+        waiting = [own.get(index, arrangements[index].node) for index in self.missing]
+        waiting += [each.node for each in arrangements if each.output in outputs]
+        done: set[int] = set()
+        while waiting:
+            node = waiting.pop()
+            if node not in done:
+                done.add(node)
+                waiting += self._before(node)
+        computed = {self.plan.blocks[index].output for index in self.blocks}  # again, by the blocks that run
+        return Rebuilding(
+            self.missing, frozenset(self.replayed - computed), frozenset(self.blocks), frozenset(self.inputs), outputs
+        )
+
+    def _before(self, node: int) -> list[int]:
+        """The nodes whose history is needed for the history of ``node``."""
+        if node in self.input_of:
+            self.inputs.add(self.input_of[node])
+            return []
+        block = self.block_of.get(node)
+        if block is None:
+            return self.senders.get(node, [])
+        self.blocks.add(block.index)
+        self.replayed.update(port for port in block.ports if port not in self.missing)
+        return [self.plan.arrangements[port].node for port in block.ports if port in self.missing]

@@ -1,0 +1,244 @@
+"""Which run comes next: what it folds, and what it continues.
+
+An unfinished run is finished first. Then a history that changed is folded again, then what a changed program needs is
+rebuilt, and then the versions that are new are folded. One command may take several of these runs.
+
+A run continues its *base*: the tables of an earlier run, in most cases the last. Rewinding means to continue an older
+one, a *kept point*, whose table versions are still on the disk; without one a run starts from nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from ddcore.errors import ProgramChanged, UsageError
+from ddcore.io import tables
+from ddcore.io.intent import give_up
+from ddcore.io.ledger import Ledger
+from ddcore.io.records import IntentRecord, RunRecord
+from ddcore.io.tables import TableState
+from ddcore.io.times import (
+    Frontier,
+    Time,
+    Window,
+    close,
+    coordinates,
+    is_open,
+    least,
+    nothing_closed,
+    shown,
+    time_of,
+    up_to,
+    versions,
+)
+from ddcore.lattice import le
+from ddcore.plan import Plan
+
+__all__ = ["APPEND", "CORRECTIONS", "REWRITE", "NextRun", "Request", "Runs"]
+
+REWRITE, APPEND = "rewrite", "append"
+CORRECTIONS = (REWRITE, APPEND)
+_REFRESH = "ddcore run --full-refresh"
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a command asks for: versions to fold, from where on to fold them again, or everything anew."""
+
+    first: Time | None = None
+    last: Time | None = None
+    refresh: bool = False
+    corrections: str | None = None
+
+
+@dataclass(frozen=True)
+class NextRun:
+    """Run ``number`` completes ``times``, up to ``last``, and continues ``base``; None: it starts from nothing.
+
+    ``appends``: the outputs keep what they hold, and the next run adds the difference to them. ``rewrites``: they
+    become those of ``base`` with what this run adds. Neither: they go on. ``is_known``: its intent is in the ledger
+    already.
+    """
+
+    number: int
+    first: Time
+    last: Time
+    times: Window
+    base: RunRecord | None
+    appends: bool = False
+    rewrites: bool = False
+    is_known: bool = False
+
+    @property
+    def refresh(self) -> bool:
+        """Whether it replaces what earlier runs left, and continues none of them."""
+        return self.base is None and (self.appends or self.rewrites)
+
+    def is_rebuild(self, plan: Plan) -> bool:
+        """Whether it continues a run of another program."""
+        return self.base is not None and self.base.fingerprint != plan.fingerprint
+
+
+class Runs:
+    """The runs of one command, one after the other."""
+
+    def __init__(self, ledger: Ledger, plan: Plan, request: Request) -> None:
+        self.ledger, self.plan, self.request = ledger, plan, request
+        self.dims = plan.dims
+
+    def following(self, *, is_dry: bool = False) -> NextRun | None:
+        """The run to do now, None where nothing is left. Gives up an unfinished run of another program, unless
+        ``is_dry``. Raises UsageError, ProgramChanged.
+        """
+        if self.request.refresh:
+            return self._refresh()
+        intent = self.ledger.open_intent()
+        if intent is not None and intent.fingerprint == self.plan.fingerprint:
+            return self._resumed(intent)
+        if intent is not None and not is_dry:
+            give_up(self.ledger, "it was not finished, and the program has changed since", committed=True)
+        self._check_range()
+        return self._again() or self._rebuild() or self._new()
+
+    # -- the kinds of runs --------------------------------------------------------------------------------------------
+
+    def _resumed(self, intent: IntentRecord) -> NextRun:
+        base = self.ledger.run(intent.base) if intent.base else None
+        if self.request.first is not None and is_open(self.request.first, (coordinates(intent.first),)):
+            self.request = replace(self.request, first=None)  # this run folds it again already
+        times = Window(intent.lower, intent.upper) if intent.upper else versions(intent.first, intent.last)
+        current = self.ledger.current_run()
+        continues = base is not None and current is not None and base.run == current.run
+        rewrites = not intent.appends and (intent.refresh or (base is not None and not continues))
+        return NextRun(intent.run, intent.first, intent.last, times, base, intent.appends, rewrites, is_known=True)
+
+    def _refresh(self) -> NextRun | None:
+        """Everything anew, once."""
+        self._check_range()
+        appends, last = self._appends(REWRITE), self._last()
+        current = self.ledger.current_run()
+        if appends and current is not None:
+            last = current.last
+        self.request = replace(self.request, refresh=False, first=None)
+        if last is None:
+            return None
+        lower = nothing_closed(self.dims)
+        appends = appends and current is not None
+        return replace(self._run(lower, close(lower, last), last, None, appends), rewrites=not appends)
+
+    def _again(self) -> NextRun | None:
+        """What has to be folded again: from the version that was asked for, or at which an input changed."""
+        upper, current = self.ledger.upper(), self.ledger.current_run()
+        changed: list[Time] = [time_of(time) for time in self.ledger.restated()]
+        if self.request.first is not None:
+            changed.append(self.request.first)
+        changed = [time for time in changed if upper is not None and not is_open(time, upper)]
+        if upper is None or current is None or not changed:
+            return None
+        appends = self._appends(REWRITE)
+        base = next((run for run in self.ledger.lineage() if self._is_kept(run, changed, appends=appends)), None)
+        lower = nothing_closed(self.dims) if base is None else _upper(base)
+        last, until = current.last, upper
+        if self.request.last is not None and not appends and not is_open(self.request.last, upper):
+            last, until = self.request.last, close(lower, self.request.last)
+        self.request = replace(self.request, first=None)
+        return self._run(lower, until, last, base, appends)
+
+    def _rebuild(self) -> NextRun | None:
+        """What a changed program needs."""
+        current = self.ledger.current_run()
+        if current is None or current.fingerprint == self.plan.fingerprint:
+            return None
+        if not self._appends(APPEND):
+            return self._refresh()
+        return self._run(nothing_closed(self.dims), _upper(current), current.last, current, appends=True)
+
+    def _new(self) -> NextRun | None:
+        """The versions that no run has folded."""
+        lower, last = self.ledger.upper() or nothing_closed(self.dims), self._last()
+        if last is None or not is_open(last, lower):
+            return None
+        return self._run(lower, close(lower, last), last, self.ledger.current_run())
+
+    def _run(
+        self, lower: Frontier, upper: Frontier, last: Time, base: RunRecord | None, appends: bool = False
+    ) -> NextRun:
+        current = self.ledger.current_run()
+        rewrites = not appends and current is not None and (base is None or base.run != current.run)
+        first = least(map(time_of, lower))
+        return NextRun(self.ledger.next_run(), first, last, Window(lower, upper), base, appends, rewrites)
+
+    # -- what they need -----------------------------------------------------------------------------------------------
+
+    def _last(self) -> Time | None:
+        """The last time to fold. With one dimension, waiting corrections are at the version after the last one."""
+        latest = self.ledger.latest_ingested(self.plan.inputs)
+        return latest if self.request.last is None else self.request.last
+
+    def _appends(self, default: str) -> bool:
+        """Whether outputs keep what they hold. Raises UsageError, ProgramChanged with several time dimensions."""
+        if (self.request.corrections or default) != APPEND:
+            return False
+        if len(self.dims) == 1:
+            return True
+        if self.request.corrections:
+            raise UsageError(
+                f"--corrections {APPEND}: it needs a version after the last one, and the times here have the "
+                f"dimensions {', '.join(self.dims)}",
+                f"say --corrections {REWRITE}",
+            )
+        current = self.ledger.current_run()
+        assert current is not None
+        raise ProgramChanged(
+            f"the program changed: the state of run {current.run} was made by program {current.fingerprint[:12]}, "
+            f"this one is {self.plan.fingerprint[:12]}",
+            f"put the program back, or rebuild state and outputs: {_REFRESH}",
+        )
+
+    def _is_kept(self, run: RunRecord, changed: list[Time], *, appends: bool) -> bool:
+        """Whether folding can start from a run: it is of this program, everything that changed comes after it, and the
+        table versions that its record names are still there.
+        """
+        if run.fingerprint != self.plan.fingerprint or run.corrections:
+            return False
+        if not all(is_open(time, _upper(run)) for time in changed):
+            return False
+        needed: Mapping[str, TableState] = {
+            name: state for name, state in run.tables.items() if name.startswith("state/") or not appends
+        }
+        return all(tables.is_kept(self.ledger.warehouse.table(name), state) for name, state in needed.items())
+
+    def _check_range(self) -> None:
+        """Raise UsageError for versions to fold that were not ingested, or that leave some out."""
+        first, last = self.request.first, self.request.last
+        lower = self.ledger.upper() or nothing_closed(self.dims)
+        if first is not None and is_open(first, lower) and coordinates(first) not in lower:
+            raise UsageError(
+                f"--from-version {shown(first, self.dims)}: the next version to fold is {lower[0][0]}; none may be "
+                "left out",
+                "leave --from-version out",
+            )
+        latest = latest_of(self.ledger, self.plan.inputs)
+        if (
+            last is None
+            or not is_open(last, lower)
+            or (latest is not None and le(coordinates(last), coordinates(latest)))
+        ):
+            return
+        option = "--to-version" if len(self.dims) == 1 else "--to"
+        is_latest = "the latest ingested version is" if len(self.dims) == 1 else "ingested are times up to"
+        known = "nothing was ingested yet" if latest is None else f"{is_latest} {shown(latest, self.dims)}"
+        raise UsageError(f"{option} {shown(last, self.dims)}: {known}", f"ingest it first, or leave {option} out")
+
+
+def latest_of(ledger: Ledger, inputs: Mapping[str, object] | None = None) -> Time | None:
+    """The last time that a run may fold: the last ingested one, or the version at which corrections wait."""
+    latest, current = ledger.latest_ingested(inputs), ledger.current_run()
+    if current is not None and current.corrections and isinstance(current.last, int):
+        return max(current.last + 1, latest if isinstance(latest, int) else 0)
+    return latest
+
+
+def _upper(run: RunRecord) -> Frontier:
+    return run.upper or up_to(run.last)

@@ -1,0 +1,50 @@
+"""The process that held the lock before this one and ended without releasing it: what becomes of its work."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import asdict
+from datetime import datetime
+from typing import Any
+
+from ddcore.io.ledger import Ledger
+from ddcore.io.records import IntentRecord, row_of
+from ddcore.io.warehouse import Holder
+
+__all__ = ["given_up", "tell"]
+
+_logger = logging.getLogger("ddcore")
+
+
+def tell(dead: Holder | None, ledger: Ledger, outcome: str) -> dict[str, Any] | None:
+    """Log one note on a dead holder of the lock, and return the JSON value ``stale_lock`` of this command's result.
+
+    ``outcome`` is what this command does about the unfinished run; empty without one. None for no dead holder.
+    """
+    if dead is None:
+        return None
+    outcome = outcome or _recorded(dead, ledger)
+    _logger.info("note: %s ended without releasing the lock: %s", dead, outcome)
+    return {**asdict(dead), "outcome": outcome}
+
+
+def given_up(intent: IntentRecord | None, ledger: Ledger) -> str:
+    """What an ingest or an undo has done about an unfinished run; empty without one."""
+    if intent is None:
+        return ""
+    if ledger.open_intent() is None:
+        return f"run {intent.run} is given up, and its versions are open again"
+    return f"run {intent.run} has committed to tables, and the next ddcore run finishes it"
+
+
+def _recorded(dead: Holder, ledger: Ledger) -> str:
+    """Whether the last record of the ledger is the process's own, where no run is unfinished."""
+    record = ledger.newest()
+    try:
+        began = datetime.fromisoformat(dead.since)
+        if record is not None and record.at >= began:
+            kind, number, _ = row_of(record)
+            return f"its last record, {kind} {number}, is complete"
+    except (TypeError, ValueError):
+        pass
+    return "it recorded nothing, so nothing of it is visible"

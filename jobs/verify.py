@@ -1,0 +1,322 @@
+"""Verification: accumulate(output log, t) == program(accumulate(input logs, t)), the law, at some complete times.
+
+The right side is computed from nothing, in one of two ways. ``reference``: the naive evaluator, which shares no code
+with the engine; Python over rows. ``scratch``: the engine, on the accumulated inputs as a single version, in a
+temporary warehouse without stored state. That finds damaged state and errors in what is carried from run to run, but no
+error that the engine makes on a single version too.
+
+Takes no lock, as no reader does, and writes nothing into the warehouse.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time as clock
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import polars as pl
+
+from ddcore.errors import FoldError, Mismatch, ProgramChanged, UsageError
+from ddcore.io.changelog import ChangeLog
+from ddcore.io.gains import Stored
+from ddcore.io.intake import shown as shown_row
+from ddcore.io.ledger import Ledger
+from ddcore.io.program import load_plan, load_program
+from ddcore.io.published import Claims, check_output, finished_run, output_names
+from ddcore.io.times import Time, Window, corners, named, nothing_closed, ordered, time_of, up_to
+from ddcore.io.warehouse import REFRESH, Warehouse, reporting
+from ddcore.jobs import engines
+from ddcore.jobs.failures import fold_errors
+from ddcore.jobs.fold import Fold, Listener
+
+if TYPE_CHECKING:
+    from ddcore.io.project import Project
+    from ddcore.io.records import TableState
+    from ddcore.jobs.report import RunReport
+    from ddcore.plan import Plan
+
+__all__ = [
+    "ACTUAL",
+    "EXPECTED",
+    "SMALL",
+    "WAYS",
+    "Selection",
+    "Verdict",
+    "Verification",
+    "Way",
+    "after_run",
+    "mismatch",
+]
+
+Way = Literal["reference", "scratch"]
+WAYS: tuple[Way, ...] = ("reference", "scratch")
+SMALL = 1_000  # rows of the inputs up to which the reference is the default: seconds, as docs/verification.md shows
+EXPECTED, ACTUAL = "expected count", "actual count"  # no column of a table has a space in its name
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which times to verify; with nothing chosen, the greatest complete ones.
+
+    ``times``: these. ``ranges``: the first version of each, and the later ones up to its last at which an input or
+    output changed. ``last``: so many of the versions at which one changed. ``every``: the versions divisible by it,
+    without those at which nothing changed since the one before. The last three need one time dimension.
+    """
+
+    times: Sequence[Time] = ()
+    ranges: Sequence[tuple[int, int]] = ()
+    last: int = 0
+    every: int = 0
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether the law holds for one output at one time.
+
+    ``rows``: of the collection that the program gives. ``differing``: the rows whose counts differ, with the columns
+    EXPECTED and ACTUAL, sorted; none where the law holds. ``took``: seconds, for all outputs at this time.
+    """
+
+    output: str
+    time: Time
+    by: Way
+    rows: int
+    differing: pl.DataFrame
+    took: float
+
+    @property
+    def holds(self) -> bool:
+        """Whether no row differs."""
+        return self.differing.is_empty()
+
+
+def mismatch(verdicts: Iterable[Verdict], dims: Sequence[str]) -> Mismatch | None:
+    """The error for those verdicts by which the law does not hold; None where it holds by all."""
+    failed = [verdict for verdict in verdicts if not verdict.holds]
+    if not failed:
+        return None
+    first, number = failed[0], len(failed[0].differing)
+    row = first.differing.row(0, named=True)
+    counts = f"{row.pop(EXPECTED)} expected, {row.pop(ACTUAL)} in the log"
+    more = f"; so are {len(failed) - 1} more outputs and times" if len(failed) > 1 else ""
+    return Mismatch(
+        f"{first.output} at {named(first.time, dims)} is not what the program gives for its inputs: "
+        f"{number} {'row differs' if number == 1 else 'rows differ'}, the first is {shown_row(row)}: {counts}{more}",
+        f"the runs stay recorded; {REFRESH}, and report it: no run should leave such an output",
+    )
+
+
+def after_run(project: Project, report: RunReport, every: int, listener: Listener | None = None) -> Iterator[Verdict]:
+    """Verdicts for the windows of a run that has just been recorded, of all outputs.
+
+    With one time dimension at the versions of the windows that ``every`` divides, without those at which nothing
+    changed since the one before. With several at the last time of each run whose number it divides. Loads nothing where
+    there is none. Raises as :class:`Verification`.
+    """
+    times: set[Time] = set()
+    for run, first, last in report.windows:
+        if isinstance(first, int) and isinstance(last, int):
+            changed = [version for version, _, _ in report.versions if isinstance(version, int)]
+            times |= set(_multiples([version for version in changed if first <= version <= last], every, last))
+        elif run % every == 0:
+            times.add(last)
+    if times:
+        verification = Verification(project, listener=listener)
+        yield from verification.verdicts(ordered(times), verification.outputs())
+
+
+def check_run(project: Project, report: RunReport) -> None:
+    """Raise Mismatch where the outputs of a run that has just been recorded are wrong: see :func:`after_run`."""
+    error = mismatch(after_run(project, report, project.verify_every), project.dims)
+    if error is not None:
+        raise error
+
+
+class Verification:
+    """The warehouse as the last finished run left it, to be verified at some times.
+
+    ``scratch``: where a folder for temporary tables is created; by default the system's folder for such. Raises
+    UsageError where nothing is folded, ProgramChanged where the program is another than the folded one, StorageError.
+    """
+
+    def __init__(
+        self, project: Project, *, by: Way | None = None, scratch: Path | None = None, listener: Listener | None = None
+    ) -> None:
+        self.project, self.by, self.scratch, self.listener = project, by, scratch, listener
+        self.warehouse = Warehouse(project.warehouse)
+        self.warehouse.check()
+        self.ledger = Ledger.load(self.warehouse)
+        self.ledger.check_dims(project.dims)
+        self.run = finished_run(self.ledger)
+        self.claims = Claims.of(self.ledger, project.dims)
+        self.plan = load_plan(project)
+        self._holds_spark = False
+        self._check_program()
+        for name, schema in self.plan.inputs.items():
+            if self.ledger.input_table(name) is not None:
+                ChangeLog(self.warehouse.input(name), schema, self.plan.dims).check()
+
+    def _check_program(self) -> None:
+        if self.run.fingerprint != self.plan.fingerprint:
+            raise ProgramChanged(
+                f"the program changed: the outputs were made by program {self.run.fingerprint[:12]}, this one is "
+                f"{self.plan.fingerprint[:12]}",
+                f"put the program back to verify what it made, or {REFRESH}",
+            )
+
+    def outputs(self, names: Sequence[str] = ()) -> list[str]:
+        """All outputs, or these. UsageError for one that does not exist."""
+        for name in names:
+            check_output(self.run, name, self.project.inputs)
+        return list(dict.fromkeys(names)) or output_names(self.run)
+
+    def times(self, selection: Selection, outputs: Sequence[str], origin: str = "verify") -> list[Time]:
+        """The times that a selection names, in order. UsageError, beginning with ``origin``, for one at which the law
+        is not claimed.
+        """
+        chosen: set[Time] = {*selection.times, *(first for first, _ in selection.ranges)}
+        for time in ordered({*chosen, *(last for _, last in selection.ranges)}):
+            self.claims.check(time, origin)
+        if selection.ranges or selection.last or selection.every:
+            chosen |= set(self._changed_in(selection, outputs))
+        elif not chosen:
+            tops = corners(self.claims.upper)
+            chosen = {time for time in tops if not self.claims.doubt(time)[0]}
+            if not chosen:
+                self.claims.check(tops[-1], origin)
+        return ordered(chosen)
+
+    def _changed_in(self, selection: Selection, outputs: Sequence[str]) -> Iterator[int]:
+        """The versions of a selection that follow from those at which something changed. Reads the versions of the
+        inputs' and of these outputs' logs.
+        """
+        (dim,) = self.plan.dims
+        logs = [*self._inputs(), *(self._output(name) for name in outputs)]
+        known = pl.concat([log.collect(log.scan(state).select(dim).unique()) for log, state in logs])
+        changed = [version for version in sorted(set(known[dim])) if not self.claims.doubt(version)[0]]
+        for first, last in selection.ranges:
+            yield from (version for version in changed if first < version <= last)
+        yield from changed[-selection.last :] if selection.last else ()
+        if selection.every:
+            multiples = _multiples(changed, selection.every, self.claims.upper[0][0] - 1)
+            yield from (version for version in multiples if not self.claims.doubt(version)[0])
+
+    def verdicts(self, times: Sequence[Time], outputs: Sequence[str]) -> Iterator[Verdict]:
+        """One verdict per time and output. Raises the errors of the program, with the time, StorageError, and
+        UsageError where there is no folder that all machines of a cluster share.
+
+        Cost, per time: a scan of the logs, and the evaluation of the program on the inputs as of that time.
+        """
+        with ExitStack() as stack:
+            for number, time in enumerate(times):
+                start = clock.perf_counter()
+                if self.listener:
+                    self.listener("verify", number, len(times), named(time, self.plan.dims))
+                inputs = {log.folder.name: log.between(None, time, state) for log, state in self._inputs()}
+                by = self.by or ("reference" if sum(map(len, inputs.values())) <= SMALL else "scratch")
+                with self._naming(time, by):
+                    expected = self._by_reference(inputs) if by == "reference" else self._from_scratch(inputs, stack)
+                took = clock.perf_counter() - start
+                for output in outputs:
+                    log, state = self._output(output)
+                    differing = _differing(expected[output], log.between(None, time, state))
+                    yield Verdict(output, time, by, len(expected[output]), differing, took)
+
+    @contextmanager
+    def _naming(self, time: Time, by: Way) -> Iterator[None]:
+        """Say in errors of the program at which time it fails."""
+        try:
+            with fold_errors():
+                yield
+        except FoldError as error:
+            error.message = f"on the inputs at {named(time, self.plan.dims)}, by {by}: {error.message}"
+            raise
+
+    def _inputs(self) -> Iterator[tuple[ChangeLog, TableState | None]]:
+        for name, schema in self.plan.inputs.items():
+            yield ChangeLog(self.warehouse.input(name), schema, self.plan.dims), self.ledger.input_table(name)
+
+    def _output(self, name: str) -> tuple[ChangeLog, TableState | None]:
+        log = ChangeLog(self.warehouse.output(name), self.plan.outputs[name], self.plan.dims)
+        return log, self.ledger.table(f"outputs/{name}")
+
+    def _by_reference(self, inputs: Mapping[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:
+        from ddcore import reference
+
+        columns = {
+            name: {column: kind.polars for column, kind in schema.items()} for name, schema in self.plan.outputs.items()
+        }
+        return reference.outputs_of(load_program(self.project), inputs, columns)
+
+    def _from_scratch(self, inputs: Mapping[str, pl.DataFrame], stack: ExitStack) -> dict[str, pl.DataFrame]:
+        """The outputs of one fold over one version, the inputs, in a warehouse of its own."""
+        self._hold_spark(stack)
+        place = self.scratch or Path(tempfile.gettempdir())
+        with (
+            reporting(place, "verify in", "name another folder with: --scratch-folder DIR"),
+            tempfile.TemporaryDirectory(prefix="ddcore-verify-", dir=place) as folder,
+        ):
+            return _fold_once(Warehouse(folder), self.project, self.plan, inputs)
+
+    def _hold_spark(self, stack: ExitStack) -> None:
+        """Keep one JVM for all folds of the command."""
+        if self.project.engine == "inline" or self._holds_spark:
+            return
+        from ddcore.jobs.spark import session
+        from ddcore.jobs.spark.settings import is_this_machine
+
+        project = self.project
+        if self.scratch is None and not is_this_machine(project.spark_master):
+            raise UsageError(
+                f"the master {project.spark_master} is a cluster's, which needs a folder that all its machines share",
+                "name one with: --scratch-folder DIR, or use: --engine inline",
+            )
+        stack.enter_context(session.spark_context(project.spark_conf, project.spark_master, project.parallelism))
+        self._holds_spark = True
+
+
+def _fold_once(
+    place: Warehouse, project: Project, plan: Plan, inputs: Mapping[str, pl.DataFrame]
+) -> dict[str, pl.DataFrame]:
+    """The outputs of a fold of one version in an empty warehouse, whose tables it writes. Rows and ``diff``."""
+    dims, begin = plan.dims, nothing_closed(plan.dims)
+    time = time_of(begin[0])
+    logs = {name: ChangeLog(place.input(name), schema, dims) for name, schema in plan.inputs.items()}
+    tables = {
+        name: log.append(inputs[name].with_columns(pl.lit(0).alias(dim) for dim in dims), 1, base=None)
+        for name, log in logs.items()
+    }
+    rows = sum(map(len, inputs.values()))
+    fold = Fold(
+        plan, Stored(place.root, 1, {}), Window(begin, up_to(time)), tables, project, {}, project.parallelism, rows
+    )
+    gained, _ = engines.load(project.engine)(fold, None)
+    outputs = {}
+    for name, schema in plan.outputs.items():
+        log = ChangeLog(place.output(name), schema, dims)
+        log.create()
+        state = log.commit(gained.files.get(f"outputs/{name}", []), 1, base=None)
+        outputs[name] = log.between(None, time, state)
+    return outputs
+
+
+def _differing(expected: pl.DataFrame, actual: pl.DataFrame) -> pl.DataFrame:
+    """The rows whose counts in two collections differ, with both counts, sorted. Both have the count in ``diff``."""
+    names = [name for name in expected.columns if name != "diff"]
+    zero = pl.lit(0, pl.Int64)
+    sides = (
+        expected.select(*names, pl.col("diff").alias(EXPECTED), zero.alias(ACTUAL)),
+        actual.select(*names, zero.alias(EXPECTED), pl.col("diff").alias(ACTUAL)),
+    )
+    counts = pl.concat(sides).group_by(names).agg(pl.col(EXPECTED).sum(), pl.col(ACTUAL).sum())
+    return counts.filter(pl.col(EXPECTED) != pl.col(ACTUAL)).sort(names)
+
+
+def _multiples(versions: Iterable[int], every: int, last: int) -> Iterator[int]:
+    """The least multiple of ``every`` at or after each version, none after ``last``."""
+    multiples = (-(-version // every) * every for version in versions)
+    return (version for version in multiples if version <= last)

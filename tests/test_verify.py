@@ -1,0 +1,520 @@
+"""``dd verify`` and ``dd run --verify-every``: outputs that are right hold, and a single wrong row is found."""
+
+from __future__ import annotations
+
+import functools
+import random
+import re
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+import sparkless
+from notation import dims_of
+from programs import case
+from real_data import example, shared_data
+from trams import records
+from warehouses import project_of, take_in
+
+from ddcore.errors import Diverged, FoldError, Mismatch
+from ddcore.io import arrangements, tables
+from ddcore.io.changelog import ChangeLog
+from ddcore.io.ledger import Ledger
+from ddcore.io.project import Project, find_project
+from ddcore.io.tables import AddedFile
+from ddcore.io.times import is_open
+from ddcore.io.warehouse import Warehouse
+from ddcore.jobs import engines, replay, verify
+from ddcore.jobs.verify import ACTUAL, EXPECTED, WAYS, Selection, Verdict, Verification, mismatch
+
+DOCS = Path(__file__).resolve().parent.parent / "docs"
+
+
+def verdicts_of(project: Project, *times: Any, **how: Any) -> list[Verdict]:
+    verification = Verification(project, **how)
+    outputs = verification.outputs()
+    return list(verification.verdicts(verification.times(Selection(times), outputs), outputs))
+
+
+def put(project: Project, name: str, added: Callable[[Path], list[AddedFile]], without: Sequence[str] = ()) -> None:
+    """Add files to a table and leave some out, and let the ledger name the result, as if a run had left it."""
+    ledger = Ledger.load(Warehouse(project.warehouse))
+    run, folder = ledger.current_run(), ledger.warehouse.table(name)
+    assert run is not None
+    number = ledger.next_run()
+    state = tables.commit(folder, added(folder), number, base=run.tables[name], without=without)
+    ledger.append(replace(run, run=number, base=run.run, tables={**run.tables, name: state}))
+
+
+def add_row(project: Project, output: str, schema: Any, row: dict[str, Any]) -> None:
+    """One more update in an output's log, which the ledger accepts."""
+    log = ChangeLog(Warehouse(project.warehouse).output(output), schema, project.dims)
+    frame = pl.DataFrame([row], schema={column: kind.polars for column, kind in log.columns.items()})
+    put(project, f"outputs/{output}", lambda _: [log.write("wrong", frame)])
+
+
+def lose_harbour(project: Project) -> None:
+    """Take the stop Harbour from all state, in a way that no check of files and logs can see."""
+    ledger = Ledger.load(Warehouse(project.warehouse))
+    for name in [name for name in ledger.tables() if name.startswith("state/")]:
+        folder = ledger.warehouse.table(name)
+        kept = {}
+        for file in tables.live_files(folder, ledger.table(name)):
+            rows = pl.read_parquet(folder / file.path, hive_partitioning=False)
+            if "stop" in rows.columns and (rows["stop"] == "Harbour").any():
+                kept[file.path] = rows.filter(pl.col("stop") != "Harbour")
+        if kept:
+            put(project, name, functools.partial(_write_runs, list(kept.values())), without=list(kept))
+
+
+def _write_runs(runs: list[pl.DataFrame], folder: Path) -> list[AddedFile]:
+    return [arrangements.write_run(folder, 98, part, rows.to_arrow()) for part, rows in enumerate(runs)]
+
+
+# --- from the command line --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("by", WAYS)
+def test_every_version_of_the_trams_holds(by: str, here: Path, dd: Any) -> None:
+    code, out, err = dd("verify", "--at", "1..latest", "--by", by)
+    assert (code, err) == (0, [])
+    assert [re.sub(r"in \S+s$", "", line) for line in out] == [
+        f"holds    journeys at version {version}  {rows} rows  by {by} "
+        for version, rows in zip(range(1, 6), (6, 7, 7, 5, 7), strict=True)
+    ]
+
+
+def test_without_options_it_is_the_last_version_and_the_reference(here: Path, dd: Any) -> None:
+    code, out, err = dd("verify", "--json")
+    assert (code, err) == (0, [])
+    (record,) = records(out)
+    assert record.pop("took") < 60
+    assert record == {
+        "schema_version": 1, "output": "journeys", "version": 5, "by": "reference", "holds": True, "rows": 7,
+        "differing": 0,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("options", "versions"),
+    [
+        (["--at", "2", "--at", "latest", "--at", "-1"], [2, 4, 5]),
+        (["--at", "-2..-1", "--at", "4"], [3, 4]),
+        (["--at", "..2"], [1, 2]),
+        (["--at", "4.."], [4, 5]),
+        (["--last", "2"], [4, 5]),
+        (["--last", "99"], [1, 2, 3, 4, 5]),
+        (["--every", "2"], [2, 4]),
+        (["--every", "3", "--at", "1"], [1, 3]),
+        (["--every", "6"], []),
+    ],
+)
+def test_the_versions_that_options_name(options: list[str], versions: list[int], here: Path, dd: Any) -> None:
+    code, out, err = dd("verify", *options, "--json")
+    assert (code, [record["version"] for record in records(out)]) == (0, versions)
+    assert err == ([] if versions else ["nothing to verify: no such version has changed anything"])
+
+
+def test_versions_at_which_nothing_changed_are_verified_once(tmp_path: Path, dd: Any) -> None:
+    """Versions may be far apart, as dates are: those between them hold what the one before holds."""
+    drawn = case(next(seed for seed in range(99) if len(dims_of(case(seed, plain=True).frames)) == 1), plain=True)
+    project = replace(project_of(tmp_path / "p", drawn, ingested=False), engine="inline")
+    for name, frame in drawn.frames.items():
+        late = pl.Series([20260000 + 100 * place for place in range(len(frame))])
+        take_in(project, name, frame.head(1).with_columns(late[:1].alias(project.dims[0])))
+    replay.run(project, engine="inline")
+    verification = Verification(project)
+    outputs = verification.outputs()
+    assert verification.times(Selection(every=7), outputs) == []
+    assert verification.times(Selection(every=1), outputs) == [20260000]
+    assert verification.times(Selection(ranges=[(20260000, 20260000)]), outputs) == [20260000]
+
+
+@pytest.mark.parametrize(
+    ("options", "says", "hint"),
+    [
+        (["jurneys"], "no output 'jurneys'; there are: journeys", "did you mean 'journeys'?"),
+        (["links"], "no output 'links'; there are: journeys", "links is an input; only outputs can be shown"),
+        (["--at", "6"], "--at: version 6 is not yet complete: the last folded version is 5", "ddcore status"),
+        (["--at", "3..6"], "--at: version 6 is not yet complete: the last folded version is 5", "ddcore status"),
+        (["--at", "0"], "--at: version 0 is before the first one, 1", "ddcore log --versions"),
+        (["--at", "0..2"], "--at: version 0 is before the first one, 1", "ddcore log --versions"),
+        (["--at", "4..2"], "--at 4..2: the first version is after the last", "both ends are inclusive"),
+        (["--at", "soon"], "--at: 'soon' is not a version", "say a number, latest, or a negative offset such as -1"),
+        (["--at", ""], "--at: '' is not a version", "say a number, latest, or a negative offset such as -1"),
+        (["--by", "refrence"], "--by: there is no 'refrence'", "did you mean 'reference'?"),
+        (["--by", ""], "invalid value for '--by': the value is empty", "see: ddcore verify --help"),
+        (["--last", "0"], "invalid value for '--last': '0' is not a whole number from 1 up", "see: ddcore verify"),
+        (["--every", "x"], "invalid value for '--every': 'x' is not a whole number from 1 up", "see: ddcore verify"),
+        (["--scratch-folder", "nowhere"], "--scratch-folder: nowhere is not a folder", "name one that exists"),
+        (["--engine", "sprak"], "--engine: unknown engine 'sprak'", "did you mean 'spark'?"),
+    ],
+)
+def test_what_cannot_be_verified(options: list[str], says: str, hint: str, here: Path, dd: Any) -> None:
+    code, out, err = dd("verify", *options)
+    assert (code, out, len(err)) == (2, [], 2)
+    assert says in err[0]
+    assert hint in err[1]
+
+
+def test_before_anything_is_folded(fresh: Path, dd: Any) -> None:
+    assert dd("verify")[0] == 1, "there is no warehouse"
+    dd("ingest", "links", "data/links.csv")
+    code, _, err = dd("verify")
+    assert code == 2
+    assert "nothing is folded yet" in err[0]
+    assert err[1].strip() == "fold the waiting versions with: ddcore run"
+
+
+def test_another_program_than_the_folded_one(mine: Path, dd: Any) -> None:
+    text = (mine / "program.py").read_text()
+    (mine / "program.py").write_text(text.replace("dd.min", "dd.max"))
+    code, out, err = dd("verify")
+    assert (code, out) == (1, [])
+    assert "error: the program changed: the outputs were made by program" in err[0]
+    assert "put the program back to verify what it made" in err[1]
+
+
+def test_a_cluster_needs_a_folder_that_its_machines_share(here: Path, dd: Any) -> None:
+    code, _, err = dd("verify", "--by", "scratch", "--engine", "spark", "--master", "spark://nowhere:7077")
+    assert code == 2
+    assert "the master spark://nowhere:7077 is a cluster's" in err[0]
+    assert "--scratch-folder DIR" in err[1]
+
+
+def test_help_names_the_size_up_to_which_the_reference_is_used(dd: Any) -> None:
+    code, out, _ = dd("verify", "--help")
+    assert code == 0
+    assert f"{verify.SMALL:,} rows" in " ".join(" ".join(out).split())
+    assert f"{verify.SMALL:,} rows" in " ".join((DOCS / "verification.md").read_text().split())
+
+
+def test_it_takes_no_lock_and_writes_nothing(
+    mine: Path, dd: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "scratch").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "nowhere"))
+    before = {path: path.read_bytes() for path in (mine / "warehouse").rglob("*") if path.is_file()}
+    with Warehouse(mine / "warehouse").lock("ddcore run", 7):
+        (mine / "warehouse" / ".lock").write_bytes(before.get(mine / "warehouse" / ".lock", b""))
+        for by in WAYS:
+            options = ["--scratch-folder", str(tmp_path / "scratch")] if by == "scratch" else []
+            assert dd("verify", "--by", by, "--at", "1..", *options)[0] == 0
+        assert list((tmp_path / "scratch").iterdir()) == []
+        assert before == {path: path.read_bytes() for path in (mine / "warehouse").rglob("*") if path.is_file()}
+
+
+def test_the_temporary_tables_go_away_after_an_error_too(
+    here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: list[Any] = []
+
+    def failing(_: str) -> Any:
+        found.extend(tmp_path.glob("ddcore-verify-*/inputs/*"))
+        raise FoldError("it fails")
+
+    monkeypatch.setattr(engines, "load", failing)
+    with pytest.raises(FoldError, match="on the inputs at version 5, by scratch: it fails"):
+        verdicts_of(find_project(here, {}), by="scratch", scratch=tmp_path)
+    assert len(found) == 2
+    assert list(tmp_path.iterdir()) == []
+
+
+# --- wrong outputs ----------------------------------------------------------------------------------------------------
+
+
+def trams_with_a_wrong_row(project: Project) -> None:
+    """From version 3 on the Harbour is reached a second time, in 99 minutes."""
+    outputs = Verification(project).plan.outputs
+    add_row(project, "journeys", outputs["journeys"], {"stop": "Harbour", "total": 99, "version": 3, "diff": 2})
+
+
+@pytest.mark.parametrize("by", WAYS)
+def test_a_wrong_row_is_found(by: str, mine: Path, dd: Any) -> None:
+    trams_with_a_wrong_row(find_project(mine, {}))
+    assert dd("verify", "--at", "1..2", "--by", by)[0] == 0
+    code, out, err = dd("verify", "--at", "2", "--at", "4", "--by", by)
+    assert code == 3
+    assert out[0].startswith("holds    journeys at version 2  7 rows  by")
+    assert re.sub(r" in \S+s$", "", out[1]) == f"differs  journeys at version 4  1 differ, 5 rows expected  by {by}"
+    assert [line.split() for line in out[2:]] == [
+        ["stop", "total", "expected", "count", "actual", "count"], ["Harbour", "99", "0", "2"]
+    ]  # fmt: skip
+    assert err[0] == (
+        "error: journeys at version 4 is not what the program gives for its inputs: 1 row differs, the first is "
+        "stop='Harbour', total=99: 0 expected, 2 in the log"
+    )
+    assert "ddcore run --full-refresh" in err[1]
+    assert dd("run", "--full-refresh", "-q")[0] == 0
+    assert dd("verify", "--at", "4", "--by", by)[0] == 0
+
+
+def test_differing_rows_as_json_and_limited(mine: Path, dd: Any) -> None:
+    project = find_project(mine, {})
+    trams_with_a_wrong_row(project)
+    outputs = Verification(project).plan.outputs
+    add_row(project, "journeys", outputs["journeys"], {"stop": "Abbey", "total": None, "version": 1, "diff": 1})
+    code, out, err = dd("verify", "--json")
+    assert (code, len(err)) == (3, 2)
+    head, *rows = records(out)
+    assert (head["holds"], head["differing"], head["rows"]) == (False, 2, 7)
+    place = {"output": "journeys", "version": 5}
+    assert rows == [
+        {**place, "row": {"stop": "Abbey", "total": None}, "expected": 0, "actual": 1},
+        {**place, "row": {"stop": "Harbour", "total": 99}, "expected": 0, "actual": 2},
+    ]
+    code, out, err = dd("verify", "--limit", "1")
+    assert (code, len(out)) == (3, 3)
+    assert err[0] == "... and 1 more; all of them with --limit 0"
+    code, out, _ = dd("verify", "-q", "--at", "1..")
+    assert code == 3
+    assert not [line for line in out if line.startswith("holds")]
+    assert len([line for line in out if line.startswith("differs")]) == 5
+
+
+@pytest.mark.parametrize("by", WAYS)
+def test_state_that_lost_rows_gives_a_wrong_run_and_verify_finds_it(by: str, mine: Path, dd: Any) -> None:
+    project = find_project(mine, {})
+    lose_harbour(project)
+    assert dd("verify", "--at", "1..")[0] == 0, "the outputs are as they were"
+    (mine / "more.csv").write_text("version,diff,src,dst,minutes\n6,1,Harbour,Nowhere,1\n7,-1,Harbour,Nowhere,1\n")
+    assert dd("ingest", "links", "more.csv", "-q")[0] == 0
+    code, _, err = dd("run", "-q")
+    assert code == 0, err
+    verdicts = verdicts_of(project, 5, 6, 7, by=by)
+    assert [verdict.holds for verdict in verdicts] == [True, False, True], "the stop Nowhere is missing"
+    assert verdicts[1].differing["stop"].to_list() == ["Nowhere"]
+    error = mismatch(verdicts, project.dims)
+    assert isinstance(error, Mismatch)
+    assert error.exit_code == 3
+    assert dd("run", "--full-refresh", "-q")[0] == 0
+    assert all(verdict.holds for verdict in verdicts_of(project, 5, 6, 7, by=by))
+
+
+def test_an_error_of_the_program_names_the_version(mine: Path, dd: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    from ddcore import reference
+
+    def failing(*_: Any) -> Any:
+        raise Diverged("loop", (0, 9), 9, 3)
+
+    monkeypatch.setattr(reference, "outputs_of", failing)
+    code, _, err = dd("verify", "--at", "3")
+    assert code == 1
+    assert err[0].startswith("error: on the inputs at version 3, by reference: loop loop did not reach a fixed point")
+
+
+# --- several dimensions -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def figures(tmp_path: Path, dd: Any, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The bitemporal example, folded to two corners."""
+    dd("init", str(tmp_path / "figures"), "--example", "bitemporal", "-q")
+    monkeypatch.chdir(tmp_path / "figures")
+    for source in ("data/report.csv", "data/restated.csv"):
+        assert dd("ingest", "sales", source, "-q")[0] == 0
+    assert dd("run", "--to", "day=5,revision=2", "-q")[0] == 0
+    assert dd("run", "--to", "day=7,revision=1", "-q")[0] == 0
+    return tmp_path / "figures"
+
+
+def test_times_of_several_dimensions(figures: Path, dd: Any) -> None:
+    """Without --at: every greatest complete time. Any complete time may be named, also one without updates."""
+    code, out, _ = dd("verify", "leader", "--json")
+    assert code == 0
+    assert [record["time"] for record in records(out)] == [{"day": 5, "revision": 2}, {"day": 7, "revision": 1}]
+    for by in WAYS:
+        code, out, _ = dd("verify", "--by", by, "--at", "day=6,revision=1", "--at", "revision=0,day=2")
+        assert code == 0
+        assert len(out) == 4
+    for options, says in (
+        (["--at", "day=6,revision=2"], "--at: day=6,revision=2 is not yet complete: since is"),
+        (["--at", "3"], "--at: '3' is not a time of day, revision"),
+        (["--last", "2"], "--last 2: dd.toml has the time dimensions day, revision"),
+        (["--every", "2"], "--every 2: dd.toml has the time dimensions day, revision"),
+    ):
+        code, _, err = dd("verify", *options)
+        assert code == 2
+        assert says in err[0]
+
+
+def test_a_wrong_row_at_a_time_of_two_dimensions(figures: Path, dd: Any) -> None:
+    project = find_project(figures, {})
+    schema = Verification(project).plan.outputs["leader"]
+    add_row(project, "leader", schema, {"shop": "Quay", "total": 1, "day": 6, "revision": 1, "diff": 1})
+    code, out, err = dd("verify", "--json")
+    assert code == 3
+    held = {(record["output"], *record["time"].values()): record["holds"] for record in records(out) if "by" in record}
+    assert held == {("leader", 5, 2): True, ("totals", 5, 2): True, ("leader", 7, 1): False, ("totals", 7, 1): True}
+    assert "leader at day=7,revision=1 is not what the program gives" in err[0]
+
+
+# --- after a run ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("every", "versions"), [(1, [1, 2, 3, 4, 5]), (2, [2, 4]), (5, [5]), (6, []), (0, [])])
+def test_a_run_verifies_the_versions_that_are_due(every: int, versions: list[int], mine: Path, dd: Any) -> None:
+    code, out, _ = dd("run", "--full-refresh", "--verify-every", str(every), "--json")
+    assert code == 0
+    *lines, last = records(out)
+    assert [record["version"] for record in lines if "by" in record] == versions
+    assert last["command"] == "run"
+    assert not [record for record in records(dd("run", "--verify-every", "1", "--json")[1]) if "by" in record]
+
+
+def test_only_versions_of_the_window_are_verified(fresh: Path, dd: Any) -> None:
+    for name in ("links", "starts"):
+        dd("ingest", name, f"data/{name}.csv", "-q")
+    for end, versions in (("1", []), ("3", [2]), ("5", [4])):
+        code, out, _ = dd("run", "--to-version", end, "--verify-every", "2", "--json")
+        assert (code, [record["version"] for record in records(out) if "by" in record]) == (0, versions)
+
+
+def test_a_run_that_finds_a_mismatch_stays_recorded(mine: Path, dd: Any) -> None:
+    project = find_project(mine, {})
+    trams_with_a_wrong_row(project)
+    (mine / "more.csv").write_text("version,diff,src,dst,minutes\n6,1,Castle,Harbour,1\n")
+    assert dd("ingest", "links", "more.csv", "-q")[0] == 0
+    code, out, err = dd("run", "--verify-every", "3")
+    assert code == 3
+    assert [record["command"] for record in records(out)] == ["run"], "stdout is for programs"
+    assert any(line.startswith("differs  journeys at version 6") for line in err)
+    assert err[-2].startswith("error: journeys at version 6 is not what the program gives")
+    assert "the runs stay recorded" in err[-1]
+    assert "ddcore run --full-refresh" in err[-1]
+    run = Ledger.load(Warehouse(project.warehouse)).current_run()
+    assert run is not None
+    assert run.last == 6
+    assert dd("run", "--verify-every", "3")[0] == 0, "there is nothing new"
+
+
+def test_the_setting_in_the_file_and_in_the_environment(
+    mine: Path, dd: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trams_with_a_wrong_row(find_project(mine, {}))
+    file = mine / "dd.toml"
+    text = file.read_text()
+    (mine / "more.csv").write_text(
+        "version,diff,src,dst,minutes\n" + "".join(f"{version},1,A,B,{version}\n" for version in range(6, 10))
+    )
+    assert dd("ingest", "links", "more.csv", "-q")[0] == 0
+    file.write_text(text.replace("[run]", "[run]\nverify_every = 2"))
+    assert dd("run", "--to-version", "6", "-q")[0] == 3
+    assert dd("run", "--to-version", "7", "-q", "--verify-every", "0")[0] == 0
+    monkeypatch.setenv("DDCORE_VERIFY_EVERY", "9")
+    assert dd("run", "--to-version", "8", "-q")[0] == 0
+    assert replay.main(["--project", str(mine)]) == 3, "as spark-submit starts it"
+    said = capsys.readouterr()
+    assert records(said.out.splitlines())[-1]["last"] == 9
+    assert said.err.startswith("error: journeys at version 9 is not what the program gives")
+    for value in ("-1", "x"):
+        monkeypatch.setenv("DDCORE_VERIFY_EVERY", value)
+        assert dd("run")[0] == 2
+    monkeypatch.delenv("DDCORE_VERIFY_EVERY")
+    for wrong in ("-1", '"2.5"', "true", "1.5"):
+        file.write_text(text.replace("[run]", f"[run]\nverify_every = {wrong}"))
+        code, _, err = dd("run")
+        assert code == 2
+        assert "verify_every: must be a whole number from 0 up" in err[0]
+
+
+def test_with_several_dimensions_every_second_run_is_verified(tmp_path: Path, dd: Any, monkeypatch: Any) -> None:
+    dd("init", str(tmp_path / "figures"), "--example", "bitemporal", "-q")
+    monkeypatch.chdir(tmp_path / "figures")
+    dd("ingest", "sales", "data/report.csv", "-q")
+    verified = []
+    for day in range(1, 5):
+        code, out, _ = dd("run", "--to", f"day={day},revision=0", "--verify-every", "2", "--json")
+        assert code == 0
+        verified.append([(record["output"], record["time"]["day"]) for record in records(out) if "by" in record])
+    assert verified == [[], [("leader", 2), ("totals", 2)], [], [("leader", 4), ("totals", 4)]]
+
+
+# --- random programs, real data, Spark --------------------------------------------------------------------------------
+
+
+SEEDS = range(8)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_random_programs_hold_at_every_time_both_ways(seed: int, tmp_path: Path) -> None:
+    check_random(seed, tmp_path)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(len(SEEDS), 200))
+def test_more_random_programs_hold_at_every_time_both_ways(seed: int, tmp_path: Path) -> None:
+    check_random(seed, tmp_path)
+
+
+def check_random(seed: int, folder: Path) -> None:
+    """Folded in two runs; at each time that is complete after the first and after the second. One update more or less
+    in an output is then found, at all times at or after its own.
+    """
+    drawn, rng = case(seed, plain=True), random.Random(seed)
+    project = replace(project_of(folder / "p", drawn), engine="inline")
+    times = sorted({time for frame in drawn.frames.values() for time in frame.select(project.dims).iter_rows()})
+    if len(project.dims) == 1:
+        times = [time for (time,) in times]
+    tops = [times[len(times) // 2], None]
+    try:
+        for last in tops:
+            replay.run(project, last=last, engine="inline")
+            claims = Verification(project).claims
+            complete = [time for time in times if not is_open(time, claims.upper)]
+            for by in WAYS:
+                for verdict in verdicts_of(project, *rng.sample(complete, min(2, len(complete))), by=by):
+                    assert verdict.holds, f"{verdict}\n{drawn}"
+    except FoldError:
+        return  # a loop that diverges, a negative count: nothing is folded
+    output = rng.choice(Verification(project).outputs())
+    schema = Verification(project).plan.outputs[output]
+    time = rng.choice(times)
+    row = dict.fromkeys(schema) | dict(zip(project.dims, time if isinstance(time, tuple) else (time,), strict=True))
+    add_row(project, output, schema, row | {"diff": rng.choice([-1, 1])})
+    for by in WAYS:
+        failed = [verdict for verdict in verdicts_of(project, time, by=by) if not verdict.holds]
+        assert [(verdict.output, verdict.time, len(verdict.differing)) for verdict in failed] == [(output, time, 1)]
+        assert failed[0].differing.drop(EXPECTED, ACTUAL).row(0) == (None,) * len(schema)
+
+
+@pytest.fixture(scope="module")
+def packages(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """The package set, its first 300 versions folded in three runs."""
+    folder = tmp_path_factory.mktemp("packages") / "p"
+    folder.mkdir()
+    source = Path(str(example("packages").__code__.co_filename))
+    (folder / "program.py").write_text(source.read_text())
+    (folder / "dd.toml").write_text((source.parent / "dd.toml").read_text())
+    project = replace(find_project(folder, {}), engine="inline")
+    take_in(project, "dependencies", pl.read_parquet(shared_data("package_sets", "dependencies.parquet")))
+    for last in (100, 200, 300):
+        replay.run(project, last=last, engine="inline")
+    return project
+
+
+def test_the_package_set_holds_both_ways(packages: Project) -> None:
+    by_size = verdicts_of(packages, 0, 300)
+    assert [verdict.by for verdict in by_size] == [*["reference"] * 3, *["scratch"] * 3], "by the rows of the input"
+    both = [*by_size, *verdicts_of(packages, 300, by="reference")]
+    assert all(verdict.holds for verdict in both)
+    assert [verdict.rows > 1000 for verdict in both if verdict.output == "depends"] == [False, True, True]
+
+
+def test_scratch_by_several_workers(packages: Project, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    sparkless.install(monkeypatch, unrest=0)
+    on_spark = replace(packages, engine="spark", parallelism=3)
+    assert all(verdict.holds for verdict in verdicts_of(on_spark, 3, by="scratch", scratch=tmp_path))
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.spark
+def test_scratch_on_spark(here: Path, spark: Any, tmp_path: Path) -> None:
+    on_spark = replace(find_project(here, {}), engine="spark", parallelism=2)
+    assert [verdict.rows for verdict in verdicts_of(on_spark, 4, 5, by="scratch", scratch=tmp_path)] == [5, 7]
+    assert all(verdict.holds for verdict in verdicts_of(on_spark, 4, by="scratch", scratch=tmp_path))
+    assert list(tmp_path.iterdir()) == []
