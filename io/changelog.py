@@ -62,16 +62,23 @@ class ChangeLog:
         tables.create(self.folder, self.columns, replace=replace, configuration=_FEED)
 
     def check(self) -> None:
-        """Raise StorageError where the table was created with other columns than these."""
+        """Raise StorageError where the table was created with other columns than these.
+
+        Columns of the row may have been added since: they are null in the updates before.
+        """
         with reporting(self.folder, "read", tables.mend_hint(self.folder)):
-            stored = tables.columns(tables.open_table(self.folder))
-        wanted = [(name, tables.delta_type(kind)) for name, kind in self.columns.items()]
-        if sorted(stored) != sorted(wanted):
-            shown = [", ".join(f"{name} {kind}" for name, kind in side) for side in (stored, wanted)]
-            raise StorageError(
-                f"inputs/{self.folder.name} has the columns ({shown[0]}), but dd.toml now says ({shown[1]})",
-                "restore the schema in dd.toml, or ingest the sources into a new warehouse",
-            )
+            stored = dict(tables.columns(tables.open_table(self.folder)))
+        wanted = {name: tables.delta_type(kind) for name, kind in self.columns.items()}
+        gone = [name for name in (*stored, *self.dims, "diff") if name not in wanted or name not in stored]
+        other = [name for name in stored if name not in gone and stored[name] != wanted[name]]
+        if not (gone or other):
+            return
+        what = f"{gone[0]} is in one of them only" if gone else f"{other[0]} has another type"
+        shown = [", ".join(f"{name} {kind}" for name, kind in side.items()) for side in (stored, wanted)]
+        raise StorageError(
+            f"inputs/{self.folder.name} has the columns ({shown[0]}), but dd.toml now says ({shown[1]}): {what}",
+            "restore the schema in dd.toml, to which columns may be added; or ingest the sources into a new warehouse",
+        )
 
     def write(self, stem: str, updates: pl.DataFrame) -> AddedFile:
         """Write updates as one data file, which no reader sees before :meth:`commit`.
@@ -92,9 +99,10 @@ class ChangeLog:
         base: TableState | None,
         overwrite: bool = False,
         without: Iterable[str] = (),
+        adds: Schema | None = None,
     ) -> TableState:
         """Make files visible on top of ``base`` and return the table's new state: see :func:`tables.commit`."""
-        return tables.commit(self.folder, files, txn, base=base, overwrite=overwrite, without=without)
+        return tables.commit(self.folder, files, txn, base=base, overwrite=overwrite, without=without, adds=adds)
 
     def has_columns(self) -> bool:
         """Whether the table has exactly these columns."""

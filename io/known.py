@@ -107,9 +107,12 @@ def _parse(text: str) -> tuple[bytes, Digest] | None:
 
 
 class Earlier:
-    """The earlier ingests of one input. Names in the ledger are relative to ``root``, the project's folder."""
+    """The earlier ingests of one input. Names in the ledger are relative to ``root``, the project's folder.
 
-    def __init__(self, records: Iterable[IngestRecord], root: Path) -> None:
+    Recognises sources by digests over ``columns``, that is, only those whose ingests had these columns.
+    """
+
+    def __init__(self, records: Iterable[IngestRecord], root: Path, columns: tuple[str, ...] = ()) -> None:
         self._root = root
         self._ingest_of: dict[Digest, int] = {}
         self._by_name: dict[str, list[tuple[Digest, int]]] = {}  # by name
@@ -121,6 +124,8 @@ class Earlier:
             rests = (self._times.get(number, frozenset()) for number in record.rests_on)
             self._times[record.number] = frozenset(record.all_counts).union(*rests)
             self._replaced_by[record.number] = record.replaced_by
+            if columns and record.columns and record.columns != columns:
+                continue
             texts = [_parse(source.digest) for source in record.sources]
             if None in texts:
                 self.unknown.append(record.number)

@@ -27,7 +27,7 @@ import polars as pl
 from ddcore.errors import DataError, DdError, LateUpdate, UnknownRetraction, UsageError
 from ddcore.io.balance import Balance
 from ddcore.io.changelog import ChangeLog
-from ddcore.io.checks import DIFF, LARGEST_TIME, Layout, Rules, listed_names
+from ddcore.io.checks import DIFF, LARGEST_TIME, Layout, Rules, check_complete, listed_names
 from ddcore.io.deltalog import last_transaction, named_files
 from ddcore.io.failpoint import failpoint
 from ddcore.io.intake import Intake, Part, fitted, frames_of, merge, shown
@@ -39,7 +39,7 @@ from ddcore.io.records import IngestRecord
 from ddcore.io.records import Source as TakenSource
 from ddcore.io.restatement import Changes, Replacement, closed_changes, replace_from
 from ddcore.io.sources import Source, find_sources, row_count
-from ddcore.io.tables import APP, kept_open
+from ddcore.io.tables import APP, exists, kept_open
 from ddcore.io.times import (
     Frontier,
     Time,
@@ -152,9 +152,9 @@ def ingest(
     rules = _rules(project, input_name, version, diff, rename or {})
     tell = listener or _silent
     tell("reading columns")
-    layouts = fitted(find_sources(sources), rules)
-    _refuse_empty(sources, layouts)
     warehouse = Warehouse(project.warehouse)
+    layouts, rules = _fitted(find_sources(sources), rules, warehouse, input_name)
+    _refuse_empty(sources, layouts)
     warehouse.begin(project.root, new=new_warehouse)
     with warehouse.lock("ddcore ingest") as lock, kept_open():
         ledger = Ledger.load(warehouse)
@@ -214,6 +214,19 @@ def _rules(project: Project, name: str, version: Time | None, diff: int | None, 
     return rules
 
 
+def _fitted(sources: Sequence[Source], rules: Rules, warehouse: Warehouse, name: str) -> tuple[Layouts, Rules]:
+    """Each source with its layout, and the rules with the columns that the input got later, if a source lacks one."""
+    try:
+        return fitted(sources, rules), rules
+    except DataError:
+        records = list(Ledger.load(warehouse).ingests(name)) if warehouse.ledger.is_dir() else []
+        former = _former_columns(records, rules)
+        if not former:
+            raise
+    rules = replace(rules, added=frozenset(rules.schema).difference(*former))
+    return fitted(sources, rules), rules
+
+
 def _refuse_empty(places: Sequence[str], layouts: Layouts) -> None:
     """Refuse Parquet files without rows, before anything is locked or started."""
     if not layouts:
@@ -266,9 +279,13 @@ class _Work:
         self.base, self.records = ledger.input_table(name), list(ledger.ingests(name))
         self.upper = ledger.open_from(name)
         # A restatement says itself which rows the log holds already.
-        self.earlier = Earlier(() if options.restate is not None else self.records, root)
+        known = () if options.restate is not None else self.records
+        former = _former_columns(known, rules)
+        self.earlier = Earlier(known, root, tuple(rules.schema))
+        self.before_change = [Earlier(known, root, columns) for columns in former]
         key, upper = digest_key(self.records), self.upper if options.restate is None else None
-        self.intake = Intake(self.log, ledger.next_ingest(), rules, key, upper, options.late == "move")
+        move = options.late == "move"
+        self.intake = Intake(self.log, ledger.next_ingest(), rules, key, upper, move, former=former)
         self.replacement: Replacement | None = None
         self.changes: Changes | None = None  # if history is restated
         self.restates: Frontier = ()
@@ -281,12 +298,14 @@ class _Work:
         part = take(self.intake, layouts)
         if not part.rows:
             raise _empty(places)
-        known = self.earlier.recognise(self._identities(part, layouts), self.intake.number)
+        known = self._recognise(part, layouts)
         fresh = [(source, layout) for source, layout in layouts if not _is_complete(known.get(source.name))]
         if not any(part.digests.get(source.name) for source, _ in fresh):
             notes += _replaced_notes(known, self.name)
             number = max((one.number for one in known.values()), default=0)
             return self._report(places, part, number, nothing_new=True, notes=notes)
+        for _, layout in fresh:
+            check_complete(layout)
         if known:
             notes += [*_known_notes(known), *_replaced_notes(known, self.name)]
             self._sweep()
@@ -352,12 +371,27 @@ class _Work:
 
     # --- checks of the whole source ---
 
-    def _identities(self, part: Part, layouts: Layouts) -> list[Seen]:
-        """The sources as the ledger names them: by paths relative to the project, from any working folder."""
+    def _identities(self, part: Part, layouts: Layouts, former: int | None = None) -> list[Seen]:
+        """The sources as the ledger names them: by paths relative to the project, from any working folder.
+
+        ``former``: with digests over columns that the input had before, by their place in the intake.
+        """
+        digests = part.digests if former is None else part.former[former]
         return [
-            Seen(source.name, identity(source, self.root), source.member, part.digests.get(source.name, {}))
+            Seen(source.name, identity(source, self.root), source.member, digests.get(source.name, {}))
             for source, _ in layouts
         ]
+
+    def _recognise(self, part: Part, layouts: Layouts) -> dict[str, Known]:
+        """The sources that the log holds, or parts of them, by name: also those of before the input got columns."""
+        number = self.intake.number
+        known = self.earlier.recognise(self._identities(part, layouts), number)
+        for place, earlier in enumerate(self.before_change):
+            rest = [one for one in layouts if one[0].name not in known]
+            if rest:
+                seen = earlier.recognise(self._identities(part, rest, place), number)
+                known |= {name: one for name, one in seen.items() if one.number != number}
+        return known
 
     def _judge(self, part: Part, layouts: Layouts) -> None:
         """Raise the error of the source as a whole, if any; note whether rows now count more than once."""
@@ -534,7 +568,8 @@ class _Work:
         replaced, number = self.replacement, self.intake.number
         rest, removed = (replaced.rest, replaced.removed) if replaced else ((), ())
         files = [*rest, *part.files]
-        table = self.log.commit(files, number, base=self.base, without=[file.path for file in removed])
+        without = [file.path for file in removed]
+        table = self.log.commit(files, number, base=self.base, without=without, adds=self.rules.schema)
         self.ledger.append(
             IngestRecord(
                 number=number,
@@ -550,6 +585,7 @@ class _Work:
                 rests_on=tuple(sorted({one.number for one in known.values() if one.part is not None})),
                 dims=self.rules.dims if len(self.rules.dims) > 1 else (),
                 restates=self.restates,
+                columns=tuple(self.rules.schema),
                 replaces=time_of(replaced.start) if replaced else None,
                 removed=replaced.rows if replaced else 0,
                 before=self.base if replaced else None,
@@ -560,10 +596,13 @@ class _Work:
     def cleaning(self) -> Iterator[None]:
         """Remove files that the ledger does not name, before the ingest, and after it if it fails."""
         self.ledger.begin()
-        self.log.create()
+        if self.base is None or not exists(self.log.folder):
+            # A first ingest that was killed may have left a table with other columns.
+            self.log.create(replace=self.base is None)
         transaction = last_transaction(self.log.folder, APP)
         if self._sweep():
             self.notes.append(_sweep_note(transaction, self.intake.number))
+        self.log.check()
         try:
             yield
         finally:
@@ -579,7 +618,7 @@ class _Work:
         A file that any commit of the table named is kept: if the ledger was lost, it is the only copy of its rows.
         """
         head = self.log.version()
-        state = self.log.commit([], self.intake.number, base=self.base)
+        state = self.log.commit([], self.intake.number, base=self.base, adds={})
         strays = self.intake.strays()
         named = named_files(self.log.folder) if strays else ()
         for path in strays:
@@ -587,6 +626,12 @@ class _Work:
                 path.unlink(missing_ok=True)
                 failpoint("after-stray")
         return state.version != head
+
+
+def _former_columns(records: Sequence[IngestRecord], rules: Rules) -> tuple[tuple[str, ...], ...]:
+    """The columns of rows that earlier ingests had, if they were others than now, newest first."""
+    lists = dict.fromkeys(record.columns for record in reversed(records) if record.columns)
+    return tuple(columns for columns in lists if columns != tuple(rules.schema) and rules.schema.keys() >= set(columns))
 
 
 def _ignored_notes(layouts: Layouts) -> list[str]:
