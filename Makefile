@@ -6,7 +6,7 @@ MAKEFLAGS += --no-print-directory
 PY := .venv/bin/python
 READY := .venv/ready
 
-.PHONY: help setup demo test test-all check format bench clean
+.PHONY: help setup demo test test-all check format bench soak clean
 
 help: ## list the targets
 	@printf 'make TARGET, where TARGET is one of\n\n'
@@ -39,6 +39,9 @@ format: $(READY) ## fix formatting and imports
 
 bench: $(READY) ## measure against peers; a JSON object per line
 	@$(PY) -m bench $(ARGS)
+
+soak: $(READY) ## kill commands at random moments and run them again; make soak CYCLES=300
+	@$(PY) tools/soak.py --cycles $${CYCLES:-300} $(ARGS)
 
 clean: ## remove what make created here (the cache of jars and kernels stays)
 	@rm -rf .venv build dist demo *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,6 +11,7 @@ import typer
 from ddcore.cli.options import DebugOption, JsonOption, ProjectOption, WarehouseOption, open_project
 from ddcore.cli.output import SCHEMA_VERSION, Output
 from ddcore.cli.text import aligned
+from ddcore.redaction import masked
 
 if TYPE_CHECKING:
     from ddcore.io.project import Project
@@ -38,7 +40,10 @@ def doctor(
     from ddcore.jobs.doctor import checks
 
     out = Output(json=as_json)
-    results = checks(lambda: _project(project, warehouse), deep=deep)
+    results = [
+        replace(check, message=masked(check.message), hint=masked(check.hint))
+        for check in checks(lambda: _project(project, warehouse), deep=deep)
+    ]
     if out.json:
         for check in results:
             out.record(schema_version=SCHEMA_VERSION, **vars(check))

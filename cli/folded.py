@@ -13,9 +13,9 @@ from ddcore.errors import UsageError
 from ddcore.io.changelog import ChangeLog
 from ddcore.io.ledger import Ledger
 from ddcore.io.published import check_output, finished_run
-from ddcore.io.tables import mend_hint, open_table, row_type
+from ddcore.io.tables import opened, reading, row_type
 from ddcore.io.times import Time, Window, greatest, nothing_closed, time_of, up_to, versions
-from ddcore.io.warehouse import Warehouse, reporting
+from ddcore.io.warehouse import Warehouse
 from ddcore.schema import Schema
 
 if TYPE_CHECKING:
@@ -114,16 +114,16 @@ def output_log(project: Project, name: str) -> OutputLog:
     run, upper = finished_run(ledger), ledger.upper()
     assert upper is not None
     check_output(run, name, project.inputs)
-    table = run.tables[f"outputs/{name}"]
+    table = ledger.tables()[f"outputs/{name}"]
     folder = warehouse.output(name)
-    log = ChangeLog(folder, _row_schema(folder, table.version, project.dims), project.dims)
+    log = ChangeLog(folder, _row_schema(folder, table, project.dims), project.dims)
     # Times are not advanced, so every complete time can be read.
     readable, first = Readable(project.dims, nothing_closed(project.dims), upper), ledger.first_ingested()
     return OutputLog(name, log, table, readable, first if isinstance(first, int) else 0)
 
 
-def _row_schema(folder: Path, version: int, dims: tuple[str, ...]) -> Schema:
+def _row_schema(folder: Path, state: TableState, dims: tuple[str, ...]) -> Schema:
     """The columns of a row as the table has them: the program may have changed since."""
-    with reporting(folder, "read", mend_hint(folder)):
-        fields = open_table(folder, version).schema().fields
+    with reading(folder, state=state):
+        fields = opened(folder, state).schema().fields
     return {field.name: row_type(field.type) for field in fields if field.name not in (*dims, "diff")}

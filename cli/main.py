@@ -32,6 +32,7 @@ from ddcore.cli.show import show
 from ddcore.cli.status import status
 from ddcore.cli.verify import verify
 from ddcore.errors import DdError, UsageError
+from ddcore.redaction import masked
 from ddcore.wording import advice, one_line
 
 __all__ = ["app", "main", "run_command"]
@@ -159,7 +160,7 @@ def _ended(error: BaseException, name: str, debug: bool) -> int:
         hint = "" if debug else "this should not happen: see --debug"
         code = _failed(kind if text == kind else f"{kind}: {text}", hint, 1)
     if debug:
-        traceback.print_exception(error, file=sys.stderr)
+        sys.stderr.write(masked("".join(traceback.format_exception(error))))
     return code
 
 

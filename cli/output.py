@@ -19,6 +19,7 @@ from typing import Any, TextIO
 
 from ddcore.cli.text import count, cut, json_text, message, printable
 from ddcore.jobs.report import SCHEMA_VERSION, json_line
+from ddcore.redaction import masked
 
 __all__ = ["SCHEMA_VERSION", "Output", "Progress", "count", "open_streams"]
 
@@ -66,7 +67,7 @@ class Output:
     def result(self, command: str, **fields: Any) -> None:
         """The JSON object that ends ``run`` and ``ingest``: for programs, so a person at a terminal is spared it."""
         if self.json or not (self.quiet or self.on_terminal):
-            self.data(json_line(command, fields))
+            self.data(masked(json_line(command, fields)))
 
     def say(self, *parts: Part) -> None:
         """One line for people, on stderr; a very long one is cut in the middle."""
@@ -113,7 +114,7 @@ class Output:
         return "".join(self.painted(printable(text), color, stream) for text, color in pairs)
 
     def _tell(self, parts: tuple[Part, ...]) -> None:
-        parts = tuple(message(part) if isinstance(part, str) else part for part in parts)
+        parts = tuple(message(masked(part)) if isinstance(part, str) else part for part in parts)
         _write(self.stderr, self._line(self.stderr, parts))
 
 
@@ -155,7 +156,7 @@ class Progress:
         elif done:
             parts.append(count(done))
         parts += [note] * bool(note) + [f"{time.monotonic() - self._start:.0f}s"]
-        line = cut(printable("  ".join(parts)), shutil.get_terminal_size().columns - 1)
+        line = cut(printable(masked("  ".join(parts))), shutil.get_terminal_size().columns - 1)
         _write(self.stream, f"\r\x1b[K{line}", end="")
 
     def wipe(self) -> None:

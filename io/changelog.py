@@ -15,7 +15,7 @@ import polars as pl
 from ddcore.errors import DiffOverflow, StorageError
 from ddcore.io import tables
 from ddcore.io.tables import AddedFile, LiveFile, TableState
-from ddcore.io.times import Time, Window, coordinates
+from ddcore.io.times import Time, Window, coordinates, span, time_of
 from ddcore.io.warehouse import reporting
 from ddcore.lattice import is_before
 from ddcore.nested import map_inside
@@ -61,13 +61,15 @@ class ChangeLog:
         """
         tables.create(self.folder, self.columns, replace=replace, configuration=_FEED)
 
-    def check(self) -> None:
+    def check(self, state: TableState | None = None) -> None:
         """Raise StorageError where the table was created with other columns than these.
 
-        Columns of the row may have been added since: they are null in the updates before.
+        Columns of the row may have been added since: they are null in the updates before. ``state`` is the table's in
+        the ledger; without it, its newest version is compared.
         """
-        with reporting(self.folder, "read", tables.mend_hint(self.folder)):
-            stored = dict(tables.columns(tables.open_table(self.folder)))
+        with tables.reading(self.folder, state=state):
+            table = tables.open_table(self.folder) if state is None else tables.opened(self.folder, state)
+            stored = dict(tables.columns(table))
         wanted = {name: tables.delta_type(kind) for name, kind in self.columns.items()}
         gone = [name for name in (*stored, *self.dims, "diff") if name not in wanted or name not in stored]
         other = [name for name in stored if name not in gone and stored[name] != wanted[name]]
@@ -106,7 +108,7 @@ class ChangeLog:
 
     def has_columns(self) -> bool:
         """Whether the table has exactly these columns."""
-        with reporting(self.folder, "read", tables.mend_hint(self.folder)):
+        with tables.reading(self.folder):
             stored = tables.columns(tables.open_table(self.folder))
         return stored == [(name, tables.delta_type(kind)) for name, kind in self.columns.items()]
 
@@ -140,7 +142,23 @@ class ChangeLog:
 
     def scan_files(self, files: Sequence[AddedFile | LiveFile]) -> pl.LazyFrame:
         """The updates of some of the table's files, in file order. Checks the digests of each whole file first."""
-        return tables.scan(self.folder, files, self.columns)
+        try:
+            return tables.scan(self.folder, files, self.columns)
+        except StorageError as error:
+            raise self._lost(files) or error from None
+
+    def _lost(self, files: Sequence[AddedFile | LiveFile]) -> StorageError | None:
+        """The error for the first of these files that is missing, with the times that it held; None if none is."""
+        for file in files:
+            if not (self.folder / file.path).exists():
+                held = ""
+                if isinstance(file, LiveFile) and all(dim in file.lower and dim in file.upper for dim in self.dims):
+                    ends = [time_of([side[dim] for dim in self.dims]) for side in (file.lower, file.upper)]
+                    word = "times" if len(self.dims) > 1 else "version" if ends[0] == ends[1] else "versions"
+                    held = f": it has {word} {span(ends[0], ends[1], self.dims)} of {self.folder.name}"
+                hint = tables.mend_hint(self.folder)
+                return StorageError(f"{self.folder / file.path} is missing{held}", hint)
+        return None
 
     def accumulate(self, at: Time, state: TableState | None) -> pl.DataFrame:
         """The collection at a time: distinct rows and their ``count``, never 0, in no particular order. O(updates)."""

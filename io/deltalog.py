@@ -7,13 +7,18 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-__all__ = ["LOG", "commit_file", "is_maintenance", "last_transaction", "named_files", "transaction_of"]
+__all__ = [
+    "LOG", "commit_file", "has_commits", "is_maintenance", "last_transaction", "lost_versions", "named_files",
+    "newest_checkpoint", "transaction_of",
+]  # fmt: skip
 
 LOG = "_delta_log"
+_CHECKPOINT = re.compile(r"([0-9]{20})\.checkpoint\b.*\.parquet$")
 _MAINTENANCE = (  # operations that change no rows
     "OPTIMIZE", "VACUUM START", "VACUUM END", "SET TBLPROPERTIES", "UNSET TBLPROPERTIES", "UPGRADE PROTOCOL",
 )  # fmt: skip
@@ -22,6 +27,28 @@ _MAINTENANCE = (  # operations that change no rows
 def commit_file(folder: Path, version: int) -> Path:
     """The path of commit ``version`` of a table."""
     return folder / LOG / f"{version:020d}.json"
+
+
+def has_commits(folder: Path) -> bool:
+    """Whether the log has a commit. One that was emptied by a crash during creation has none."""
+    return next((folder / LOG).glob("*.json"), None) is not None
+
+
+def newest_checkpoint(folder: Path, version: int | None = None) -> int:
+    """The version of the newest checkpoint, at or before ``version`` if there is one; -1 without any."""
+    found = (_CHECKPOINT.match(path.name) for path in (folder / LOG).glob("*.checkpoint*"))
+    versions = [int(name[1]) for name in found if name]
+    return max((each for each in versions if version is None or each <= version), default=-1)
+
+
+def lost_versions(folder: Path, version: int | None = None) -> list[int]:
+    """The versions whose commits are needed to open a table at ``version``, and are not in its log.
+
+    Without ``version``: at the newest one that the log names. Lists the log's folder.
+    """
+    commits = {int(commit.stem) for commit in _commits(folder) if commit.stem.isdigit()}
+    last = max([newest_checkpoint(folder), *commits]) if version is None else version
+    return [each for each in range(newest_checkpoint(folder, last) + 1, last + 1) if each not in commits]
 
 
 def is_maintenance(folder: Path, version: int) -> bool:

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 
 from ddcore.errors import StorageError, UsageError
 from ddcore.io import datafile, tables, times
-from ddcore.io.deltalog import commit_file, is_maintenance, last_transaction
+from ddcore.io.deltalog import commit_file, has_commits, is_maintenance, last_transaction
 from ddcore.io.failpoint import failpoint
 from ddcore.io.records import (
     CompactRecord,
@@ -202,7 +202,7 @@ class Ledger:
     @classmethod
     def _read(cls, warehouse: Warehouse) -> Ledger:
         folder = warehouse.ledger
-        if not tables.exists(folder):
+        if not has_commits(folder):
             return cls(warehouse)
         with reporting(folder, "read the ledger", tables.mend_hint(folder)):
             table = tables.open_table(folder)

@@ -19,6 +19,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from ddcore.errors import DdError, ProgramError, UsageError
+from ddcore.redaction import keep_secret
 from ddcore.schema import Schema, Type, parse_type
 from ddcore.wording import listed, meant, one_line, shown
 
@@ -50,6 +51,7 @@ _PROGRAM = re.compile(r"(?P<file>.+\.py):(?P<function>[A-Za-z_][A-Za-z0-9_]*)")
 # Delta on protocol (1,2) takes none of these in a column name.
 NOT_IN_COLUMNS = set(" ,;{}()\n\t=`.\0")
 _LONGEST_SHOWN = 100
+_LEAST_OF_ENVIRONMENT = 8  # characters of a secret there: many other programs' switches are called TOKEN or KEY
 _MOST_WORKERS = 2**31 - 1
 
 
@@ -79,8 +81,8 @@ class Project:
     engine: str = "spark"
     parallelism: int | None = None
     verify_every: int = 0
-    spark_master: str = "local[*]"
-    spark_conf: Mapping[str, str] = field(default_factory=dict)
+    spark_master: str = field(default="local[*]", repr=False)
+    spark_conf: Mapping[str, str] = field(default_factory=dict, repr=False)
     origin: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -199,6 +201,8 @@ class _Section:
 
 def _read(file: Path, env: Mapping[str, str], flags: Mapping[str, str | int | None]) -> Project:
     sections = _sections(file, _parse(file))
+    keep_secret((name, value) for name, value in env.items() if len(value) >= _LEAST_OF_ENVIRONMENT)
+    keep_secret(sections["spark"].table)
     dims = _dims(sections["time"])
     settings, origin = _settings(file, sections, env, flags)
     program = sections["project"].text("program")
@@ -328,11 +332,12 @@ def _outputs(section: _Section) -> dict[str, OutputSettings]:
 def _spark_conf(section: _Section) -> dict[str, str]:
     conf = section.table.get("conf", {})
     if not isinstance(conf, dict):
-        raise section.wrong("conf", f"must be {{ name = value }}, not {_quote(conf)}")
+        raise section.wrong("conf", f"must be {{ name = value }}, not a {type(conf).__name__}")  # it may hold a secret
     settings = {}
     for key, value in conf.items():
         if not isinstance(value, str | int | float):
-            raise section.wrong(f"conf.{key}", f"must be text, a number or true/false, not {_quote(value)}",
+            kind = "a table" if isinstance(value, dict) else f"a {type(value).__name__}"
+            raise section.wrong(f"conf.{key}", f"must be text, a number or true/false, not {kind}",
                                 "quote names that have dots in them")  # fmt: skip
         if isinstance(value, int) and abs(value) >= 2**64:
             raise section.wrong(f"conf.{key}", "is a number of more than 64 bits", "quote it if it is intended")

@@ -5,12 +5,11 @@ The law: accumulate(output log, t) == program(accumulate(input logs, t)). The le
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from ddcore.errors import UsageError
-from ddcore.io.times import Frontier, Time, coordinates, corners, is_open, named, shown_frontier
+from ddcore.io.times import Time, coordinates, corners, is_open, named, shown_frontier
 from ddcore.lattice import le
 from ddcore.wording import listed, meant
 
@@ -49,38 +48,24 @@ def check_output(run: RunRecord, name: str, inputs: Iterable[str]) -> None:
         )
 
 
-@dataclass(frozen=True)
-class Claims:
-    """The times at which the law is claimed for the outputs of the last finished run. Everything else is refused here.
+_ANY = -1  # instead of the number of a run
 
-    Times at or beyond ``upper`` are not complete, and with one dimension there is no version before ``first``. Logs are
-    exact at times at or beyond ``since``. Inputs have changed at times at or beyond ``restated`` since they were
-    folded. ``corrected``: from the first to the last time of each pair, the outputs hold what was published before
-    corrections that follow after it.
+
+class Claims:
+    """The times at which the law is claimed for the outputs of the last finished run; all others are refused here.
+
+    Times at or beyond ``upper`` are not complete, and with one dimension there is no version before ``first``. The logs
+    need not be exact at times that are not at or beyond ``since``. Since the run, inputs have changed at times at or
+    beyond ``restated``. And a run that appended corrections left what was published before them.
     """
 
-    dims: tuple[str, ...]
-    upper: Frontier
-    since: Frontier
-    restated: Frontier
-    first: Time | None
-    corrected: Sequence[tuple[Time, Time]] = ()
-
-    @classmethod
-    def of(cls, ledger: Ledger, dims: tuple[str, ...]) -> Claims:
-        """The claims of a ledger with a finished run. Reads the records of the runs that the last one continued, back
-        to the first corrected one.
-        """
-        upper, run = ledger.upper(), ledger.current_run()
-        assert upper is not None and run is not None
-        corrected = []
-        if run.published_from is not None or run.corrections:
-            corrected = [
-                (each.published_from, each.last)
-                for each in ledger.lineage()
-                if each.corrections and each.published_from is not None
-            ]
-        return cls(dims, upper, ledger.since(), ledger.restated(), ledger.first_ingested(), corrected)
+    def __init__(self, ledger: Ledger, dims: tuple[str, ...]) -> None:
+        upper = ledger.upper()
+        assert upper is not None, "nothing is folded"
+        self.dims, self.upper, self.since, self.restated = dims, upper, ledger.since(), ledger.restated()
+        self.first = ledger.first_ingested()
+        self._ledger = ledger
+        self._runs: list[RunRecord] | None = None
 
     def doubt(self, time: Time) -> tuple[str, str]:
         """Why the law is not claimed at a time, and what to do; two empty texts where it is."""
@@ -96,12 +81,13 @@ class Claims:
         if is_open(time, self.restated):
             changed = shown_frontier(self.restated, self.dims)
             return f"{what}: the inputs have changed from {changed} on since they were folded", "first: ddcore run"
-        for begin, end in self.corrected:
-            if le(coordinates(begin), coordinates(time)) and le(coordinates(time), coordinates(end)):
-                return (
-                    f"{what} holds what was published before a correction that follows {named(end, self.dims)}",
-                    f"verify a time after {named(end, self.dims)}",
-                )
+        run = self._corrected(time)
+        if run is not None:
+            last = named(run.last, self.dims)
+            return (
+                f"{what} holds what was published before run {run.run}, whose corrections follow {last}",
+                f"name a time after {last}, as soon as it is folded",
+            )
         return "", ""
 
     def check(self, time: Time, origin: str) -> None:
@@ -109,3 +95,28 @@ class Claims:
         message, hint = self.doubt(time)
         if message:
             raise UsageError(f"{origin}: {message}", hint)
+
+    def _corrected(self, time: Time) -> RunRecord | None:
+        """The newest run whose corrections follow a time, and concern it."""
+        point, run = coordinates(time), self._ledger.current_run()
+        if run is None or (run.published_from is None and len(point) == 1 and point >= coordinates(run.first)):
+            return None  # completed by the last run itself
+        for run in self._of_outputs():
+            first = run.published_from
+            if first is not None and le(coordinates(first), point) and le(point, coordinates(run.last)):
+                return run
+        return None
+
+    def _of_outputs(self) -> list[RunRecord]:
+        """The runs whose updates the output logs hold, newest first. Reads the whole ledger, once.
+
+        A run that appends leaves the logs as the run before it left them, whatever base it folded from.
+        """
+        if self._runs is None:
+            runs = list(self._ledger.runs())
+            number, self._runs = runs[-1].run, []
+            for run in reversed(runs):
+                if number in (run.run, _ANY):
+                    self._runs.append(run)
+                    number = _ANY if run.published_from is not None else run.base
+        return self._runs

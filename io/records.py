@@ -150,8 +150,8 @@ class RunRecord:
     there were tables. ``definitions``: the fingerprint of each output. ``arrangements``: those that
     are stored, also without rows. ``corrections``: data files of
     outputs that are written and wait for the next run, which commits them with its own: the difference between what an
-    output holds and what it should, at the version after ``last``. ``published_from``: the first version at which the
-    outputs hold what was published before such a correction.
+    output holds and what it should, at the version after ``last``. ``published_from``: of a run that appends, which
+    only computes corrections: from this version up to ``last`` the outputs hold what was published before the run.
     """
 
     run: int
@@ -205,7 +205,7 @@ Record = IngestRecord | UndoRecord | IntentRecord | FailureRecord | RunRecord | 
 
 _SELDOM = (
     "dims", "lower", "upper", "restates", "base", "appends", "definitions", "arrangements", "corrections",
-    "published_from", "since", "columns", "replaces", "removed", "before",
+    "since", "columns", "replaces", "removed", "before",
 )  # fmt: skip
 _WHEN_READ = ("replaced", "replaced_by")
 _RUNS: dict[str, Any] = {"intent": IntentRecord, "failure": FailureRecord, "run": RunRecord}
@@ -236,6 +236,8 @@ def to_json(record: Record) -> dict[str, Any]:
     if isinstance(record, RunRecord | CompactRecord):
         body["tables"] = {name: astuple(state) for name, state in record.tables.items()}
     if isinstance(record, RunRecord):
+        if record.published_from is None:  # 0 is a version
+            del body["published_from"]
         if record.corrections:
             body["corrections"] = {name: [asdict(file) for file in of] for name, of in record.corrections.items()}
         for side in ("inputs", "outputs"):

@@ -24,6 +24,7 @@ from urllib.parse import unquote, urlparse
 from ddcore.errors import DataError, UsageError
 from ddcore.io.tables import values
 from ddcore.memory import limited_memory
+from ddcore.redaction import masked
 
 if TYPE_CHECKING:
     import polars as pl
@@ -603,5 +604,5 @@ def _broken(name: str, kind: str, error: BaseException) -> DataError:
 
 
 def _first_line(error: BaseException) -> str:
-    lines = str(error).strip().splitlines() or [type(error).__name__]
+    lines = masked(str(error)).strip().splitlines() or [type(error).__name__]
     return lines[0][:200]

@@ -25,7 +25,15 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ddcore.errors import StorageError, UsageError
 from ddcore.io import datafile
-from ddcore.io.deltalog import LOG, commit_file, is_maintenance, transaction_of
+from ddcore.io.deltalog import (
+    LOG,
+    commit_file,
+    has_commits,
+    is_maintenance,
+    lost_versions,
+    newest_checkpoint,
+    transaction_of,
+)  # fmt: skip
 from ddcore.io.failpoint import failpoint
 from ddcore.io.warehouse import REFRESH, reporting, sync
 
@@ -39,8 +47,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "APP", "AddedFile", "LiveFile", "TableState", "arrow_table", "change", "commit", "committed", "create", "exists",
-    "files_of", "is_kept", "is_writer", "kept_open", "live_files", "location", "mend_hint", "open_table", "row_type",
-    "scan", "set_aside_damaged", "settle", "strays", "values", "write_file",
+    "files_of", "is_kept", "is_writer", "kept_open", "live_files", "location", "mend_hint", "open_table", "opened",
+    "reading", "row_type", "scan", "set_aside_damaged", "settle", "strays", "values", "write_file",
 ]  # fmt: skip
 
 APP = "ddcore"  # the one application id of our transactions; its version is the number of the run or ingest
@@ -133,7 +141,7 @@ def create(
 
     place = location(folder)
     wanted = [(name, delta_type(kind)) for name, kind in schema.items()]
-    with reporting(folder, "create the table", mend_hint(folder)):
+    with reading(folder, "create the table"):
         mode: Literal["error", "overwrite"] = "error"
         stored = columns(open_table(folder)) if exists(folder) else None
         if stored == wanted:
@@ -233,7 +241,7 @@ def commit(
     attempt that was given up are reverted; maintenance by other programs (OPTIMIZE) since ``base`` is kept. When this
     returns, every commit after ``base`` is on the disk, even if there was nothing to commit.
     """
-    with reporting(folder, "commit to", mend_hint(folder)):
+    with reading(folder, "commit to", base):
         head = open_table(folder)
         since = 0 if base is None else base.version + 1
         live = _paths(head)
@@ -242,6 +250,7 @@ def commit(
             named = _table_at(folder, head, base.version)
             kept |= {file.path for file in _check_files(folder, named, base)}.difference(without)
             if not kept <= live:
+                _check_present(folder, kept - live, base)
                 _restore(head, named.version())
                 live = _paths(head)
             if adds is not None:
@@ -264,7 +273,7 @@ def committed(folder: Path, txn: int, base: TableState | None) -> TableState | N
     """
     if not exists(folder):
         return None
-    with reporting(folder, "read", mend_hint(folder)):
+    with reading(folder, "read", base):
         head = open_table(folder)
         head.update_incremental()
         since, version = 0 if base is None else base.version + 1, head.version()
@@ -307,7 +316,9 @@ def change(table: DeltaTable, added: Sequence[AddedFile], removed: Sequence[str]
         partitions = {name: column for name, column in live.items() if name.startswith("partition.")}
         for place, path in enumerate(live["path"]):
             if path in gone:
-                of = {name.removeprefix("partition."): str(column[place]) for name, column in partitions.items()}
+                of: dict[str, str | None] = {
+                    name.removeprefix("partition."): str(column[place]) for name, column in partitions.items()
+                }
                 actions.append(RemoveAction(path, True, now, live["size_bytes"][place], of))
     table.create_write_transaction(
         actions,
@@ -327,8 +338,46 @@ def live_files(folder: Path, state: TableState | None) -> list[LiveFile]:
     """
     if state is None:
         return []
-    with reporting(folder, f"read version {state.version} of", mend_hint(folder)):
+    with reading(folder, "read", state):
         return _check_files(folder, _table_at(folder, open_table(folder), state.version), state)
+
+
+def opened(folder: Path, state: TableState) -> DeltaTable:
+    """The table at a state that the ledger names, or after later maintenance. StorageError where its log lost that."""
+    with reading(folder, "read", state):
+        return _table_at(folder, open_table(folder), state.version)
+
+
+@contextmanager
+def reading(folder: Path, doing: str = "read", state: TableState | None = None) -> Iterator[None]:
+    """As :func:`reporting`, for a table. The error names the version that the ledger names, and those whose commits are
+    lost: someone deleted them, or the log was cleaned up.
+    """
+    try:
+        with reporting(folder, doing, mend_hint(folder)):
+            yield
+    except StorageError as error:
+        if error.__cause__ is None:  # ours, and clear already
+            raise
+        version = None if state is None else state.version
+        lost = lost_versions(folder, version)
+        place = f"{doing} {folder}" if version is None else f"{doing} {folder} at version {version} of the table"
+        if lost:
+            what = f"the commit of version {lost[0]} is" if len(lost) == 1 else f"commits {lost[0]}..{lost[-1]} are"
+            message = f"cannot {place}: {what} missing from its log, and no checkpoint replaces it"
+            raise StorageError(message, mend_hint(folder)) from error
+        if doing == "read":
+            error.message = error.message.replace(f"{doing} {folder}", place, 1)
+        raise
+
+
+def _check_present(folder: Path, paths: Iterable[str], state: TableState) -> None:
+    """Raise StorageError for a file that version ``state`` needs and that was deleted, as VACUUM does after DELETE."""
+    for path in sorted(paths):
+        if not (folder / path).exists():
+            raise StorageError(
+                f"{folder / path} is missing: version {state.version} of the table needs it", mend_hint(folder)
+            )
 
 
 def files_of(table: DeltaTable) -> list[LiveFile]:
@@ -369,7 +418,7 @@ def scan(folder: Path, files: Sequence[AddedFile | LiveFile], schema: Schema) ->
 
 def exists(folder: Path) -> bool:
     """Whether a folder is a table. One with an empty log, from a crash during creation, is not."""
-    return next((folder / LOG).glob("*.json"), None) is not None
+    return has_commits(folder) or newest_checkpoint(folder) >= 0
 
 
 _tables: dict[Path, DeltaTable] | None = None  # for the holder of the warehouse's lock: see kept_open
@@ -500,6 +549,7 @@ def _restore(table: DeltaTable, version: int) -> None:
     table.update_incremental()
     if properties != table.metadata().configuration:
         table.alter.set_table_properties(properties)
+        failpoint("after-properties")
         table.update_incremental()
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from ddcore.io import layout, tables
 from ddcore.io.changelog import ChangeLog
 from ddcore.io.corrections import correction, retraction
+from ddcore.io.failpoint import failpoint
 from ddcore.io.gains import Gained, Stored
 from ddcore.io.ledger import Ledger
 from ddcore.io.tables import AddedFile, LiveFile, TableState
@@ -137,7 +138,8 @@ class Commits:
     def _strays(self, log: ChangeLog, base: TableState | None) -> Sequence[LiveFile]:
         """The files that runs which were given up, after the last finished one, committed to an output that goes on."""
         current = self.ledger.current_run()
-        if self.upcoming.rewrites or self.upcoming.number == 1 + (0 if current is None else current.run):
+        checked = 0 if current is None or current.published_from is not None else current.run  # appending left outputs
+        if self.upcoming.rewrites or self.upcoming.number == 1 + checked:
             return ()
         strays = tables.strays(log.folder, base)
         return strays if strays and log.has_columns() else ()
@@ -160,5 +162,6 @@ class Commits:
         updates = correction(log, files, held, after, current.last)
         for file in files:  # they were only needed for the difference
             (log.folder / file.path).unlink(missing_ok=True)
+            failpoint("after-correction")
         self.corrected += len(updates)
         return {name: (log.write(f"run-{upcoming.number:06d}-correction", updates),)} if len(updates) else {}

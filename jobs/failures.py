@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ddcore.errors import DdError, ExpressionError, FoldError
+from ddcore.redaction import masked
 from ddcore.wording import shown
 
 __all__ = ["LONGEST", "fold_errors", "one_line"]
@@ -50,7 +51,7 @@ def one_line(error: BaseException) -> str:
     if isinstance(error, KeyboardInterrupt):
         return "interrupted"
     try:
-        text = " ".join(str(error).split())[:LONGEST]
+        text = " ".join(masked(str(error)).split())[:LONGEST]  # masked first: a cut could leave half a secret
     except Exception:  # the error's own __str__ failed
         text = ""
     return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -39,7 +39,7 @@ from ddcore.io.records import IngestRecord
 from ddcore.io.records import Source as TakenSource
 from ddcore.io.restatement import Changes, Replacement, closed_changes, replace_from
 from ddcore.io.sources import Source, find_sources, row_count
-from ddcore.io.tables import APP, exists, kept_open
+from ddcore.io.tables import APP, kept_open, opened
 from ddcore.io.times import (
     Frontier,
     Time,
@@ -61,6 +61,7 @@ from ddcore.jobs.arguments import filled
 from ddcore.jobs.report import json_line, spelled
 from ddcore.jobs.undo import UndoReport, undo
 from ddcore.lattice import is_beyond
+from ddcore.redaction import masked
 
 __all__ = ["FIRST", "LATE", "IngestReport", "ingest", "main", "start_of"]
 
@@ -596,13 +597,14 @@ class _Work:
     def cleaning(self) -> Iterator[None]:
         """Remove files that the ledger does not name, before the ingest, and after it if it fails."""
         self.ledger.begin()
-        if self.base is None or not exists(self.log.folder):
-            # A first ingest that was killed may have left a table with other columns.
-            self.log.create(replace=self.base is None)
+        if self.base is not None:
+            opened(self.log.folder, self.base)  # a table whose log was lost must not be created again
+            self.log.check(self.base)
+        else:
+            self.log.create(replace=True)  # a first ingest that was killed may have left a table with other columns
         transaction = last_transaction(self.log.folder, APP)
         if self._sweep():
             self.notes.append(_sweep_note(transaction, self.intake.number))
-        self.log.check()
         try:
             yield
         finally:
@@ -740,11 +742,11 @@ def main(argv: Sequence[str] | None = None) -> int:
             )
         )
     except DdError as error:
-        print(f"error: {error.message}", f"  {error.hint}", sep="\n", file=sys.stderr)
+        print(masked(f"error: {error.message}\n  {error.hint}"), file=sys.stderr)
         return error.exit_code
     for note in getattr(report, "notes", ()):
-        print(note, file=sys.stderr)
-    print(json_line("ingest", spelled(asdict(report), project.dims)))
+        print(masked(note), file=sys.stderr)
+    print(masked(json_line("ingest", spelled(asdict(report), project.dims))))
     return 0
 
 

@@ -45,6 +45,7 @@ from ddcore.jobs.fold import Fold, Listener
 from ddcore.jobs.next_run import CORRECTIONS, NextRun, Request, Runs
 from ddcore.jobs.report import Changes, RunReport, json_line, result
 from ddcore.rebuilding import definitions
+from ddcore.redaction import masked
 
 if TYPE_CHECKING:
     from ddcore.io.gains import Gained
@@ -171,8 +172,8 @@ class _Replay:
         from ddcore.io.changelog import ChangeLog
 
         for name, schema in self.plan.inputs.items():
-            if self.ledger.input_version(name) is not None:
-                ChangeLog(self.warehouse.input(name), schema, self.plan.dims).check()
+            if (state := self.ledger.input_table(name)) is not None:
+                ChangeLog(self.warehouse.input(name), schema, self.plan.dims).check(state)
 
     # -- the fold, between intent and record --------------------------------------------------------------------------
 
@@ -223,7 +224,7 @@ class _Replay:
                 definitions=definitions(self.plan),
                 arrangements=tuple(each.fingerprint for each in self.plan.arrangements if not each.transient),
                 corrections=corrections,
-                published_from=upcoming.first if corrections else None,
+                published_from=upcoming.first if upcoming.appends else None,
             )
         )
         self.report.versions += versions
@@ -277,7 +278,9 @@ class _Replay:
         with suppress(DdError, OSError):
             span = upcoming.first, upcoming.last
             self.ledger.append(
-                FailureRecord(upcoming.number, self.plan.fingerprint, *span, self.options.engine, one_line(error))
+                FailureRecord(
+                    upcoming.number, self.plan.fingerprint, *span, self.options.engine, masked(one_line(error))
+                )
             )
 
     def _fold_input(self, upcoming: NextRun) -> Fold:
@@ -385,7 +388,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
             verify.check_run(project, report)
     except DdError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(masked(f"error: {error}"), file=sys.stderr)
         return error.exit_code
     return 0
 

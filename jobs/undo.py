@@ -135,7 +135,7 @@ class _Undo:
                 f"fold again from there: ddcore ingest --undo {record.number} --late restate",
             )
         self._check_others()
-        self.log.check()
+        self.log.check(self.base)
         if replaces:
             self._check_before()
         else:

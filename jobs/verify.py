@@ -126,7 +126,8 @@ def after_run(project: Project, report: RunReport, every: int, listener: Listene
             times.add(last)
     if times:
         verification = Verification(project, listener=listener)
-        yield from verification.verdicts(ordered(times), verification.outputs())
+        claimed = [time for time in ordered(times) if not verification.claims.doubt(time)[0]]
+        yield from verification.verdicts(claimed, verification.outputs())
 
 
 def check_run(project: Project, report: RunReport) -> None:
@@ -152,13 +153,13 @@ class Verification:
         self.ledger = Ledger.load(self.warehouse)
         self.ledger.check_dims(project.dims)
         self.run = finished_run(self.ledger)
-        self.claims = Claims.of(self.ledger, project.dims)
+        self.claims = Claims(self.ledger, project.dims)
         self.plan = load_plan(project)
         self._holds_spark = False
         self._check_program()
         for name, schema in self.plan.inputs.items():
-            if self.ledger.input_table(name) is not None:
-                ChangeLog(self.warehouse.input(name), schema, self.plan.dims).check()
+            if (state := self.ledger.input_table(name)) is not None:
+                ChangeLog(self.warehouse.input(name), schema, self.plan.dims).check(state)
 
     def _check_program(self) -> None:
         if self.run.fingerprint != self.plan.fingerprint:

@@ -10,6 +10,7 @@ from trams import dd, folded, fresh, here, mine  # noqa: F401 - fixtures
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from workshop import Workshop
 
 
 @pytest.fixture(params=["by_reference", "whole", "one_time_each", "compacted", "randomly_cut"])
@@ -28,3 +29,14 @@ def spark() -> Iterator[SparkSession]:
     session = spark_session({}, "local[2]")
     yield session
     stop(session)
+
+
+@pytest.fixture(scope="session")
+def workshop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workshop]:
+    """Projects and commands to disturb, in processes that are forked from one that has imported everything."""
+    from forks import forks
+    from workshop import Workshop
+
+    folder = tmp_path_factory.mktemp("workshop")
+    with forks(folder) as processes:
+        yield Workshop(folder, processes)

@@ -15,17 +15,20 @@ from typing import Any
 
 import polars as pl
 import pytest
+import sparkless
 from notation import dims_of
 from programs import Case, case
 from warehouses import log_of, project_of
 
 from ddcore import reference
-from ddcore.errors import DdError
+from ddcore.errors import DdError, UsageError
 from ddcore.io.ledger import Ledger
 from ddcore.io.program import load_plan, load_program
 from ddcore.io.project import Project
 from ddcore.io.warehouse import Warehouse
 from ddcore.jobs import replay
+from ddcore.rebuilding import rebuilding
+from ddcore.schema import Type
 
 SEEDS = int(os.environ.get("DDCORE_SEEDS", "300")) // 10
 
@@ -110,3 +113,149 @@ def test_outputs_go_on_with_the_difference(seed: int, tmp_path: Path) -> None:
         assert contents(log, cut) == before.get(name, {}), "published versions stay as they are"
         for version in (v for v in (cut + 1, *versions) if v > cut):
             assert contents(log, version) == expected(project, drawn.frames, version)[name]
+
+
+# --- what is kept -----------------------------------------------------------------------------------------------------
+
+EDGES = [(0, 1, 0, 1), (1, 2, 0, 1), (2, 3, 1, 1), (0, 1, 2, -1), (0, 2, 2, 1), (3, 4, 3, 1)]
+REACH = """
+import ddcore as dd
+
+
+def program(edges):
+    roots = edges.select(node="src").where("node = 0").distinct()
+
+    def body(reached):
+        return reached.join(edges, on={"node": "src"}).select(node="dst").concat(roots).distinct()
+
+    reached = roots.iterate(body)
+    return {"reached": reached}
+"""
+COUNTED = REACH.replace(
+    '    return {"reached": reached}',
+    '    large = reached.where("node > 1")\n'
+    '    return {"reached": reached, "many": reached.group_by().agg(n=dd.count()), "large": large}',
+)
+
+
+SCHEMA = {"node": Type("int64")}
+
+
+@pytest.fixture
+def graph(tmp_path: Path) -> Project:
+    frame = pl.DataFrame(EDGES, schema=["src", "dst", "version", "diff"], orient="row")
+    return project_of(tmp_path / "project", Case(0, REACH, lambda edges: {}, {"edges": frame}))
+
+
+def collected(project: Project, name: str, version: int) -> Contents:
+    return contents(log_of(project, name, load_plan(project).outputs[name]), version)
+
+
+@pytest.mark.parametrize("how", ["inline", "one task", "two tasks"])
+def test_a_loop_that_did_not_change_is_kept(how: str, graph: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    options: dict[str, Any] = {"engine": "inline"}
+    if how != "inline":
+        sparkless.install(monkeypatch, unrest=0)
+        options = {"engine": "spark", "parallelism": 1 if how == "one task" else 2}
+    replay.run(graph, last=2, **options)
+    before = Ledger.load(Warehouse(graph.warehouse)).tables()
+    (graph.root / "program.py").write_text(COUNTED)
+    plan = load_plan(graph)
+    run = Ledger.load(Warehouse(graph.warehouse)).current_run()
+    assert run is not None
+    part = rebuilding(plan, set(run.arrangements), {"many", "large"})
+    loops = {block.index for block in plan.blocks if block.loops}
+    assert [plan.blocks[index].op for index in part.blocks & loops] == ["distinct"], "the last step of the loop alone"
+    assert not part.inputs, "no input is read again"
+    report = replay.run(graph, **options)
+    assert (report.run, report.last, report.corrections) == (3, 3, 0)
+    after = Ledger.load(Warehouse(graph.warehouse)).run(2)
+    assert after is not None
+    kept = {name for name in before if name.startswith("state/")}
+    assert kept <= after.tables.keys() and all(after.tables[name] == before[name] for name in kept)
+    assert collected(graph, "many", 2) == {} and collected(graph, "large", 2) == {}
+    assert collected(graph, "many", 3) == {(4,): 1}
+    assert collected(graph, "large", 3) == {(2,): 1, (3,): 1, (4,): 1}
+
+
+def test_an_output_that_goes_stays_as_it_was_and_goes_on_when_it_comes_back(graph: Project) -> None:
+    (graph.root / "program.py").write_text(COUNTED)
+    replay.run(graph, last=0, engine="inline")
+    (graph.root / "program.py").write_text(REACH)
+    replay.run(graph, last=2, engine="inline")
+    state = Ledger.load(Warehouse(graph.warehouse)).table("outputs/many")
+    assert state is not None and state.rows == 1, "nobody continued it"
+    (graph.root / "program.py").write_text(COUNTED)
+    replay.run(graph, engine="inline")
+    assert collected(graph, "many", 2) == {(3,): 1}, "as of version 0"
+    assert collected(graph, "many", 3) == {(4,): 1}
+    assert collected(graph, "reached", 3) == {(0,): 1, (2,): 1, (3,): 1, (4,): 1}
+
+
+def test_an_output_with_other_columns_begins_anew(graph: Project) -> None:
+    replay.run(graph, last=2, engine="inline")
+    (graph.root / "program.py").write_text(REACH.replace('"reached": reached', '"reached": reached.select(n="node")'))
+    replay.run(graph, engine="inline")
+    assert collected(graph, "reached", 2) == {}
+    assert collected(graph, "reached", 3) == {(0,): 1, (2,): 1, (3,): 1, (4,): 1}
+
+
+def test_corrections_wait_for_the_next_version(graph: Project) -> None:
+    """Nothing new was ingested: the difference is computed, and published with the next version, or when asked for."""
+    replay.run(graph, last=2, engine="inline")
+    replay.run(graph, engine="inline")
+    (graph.root / "program.py").write_text(REACH.replace('"reached": reached', '"reached": reached.where("node > 2")'))
+    report = replay.run(graph, engine="inline")
+    assert (report.last, report.corrections, report.nothing_new) == (3, 2, False)
+    again = replay.run(graph, engine="inline")
+    assert again.nothing_new
+    assert collected(graph, "reached", 4) == {(0,): 1, (2,): 1, (3,): 1, (4,): 1}
+    with pytest.raises(UsageError, match="the latest ingested version is"):
+        replay.run(graph, last=5, engine="inline")
+    report = replay.run(graph, last=4, engine="inline")
+    assert (report.last, report.corrections) == (4, 0)
+    assert collected(graph, "reached", 3) == {(0,): 1, (2,): 1, (3,): 1, (4,): 1}
+    assert collected(graph, "reached", 4) == {(3,): 1, (4,): 1}
+    assert replay.run(graph, last=4, engine="inline").nothing_new
+
+
+# --- folding again ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("start", range(4))
+@pytest.mark.parametrize("corrections", ["rewrite", "append"])
+def test_folding_again_gives_the_same(start: int, corrections: str, graph: Project) -> None:
+    for version in range(4):
+        replay.run(graph, last=version, engine="inline")
+    log = log_of(graph, "reached", SCHEMA).sort(pl.all())
+    report = replay.run(graph, first=start, corrections=corrections, engine="inline")
+    assert (report.run, report.first, report.last, report.corrections) == (5, start, 3, 0)
+    run = Ledger.load(Warehouse(graph.warehouse)).current_run()
+    assert run is not None and run.base == start, "from the run before that version"
+    assert log_of(graph, "reached", SCHEMA).sort(pl.all()).equals(log)
+    assert replay.run(graph, engine="inline").nothing_new
+
+
+def test_without_a_kept_point_folding_starts_from_nothing(graph: Project) -> None:
+    for version in range(4):
+        replay.run(graph, last=version, engine="inline")
+    ledger = Ledger.load(Warehouse(graph.warehouse))
+    second = ledger.run(2)
+    assert second is not None
+    gone = {file for folder in graph.warehouse.glob("state/*/run=2") for file in folder.iterdir()}
+    assert gone
+    for file in gone:
+        file.unlink()
+    report = replay.run(graph, first=2, engine="inline")
+    run = Ledger.load(Warehouse(graph.warehouse)).current_run()
+    assert run is not None and (report.first, run.base) == (1, 1), "the files of the second run are lost"
+    assert collected(graph, "reached", 3) == {(0,): 1, (2,): 1, (3,): 1, (4,): 1}
+
+
+def test_folding_again_up_to_an_earlier_version(graph: Project) -> None:
+    for version in range(4):
+        replay.run(graph, last=version, engine="inline")
+    report = replay.run(graph, first=1, last=2, engine="inline")
+    assert (report.first, report.last) == (1, 2)
+    assert replay.run(graph, engine="inline").first == 3, "it is open again"
+    assert collected(graph, "reached", 3) == {(0,): 1, (2,): 1, (3,): 1, (4,): 1}

@@ -20,6 +20,7 @@ from typing import Any
 import polars as pl
 import pytest
 from deltalake import DeltaTable
+from workshop import Workshop
 
 from ddcore.cli.folded import output_log
 from ddcore.errors import DdError, StorageError
@@ -413,3 +414,129 @@ def test_a_warehouse_of_another_format_is_refused(shop: Shop, monkeypatch: pytes
     monkeypatch.setattr(ledger, "FORMAT", ledger.FORMAT + 1)
     with pytest.raises(StorageError, match=r"format 1, this ddcore reads 2"):
         shop.run()
+
+
+# --- every kind of table, and every kind of file in it ----------------------------------------------------------------
+
+
+@dataclass
+class Figures:
+    """A project with two time dimensions, whose runs so far left held updates and pending times; one box waits."""
+
+    project: Project
+    kept: Path
+    before: dict[str, pl.DataFrame]
+    after: dict[str, pl.DataFrame]
+    anew: dict[str, pl.DataFrame]
+
+    def restore(self) -> None:
+        shutil.rmtree(self.project.warehouse, ignore_errors=True)
+        shutil.copytree(self.kept, self.project.warehouse)
+
+    def run(self, *, full_refresh: bool = False) -> dict[str, pl.DataFrame]:
+        """The rows of all tables after a run."""
+        replay.run(self.project, engine="inline", full_refresh=full_refresh)
+        return self.outputs()
+
+    def outputs(self) -> dict[str, pl.DataFrame]:
+        """The rows of all outputs, unconsolidated and sorted, as ``show`` reads them."""
+        logs = {name: output_log(self.project, name) for name in ("words", "left", "pairs")}
+        frames = {name: log.log.collect(log.log.scan(log.table)) for name, log in logs.items()}
+        return {name: frame.sort(frame.columns) for name, frame in frames.items()}
+
+
+KINDS = ("inputs", "outputs", "state", "held", "pending", "ledger")
+PARTS = ("data file", "commit", "checkpoint")
+HARMS = ("deleted", "truncated", "flipped")
+
+
+@pytest.fixture(scope="module")
+def figures(workshop: Workshop) -> Figures:
+    """With a checkpoint in every table."""
+    project = find_project(workshop.copy(workshop.base("half folded")), {})
+    for log in project.warehouse.rglob("_delta_log"):
+        DeltaTable(str(log.parent)).create_checkpoint()
+    kept = Path(shutil.copytree(project.warehouse, project.root / "kept"))
+    made = Figures(project, kept, {}, {}, {})
+    made.before, made.after = made.outputs(), made.run()
+    made.restore()
+    made.anew = made.run(full_refresh=True)
+    return made
+
+
+def table_of_kind(warehouse: Path, kind: str) -> Path:
+    """The table of a kind with the most rows in live files, by its Delta log."""
+    if kind == "ledger":
+        return warehouse / "ledger"
+    folders = [*(warehouse / ("state" if kind in ("held", "pending") else kind)).iterdir()]
+    if kind in ("state", "held", "pending"):
+        parts = {folder: folder.name.rpartition("_")[2] for folder in folders}
+        folders = [folder for folder, part in parts.items() if (part if part in KINDS else "state") == kind]
+    return max(folders, key=lambda folder: (sum(file.rows for file in tables._live(DeltaTable(str(folder)))), folder))
+
+
+def part_of(table: Path, part: str) -> Path:
+    if part == "data file":
+        newest = DeltaTable(str(table))
+        return table / max(tables._live(newest), key=lambda file: (file.rows, file.path)).path
+    log = table / "_delta_log"
+    return last_commit(table) if part == "commit" else max(log.glob("*.checkpoint.parquet"))
+
+
+def harm(file: Path, how: str, rng: random.Random) -> None:
+    content = bytearray(file.read_bytes())
+    if how == "deleted":
+        file.unlink()
+    elif how == "truncated":
+        file.write_bytes(content[: rng.randrange(len(content))])
+    else:
+        content[rng.randrange(len(content))] ^= 1 << rng.randrange(8)
+        file.write_bytes(content)
+
+
+def check_harm(figures: Figures, kind: str, part: str, how: str, seed: int) -> None:
+    """Harm one file: every command gives the right rows or an error that names the table, and refreshes repair it."""
+    rng, where, warehouse = random.Random(seed), f"{kind}, {part}, {how}, seed {seed}", figures.project.warehouse
+    figures.restore()
+    table = table_of_kind(warehouse, kind)
+    harm(part_of(table, part), how, rng)
+    named = f"{warehouse}/{table.relative_to(warehouse)}"
+
+    def told(work: Callable[[], Any], expected: dict[str, pl.DataFrame]) -> bool:
+        """Whether the command says what is damaged; else it has to give these rows."""
+        try:
+            frames = work()
+        except DdError as error:
+            assert named in error.message, (where, error.message)
+            assert error.hint, where
+            return True
+        assert all(frames[name].equals(frame) for name, frame in expected.items()), where
+        return False
+
+    said = [told(figures.outputs, figures.before), told(figures.run, figures.after)]
+    refreshed = told(lambda: figures.run(full_refresh=True), figures.anew)
+    if part == "data file":
+        # An old input file is read by a refresh only; merged files of the ledger may not be read at all.
+        assert any([*said, refreshed]), f"{where}: nobody noticed"
+    if kind in ("inputs", "ledger"):
+        return
+    assert not refreshed, f"{where}: --full-refresh does not repair it"
+    assert all(figures.outputs()[name].equals(frame) for name, frame in figures.anew.items())
+
+
+def test_a_sample_of_harmed_files(figures: Figures) -> None:
+    seed = random.randrange(10**6)
+    print(f"seed {seed}")
+    rng = random.Random(seed)
+    for kind in KINDS:
+        for how in HARMS:
+            check_harm(figures, kind, rng.choice(PARTS), how, rng.randrange(10**6))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("how", HARMS)
+@pytest.mark.parametrize("part", PARTS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_file_of_every_kind_of_table(kind: str, part: str, how: str, figures: Figures) -> None:
+    for seed in range(1 if how == "deleted" else 6):
+        check_harm(figures, kind, part, how, seed)

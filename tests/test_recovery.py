@@ -1,169 +1,120 @@
-"""Runs killed with SIGKILL, driver and workers, at random moments: the next run finishes, no row missing or twice.
+"""Commands killed with SIGKILL, driver and workers, at random moments, on real data: no row is lost or there twice.
 
-Seeds and moments are printed; ``DDCORE_KILLS=300`` makes the long form of it.
+``make soak`` does the same for longer; test_failpoints.py goes through the steps of every command.
 """
 
 from __future__ import annotations
 
-import os
 import random
-import shutil
 import signal
-import subprocess
-import sys
-import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import polars as pl
 import pytest
-from polars.testing import assert_frame_equal
-from real_data import REPOSITORY, shared_data
-from warehouses import log_of
+import soak
+from forks import forks
+from soak import Soak, differences
+from workshop import Workshop
 
 from ddcore.io.ledger import Ledger
-from ddcore.io.program import load_program
-from ddcore.io.project import Project, find_project
 from ddcore.io.warehouse import Warehouse
-from ddcore.jobs import replay
-from ddcore.jobs.ingest import ingest
-from ddcore.planner import build
 
-COMMAND = [str(Path(sys.executable).with_name("ddcore"))]
-KILLS = int(os.environ.get("DDCORE_KILLS", "12"))
-LAST = 1493
-FAILPOINTS = ["after-intent", "after-file", "after-table", "after-run"]
-
-
-@pytest.fixture(scope="module")
-def ingested(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The package example with its whole history ingested and nothing folded."""
-    folder = tmp_path_factory.mktemp("packages") / "project"
-    shutil.copytree(REPOSITORY / "examples" / "packages", folder)
-    source = str(shared_data("package_sets", "dependencies.parquet"))
-    ingest(find_project(folder, {}), "dependencies", [source], engine="inline")
-    return folder
+KILLS = [
+    pytest.param("inline", 6, id="inline"),
+    pytest.param("spark, 1 worker", 2, id="one worker", marks=pytest.mark.spark),
+    pytest.param("inline", 60, id="inline, long", marks=pytest.mark.long),
+    pytest.param("spark, 1 worker", 12, id="one worker, long", marks=pytest.mark.long),
+    pytest.param("spark, 2 workers", 6, id="two workers, long", marks=pytest.mark.long),
+]
 
 
-@pytest.fixture(scope="module")
-def undisturbed(ingested: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, pl.DataFrame]:
-    """The logs of one run that nobody disturbs."""
-    folder = shutil.copytree(ingested, tmp_path_factory.mktemp("undisturbed") / "project")
-    project = find_project(folder, {})
-    replay.run(project, engine="inline")
-    return logs(project)
-
-
-def logs(project: Project) -> dict[str, pl.DataFrame]:
-    """Every output log, unconsolidated: a row that is there twice shows."""
-    outputs = build(load_program(project), project.inputs, project.dims).outputs
-    actual = {name: log_of(project, name, schema) for name, schema in outputs.items()}
-    return {name: log.sort(log.columns) for name, log in actual.items()}
-
-
-def assert_same(project: Project, expected: dict[str, pl.DataFrame]) -> None:
-    actual = logs(project)
-    assert actual.keys() == expected.keys()
-    for name, log in expected.items():
-        assert_frame_equal(actual[name], log)
-
-
-# Engine, parallelism, kills; the length of a run in seconds: a first guess, replaced by measurements of runs that end.
-KILLED = [("inline", 1, KILLS, 3.0), ("spark", 1, KILLS, 6.0), ("spark", 2, KILLS // 3, 10.0)]
-
-
-@pytest.mark.parametrize("how", KILLED, ids=["inline", "one-worker", "two-workers"])
-def test_killed_at_random_moments(
-    how: tuple[str, int, int, float], ingested: Path, undisturbed: dict[str, pl.DataFrame], tmp_path: Path
-) -> None:
-    engine, parallelism, kills, length = how
-    folder = shutil.copytree(ingested, tmp_path / "project")
-    project = find_project(folder, {})
+@pytest.mark.parametrize(("engine", "kills"), KILLS)
+def test_killed_at_random_moments(engine: str, kills: int, tmp_path: Path) -> None:
     seed = random.randrange(10**6)
     print(f"seed {seed}")
-    rng = random.Random(seed)
-    killed = 0
-    while killed < kills:
-        end = rng.randrange(folded(project) + 1, LAST + 1) if folded(project) < LAST - 1 else LAST
-        began = time.monotonic()
-        run = start(folder, engine, end, parallelism)
-        moment = rng.uniform(0.1, length)
-        victim = disturb(run, moment, worker=engine == "spark" and rng.random() < 0.4)
-        killed += victim != ""
-        code = run.wait(120)
-        print(f"{engine} x{parallelism} to {end}: killed {victim or 'nothing'} after {moment:.2f} s, exit {code}")
-        if code == 0:
-            length = 0.5 * length + 0.5 * (time.monotonic() - began)
-            if folded(project) == LAST:
-                assert_same(project, undisturbed)
-                shutil.rmtree(project.warehouse)
-                shutil.copytree(ingested / "warehouse", project.warehouse)
-    assert start(folder, engine, LAST, parallelism).wait(120) == 0
-    assert_same(project, undisturbed)
-    assert not Warehouse(project.warehouse).staging.exists()
+    with forks(tmp_path) as processes:
+        tally = Soak(tmp_path, seed, processes, {engine: 1.0}).run(kills)
+    print(tally.table(seed, 0.0))
+    assert (tally.lost, tally.twice, tally.wrong) == (0, 0, [])
+    assert tally.cycles >= kills and tally.histories > 0 and tally.compared > 0
+    assert not (tmp_path / "project" / "warehouse" / "state" / "_staging").exists()
 
 
-def folded(project: Project) -> int:
-    upper = Ledger.load(Warehouse(project.warehouse)).upper()
-    return -1 if upper is None else upper[0][0] - 1
+def test_the_soak_counts_rows_that_are_lost_or_there_twice() -> None:
+    expected = pl.DataFrame({"n": [1, 2, 2, 3], "version": [0, 0, 1, 1], "diff": [1, 1, -1, 1]})
+    assert differences(expected, expected) == (0, 0)
+    assert differences(expected.reverse(), expected) == (0, 0)
+    assert differences(expected.slice(1), expected) == (1, 0)
+    assert differences(pl.concat([expected, expected.slice(2)]), expected) == (0, 2)
+    other = expected.with_columns(diff=-pl.col("diff"))
+    assert differences(other, expected) == (4, 4)
 
 
-def start(folder: Path, engine: str, end: int, parallelism: int = 1, **environment: str) -> subprocess.Popen[bytes]:
-    arguments = ["run", "-q", "--project", str(folder), "--engine", engine, "--parallelism", str(parallelism)]
-    arguments += ["--to-version", str(end)]
-    if end <= folded(find_project(folder, {})):
-        arguments = arguments[:-2]
-    return subprocess.Popen([*COMMAND, *arguments], env={**os.environ, **environment}, stdout=subprocess.DEVNULL)
+def test_a_soak_that_finds_something_fails(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """The expected logs lack a row, so the actual ones have one too many."""
+    real = Soak._undisturbed
+
+    def without_one(self: Soak) -> soak.Logs:
+        return {name: log.slice(1) for name, log in real(self).items()}
+
+    monkeypatch.setattr(Soak, "_undisturbed", without_one)
+    monkeypatch.setattr(soak, "SHARES", {"inline": 1.0})
+    monkeypatch.setattr(Soak, "run", lambda self, cycles: _first_run_only(self))
+    assert soak.main(["--cycles", "1", "--seed", "1"]) == 1
+    out = capsys.readouterr().out
+    assert "| rows lost | 0 |" in out and "| rows twice | 0 |" not in out
 
 
-def disturb(run: subprocess.Popen[bytes], moment: float, worker: bool) -> str:
-    """SIGKILL the driver, or one of its Spark workers, after so many seconds; says which, or nothing if too late."""
-    try:
-        run.wait(moment)
-        return ""
-    except subprocess.TimeoutExpired:
-        pass
-    if worker:
-        deadline = time.monotonic() + 6
-        while time.monotonic() < deadline and run.poll() is None:
-            for pid in descendants(run.pid):
-                if "pyspark.worker" in command_of(pid):
-                    os.kill(pid, signal.SIGKILL)
-                    return "a worker"
-            time.sleep(0.02)
-    if run.poll() is not None:
-        return ""
-    run.send_signal(signal.SIGKILL)
-    return "the driver"
+def _first_run_only(self: Soak) -> soak.Tally:
+    project = self._project("project")
+    for arguments in (["ingest", soak.INPUT, str(soak.HISTORY)], ["run"]):
+        assert self._command(project, "inline", arguments, soak.LIMIT, worker=False) == (0, "")
+    self._compare(project)
+    return self.tally
 
 
-def descendants(pid: int) -> Iterator[int]:
-    for task in Path(f"/proc/{pid}/task").glob("*/children"):
-        try:
-            children = [int(child) for child in task.read_text().split()]
-        except OSError:
-            continue
-        for child in children:
-            yield from descendants(child)
-            yield child
+# --- the lock of a killed command -------------------------------------------------------------------------------------
 
 
-def command_of(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
-    except OSError:
-        return ""
+def test_a_stale_lock_is_said_and_what_becomes_of_the_work(workshop: Workshop) -> None:
+    """One note on stderr, and a field of the result: after each kind of command, at its beginning, middle and end."""
+    for name, place, outcome in (
+        ("later run", "after-lock", "it recorded nothing, so nothing of it is visible"),
+        ("later run", "after-table", "run 2 is finished first"),
+        ("later run", "after-run", "its last record, run 2, is complete"),
+        ("full refresh of a changed program", "after-table", "run 2 is given up, and everything is folded anew"),
+        ("later ingest", "after-table", "it recorded nothing, so nothing of it is visible"),
+        ("later ingest", "after-ingest", "its last record, ingest 4, is complete"),
+    ):
+        folder = workshop.copy(workshop.scenario(name).base)
+        arguments = workshop.placed(folder, workshop.scenario(name).arguments)
+        assert workshop.command(folder, *arguments, DDCORE_FAILPOINT=place).code == -signal.SIGKILL
+        ended = workshop.command(folder, *arguments)
+        stale = pl.read_json(ended.out[-1].encode())["stale_lock"][0]
+        assert stale["outcome"] == outcome
+        notes = [line for line in ended.err if line.startswith("note: ddcore ") and "releasing the lock" in line]
+        assert len(notes) == 1
+        for part in (stale["command"], f"pid {stale['pid']}", f"since {stale['since']}", f": {outcome}"):
+            assert part in notes[0]
+        assert '"stale_lock": null' in workshop.command(folder, "run").out[-1]
 
 
-@pytest.mark.parametrize("place", FAILPOINTS)
-def test_T23_killed_between_two_durable_effects(
-    place: str, ingested: Path, undisturbed: dict[str, pl.DataFrame], tmp_path: Path
+@pytest.mark.parametrize(
+    ("place", "outcome"),
+    [
+        ("after-file", "run 2 is given up, and its versions are open again"),
+        ("after-table", "run 2 has committed to tables, and the next ddcore run finishes it"),
+    ],
+)
+@pytest.mark.parametrize("arguments", [("ingest", "roads", "last.csv"), ("ingest", "--undo", "3")], ids=" ".join)
+def test_an_ingest_says_what_becomes_of_a_killed_run(
+    arguments: tuple[str, ...], place: str, outcome: str, workshop: Workshop
 ) -> None:
-    """Two runs die at the same place, once early and once later; the third one finishes."""
-    folder = shutil.copytree(ingested, tmp_path / "project")
-    project = find_project(folder, {})
-    for end, times in ((700, 1), (LAST, 2 if place in ("after-file", "after-table") else 1)):
-        dying = start(folder, "inline", end, DDCORE_FAILPOINT=f"{place}:{times}")
-        assert dying.wait(120) == -signal.SIGKILL
-    assert start(folder, "inline", LAST).wait(120) == 0
-    assert_same(project, undisturbed)
+    folder = workshop.copy(workshop.base("folded"))
+    assert workshop.command(folder, "run", DDCORE_FAILPOINT=place).code == -signal.SIGKILL
+    ended = workshop.command(folder, *workshop.placed(folder, arguments))
+    if "--undo" in arguments and place == "after-table":
+        assert ended.code == 1 and "cannot be taken back" in ended.err[0]
+        return
+    assert next(line for line in ended.err if line.startswith("note: ddcore run")).endswith(f": {outcome}")
+    assert (Ledger.load(Warehouse(folder / "warehouse")).open_intent() is None) == (place == "after-file")

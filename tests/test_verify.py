@@ -307,6 +307,45 @@ def test_an_error_of_the_program_names_the_version(mine: Path, dd: Any, monkeypa
     assert err[0].startswith("error: on the inputs at version 3, by reference: loop loop did not reach a fixed point")
 
 
+# --- where the law is not claimed -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("minutes", ['2 * col("minutes")', 'col("minutes") + 0'], ids=["changed", "same contents"])
+def test_versions_before_appended_corrections_are_refused(minutes: str, mine: Path, dd: Any) -> None:
+    """They hold what the program before published. What comes after is verified, by the program that made it."""
+    (mine / "program.py").write_text((mine / "program.py").read_text().replace('col("minutes")', minutes))
+    assert dd("run", "--corrections", "append", "-q")[0] == 0
+    code, out, err = dd("verify", "--at", "3")
+    assert (code, out) == (2, [])
+    assert "version 3 holds what was published before run 2, whose corrections follow version 5" in err[0]
+    assert dd("verify")[0] == 2, "version 5 does too"
+    (mine / "more.csv").write_text("version,diff,src,dst,minutes\n7,1,Castle,Harbour,1\n8,1,A,B,1\n")
+    assert dd("ingest", "links", "more.csv", "-q")[0] == 0
+    for _ in range(2):
+        assert dd("run", "-q", "--verify-every", "1", "--to-version", "7")[0] == 0
+    assert dd("run", "-q", "--verify-every", "1")[0] == 0
+    code, out, _ = dd("verify", "--every", "1", "--json")
+    assert code == 0
+    versions = [record["version"] for record in records(out)]
+    assert versions[-2:] == [7, 8]
+    assert min(versions) > 5
+    assert dd("verify", "--at", "5")[0] == 2
+    assert dd("run", "--full-refresh", "-q")[0] == 0
+    assert dd("verify", "--at", "1..")[0] == 0, "all versions are of one program again"
+
+
+def test_inputs_that_were_restated_are_folded_first(mine: Path, dd: Any) -> None:
+    """Until the next run the outputs are those of the inputs before."""
+    ledger = Ledger.load(Warehouse(mine / "warehouse"))
+    record = list(ledger.ingests("links"))[-1]
+    ledger.append(replace(record, number=ledger.next_ingest(), restates=((4,),)))
+    assert dd("verify", "--at", "3")[0] == 0
+    code, _, err = dd("verify", "--at", "4")
+    assert code == 2
+    assert "version 4: the inputs have changed from {4} on since they were folded" in err[0]
+    assert err[1].strip() == "first: ddcore run"
+
+
 # --- several dimensions -----------------------------------------------------------------------------------------------
 
 
@@ -518,3 +557,36 @@ def test_scratch_on_spark(here: Path, spark: Any, tmp_path: Path) -> None:
     assert [verdict.rows for verdict in verdicts_of(on_spark, 4, 5, by="scratch", scratch=tmp_path)] == [5, 7]
     assert all(verdict.holds for verdict in verdicts_of(on_spark, 4, by="scratch", scratch=tmp_path))
     assert list(tmp_path.iterdir()) == []
+
+
+# --- the page ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_page_shows_what_the_commands_print(tmp_path: Path, dd: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every command of docs/verification.md, in order; before the second block the output is made wrong."""
+    monkeypatch.chdir(tmp_path)
+    page = (DOCS / "verification.md").read_text("utf-8")
+    blocks = re.findall(r"^```console\n(.*?)^```$", page, flags=re.DOTALL | re.MULTILINE)
+    assert len(blocks) == 3
+    for number, block in enumerate(blocks):
+        if number == 1:
+            trams_with_a_wrong_row(find_project(Path.cwd(), {}))
+        for step in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
+            line, _, expected = step.partition("\n")
+            command, _, word = line.partition(" | grep ")
+            words = command.split()
+            if words[0] == "cd":
+                monkeypatch.chdir(words[1])
+            elif words[0] == "rm":
+                Path(words[1]).unlink()
+            else:
+                assert words[0] == "ddcore"
+                _, out, err = dd(*words[1:], *(["-q"] if words[1] == "init" else []))
+                said = [line for line in [*out, *err] if not line.startswith("{") and word in line]
+                assert list(map(_stable, said)) == list(map(_stable, expected.splitlines())), line
+
+
+def _stable(line: str) -> str:
+    """A line without seconds, the numbers of bytes and the folder of the test."""
+    line = re.sub(r"(took=|in )\d+\.\ds", r"\g<1>0.0s", re.sub(r"[\d,]+ bytes", "0 bytes", line))
+    return re.sub(r"\S*/?trams/", "trams/", line)

@@ -23,7 +23,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -114,8 +114,9 @@ def differences(actual: pl.DataFrame, expected: pl.DataFrame) -> tuple[int, int]
 class Soak:
     """One project that commands are killed in, over and over."""
 
-    def __init__(self, folder: Path, seed: int, processes: Forks) -> None:
-        self.folder, self.rng, self.tally, self.processes = folder, random.Random(seed), Tally(), processes
+    def __init__(self, folder: Path, seed: int, processes: Forks, shares: Mapping[str, float] = SHARES) -> None:
+        self.folder, self.rng, self.processes, self.shares = folder, random.Random(seed), processes, shares
+        self.tally = Tally()
         self.lengths = {(name, kind): LENGTHS[name] for name in ENGINES for kind in ("run", "ingest")}
         self.history = pl.read_parquet(HISTORY)
         self.last = int(self.history["version"].max())  # type: ignore[arg-type]
@@ -178,7 +179,7 @@ class Soak:
         """Run a command until it ends by itself; until then it is killed."""
         killed = False
         while True:
-            name = self.rng.choices(list(SHARES), list(SHARES.values()))[0]
+            name = self.rng.choices(list(self.shares), list(self.shares.values()))[0]
             key, worker = (name, arguments[0]), ENGINES[name][0] == "spark" and self.rng.random() < WORKER
             spared = self.rng.random() < SPARED or self.tally.cycles >= cycles
             moment = LIMIT if spared else self.rng.uniform(0.05, 1.05 * self.lengths[key])
@@ -251,7 +252,7 @@ def _kill(process: subprocess.Popen[bytes], moment: float, *, worker: bool) -> s
         return ""
     except subprocess.TimeoutExpired:
         pass
-    deadline = time.monotonic() + 8
+    deadline = time.monotonic() + 60
     while worker and time.monotonic() < deadline and process.poll() is None:
         for pid in descendants(process.pid):
             if "pyspark.worker" in command_of(pid):

@@ -11,6 +11,7 @@ is in :mod:`ddcore.jobs.engines.tasks`, which the driver does not load.
 from __future__ import annotations
 
 import functools
+import logging
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
@@ -22,7 +23,7 @@ from ddcore.jobs.engines import one_task
 from ddcore.jobs.engines.partitioning import boundaries_of
 from ddcore.jobs.engines.protocol import Report, Split, Superstep, Task, Waiting, collector, least_of, raise_first
 from ddcore.jobs.fold import Fold
-from ddcore.jobs.spark.failures import run_job
+from ddcore.jobs.spark.failures import ExecutorLost, run_job
 from ddcore.jobs.spark.shipping import pickled
 
 if TYPE_CHECKING:
@@ -32,22 +33,32 @@ __all__ = ["fold_with"]
 
 SPLIT_ROWS = 1 << 20  # of an input, read by one task
 NARROW_BELOW = 500_000  # waiting updates; an estimate
+_ATTEMPTS = 3  # at a fold whose executors are lost
+
+_logger = logging.getLogger("ddcore")
 
 
 def fold_with(context: SparkContext, fold: Fold, parallelism: int, listener: Any = None) -> tuple[Gained, int]:
     """Fold a window with ``parallelism`` workers in a Spark context; return the files written, and the parallelism.
 
-    Errors of tasks are raised unchanged.
+    Errors of tasks are raised unchanged. Spark repeats tasks that fail. Messages that were lost with an executor cannot
+    be repeated: then the whole fold begins again, a few times at most.
     """
     splits = list(_splits(fold))
     # Queued once, here, and not by each worker: a worker may be opened several times.
     waiting = [Waiting(partition) for partition in range(parallelism)] if _resumes(fold) else []
     if not splits and not (fold.rebuilding and waiting):
         return one_task.fold_with(context, fold)
-    try:
-        return _Exchange(context, fold, parallelism, listener).run([*splits, *waiting]), parallelism
-    finally:
-        fold.stored.warehouse.remove_staging()
+    for attempt in range(1, _ATTEMPTS + 1):
+        try:
+            return _Exchange(context, fold, parallelism, listener).run([*splits, *waiting]), parallelism
+        except ExecutorLost:
+            if attempt == _ATTEMPTS:
+                raise
+            _logger.info("Spark lost an executor: the fold begins again")
+        finally:
+            fold.stored.warehouse.remove_staging()
+    raise AssertionError("unreachable")
 
 
 class _Exchange:

@@ -8,25 +8,35 @@ from typing import TypeVar
 
 from ddcore.errors import DdError
 from ddcore.jobs.failures import LONGEST
+from ddcore.redaction import masked
 
-__all__ = ["is_of_spark", "run_job", "telling_line"]
+__all__ = ["ExecutorLost", "is_of_spark", "run_job", "telling_line"]
 
 Result = TypeVar("Result")
 
 _TELLING = re.compile(r"^[\w.]*(Error|Exception): |crashed")
 _LOST = re.compile(r"most recent failure: .*?\(TID.*?\): (.+)")
+_BLOCK_LOST = re.compile(r"Checkpoint block \S+ not found")
 _NOISE = re.compile(r"^(?:Caused by)?: |(?:org|java)\.[a-z.]+\.(?=\w+(?:Error|Exception)\b)| Consider setting .*")
 
 
+class ExecutorLost(DdError):
+    """A job failed because results of an earlier job were lost with the executor that kept them."""
+
+
 def run_job(job: Callable[[], Result]) -> Result:
-    """Run a Spark job. If it fails, raise a DdError with the one line of Spark's message that explains it."""
+    """Run a Spark job. If it fails, raise a DdError with the one line of Spark's message that explains it.
+
+    Spark has repeated what it can repeat by then. ExecutorLost: what it needed is gone, and an earlier job had made it.
+    """
     try:
         return job()
     except Exception as error:
         if not is_of_spark(error):
             raise
         again = "run it again: it continues where it stopped (--debug shows Spark's output)"
-        raise DdError(f"the Spark job failed: {telling_line(error)}", again) from error
+        kind = ExecutorLost if _BLOCK_LOST.search(str(error)) else DdError
+        raise kind(f"the Spark job failed: {telling_line(error)}", again) from error
 
 
 def is_of_spark(error: BaseException) -> bool:
@@ -38,7 +48,7 @@ def telling_line(error: Exception) -> str:
     """The line of a Spark failure that explains it: the last error of a Python worker, else why a task was lost, else
     the first error of Java.
     """
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
+    lines = [line.strip() for line in masked(str(error)).splitlines() if line.strip()] or [type(error).__name__]
     errors = [line for line in lines if _TELLING.search(line)]
     losses = [match[1] for line in lines if (match := _LOST.search(line))]
     java = [line for line in lines if line.startswith(": ")]

@@ -24,6 +24,7 @@ from typing import Any, cast
 from ddcore.cache import cache_folder
 from ddcore.errors import DdError
 from ddcore.jobs.spark.java import find_java
+from ddcore.redaction import is_secret, mask_file, masked
 
 __all__ = ["Gateway", "Scratch", "interruptible", "keeping_signals", "launch", "log4j_file", "log_hint"]
 
@@ -101,6 +102,7 @@ class Gateway:
             _forget()
         if self._scratch is not None:
             self._scratch.remove()
+        _mask(self.log)
 
     def _stop_politely(self, context: Any, patience: float) -> None:
         # After a signal the JVM may have ended already; PySpark would warn about that.
@@ -135,7 +137,8 @@ def launch(conf: Mapping[str, str], environment: Mapping[str, str], scratch: Scr
         _silence()
     spark_conf = SparkConf(loadDefaults=False)
     for name, value in conf.items():
-        spark_conf.set(name, value)
+        if not is_secret(name):  # the settings are arguments of a command, which every user of the machine can list
+            spark_conf.set(name, value)
     log = None if debug else _new_log()
     with _streams(log) as streams, _launches() as processes:
         try:
@@ -145,8 +148,12 @@ def launch(conf: Mapping[str, str], environment: Mapping[str, str], scratch: Scr
             if "killed" in ending:
                 raise DdError(f"Spark's Java process died while it started: {ending}", log_hint(log)) from None
             find_java()  # raises a better error if Java is too old
-            raise DdError(f"Spark's Java process did not start: {_last_line(log) or error}", log_hint(log)) from None
+            reason = _last_line(log) or error
+            _mask(log)
+            raise DdError(f"Spark's Java process did not start: {reason}", log_hint(log)) from None
     SparkContext._ensure_initialized(gateway=gateway)
+    for name in filter(is_secret, conf):
+        gateway.jvm.java.lang.System.setProperty(name, conf[name])  # Spark reads properties as settings
     return Gateway(gateway, log, scratch)
 
 
@@ -273,10 +280,17 @@ def _new_log() -> Path:
     return folder / f"spark-{time.strftime('%Y%m%dT%H%M%S')}-{os.getpid()}.log"
 
 
+def _mask(log: Path | None) -> None:
+    """Mask secrets in the finished log of a JVM: Spark may quote settings in its errors."""
+    if log is not None:
+        with contextlib.suppress(OSError):
+            mask_file(log)
+
+
 def _last_line(log: Path | None) -> str:
     if log is None:
         return ""
-    lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
+    lines = [line.strip() for line in masked(log.read_text(errors="replace")).splitlines() if line.strip()]
     lines = [line for line in lines if not line.startswith("WARNING")]
     telling = [line for line in lines if "rror" in line or "xception" in line]
     return (telling or lines or [""])[0][:300]

@@ -23,6 +23,7 @@ from ddcore.jobs.spark.gateway import Gateway, Scratch, interruptible, keeping_s
 from ddcore.jobs.spark.java import java_path
 from ddcore.jobs.spark.settings import DELTA, defaults_file, is_local, is_this_machine, runtime, settings
 from ddcore.jobs.spark.shipping import package_zip
+from ddcore.redaction import keep_secret, masked
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -192,10 +193,12 @@ def _launch(
     debug = debug or is_debugging()
     spark_home = Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent)
     local = is_local(master)
+    defaults = defaults_file(os.environ, spark_home)
+    keep_secret(defaults)
     scratch = _scratch()
     spark_conf = settings(
         master,
-        {**defaults_file(os.environ, spark_home), **conf},
+        {**defaults, **conf},
         jars=jars.paths(),
         log4j=log4j_file(),
         archive=class_archive.archive(java_path(), spark_home) if local else None,
@@ -283,6 +286,6 @@ def _extensions() -> dict[str, str]:
 
 def _cause(error: Exception) -> str:
     """The innermost line of a Java stack trace that says what happened, else the error's own first line."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    lines = [line.strip() for line in masked(str(error)).splitlines() if line.strip()]
     causes = [line for line in lines if line.startswith(("Caused by:", ": "))]
     return (causes or lines or [type(error).__name__])[-1].removeprefix("Caused by: ").removeprefix(": ")[:300]

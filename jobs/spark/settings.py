@@ -12,6 +12,8 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from ddcore.redaction import PATTERN
+
 __all__ = ["DELTA", "cores_of", "defaults_file", "is_local", "is_this_machine", "runtime", "settings"]
 
 # A setting that is a list: its separator.
@@ -36,6 +38,7 @@ _SAME_EVERYWHERE = {
     "spark.databricks.delta.properties.defaults.checkpointInterval": "100",
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "4",
     "spark.cleaner.periodicGC.interval": "5min",
+    "spark.redaction.regex": PATTERN,
     "spark.sql.ui.retainedExecutions": "20",
     # Hadoop's checksummed local file system leaves .crc files in tables, on which later Delta reads fail.
     "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",

@@ -1,0 +1,60 @@
+"""Secrets in settings: recognised by the names of settings, and masked in all text that leaves this process.
+
+Libraries quote settings in their errors, so every message, traceback and log goes through :func:`masked`. Must not
+import anything heavy: the command line loads it at start-up.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from urllib.parse import quote
+
+__all__ = ["MASK", "PATTERN", "is_secret", "keep_secret", "mask_file", "masked"]
+
+MASK = "*****"
+# As in Java's regular expressions: Spark gets it as spark.redaction.regex.
+PATTERN = r"(?i)secret|passw|passphrase|token|credential|(access|account|api|private|shared|sas)[._-]?key|[._-]key$"
+_NAME = re.compile(PATTERN)
+_USER_INFO = re.compile(r"(?<=://)[^\s/@'\"]+(?=@)")
+_SHORTEST = 4  # characters: to mask a shorter value would spoil every message, and hide nothing
+_SWITCHES = {"true", "false", "none", "null"}
+
+_secrets: set[str] = set()
+
+
+def is_secret(name: str) -> bool:
+    """Whether the name of a setting says that its value is a secret."""
+    return _NAME.search(name) is not None
+
+
+def keep_secret(settings: Mapping[str, object] | Iterable[tuple[str, object]]) -> None:
+    """From now on, mask the values of these settings whose names are those of secrets.
+
+    Values inside tables and lists count, too, under the name of the setting and the names within.
+    """
+    for name, value in settings.items() if isinstance(settings, Mapping) else settings:
+        if isinstance(value, Mapping):
+            keep_secret((f"{name}.{inner}", each) for inner, each in value.items())
+        elif isinstance(value, list | tuple):
+            keep_secret((name, each) for each in value)
+        elif is_secret(name) and len(text := str(value).strip()) >= _SHORTEST and text.lower() not in _SWITCHES:
+            # Also as messages quote it: in Python, in JSON, in a URL.
+            spellings = {str(value), text, repr(text)[1:-1], json.dumps(text)[1:-1], quote(text, safe="")}
+            _secrets.update(spellings)
+
+
+def masked(text: str) -> str:
+    """``text`` without any known secret, and without user names and passwords in URLs."""
+    for secret in sorted(_secrets, key=len, reverse=True):
+        text = text.replace(secret, MASK)
+    return _USER_INFO.sub(MASK, text) if "://" in text else text
+
+
+def mask_file(path: Path) -> None:
+    """Mask a finished text file in place, if it has anything to mask."""
+    text = path.read_text(encoding="utf-8", errors="replace")
+    if (clean := masked(text)) != text:
+        path.write_text(clean, encoding="utf-8")

@@ -1,0 +1,158 @@
+"""Data is never code: every place that turns bytes into code or objects is listed here, with the reason why it may."""
+
+from __future__ import annotations
+
+import ast
+import io
+import os
+import pickle
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from trams import Command
+
+from ddcore.errors import DataError
+from ddcore.jobs.engines import messages
+from ddcore.schema import Type
+
+ROOT = Path(__file__).resolve().parent.parent
+FOLDERS = ("ddcore", "io", "jobs", "cli")
+
+# Names that, called or imported, run code or build objects that their input chooses.
+WORDS = {
+    "eval", "exec", "compile", "__import__", "import_module", "spec_from_file_location", "exec_module", "run_path",
+    "runpy", "marshal", "shelve", "dill", "joblib", "cloudpickle", "pickle", "loads_pickle", "read_pickle",
+    "Unpickler", "allow_pickle", "deserialize", "from_json_expr", "PyExtensionType", "yaml", "system", "popen",
+    "CDLL", "Popen",
+}  # fmt: skip
+# Methods of these names are harmless on some modules: re.compile, platform.system, pl's list.eval.
+HARMLESS = {("re", "compile")}
+
+PLACES = {
+    "ddcore/__init__.py import_module": "the package's own modules, by the fixed names of its public classes",
+    "ddcore/kernels/__init__.py import_module": "the same, for its kernels",
+    "ddcore/kernels/compiling.py compile": "numba, on the package's own functions",
+    "ddcore/operators/__init__.py import_module": "the package's own modules, by the files of its folder",
+    "ddcore/syntax.py deserialize": "expressions of the program, from JSON that this process made of them",
+    "jobs/setup.py import_module": "the package's own kernels",
+    "ddcore/cache.py import_module": "the version of numba and of llvmlite, by two fixed names",
+    "ddcore/kernel_cache.py pickle": "compiled kernels, in a folder that only this user can write to (distrust)",
+    "ddcore/memory.py CDLL": "the C library of this process",
+    "io/program.py compile": "the user's program: a file that dd.toml names, and code by definition",
+    "io/program.py exec": "the same",
+    "io/program.py spec_from_file_location": "the same",
+    "jobs/engines/one_task.py pickle": "the plan, which the driver sent to its own task by Spark",
+    "jobs/engines/tasks.py pickle": "the same",
+    "jobs/spark/gateway.py Popen": "Spark's Java process",
+    "jobs/spark/shipping.py cloudpickle": "writes the plan for Spark's tasks; reads nothing",
+    "jobs/spark/shipping.py import_module": "the package's own four names",
+}
+
+
+def words_in(tree: ast.AST) -> Iterator[str]:
+    """The words of a module that are in WORDS: names, attributes, imports, keyword arguments."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and node.id in WORDS:
+            yield node.id
+        elif isinstance(node, ast.Attribute) and node.attr in WORDS:
+            owner = node.value.id if isinstance(node.value, ast.Name) else ""
+            if (owner, node.attr) not in HARMLESS:
+                yield node.attr
+        elif isinstance(node, ast.keyword) and node.arg in WORDS:
+            yield node.arg
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            names = [alias.name for alias in node.names] + [getattr(node, "module", None) or ""]
+            yield from (part for name in names for part in name.split(".") if part in WORDS)
+
+
+def test_every_place_that_runs_what_it_reads_is_known() -> None:
+    found = set()
+    for folder in FOLDERS:
+        for file in (ROOT / folder).rglob("*.py"):
+            place = file.relative_to(ROOT).as_posix()
+            found |= {f"{place} {word}" for word in words_in(ast.parse(file.read_text()))}
+    assert found == set(PLACES)
+
+
+@pytest.mark.parametrize(
+    "code",
+    ["import pickle", "from pickle import loads", "np.load(f, allow_pickle=True)", "eval(x)", "builtins.exec(x)",
+     "pd.read_pickle(x)", "pl.Expr.deserialize(x)", "importlib.import_module(x)", "os.system(x)"],
+)  # fmt: skip
+def test_the_search_finds_each_way(code: str) -> None:
+    assert list(words_in(ast.parse(code)))
+
+
+class Bomb:
+    """Whoever unpickles it creates the file ``exploded``."""
+
+    def __reduce__(self) -> Any:
+        return os.mkdir, ("exploded",)
+
+
+def bombs_of_pickle() -> list[bytes]:
+    return [pickle.dumps(Bomb(), protocol=protocol) for protocol in (0, 2, 5)]
+
+
+def bombs() -> Iterator[bytes]:
+    """A pickle, bare and where a library might look for one."""
+    yield from bombs_of_pickle()
+    plain = pa.table({"src": ["a"], "dst": ["b"], "minutes": [1], "version": [6], "diff": [1]})
+    extension = {"ARROW:extension:name": "arrow.py_extension_type", "ARROW:extension:metadata": pickle.dumps(Bomb(), 0)}
+    schema = pa.schema([field.with_metadata(extension) for field in plain.schema], {"pandas": pickle.dumps(Bomb(), 0)})
+    for table in (plain.replace_schema_metadata({"pandas": pickle.dumps(Bomb(), 0)}), plain.cast(schema)):
+        sink = io.BytesIO()
+        pq.write_table(table, sink)
+        yield sink.getvalue()
+    sink = io.BytesIO()
+    with pa.ipc.new_file(sink, schema) as writer:
+        writer.write_table(plain.cast(schema))
+    yield sink.getvalue()
+
+
+def plant(bomb: bytes, dd: Command, every: int) -> None:
+    """Put a bomb in place of a source, and of files of the warehouse, one after another; then call commands."""
+    Path("bomb.parquet").write_bytes(bomb)
+    dd("ingest", "links", "bomb.parquet")
+    Path("more.csv").write_text("version,diff,src,dst,minutes\n7,1,Harbour,Mill,1\n")
+    dd("ingest", "links", "more.csv")
+    files = sorted(file for file in Path("warehouse").rglob("*") if file.is_file())
+    for file in files[::every]:
+        kept = file.read_bytes()
+        file.write_bytes(bomb)
+        for command in (["run"], ["show", "journeys"], ["log"]):
+            dd(*command)
+        file.write_bytes(kept)
+    assert not Path("exploded").exists()
+    pickle.loads(bombs_of_pickle()[0])
+    assert Path("exploded").exists(), "the bomb works"
+
+
+@pytest.mark.parametrize("number", [1, 4])
+def test_no_pickle_in_data_is_loaded(number: int, mine: Path, dd: Command) -> None:
+    plant(list(bombs())[number], dd, every=9)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("number", range(6))
+def test_no_pickle_in_any_file_is_loaded(number: int, mine: Path, dd: Command) -> None:
+    plant(list(bombs())[number], dd, every=1)
+
+
+@pytest.mark.parametrize("number", range(6))
+def test_no_pickle_in_a_message_between_workers_is_loaded(
+    number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are Arrow files in the warehouse's staging folder."""
+    monkeypatch.chdir(tmp_path)
+    Path("message").write_bytes(list(bombs())[number])
+    with pytest.raises((pa.ArrowException, KeyError, OSError)):
+        messages.read_file(Path("message"))
+    with pytest.raises((pl.exceptions.PolarsError, OSError, DataError)):
+        messages.batch_of_body(Path("message").read_bytes(), {"src": Type("string")})
+    assert not Path("exploded").exists()

@@ -1,0 +1,181 @@
+"""A power cut loses nothing that a record of the ledger names: all of it was synced to the disk before the record.
+
+A recorder notes what is synced: a file by its inode, time and size, a folder by the names in it. Before each commit of
+the ledger, and when the command is done, every file that a Delta log names must have been synced as it is now, the
+logs themselves too, and so must the names of the folders above them. The recorder believes only what it has seen, and
+what was there before the command. Of what a killed process left, only data files with a commit and commits
+with a record count as synced.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+from workshop import COMMANDS, Workshop
+
+from ddcore.cli.main import run_command
+from ddcore.io import tables
+from ddcore.io.ledger import Ledger
+from ddcore.io.warehouse import Warehouse
+
+SAMPLE = 6  # places for `make test`
+
+
+class Recorder:
+    """What of a warehouse is on the disk. ``records`` counts the ledger's commits that were checked."""
+
+    def __init__(self, root: Path) -> None:
+        self.root, self.records, self.missing = root, 0, list[str]()
+        self._files: dict[int, tuple[int, int]] = {}
+        self._folders: dict[int, dict[str, int]] = {}
+        for path in (root.parent, root, *(root.rglob("*") if root.exists() else ())):
+            if path.exists():
+                self._note(path)
+
+    def _note(self, path: Path) -> None:
+        status = path.stat()
+        if stat.S_ISDIR(status.st_mode):
+            self._folders[status.st_ino] = {entry.name: entry.inode() for entry in os.scandir(path)}
+        else:
+            self._files[status.st_ino] = (status.st_mtime_ns, status.st_size)
+
+    def install(self, patch: pytest.MonkeyPatch) -> None:
+        """Watch this process."""
+        fsync, change = os.fsync, tables.change
+
+        def recorded(descriptor: int) -> None:
+            fsync(descriptor)
+            self._note(Path(os.readlink(f"/proc/self/fd/{descriptor}")))
+
+        def checked(table: DeltaTable, *arguments: Any) -> None:
+            if Path(table.table_uri.removeprefix("file://").rstrip("/")).name == "ledger":
+                self.check(f"record {self.records}")
+                self.records += 1
+            change(table, *arguments)
+
+        patch.setattr(os, "fsync", recorded)
+        patch.setattr(tables, "change", checked)
+
+    def check(self, when: str) -> None:
+        """Note every file and every name that a power cut might take now."""
+        for path in self._named():
+            status = path.stat()
+            if self._files.get(status.st_ino) != (status.st_mtime_ns, status.st_size):
+                self.missing.append(f"{when}: {path}")
+            for each in (path, *path.parents):
+                if each == self.root.parent:
+                    break
+                if self._folders.get(each.parent.stat().st_ino, {}).get(each.name) != each.stat().st_ino:
+                    self.missing.append(f"{when}: the name of {each}")
+
+    def believe(self) -> None:
+        """Believe that a killed process kept the order: data files before their commit, commits before their record."""
+        for log in self._logs():
+            for path in self._files_of(log.parent):
+                self._believe(path, log.parent)
+        ledger = Ledger.load(Warehouse(self.root))
+        run = ledger.current_run()
+        states = {name: ledger.input_table(name.removeprefix("inputs/")) for name, _ in Warehouse(self.root).tables()}
+        for name, state in {**states, **(run.tables if run else {})}.items():
+            for version in range(0 if state is None else state.version + 1):
+                self._believe(self.root / name / "_delta_log" / f"{version:020d}.json", self.root.parent)
+
+    def _believe(self, path: Path, top: Path) -> None:
+        """Believe that a file and the names above it, up to those in ``top``, are on the disk."""
+        if path.exists():
+            self._note(path)
+            for each in (path, *path.parents):
+                if each == top:
+                    break
+                self._folders.setdefault(each.parent.stat().st_ino, {})[each.name] = each.stat().st_ino
+
+    def _named(self) -> Iterator[Path]:
+        """Commits, checkpoints and live files of all tables."""
+        for log in self._logs():
+            yield from (path for path in log.iterdir() if path.name[0] != "." and path.is_file())
+            yield from self._files_of(log.parent)
+
+    def _logs(self) -> Iterator[Path]:
+        logs = self.root.rglob("_delta_log")
+        return (log for log in logs if "_damaged-" not in str(log) and any(log.glob("*.json")))
+
+    @staticmethod
+    def _files_of(folder: Path) -> list[Path]:
+        try:
+            table = DeltaTable(str(folder))
+        except DeltaError:  # a table that a test has damaged
+            return []
+        return [folder / path for path in tables.values(table.get_add_actions().column("path"))]
+
+
+def recorded(shop: Workshop, name: str, folder: Path, recorder: Recorder, patch: pytest.MonkeyPatch) -> int:
+    """Run a command in this process under the recorder; return its exit code."""
+    arguments = shop.placed(folder, shop.scenario(name).arguments)
+    with patch.context() as inside:
+        for variable in [each for each in os.environ if each.startswith("DDCORE_") and each != "DDCORE_CACHE"]:
+            inside.delenv(variable)
+        recorder.install(inside)
+        code = run_command([*arguments, "-q", "--project", str(folder)])
+    recorder.check("the end")
+    return code
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_everything_is_synced_before_the_record_that_names_it(
+    name: str, workshop: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = workshop.copy(workshop.scenario(name).base)
+    recorder = Recorder(folder / "warehouse")
+    assert recorded(workshop, name, folder, recorder, monkeypatch) == 0
+    assert recorder.records > 0
+    assert recorder.missing == []
+
+
+def after_a_kill(shop: Workshop, name: str, place: str, n: int, patch: pytest.MonkeyPatch) -> None:
+    """Kill a command, run it again, and check that it has synced what the killed one left as well."""
+    folder = shop.copy(shop.scenario(name).base)
+    recorder = Recorder(folder / "warehouse")
+    arguments = shop.placed(folder, shop.scenario(name).arguments)
+    assert shop.command(folder, *arguments, DDCORE_FAILPOINT=f"{place}:{n}").code < 0
+    recorder.believe()
+    code = recorded(shop, name, folder, recorder, patch)
+    assert code == (2 if place == "after-undo" else 0)
+    assert recorder.missing == [], f"{name}: {place}:{n}"
+    shutil.rmtree(folder)
+
+
+def test_a_sample_of_what_a_killed_process_left_is_synced(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
+    seed = random.randrange(10**6)
+    print(f"seed {seed}")
+    rng = random.Random(seed)
+    for _ in range(SAMPLE):
+        name = rng.choice(list(COMMANDS))
+        after_a_kill(workshop, name, *rng.choice(workshop.scenario(name).points), monkeypatch)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", COMMANDS)
+def test_all_that_a_killed_process_left_is_synced(
+    name: str, workshop: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for place, n in workshop.scenario(name).points:
+        after_a_kill(workshop, name, place, n, monkeypatch)
+
+
+@pytest.mark.parametrize("lost", ["settle", "sync"])
+def test_the_recorder_misses_nothing(lost: str, workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without these calls it would complain: of commits, and of names in folders."""
+    folder = workshop.copy(workshop.scenario("first run").base)
+    recorder = Recorder(folder / "warehouse")
+    monkeypatch.setattr(tables, lost, lambda *_: None)
+    assert recorded(workshop, "first run", folder, recorder, monkeypatch) == 0
+    assert any("_delta_log" in line for line in recorder.missing)

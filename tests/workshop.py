@@ -1,0 +1,306 @@
+"""Small projects in many states, and commands for them that tests disturb at the places of ``ddcore.io.failpoint``.
+
+Every command is run undisturbed once, which says the places it reaches and what all tables hold afterwards.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import polars as pl
+from forks import Ended, Forks
+
+from ddcore.errors import StorageError
+from ddcore.io import records, tables
+from ddcore.io.ledger import Ledger
+from ddcore.io.project import Project, find_project
+from ddcore.io.warehouse import Warehouse
+
+PROGRAM = """
+import ddcore as dd
+
+
+def program(roads, depots):
+    def drive(reached):
+        onward = reached.join(roads, on={"town": "src"}).select(town="dst", km="km + km_right")
+        return onward.concat(start).group_by("town").agg(km=dd.min("km"))
+
+    start = depots.select("town", km=0)
+    return {
+        "distances": start.iterate(drive),
+        "degrees": roads.group_by("src").agg(n=dd.count()),
+        "towns": roads.select(town="src").concat(roads.select(town="dst")).distinct(),
+    }
+"""
+OTHER_PROGRAM = PROGRAM.replace("km=0", "km=1").replace('"degrees"', '"exits"')
+PROJECT = """
+[project]
+program = "program.py:program"
+[run]
+engine = "inline"
+[inputs.roads]
+schema = { src = "string", dst = "string", km = "int64" }
+[inputs.depots]
+schema = { town = "string" }
+"""
+SOURCES = {
+    "roads": "A,B,4,0,1 B,C,5,0,1 C,D,3,0,1 D,E,1,0,1 A,C,7,1,1 B,C,5,2,-1 C,D,3,2,-1",
+    "more": "C,D,2,3,1 A,C,7,4,-1",
+    "most": "E,A,1,5,1 A,B,4,6,-1 A,B,6,6,1",
+    "last": "D,A,2,7,1",
+}
+TIMES_PROJECT = """
+[project]
+program = "program.py:program"
+[run]
+engine = "inline"
+[time]
+dims = ["day", "revision"]
+[inputs.words]
+schema = { word = "string", n = "int64" }
+"""
+TIMES_PROGRAM = """
+import ddcore as dd
+
+
+def program(words):
+    def fewer(left):
+        return left.where("n > 0").select("word", n="n - 1").concat(words).distinct()
+
+    pairs = words.join(words.select("word", other="n"), on="word").select("word", total="n + other")
+    return {"words": words.select("word").distinct(), "left": words.iterate(fewer), "pairs": pairs.distinct()}
+"""
+TIMES_SOURCE = "cat,2,0,3,1 cat,2,1,2,1 dog,1,0,4,1 cat,3,2,1,1 dog,1,3,4,-1 emu,2,1,4,1"
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """A project in the folder ``base`` and a command for it; ``places`` are those that the command reaches, and how
+    often. ``before`` and ``after`` are the rows of all tables without and with the command.
+    """
+
+    base: Path
+    arguments: tuple[str, ...]
+    places: dict[str, int]
+    before: dict[str, pl.DataFrame]
+    after: dict[str, pl.DataFrame]
+
+    @property
+    def points(self) -> list[tuple[str, int]]:
+        """Each place, each time that it is reached."""
+        return [(place, n) for place, times in self.places.items() for n in range(1, times + 1)]
+
+
+def contents(project: Project) -> dict[str, pl.DataFrame]:
+    """The rows, unconsolidated and sorted, of every table that the ledger names: inputs, outputs and state."""
+    warehouse = Warehouse(project.warehouse)
+    ledger = Ledger.load(warehouse)
+    run = ledger.current_run()
+    states = {f"inputs/{name}": ledger.input_table(name) for name in project.inputs}
+    states |= dict(run.tables) if run else {}
+    rows = {}
+    for name, state in states.items():
+        try:
+            files = tables.live_files(warehouse.table(name), state)
+        except StorageError:
+            rows[name] = pl.DataFrame({"unreadable": []})
+            continue
+        frames = [pl.read_parquet(warehouse.table(name) / file.path, hive_partitioning=False) for file in files]
+        if frames:
+            rows[name] = pl.concat(frames).sort(frames[0].columns)
+    return rows
+
+
+def is_same(one: dict[str, pl.DataFrame], other: dict[str, pl.DataFrame]) -> bool:
+    return one.keys() == other.keys() and all(frame.equals(other[name]) for name, frame in one.items())
+
+
+def assert_same(one: dict[str, pl.DataFrame], other: dict[str, pl.DataFrame], where: object) -> None:
+    assert one.keys() == other.keys(), where
+    for name, frame in one.items():
+        assert frame.equals(other[name]), f"{where}: {name} has the rows {frame}, not {other[name]}"
+
+
+class Workshop:
+    """Builds the scenarios, each when it is first needed, and runs their commands in forked processes."""
+
+    def __init__(self, folder: Path, processes: Forks) -> None:
+        self.folder, self.processes = folder, processes
+        self.count = 0
+
+    def command(self, project: Path, *arguments: str, **environment: str) -> Ended:
+        return self.processes.run(*arguments, "--project", project, **environment)
+
+    def copy(self, base: Path) -> Path:
+        self.count += 1
+        return Path(shutil.copytree(base, self.folder / f"copy-{self.count}"))
+
+    @cache  # noqa: B019 - as long as the tests of this module
+    def base(self, name: str) -> Path:
+        """A project folder in a certain state."""
+        folder = self.folder / name
+        if name == "new":
+            folder.mkdir()
+            (folder / "program.py").write_text(PROGRAM)
+            (folder / "dd.toml").write_text(PROJECT)
+            for source, rows in SOURCES.items():
+                (folder / f"{source}.csv").write_text("src,dst,km,version,diff\n" + rows.replace(" ", "\n") + "\n")
+            (folder / "depots.csv").write_text("town,version,diff\nA,0,1\n")
+        elif name == "times":
+            folder.mkdir()
+            (folder / "program.py").write_text(TIMES_PROGRAM)
+            (folder / "dd.toml").write_text(TIMES_PROJECT)
+            (folder / "words.csv").write_text("word,n,day,revision,diff\n" + TIMES_SOURCE.replace(" ", "\n") + "\n")
+            self.done(folder, "ingest", "words", "words.csv")
+        else:
+            shutil.copytree(self.base(BASES[name][0]), folder)
+            BASES[name][1](self, folder)
+        return folder
+
+    def done(self, project: Path, *arguments: str) -> None:
+        arguments = tuple(str(project / each) if each.endswith(".csv") else each for each in arguments)
+        ended = self.command(project, *arguments, "-q")
+        assert ended.code == 0, ended
+
+    @cache  # noqa: B019
+    def scenario(self, name: str) -> Scenario:
+        """The command of this name, undisturbed."""
+        start, *arguments = COMMANDS[name]
+        base = self.base(start)
+        project, log = self.copy(base), self.folder / f"{name}.log"
+        before = contents(find_project(project, {}))
+        ended = self.command(project, *self.placed(project, arguments), DDCORE_FAILPOINT_LOG=str(log))
+        assert ended.code == 0, ended
+        places = Counter(line.split()[1] for line in log.read_text().splitlines())
+        return Scenario(base, tuple(arguments), dict(places), before, contents(find_project(project, {})))
+
+    @staticmethod
+    def placed(project: Path, arguments: Sequence[str]) -> list[str]:
+        return [str(project / each) if each.endswith(".csv") else each for each in arguments]
+
+    def disturb(self, name: str, place: str, n: int, action: str) -> None:
+        """Disturb a command at one place and run it again; check what is seen in between and afterwards."""
+        scenario, where = self.scenario(name), f"{name}: {place}:{n}={action}"
+        folder = self.copy(scenario.base)
+        project, arguments = find_project(folder, {}), self.placed(folder, scenario.arguments)
+        ended = self.command(folder, *arguments, DDCORE_FAILPOINT=f"{place}:{n}={action}")
+        assert ended.code == CODES[action], (where, ended)
+        if action != "kill":
+            errors = [line for line in ended.err if line.startswith("error: ")]
+            assert len(errors) == 1 and WORDS[action] in errors[0], (where, ended)
+            assert not any("Traceback" in line for line in ended.err), (where, ended)
+        between = contents(project)
+        assert is_same(between, scenario.before) or is_same(between, scenario.after), f"{where}: half of it is visible"
+        is_known = is_same(between, scenario.after) and not is_same(scenario.before, scenario.after)
+        again = self.command(folder, *arguments)
+        assert again.code == (2 if is_known and "--undo" in arguments else 0), (where, again)
+        notes = [line for line in again.err if "ended without releasing the lock" in line]
+        assert len(notes) == (action == "kill" and place != "after-warehouse"), (where, again)
+        assert_same(contents(project), scenario.after, where)
+        ledger = Ledger.load(Warehouse(project.warehouse))
+        assert ledger.open_intent() is None, where
+        assert not Warehouse(project.warehouse).staging.exists(), where
+        assert not [*project.warehouse.rglob(".*.tmp")] or action == "kill", where
+        shutil.rmtree(folder)
+
+
+CODES = {"kill": -signal.SIGKILL, "term": 143, "int": 130, "full": 1, "full-once": 1}
+WORDS = {"term": "terminated", "int": "interrupted", "full": "No space left", "full-once": "No space left"}
+
+
+Build = Callable[[Workshop, Path], None]
+
+
+def _ingested(shop: Workshop, folder: Path) -> None:
+    shop.done(folder, "ingest", "roads", "roads.csv")
+    shop.done(folder, "ingest", "depots", "depots.csv")
+
+
+def _folded(shop: Workshop, folder: Path) -> None:
+    shop.done(folder, "run")
+    shop.done(folder, "ingest", "roads", "more.csv")
+
+
+def _changed(_: Workshop, folder: Path) -> None:
+    (folder / "program.py").write_text(OTHER_PROGRAM)
+
+
+def _killed(place: str, *arguments: str) -> Build:
+    def build(shop: Workshop, folder: Path) -> None:
+        ended = shop.command(folder, *shop.placed(folder, arguments), DDCORE_FAILPOINT=place)
+        assert ended.code == -signal.SIGKILL
+        os.truncate(folder / "warehouse" / ".lock", 0)  # as after a power cut: the note is on the next one killed
+
+    return build
+
+
+def _damaged(_: Workshop, folder: Path) -> None:
+    """A table whose log cannot be read, and what several workers on Spark left."""
+    table = min(table for table in (folder / "warehouse" / "state").iterdir() if (table / "_delta_log").is_dir())
+    for commit in (table / "_delta_log").iterdir():
+        commit.write_text("garbage")
+    staging = folder / "warehouse" / "state" / "_staging" / "token"
+    staging.mkdir(parents=True)
+    (staging / "000001-0.arrow").write_bytes(b"left")
+
+
+def _before_a_merge(_: Workshop, folder: Path) -> None:
+    """The next record is the sixteenth, and the files of the others are old."""
+    ledger = Ledger.load(Warehouse(folder / "warehouse"))
+    newest = ledger.newest()
+    assert newest is not None
+    for number in range(ledger.next_run(), ledger.next_run() + 5):
+        ledger.append(records.IntentRecord(number, "ab12", 3, 4, 1, "inline"))
+        ledger.append(records.FailureRecord(number, "ab12", 3, 4, "inline", "none"))
+    files = [*(folder / "warehouse" / "ledger").glob("entries-*.parquet")]
+    assert len(files) == 15
+    for file in files:
+        os.utime(file, (time.time() - 7200,) * 2)
+
+
+def _half_folded(shop: Workshop, folder: Path) -> None:
+    shop.done(folder, "run", "--to", "day=0,revision=4")
+    shop.done(folder, "run", "--to", "day=1,revision=2")
+    run = Ledger.load(Warehouse(folder / "warehouse")).current_run()
+    assert run is not None
+    rows = {name.rpartition("_")[2]: state.rows for name, state in run.tables.items() if state.rows}
+    assert {"held", "pending"} <= rows.keys(), "updates and pending times are stored"
+
+
+BASES: dict[str, tuple[str, Build]] = {
+    "ingested": ("new", _ingested),
+    "folded": ("ingested", _folded),
+    "changed": ("folded", _changed),
+    "half written": ("folded", _killed("after-file", "ingest", "roads", "most.csv")),
+    "half ingested": ("folded", _killed("after-table", "ingest", "roads", "most.csv")),
+    "half undone": ("folded", _killed("after-table", "ingest", "--undo", "3")),
+    "damaged": ("folded", _damaged),
+    "unmerged": ("folded", _before_a_merge),
+    "half folded": ("times", _half_folded),
+}
+COMMANDS = {  # the project's state, and the command
+    "first ingest": ("new", "ingest", "roads", "roads.csv"),
+    "later ingest": ("folded", "ingest", "roads", "most.csv"),
+    "ingest after one killed at its file": ("half written", "ingest", "roads", "last.csv"),
+    "ingest after one killed at its table": ("half ingested", "ingest", "roads", "last.csv"),
+    "ingest after an undo killed at its table": ("half undone", "ingest", "roads", "most.csv"),
+    "undo": ("folded", "ingest", "--undo", "3"),
+    "first run": ("ingested", "run"),
+    "later run": ("folded", "run"),
+    "run from an earlier version": ("folded", "run", "--from-version", "1"),
+    "run that appends corrections": ("folded", "run", "--from-version", "1", "--corrections", "append"),
+    "run of a changed program": ("changed", "run"),
+    "full refresh of a changed program": ("changed", "run", "--full-refresh"),
+    "full refresh of a damaged table": ("damaged", "run", "--full-refresh"),
+    "run that merges the ledger": ("unmerged", "run"),
+    "run to a border": ("times", "run", "--to", "day=1,revision=2"),
+    "run from a border": ("half folded", "run"),
+}
