@@ -6,7 +6,7 @@ Rows are compared as in the engine: null equals null, NaN equals NaN, -0.0 equal
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -93,6 +93,13 @@ class ChangeLog:
         bounded = [name for name, kind in self.columns.items() if not kind.is_nested]
         return tables.write_file(self.folder, stem, table, bounded=bounded)
 
+    def added_again(self, file: LiveFile) -> AddedFile:
+        """A file of an earlier version of the table, for a commit that adds it again. Reads it, for its statistics."""
+        updates = self.collect(self.scan_files([file]))
+        table = tables.arrow_table({name: updates[name].to_arrow() for name in self.columns}, self.columns)
+        bounded = [name for name, kind in self.columns.items() if not kind.is_nested]
+        return AddedFile(file.path, file.size, file.rows, tables.file_stats(table, bounded))
+
     def commit(
         self,
         files: Sequence[AddedFile],
@@ -102,9 +109,12 @@ class ChangeLog:
         overwrite: bool = False,
         without: Iterable[str] = (),
         adds: Schema | None = None,
+        carries: Mapping[str, str] | None = None,
     ) -> TableState:
         """Make files visible on top of ``base`` and return the table's new state: see :func:`tables.commit`."""
-        return tables.commit(self.folder, files, txn, base=base, overwrite=overwrite, without=without, adds=adds)
+        return tables.commit(
+            self.folder, files, txn, base=base, overwrite=overwrite, without=without, adds=adds, carries=carries
+        )
 
     def has_columns(self) -> bool:
         """Whether the table has exactly these columns."""
@@ -112,9 +122,11 @@ class ChangeLog:
             stored = tables.columns(tables.open_table(self.folder))
         return stored == [(name, tables.delta_type(kind)) for name, kind in self.columns.items()]
 
-    def remove(self, paths: Iterable[str], txn: int, *, base: TableState | None) -> TableState:
+    def remove(
+        self, paths: Iterable[str], txn: int, *, base: TableState | None, carries: Mapping[str, str] | None = None
+    ) -> TableState:
         """Remove data files from the table at ``base`` and return its new state; the files stay on the disk."""
-        return tables.commit(self.folder, [], txn, base=base, without=paths)
+        return tables.commit(self.folder, [], txn, base=base, without=paths, carries=carries)
 
     def version(self) -> int:
         """The newest Delta version of the table, whether the ledger names it or not."""

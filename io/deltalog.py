@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 __all__ = [
-    "LOG", "commit_file", "has_commits", "is_maintenance", "last_transaction", "lost_versions", "named_files",
-    "newest_checkpoint", "transaction_of",
+    "LOG", "commit_file", "commit_info", "has_commits", "is_maintenance", "last_transaction", "lost_versions",
+    "named_files", "newest_checkpoint", "transaction_of",
 ]  # fmt: skip
 
 LOG = "_delta_log"
@@ -53,9 +53,12 @@ def lost_versions(folder: Path, version: int | None = None) -> list[int]:
 
 def is_maintenance(folder: Path, version: int) -> bool:
     """Whether a commit says that it changed no rows. False for a missing or empty commit."""
-    return any(
-        action.get("operation") in _MAINTENANCE for action in _actions(commit_file(folder, version), "commitInfo")
-    )
+    return commit_info(folder, version).get("operation") in _MAINTENANCE
+
+
+def commit_info(folder: Path, version: int) -> dict[str, Any]:
+    """What a commit says about itself; empty for a missing or empty commit."""
+    return next(_actions(commit_file(folder, version), "commitInfo"), {})
 
 
 def last_transaction(folder: Path, app: str) -> int | None:

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 __all__ = [
     "APP", "AddedFile", "LiveFile", "TableState", "arrow_table", "change", "commit", "committed", "create", "exists",
     "files_of", "is_kept", "is_writer", "kept_open", "live_files", "location", "mend_hint", "open_table", "opened",
-    "reading", "row_type", "scan", "set_aside_damaged", "settle", "strays", "values", "write_file",
+    "reading", "row_type", "scan", "set_aside_damaged", "settle", "state_at", "strays", "values", "write_file",
 ]  # fmt: skip
 
 APP = "ddcore"  # the one application id of our transactions; its version is the number of the run or ingest
@@ -232,14 +232,16 @@ def commit(
     without: Iterable[str] = (),
     beside: Iterable[str] = (),
     adds: Mapping[str, Type] | None = None,
+    carries: Mapping[str, str] | None = None,
 ) -> TableState:
     """Make the table's live files those of ``base`` plus ``files``; return its new state.
 
     ``base`` is the state in the ledger, None where the ledger has none. The files of ``base`` whose paths are in
-    ``without`` are left out; ``overwrite`` leaves out all of them. ``beside``: paths of other live files to keep. One
-    commit per table and run. Repeating it (after a crash before the ledger's record) commits nothing. Changes of an
-    attempt that was given up are reverted; maintenance by other programs (OPTIMIZE) since ``base`` is kept. When this
-    returns, every commit after ``base`` is on the disk, even if there was nothing to commit.
+    ``without`` are left out; ``overwrite`` leaves out all of them. ``beside``: paths of other live files to keep.
+    ``carries``: notes in the commit itself. One commit per table and run. Repeating it (after a crash before the
+    ledger's record) commits nothing. Changes of an attempt that was given up are reverted; maintenance by other
+    programs (OPTIMIZE) since ``base`` is kept. When this returns, every commit after ``base`` is on the disk, even if
+    there was nothing to commit.
     """
     with reading(folder, "commit to", base):
         head = open_table(folder)
@@ -258,7 +260,7 @@ def commit(
         added = [file for file in files if file.path not in live]
         removed = sorted(live - kept - {file.path for file in files})
         if added or removed:
-            change(head, added, removed, txn)
+            change(head, added, removed, txn, carries)
         settle(folder, since, head.version())
         state = _state(head, _live(head))
         if added or removed:
@@ -304,7 +306,13 @@ def is_kept(folder: Path, state: TableState) -> bool:
         return False
 
 
-def change(table: DeltaTable, added: Sequence[AddedFile], removed: Sequence[str], txn: int) -> None:
+def change(
+    table: DeltaTable,
+    added: Sequence[AddedFile],
+    removed: Sequence[str],
+    txn: int,
+    carries: Mapping[str, str] | None = None,
+) -> None:
     """Add and remove files in one commit with the transaction number ``txn``. Does not sync it to the disk."""
     from deltalake.transaction import RemoveAction
 
@@ -325,7 +333,7 @@ def change(table: DeltaTable, added: Sequence[AddedFile], removed: Sequence[str]
         "append",
         table.schema(),
         table.metadata().partition_columns,
-        commit_properties=_transaction(txn),
+        commit_properties=_transaction(txn, carries),
     )
     table.update_incremental()
 
@@ -378,6 +386,12 @@ def _check_present(folder: Path, paths: Iterable[str], state: TableState) -> Non
             raise StorageError(
                 f"{folder / path} is missing: version {state.version} of the table needs it", mend_hint(folder)
             )
+
+
+def state_at(folder: Path, version: int) -> TableState:
+    """The state of a table at one of its versions."""
+    table = open_table(folder, version)
+    return _state(table, _live(table))
 
 
 def files_of(table: DeltaTable) -> list[LiveFile]:
@@ -615,10 +629,10 @@ def values(column: Any) -> list[Any]:
     return [value.as_py() for value in column]
 
 
-def _transaction(txn: int) -> CommitProperties:
+def _transaction(txn: int, carries: Mapping[str, str] | None) -> CommitProperties:
     from deltalake import CommitProperties, Transaction
 
-    return CommitProperties(app_transactions=[Transaction(APP, txn)])
+    return CommitProperties(custom_metadata=dict(carries or {}), app_transactions=[Transaction(APP, txn)])
 
 
 def _add_action(file: AddedFile, now: int) -> AddAction:

@@ -2,8 +2,8 @@
 
 The steps: fit the sources' columns; check their rows and write them as sorted Parquet into the input's table folder,
 where they are not visible yet; check the source as a whole (ingested before? late? a retraction of a row that does not
-exist?); make it visible by one commit and one record of the ledger. If it is killed before that record, nothing was
-ingested, and the next ingest removes the files.
+exist?); make it visible by one commit and one record of the ledger. If it is killed before that commit, nothing was
+ingested, and the next ingest removes the files; if between the two, the next command writes the record.
 
 With the engine ``spark``, Spark reads and one pass of :mod:`ddcore.jobs.spark.intake` checks and writes; with
 ``inline`` this process does it, without a JVM. The rows, the errors and the tables are the same.
@@ -25,6 +25,7 @@ from typing import Any
 import polars as pl
 
 from ddcore.errors import DataError, DdError, LateUpdate, UnknownRetraction, UsageError
+from ddcore.io import unrecorded
 from ddcore.io.balance import Balance
 from ddcore.io.changelog import ChangeLog
 from ddcore.io.checks import DIFF, LARGEST_TIME, Layout, Rules, check_complete, listed_names
@@ -160,11 +161,13 @@ def ingest(
     with warehouse.lock("ddcore ingest") as lock, kept_open():
         ledger = Ledger.load(warehouse)
         ledger.check_dims(project.dims)
+        notes = [unrecorded.note(record) for record in unrecorded.finish(ledger)]
         intent = ledger.open_intent()
         give_up(ledger, "it was not finished, and an ingest came first")
         stale_lock = predecessor.tell(lock.dead, ledger, predecessor.given_up(intent, ledger))
         options = _Options(late, restate, allow_gap)
         work = _Work(ledger, input_name, rules, options, tell=tell, root=project.root)
+        work.notes += notes
         with work.cleaning(), _taker(engine, project, layouts) as take:
             report = work.run(take, sources, layouts)
     return replace(report, engine=engine, took=time.monotonic() - start, stale_lock=stale_lock)
@@ -566,32 +569,34 @@ class _Work:
     def _commit(self, part: Part, identities: Sequence[Seen], known: Mapping[str, Known]) -> None:
         self.tell("committing")
         self.committing = True
-        replaced, number = self.replacement, self.intake.number
+        replaced = self.replacement
         rest, removed = (replaced.rest, replaced.removed) if replaced else ((), ())
         files = [*rest, *part.files]
-        without = [file.path for file in removed]
-        table = self.log.commit(files, number, base=self.base, without=without, adds=self.rules.schema)
-        self.ledger.append(
-            IngestRecord(
-                number=number,
-                input=self.name,
-                sources=tuple(TakenSource(one.identity, stored(one.whole, self.intake.key)) for one in identities),
-                first=least(part.counts),
-                last=greatest(part.counts),
-                rows=sum(file.rows for file in part.files),
-                counts=part.counts,
-                files=tuple(file.path for file in files),
-                table=table,
-                repeats=self.repeated is not None or part.most > 1 or any(record.repeats for record in self.records),
-                rests_on=tuple(sorted({one.number for one in known.values() if one.part is not None})),
-                dims=self.rules.dims if len(self.rules.dims) > 1 else (),
-                restates=self.restates,
-                columns=tuple(self.rules.schema),
-                replaces=time_of(replaced.start) if replaced else None,
-                removed=replaced.rows if replaced else 0,
-                before=self.base if replaced else None,
-            )
+        record = IngestRecord(
+            number=self.intake.number,
+            input=self.name,
+            sources=tuple(TakenSource(one.identity, stored(one.whole, self.intake.key)) for one in identities),
+            first=least(part.counts),
+            last=greatest(part.counts),
+            rows=sum(file.rows for file in part.files),
+            counts=part.counts,
+            files=tuple(file.path for file in files),
+            table=unrecorded.UNKNOWN,
+            repeats=self.repeated is not None or part.most > 1 or any(record.repeats for record in self.records),
+            rests_on=tuple(sorted({one.number for one in known.values() if one.part is not None})),
+            dims=self.rules.dims if len(self.rules.dims) > 1 else (),
+            restates=self.restates,
+            columns=tuple(self.rules.schema),
+            replaces=time_of(replaced.start) if replaced else None,
+            removed=replaced.rows if replaced else 0,
+            before=self.base if replaced else None,
         )
+        carries = unrecorded.carried(record)
+        without = [file.path for file in removed]
+        table = self.log.commit(
+            files, record.number, base=self.base, without=without, adds=self.rules.schema, carries=carries
+        )
+        self.ledger.append(replace(record, table=table))
 
     @contextmanager
     def cleaning(self) -> Iterator[None]:

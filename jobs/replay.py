@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ddcore.errors import DdError, ProgramChanged, ProgramError, UsageError
+from ddcore.io import unrecorded
 from ddcore.io.gains import Gained
 from ddcore.io.intent import is_committed
 from ddcore.io.ledger import Ledger
@@ -88,7 +89,9 @@ def run(
     if dry_run:
         return _Replay(options, Ledger.load(warehouse)).preview()
     with warehouse.lock("ddcore run") as lock, kept_open():
-        replay = _Replay(options, Ledger.load(warehouse))
+        ledger = Ledger.load(warehouse)
+        unrecorded.finish(ledger)
+        replay = _Replay(options, ledger)
         replay.note_predecessor(lock.dead)
         return replay.fold_all(lock.note_run)
 

@@ -1,21 +1,22 @@
 """Undo: takes an ingest back.
 
-One commit removes the ingest's files from the input's table, or restores the files that a restatement replaced, and one
-record of the ledger makes that valid. Versions that are folded already are folded again by the next run. If it is
-killed before the record, nothing was taken back. The files stay on the disk until the table is vacuumed. The ledger
+One commit removes the ingest's files from the input's table, and adds again what a restatement replaced; one record of
+the ledger makes that valid. If it is killed between the two, the next command writes the record. Versions that are
+folded already are folded again by the next run. The files stay on the disk until the table is vacuumed. The ledger
 keeps both records, and the same sources may be ingested again.
 """
 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import polars as pl
 
 from ddcore.errors import DataError, LateUpdate, StorageError, UsageError
+from ddcore.io import unrecorded
 from ddcore.io.balance import Balance
 from ddcore.io.changelog import ChangeLog
 from ddcore.io.checks import DIFF
@@ -69,12 +70,16 @@ def undo(project: Project, number: int, input_name: str | None = None, *, restat
     with warehouse.lock("ddcore ingest --undo") as lock, kept_open():
         ledger = Ledger.load(warehouse)
         ledger.check_dims(project.dims)
-        intent = ledger.open_intent()
-        work = _Undo(project, ledger, _ingest(ledger, number, input_name), restate)
-        work.check()
+        intent, before = ledger.open_intent(), {record.number: record for record in ledger.ingests()}
+        finished = unrecorded.finish(ledger)
+        is_done = any(isinstance(each, UndoRecord) and each.number == number for each in finished)
+        record = before[number] if is_done else _ingest(ledger, number, input_name)
+        work = _Undo(project, ledger, record, restate)
+        if not is_done:
+            work.check()
         stale_lock = predecessor.tell(lock.dead, ledger, predecessor.given_up(intent, ledger))
-        work.commit()
-    record = work.record
+        if not is_done:
+            work.commit()
     return UndoReport(
         input=record.input,
         ingest=number,
@@ -209,13 +214,7 @@ class _Undo:
         folded = self.ledger.is_folded_since(self.record.number)
         if not folded and self.ledger.open_intent() is None:
             return
-        if self.record.replaces is None:
-            removed, added = self.files, list[LiveFile]()
-        else:
-            then, now = ({file.path for file in files} for files in (self.before, self.live))
-            removed = [file for file in self.live if file.path not in then]
-            added = [file for file in self.before if file.path not in now]
-        changes = Changes(self.log, self.log.scan_files(removed), self.log.scan_files(added))
+        changes = Changes(self.log, self.log.scan_files(self.removed), self.log.scan_files(self.added))
         restates = closed_changes(changes, self.ledger.open_from(self.record.input))
         check_restated(self.ledger, restates)
         self.restates = restates if folded else ()
@@ -245,6 +244,20 @@ class _Undo:
     def live(self) -> list[LiveFile]:
         """The files of the input's table."""
         return self.log.files(self.base)
+
+    @cached_property
+    def removed(self) -> list[LiveFile]:
+        """The files that the undo removes."""
+        if self.record.replaces is None:
+            return self.files
+        then = {file.path for file in self.before}
+        return [file for file in self.live if file.path not in then]
+
+    @cached_property
+    def added(self) -> list[LiveFile]:
+        """The files that a restatement removed, and the undo adds again."""
+        now = {file.path for file in self.live}
+        return [] if self.record.replaces is None else [file for file in self.before if file.path not in now]
 
     @cached_property
     def files(self) -> list[LiveFile]:
@@ -278,12 +291,13 @@ class _Undo:
         )
 
     def commit(self) -> None:
-        """Remove the files from the table, or restore those before a restatement; then record it in the ledger."""
+        """Remove the files from the table, and add those that a restatement replaced; then record it in the ledger."""
         record = self.record
-        if record.replaces is None:
-            table = self.log.remove(record.files, record.number, base=self.base)
-        else:
-            table = self.log.commit([], record.number, base=record.before)
-        self.ledger.append(
-            UndoRecord(record.number, record.input, record.first, record.last, table, restates=self.restates)
+        undone = UndoRecord(
+            record.number, record.input, record.first, record.last, unrecorded.UNKNOWN, restates=self.restates
         )
+        carries = unrecorded.carried(undone)
+        files = [self.log.added_again(file) for file in self.added]
+        without = [file.path for file in self.removed]
+        table = self.log.commit(files, record.number, base=self.base, without=without, carries=carries)
+        self.ledger.append(replace(undone, table=table))

@@ -47,7 +47,7 @@ def test_added_columns_are_null_in_what_was_ingested_before(old: Desk) -> None:
     assert desk.updates() == [
         (1, None, 2, None, 0, 1), (2, None, 3, None, 1, 1), (1, "x", 2, [7], 2, 1), (2, None, 3, None, 2, -1)
     ]  # fmt: skip
-    assert DeltaTable(str(desk.log.folder)).protocol() == before, "every Delta reader opens it as before"
+    assert DeltaTable(str(desk.log.folder)).protocol().min_reader_version == before.min_reader_version
     others = pl.from_arrow(DeltaTable(str(desk.log.folder)).to_pyarrow_table())
     assert isinstance(others, pl.DataFrame) and others["note"].to_list().count(None) == 3
     undo(desk.project, 2)
@@ -128,12 +128,12 @@ def test_killed_after_the_columns_were_added(old: Desk, place: str) -> None:
     environment = {**os.environ, "DDCORE_FAILPOINT": place}
     done = subprocess.run([*command, str(desk.folder)], env=environment, capture_output=True, check=False)
     assert done.returncode == -9, done.stderr
-    if place != "after-ingest":
+    if place == "after-columns":
         reverted = desk_with(old.folder, OLD)
         reverted.ingest(reverted.source("c.parquet", (4, 4, 3, 1)))
         assert columns(reverted) == ["src", "dst", "version", "diff"]
         desk = desk_with(old.folder, NEW)
-    assert desk.ingest(source).nothing_new is (place == "after-ingest")
+    assert desk.ingest(source).nothing_new is (place != "after-columns")
     assert (1, "x", 2, [7], 2, 1) in desk.updates()
 
 
@@ -142,5 +142,6 @@ def test_a_history_is_restated_across_the_change(old: Desk) -> None:
     desk.ingest(desk.source("b.parquet", (2, "y", 3, [], 1, 1)), restate=1)
     assert desk.updates() == [(1, None, 2, None, 0, 1), (2, "y", 3, [], 1, 1)]
     undo(desk.project, 2)
-    assert columns(desk) == ["src", "dst", "version", "diff"]
-    assert old.updates() == [(1, 2, 0, 1), (2, 3, 1, 1)]
+    assert desk.updates() == [(1, None, 2, None, 0, 1), (2, None, 3, None, 1, 1)]
+    desk.ingest(desk.source("c.parquet", (4, "z", 4, [1], 2, 1)))
+    assert desk.updates()[-1] == (4, "z", 4, [1], 2, 1)

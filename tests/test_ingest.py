@@ -24,8 +24,10 @@ from ddcore.errors import DataError, DdError, LateUpdate, LockHeld, StorageError
 from ddcore.io import intake
 from ddcore.io.balance import Balance
 from ddcore.io.changelog import ChangeLog
+from ddcore.io.deltalog import commit_file
 from ddcore.io.records import IntentRecord, RunRecord, Source
 from ddcore.io.warehouse import Warehouse
+from ddcore.jobs import replay
 from ddcore.jobs.ingest import main
 from ddcore.schema import Type
 
@@ -605,10 +607,12 @@ def test_killed_anywhere_the_next_ingest_finds_its_way(desk: Desk, place: str) -
     desk.ingest(desk.source("a.parquet", (1, 2, 0, 1)))
     killed = desk.source("killed.parquet", (3, 3, 1, 1), (1, 2, 1, -1))
     assert submit(desk, killed, DDCORE_FAILPOINT=place).returncode == -9
-    done = place == "after-ingest"
-    assert len(desk.updates()) == (3 if done else 1)
-    # another source first: what the killed one left must not come in with it
-    desk.ingest(desk.source("other.parquet", (8, 8, 2, 1)))
+    assert len(desk.updates()) == (3 if place == "after-ingest" else 1)
+    # another source first: it finishes the killed one if that is committed, and removes its leftovers if not
+    done = place != "after-file"
+    notes = desk.ingest(desk.source("other.parquet", (8, 8, 2, 1))).notes
+    finished = "ingest 2 was killed, or failed, after its commit to edges: it is finished now"
+    assert (finished in notes) is (place == "after-table")
     assert len(desk.updates()) == (4 if done else 2)
     assert desk.stray_files() == []
     assert desk.ingest(killed).nothing_new == done
@@ -617,11 +621,39 @@ def test_killed_anywhere_the_next_ingest_finds_its_way(desk: Desk, place: str) -
     assert isinstance(seen_by_others, pl.DataFrame) and len(seen_by_others) == 4
 
 
-def test_a_refused_ingest_after_a_kill_takes_the_leftovers_back(desk: Desk) -> None:
+def test_a_refused_ingest_after_a_kill_finishes_the_killed_one(desk: Desk) -> None:
     desk.ingest(desk.source("a.parquet", (1, 2, 0, 1)))
     assert submit(desk, desk.source("b.parquet", (3, 3, 1, 1)), DDCORE_FAILPOINT="after-table").returncode == -9
-    refused(desk, UnknownRetraction, desk.source("c.parquet", (4, 4, 1, -1)))
-    assert DeltaTable(str(desk.log.folder)).to_pyarrow_table().num_rows == 1
+    with pytest.raises(UnknownRetraction):
+        desk.ingest(desk.source("c.parquet", (4, 4, 1, -1)))
+    assert DeltaTable(str(desk.log.folder)).to_pyarrow_table().num_rows == len(desk.updates()) == 2
+    last = desk.records()[-1]
+    assert set(last.files) < {file.path for file in desk.log.files(last.table)}
+
+
+def test_a_killed_ingest_without_its_record_is_taken_back(desk: Desk) -> None:
+    """As commits of earlier releases, or with a commit of another program after it."""
+    desk.ingest(desk.source("a.parquet", (1, 2, 0, 1)))
+    b = desk.source("b.parquet", (3, 3, 1, 1))
+    assert submit(desk, b, DDCORE_FAILPOINT="after-table").returncode == -9
+    commit = commit_file(desk.log.folder, DeltaTable(str(desk.log.folder)).version())
+    commit.write_text(commit.read_text().replace('"ddcore":"{', '"other":"{'))
+    notes = desk.ingest(desk.source("c.parquet", (4, 4, 1, 1))).notes
+    assert any("ingest 2 was started and never finished" in note for note in notes)
+    assert desk.updates() == [(1, 2, 0, 1), (4, 4, 1, 1)]
+    assert desk.ingest(b).ingest == 3
+
+
+def test_a_run_finishes_a_killed_ingest(desk: Desk) -> None:
+    desk.ingest(desk.source("a.parquet", (1, 2, 0, 1)))
+    killed = desk.source("b.parquet", (1, 2, 1, -1), (3, 3, 1, 1))
+    assert submit(desk, killed, DDCORE_FAILPOINT="after-table").returncode == -9
+    feed = DeltaTable(str(desk.log.folder)).load_cdf(starting_version=1).read_all()
+    (desk.folder / "program.py").write_text("def program(edges):\n    return {'all': edges}\n")
+    assert replay.run(desk.project, engine="inline").last == 1
+    assert desk.updates() == [(1, 2, 0, 1), (1, 2, 1, -1), (3, 3, 1, 1)]
+    assert DeltaTable(str(desk.log.folder)).load_cdf(starting_version=1).read_all() == feed, "nothing else is seen"
+    assert desk.ingest(killed).nothing_new
 
 
 def test_a_full_disk_leaves_nothing_visible(desk: Desk) -> None:

@@ -380,7 +380,12 @@ def test_the_same_command_works_as_soon_as_the_cause_is_removed(
     undisturbed = tmp_path / "undisturbed"
     shutil.copytree(project, undisturbed)
     real = main._ended
-    monkeypatch.setattr(main, "_ended", lambda error, *rest: (ended.append(type(error)), real(error, *rest))[1])
+
+    def noting(error: BaseException, *rest: Any) -> Any:
+        ended.append(type(error))
+        return real(error, *rest)
+
+    monkeypatch.setattr(main, "_ended", noting)
     sparkless.install(monkeypatch, unrest=0)
     with one.cause(monkeypatch):
         for _ in range(2):  # it fails as often as it is called

@@ -1,0 +1,96 @@
+"""Ingests and undos that were killed between their commit to the input's table and their record in the ledger.
+
+The commit carries the record, so the next command finishes them. A program that tails an input may have seen the commit
+already: nothing is taken back.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from ddcore.io import tables
+from ddcore.io.deltalog import commit_file, commit_info, is_maintenance
+from ddcore.io.ledger import Ledger
+from ddcore.io.records import IngestRecord, TableState, UndoRecord, from_json, row_of, to_json
+from ddcore.io.warehouse import reporting
+
+__all__ = ["UNKNOWN", "carried", "finish", "note"]
+
+UNKNOWN = TableState(0, 0, 0, "")  # of a record whose commit is still to come
+_KEY = "ddcore"
+
+
+def carried(record: IngestRecord | UndoRecord) -> dict[str, str]:
+    """What a commit to an input's table carries: its record."""
+    return {_KEY: json.dumps({"kind": row_of(record)[0], "body": to_json(record)}, separators=(",", ":"))}
+
+
+def finish(ledger: Ledger) -> list[IngestRecord | UndoRecord]:
+    """Record what was killed between its commit and its record; return these records.
+
+    The caller holds the warehouse's lock. Without such a commit it looks for one file per input. Raises StorageError.
+    """
+    finished = []
+    for name, folder in list(ledger.warehouse.tables()):
+        if name.startswith("inputs/") and (record := _unrecorded(ledger, folder)) is not None:
+            ledger.append(record)
+            finished.append(record)
+    return finished
+
+
+def note(record: IngestRecord | UndoRecord) -> str:
+    """A note for the user on a record that was missing."""
+    what = f"ingest {record.number}" if isinstance(record, IngestRecord) else f"the undo of ingest {record.number}"
+    return f"{what} was killed, or failed, after its commit to {record.input}: it is finished now"
+
+
+def _unrecorded(ledger: Ledger, folder: Path) -> IngestRecord | UndoRecord | None:
+    """The record of the commit after the ledger's state of an input, with the table's state; None without one.
+
+    None also if other commits but maintenance follow, or the files are not those that the record says.
+    """
+    base = ledger.input_table(folder.name)
+    since = 1 if base is None else base.version + 1
+    if not commit_file(folder, since).exists():
+        return None
+    with reporting(folder, "read", tables.mend_hint(folder)):
+        head = tables.open_table(folder)
+        head.update_incremental()
+        newer = [v for v in range(since, head.version() + 1) if not is_maintenance(folder, v)]
+        # An ingest adds the new columns of dd.toml in a commit of its own, before its rows.
+        changes = [v for v in newer if commit_info(folder, v).get("operation") != "ADD COLUMN"]
+        record = None if len(changes) != 1 else _record(commit_info(folder, changes[0]))
+        if record is None or record.input != folder.name or not _is_next(ledger, record):
+            return None
+        state = tables.state_at(folder, changes[0])
+        if state.rows != _rows_added(ledger, record) + (0 if base is None else base.rows):
+            return None
+        tables.settle(folder, since, head.version())
+    return replace(record, table=state)
+
+
+def _record(info: Mapping[str, object]) -> IngestRecord | UndoRecord | None:
+    try:
+        carried = json.loads(str(info[_KEY]))
+        record = from_json(carried["kind"], carried["body"])
+    except (KeyError, TypeError, ValueError):  # the commit of an older ddcore, or of another program
+        return None
+    return record if isinstance(record, IngestRecord | UndoRecord) else None
+
+
+def _is_next(ledger: Ledger, record: IngestRecord | UndoRecord) -> bool:
+    """Whether the ledger can take a record: the next ingest, or the undo of one that is there."""
+    if isinstance(record, IngestRecord):
+        return record.number == ledger.next_ingest()
+    return any(ingest.number == record.number for ingest in ledger.ingests(record.input))
+
+
+def _rows_added(ledger: Ledger, record: IngestRecord | UndoRecord) -> int:
+    """How many rows a record added to its table; negative for an undo, and where history was replaced by less."""
+    if isinstance(record, IngestRecord):
+        return record.rows - record.removed
+    undone = (ingest for ingest in ledger.ingests(record.input) if ingest.number == record.number)
+    return -sum(ingest.rows - ingest.removed for ingest in undone)
