@@ -138,6 +138,8 @@ def _run(run: RunRecord) -> dict[str, Any]:
         **({"upper": run.upper} if run.upper else {}),
         "inputs": {name: _sides(counts) for name, counts in run.inputs.items()},
         "outputs": {name: _sides(counts) for name, counts in run.outputs.items()},
+        "base": run.base,
+        "appends": run.published_from is not None,
         "engine": run.engine,
         "parallelism": run.parallelism,
         "rounds": run.rounds,
@@ -227,6 +229,10 @@ def _entry_row(record: dict[str, Any], dims: Sequence[str]) -> list[str]:
         return [f"run {record['run']}", when, times, "", "", f"failed: {cell(record['error'])}; {program}"]
     what = f"{program}, {record['took']:.1f}s, {count(record['rounds'])} rounds, {record['engine']}"
     what += f" x{record['parallelism']}{', full refresh' if record['refresh'] else ''}"
+    if 0 < record["base"] < record["run"] - 1:
+        what += f", on run {record['base']}"
+    if record["appends"]:
+        what += f", corrections for {record['last'] + 1}"
     return [f"run {record['run']}", when, times, inputs, outputs, what]
 
 

@@ -14,7 +14,7 @@ from ddcore import expressions, selection
 from ddcore.digests import Part
 from ddcore.errors import ProgramError
 from ddcore.place import caller
-from ddcore.schema import Schema
+from ddcore.schema import Schema, check_pattern
 from ddcore.wording import brief, listed, meant, one_line
 
 if TYPE_CHECKING:
@@ -70,6 +70,7 @@ def named_expressions(
         for name, expr in checked(selection.expand, parsed, schema).items():
             set_once(exprs, name, expr, where)
     for name, value in named.items():
+        checked(check_pattern, name)
         parsed = checked(expressions.parse, value, bare_string="sql")
         expr = single(schema, parsed, f"{where}({name}=...)", "give the columns without a name")
         set_once(exprs, name, expr, where)

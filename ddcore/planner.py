@@ -333,7 +333,7 @@ def _check_output_name(name: str, others: dict[str, str]) -> None:
     """Raises ProgramError for a name that no folder of its own can have; ``others`` are the names before it."""
     hint = "name outputs with letters, digits and _"
     start = "an output's name is also its folder's name: "
-    if not name or name.startswith(".") or not name.isprintable() or set(name) & _NOT_IN_FOLDERS:
+    if not name.strip() or name.startswith(".") or not name.isprintable() or set(name) & _NOT_IN_FOLDERS:
         raise ProgramError(f"{start}{ascii(name)[:60]} cannot be one", hint)
     if len(name.encode()) > _LONGEST_NAME:
         raise ProgramError(f"{start}{name[:40]}... has more than {_LONGEST_NAME} bytes", hint)

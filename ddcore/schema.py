@@ -197,8 +197,15 @@ def parse_schema(columns: Mapping[str, Any]) -> Schema:
     for name, kind in columns.items():
         if not isinstance(name, str):
             raise ProgramError(f"a schema's column is called {brief(name)}", "names are text")
+        check_pattern(name)
         schema[name] = parse_type(kind, f"column {name}")
     return schema
+
+
+def check_pattern(name: str) -> None:
+    """Raises ProgramError for a column name that Polars reads as a pattern, which stands for other columns."""
+    if name == "*" or (name.startswith("^") and name.endswith("$")):
+        raise ProgramError(f"{name[:60]!r} cannot be a column's name: it is a pattern of names", "rename the column")
 
 
 def is_direct(kinds: Sequence[Type]) -> bool:
@@ -211,6 +218,7 @@ def check_names(schema: Schema, dims: Sequence[str]) -> None:
     for name in schema:
         if not name:
             raise ProgramError("a column has no name", "name each column of the input")
+        check_pattern(name)
         if name in (*dims, "diff") or name.startswith("_"):
             raise ProgramError(
                 f"a column may not be called {name}: change logs use that name themselves",

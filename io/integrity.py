@@ -6,7 +6,7 @@ Reads the Delta logs, and of each data file its size and footer; every byte only
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,7 +15,7 @@ from ddcore.errors import StorageError
 from ddcore.io import datafile, tables
 from ddcore.io.datafile import DataFile
 from ddcore.io.deltalog import LOG, named_files
-from ddcore.io.tables import LiveFile, TableState
+from ddcore.io.tables import AddedFile, LiveFile, TableState
 from ddcore.io.warehouse import reporting
 
 if TYPE_CHECKING:
@@ -54,8 +54,16 @@ def inspect(ledger: Ledger, *, deep: bool = False) -> Integrity:
             _check_files(found, folder, tables.live_files(folder, state), deep)
         except StorageError as error:
             found.damages.append(error)
+    for folder, files in _waiting(ledger).items():
+        _check_files(found, folder, files, deep)
     _check_ledger(found, ledger, deep)
     return found
+
+
+def _waiting(ledger: Ledger) -> dict[Path, Sequence[AddedFile]]:
+    """Files of corrections, which the next run commits: no table names them yet. By the table's folder."""
+    run = ledger.current_run()
+    return {} if run is None else {ledger.warehouse.table(name): files for name, files in run.corrections.items()}
 
 
 def live_tables(ledger: Ledger) -> dict[str, TableState]:
@@ -80,7 +88,7 @@ def _check_ledger(found: Integrity, ledger: Ledger, deep: bool) -> None:
         found.damages.append(error)
 
 
-def _check_files(found: Integrity, folder: Path, files: list[LiveFile], deep: bool) -> None:
+def _check_files(found: Integrity, folder: Path, files: Sequence[AddedFile | LiveFile], deep: bool) -> None:
     for file in files:
         found.files += 1
         found.rows += file.rows
@@ -91,7 +99,7 @@ def _check_files(found: Integrity, folder: Path, files: list[LiveFile], deep: bo
             found.damages.append(error)
 
 
-def _check_file(folder: Path, file: LiveFile, deep: bool) -> None:
+def _check_file(folder: Path, file: AddedFile | LiveFile, deep: bool) -> None:
     path, hint = folder / file.path, tables.mend_hint(folder)
     with reporting(path, "read", hint):
         try:
@@ -139,11 +147,12 @@ def leftovers(ledger: Ledger) -> Iterator[Leftovers]:
     Files of earlier versions of live tables are none: earlier versions stay readable. The ledger deletes its own. Cost:
     lists all folders of the warehouse, and opens each live table.
     """
-    warehouse, live = ledger.warehouse, live_tables(ledger)
+    warehouse, live, waiting = ledger.warehouse, live_tables(ledger), _waiting(ledger)
     unnamed, unknown, aside = [], [], []
     for name, folder in warehouse.tables():
         if name in live:
-            unnamed += _unnamed(folder)
+            needed = {folder / file.path for file in waiting.get(folder, ())}
+            unnamed += [path for path in _unnamed(folder) if path not in needed]
         else:
             unknown.append(folder)
     for part in ("outputs", "state"):

@@ -20,7 +20,7 @@ from urllib.parse import unquote
 
 from ddcore.errors import DdError, ProgramError, UsageError
 from ddcore.redaction import keep_secret
-from ddcore.schema import Schema, Type, parse_type
+from ddcore.schema import Schema, Type, check_pattern, parse_type
 from ddcore.wording import listed, meant, one_line, shown
 
 __all__ = ["ENGINES", "FILE_NAME", "OutputSettings", "Project", "find_project"]
@@ -285,11 +285,18 @@ def _schema(section: _Section, dims: tuple[str, ...]) -> Schema:
     for column, kind in columns.items():
         if column in dims or column == "diff" or column.startswith("_"):
             raise section.wrong(
-                f"schema.{column}", "this name is reserved, as are all time columns, diff and names that begin with _"
+                f"schema.{column}",
+                "this name is reserved, as are all time columns, diff and names that begin with _",
+                "rename it here; ingest reads a column of another name with: --column OURS=THEIRS",
             )
-        if not column or NOT_IN_COLUMNS & set(column):
-            raise section.wrong(f"schema.{column}", f"a column's name has none of {' '.join(sorted(NOT_IN_COLUMNS))!r}")
+        if not column or NOT_IN_COLUMNS & set(column) or not column.isprintable():
+            raise section.wrong(
+                f"schema.{column}",
+                f"a column's name has none of {' '.join(sorted(NOT_IN_COLUMNS))!r} and no control characters",
+                "rename it here; ingest reads a column of another name with: --column OURS=THEIRS",
+            )
         try:
+            check_pattern(column)
             schema[column] = parse_type(kind)
             check_fields(schema[column])
         except (DdError, TypeError, AttributeError) as error:
@@ -348,7 +355,8 @@ def _spark_conf(section: _Section) -> dict[str, str]:
 def _check_name(section: _Section, name: str) -> None:
     # The name becomes a folder of the warehouse and must not lead out of it.
     if not _IDENTIFIER.fullmatch(name):
-        raise section.wrong(repr(name), "a name has letters, digits and _ only, and does not begin with a digit")
+        raise section.wrong(repr(name), "a name has letters, digits and _ only, and does not begin with a digit",
+                            f"for example: [{section.name}.links]")  # fmt: skip
 
 
 def _check_case(section: _Section, names: Iterable[str]) -> None:

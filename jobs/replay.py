@@ -33,6 +33,7 @@ from ddcore.io.times import (
     Frontier,
     Time,
     example,
+    named,
     nothing_closed,
     ordered,
     parse,
@@ -233,6 +234,19 @@ class _Replay:
         self.report.versions += versions
         self.report.rounds, self.report.parallelism = max(self.report.rounds, gained.rounds), parallelism
         self.report.corrections = commits.corrected
+        if note := self._note_on(upcoming, commits):
+            self.report.notes.append(note)
+
+    def _note_on(self, upcoming: NextRun, commits: Commits) -> str:
+        """A sentence on a run that does more than to fold what is new."""
+        if commits.rebuilding is not None:
+            stored = sum(not each.transient for each in self.plan.arrangements)
+            built = len(commits.rebuilding.missing)
+            return f"the program has changed: {stored - built} arrangements are kept, {built} are built"
+        if upcoming.rewrites or upcoming.appends:
+            start = "from nothing" if upcoming.base is None else f"from run {upcoming.base.run}"
+            return f"folded again {start}, through {named(upcoming.last, self.dims)}"
+        return ""
 
     def _tell(self, upcoming: NextRun) -> None:
         if self.options.listener:

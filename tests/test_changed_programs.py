@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import pages
 import polars as pl
 import pytest
 import sparkless
@@ -259,3 +260,10 @@ def test_folding_again_up_to_an_earlier_version(graph: Project) -> None:
     assert (report.first, report.last) == (1, 2)
     assert replay.run(graph, engine="inline").first == 3, "it is open again"
     assert collected(graph, "reached", 3) == {(0,): 1, (2,): 1, (3,): 1, (4,): 1}
+
+
+# --- the page ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_page_shows_what_the_commands_print(tmp_path: Path, dd: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    pages.follow("changes.md", tmp_path, dd, monkeypatch, steps=15)

@@ -146,6 +146,20 @@ def test_rows_that_the_log_does_not_say(mine: Path) -> None:
     assert found[0] == f"{folder / 'foreign.parquet'} has 2 rows, its table's log says 3"
 
 
+def test_corrections_that_wait_are_checked_and_no_leftovers(mine: Path, dd: Any) -> None:
+    """The next run commits them. Until then no table names them."""
+    program = mine / "program.py"
+    program.write_text(program.read_text().replace('col("minutes")', '2 * col("minutes")'))
+    assert dd("run", "--corrections", "append", "-q")[0] == 0
+    run = ledger_of(mine).current_run()
+    assert run is not None
+    (file,) = [mine / "warehouse" / name / file.path for name, files in run.corrections.items() for file in files]
+    assert not [each for each in leftovers(ledger_of(mine)) if file.name in str(each.examples)]
+    assert damages(mine, deep=True) == []
+    file.unlink()
+    assert [message for message, _ in damages(mine)] == [f"{file} is missing"]
+
+
 # --- what killed commands leave ---------------------------------------------------------------------------------------
 
 

@@ -346,10 +346,10 @@ def test_every_commit_is_on_the_disk_before_a_state_is_given(
     one = tables.commit(folder, [write(folder, 1)], 1, base=None)
     synced: set[str] = set()
     with monkeypatch.context() as lost:
-        lost.setattr(tables, "_sync", lambda path: None)
+        lost.setattr(tables, "sync", lambda path: None)
         tables.commit(folder, [write(folder, 99)], 2, base=one, overwrite=True)
         tables.commit(folder, [write(folder, 2)], 3, base=one, overwrite=overwrite)  # with a restore, or without
-    monkeypatch.setattr(tables, "_sync", lambda path: synced.add(path.name))
+    monkeypatch.setattr(tables, "sync", lambda path: synced.add(path.name))
     file = write(folder, 2)
     synced.clear()
     state = tables.commit(folder, [file], 3, base=one, overwrite=overwrite)
@@ -360,7 +360,7 @@ def test_every_commit_is_on_the_disk_before_a_state_is_given(
 
 def test_a_new_table_is_on_the_disk_with_its_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     synced: set[Path] = set()
-    monkeypatch.setattr(tables, "_sync", synced.add)
+    monkeypatch.setattr(tables, "sync", synced.add)
     folder = tmp_path / "state" / "00ff"
     tables.create(folder, NUMBERS)
     log = folder / "_delta_log"

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import folding
+import pages
 import polars as pl
 import pytest
 import sparkless
@@ -683,26 +684,7 @@ def test_one_dimension_takes_the_new_spelling(mine: Path, dd: Any) -> None:
 
 
 def test_the_page_shows_what_the_commands_print(tmp_path: Path, dd: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every command of docs/times.md, in order. A file that ``cat`` shows and that does not exist is written first."""
-    monkeypatch.chdir(tmp_path)
-    page = (Path(__file__).parent.parent / "docs" / "times.md").read_text("utf-8")
-    blocks = re.findall(r"^```console\n(.*?)^```$", page, flags=re.DOTALL | re.MULTILINE)
-    steps = [step for block in blocks for step in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]]
-    assert len(steps) == 15
-    for step in steps:
-        line, _, expected = step.partition("\n")
-        words = line.split()
-        if words[0] == "cd":
-            monkeypatch.chdir(words[1])
-        elif words[0] == "cat":
-            if not Path(words[1]).exists():
-                Path(words[1]).write_text(expected)
-            assert Path(words[1]).read_text() == expected
-        else:
-            assert words[0] == "ddcore"
-            _, out, err = dd(*words[1:], *(["-q"] if words[1] == "init" else []))
-            said = [line for line in [*out, *err] if not line.startswith("{")]
-            assert [re.sub(r"took=\S+", "took=0.1s", line) for line in said] == expected.splitlines(), line
+    pages.follow("times.md", tmp_path, dd, monkeypatch, steps=15)
 
 
 @pytest.mark.parametrize("name", SAMPLES)

@@ -84,7 +84,8 @@ TIMES_SOURCE = "cat,2,0,3,1 cat,2,1,2,1 dog,1,0,4,1 cat,3,2,1,1 dog,1,3,4,-1 emu
 @dataclass(frozen=True)
 class Scenario:
     """A project in the folder ``base`` and a command for it; ``places`` are those that the command reaches, and how
-    often. ``before`` and ``after`` are the rows of all tables without and with the command.
+    often. ``before`` and ``after`` are the rows of all tables without and with the command; ``between`` those after
+    each of its runs but the last, where it takes several.
     """
 
     base: Path
@@ -92,6 +93,7 @@ class Scenario:
     places: dict[str, int]
     before: dict[str, pl.DataFrame]
     after: dict[str, pl.DataFrame]
+    between: tuple[dict[str, pl.DataFrame], ...]
 
     @property
     def points(self) -> list[tuple[str, int]]:
@@ -180,7 +182,16 @@ class Workshop:
         ended = self.command(project, *self.placed(project, arguments), DDCORE_FAILPOINT_LOG=str(log))
         assert ended.code == 0, ended
         places = Counter(line.split()[1] for line in log.read_text().splitlines())
-        return Scenario(base, tuple(arguments), dict(places), before, contents(find_project(project, {})))
+        after = contents(find_project(project, {}))
+        between = tuple(self._after_run(base, arguments, run) for run in range(1, places["after-run"]))
+        return Scenario(base, tuple(arguments), dict(places), before, after, between)
+
+    def _after_run(self, base: Path, arguments: Sequence[str], run: int) -> dict[str, pl.DataFrame]:
+        """The rows of all tables when a command has finished so many of its runs."""
+        project = self.copy(base)
+        ended = self.command(project, *self.placed(project, arguments), DDCORE_FAILPOINT=f"after-run:{run}")
+        assert ended.code == CODES["kill"], ended
+        return contents(find_project(project, {}))
 
     @staticmethod
     def placed(project: Path, arguments: Sequence[str]) -> list[str]:
@@ -198,7 +209,8 @@ class Workshop:
             assert len(errors) == 1 and WORDS[action] in errors[0], (where, ended)
             assert not any("Traceback" in line for line in ended.err), (where, ended)
         between = contents(project)
-        assert is_same(between, scenario.before) or is_same(between, scenario.after), f"{where}: half of it is visible"
+        whole = (scenario.before, scenario.after, *scenario.between)
+        assert any(is_same(between, each) for each in whole), f"{where}: half of it is visible"
         is_known = is_same(between, scenario.after) and not is_same(scenario.before, scenario.after)
         again = self.command(folder, *arguments)
         assert again.code == (2 if is_known and "--undo" in arguments else 0), (where, again)

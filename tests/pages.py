@@ -1,0 +1,74 @@
+"""Terminal sessions in the pages of ``docs/``: every command is run, and its output compared with the page."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from trams import Command
+
+__all__ = ["DOCS", "blocks_of", "follow"]
+
+DOCS = Path(__file__).resolve().parent.parent / "docs"
+
+
+def blocks_of(page: str) -> list[str]:
+    """The console blocks of a page, such as ``times.md``."""
+    return re.findall(r"^```console\n(.*?)^```$", (DOCS / page).read_text("utf-8"), flags=re.DOTALL | re.MULTILINE)
+
+
+def follow(
+    page: str,
+    folder: Path,
+    dd: Command,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    steps: int,
+    before: Callable[[int], None] | None = None,
+) -> None:
+    """Run the commands of a page in order, in an empty folder; ``before`` is called with the number of each block.
+
+    The page has so many ``steps``. A file that ``cat`` shows and that does not exist is written first. Seconds, bytes,
+    process ids and moments may differ.
+    """
+    monkeypatch.chdir(folder)
+    done = 0
+    for number, block in enumerate(blocks_of(page)):
+        if before is not None:
+            before(number)
+        for step in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
+            line, _, expected = step.partition("\n")
+            said = _run(line, expected, dd, monkeypatch)
+            assert list(map(_stable, said)) == list(map(_stable, expected.splitlines())), line
+            done += 1
+    assert done == steps
+
+
+def _run(line: str, expected: str, dd: Command, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The lines that one command of a page prints."""
+    command, _, word = line.partition(" | grep ")
+    words = command.split()
+    if words[0] == "cd":
+        monkeypatch.chdir(words[1])
+        return []
+    if words[0] == "cat":
+        if not Path(words[1]).exists():
+            Path(words[1]).write_text(expected)
+        return Path(words[1]).read_text().splitlines()
+    if words[0] != "ddcore":
+        done = subprocess.run(["bash", "-c", line], capture_output=True, check=False, text=True, timeout=120)
+        return done.stdout.splitlines()
+    _, out, err = dd(*words[1:], *(["-q"] if words[1] == "init" else []))
+    return [each for each in [*out, *err] if not each.startswith("{") and word in each]
+
+
+def _stable(line: str) -> str:
+    """A line without what differs from run to run."""
+    line = re.sub(r"(took=|in )\d+\.\ds", r"\g<1>0.0s", re.sub(r"[\d,.]+ (bytes|kB|B)\b", "0 bytes", line))
+    line = re.sub(r"(program|by program|is) [0-9a-f]{8,12}\b", r"\1 0", line)
+    line = re.sub(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d)?(\+00:00|Z)", "then", line)
+    line = re.sub(r"host \S+, pid \d+", "host here, pid 1", line)
+    return re.sub(r"\S*/?trams/", "trams/", line)  # the folder of the example
