@@ -12,10 +12,15 @@ import polars as pl
 import pytest
 from deltalake import DeltaTable
 from ingesting import Desk
+from warehouses import logs_of
 
+from ddcore import reference
 from ddcore.errors import DataError, StorageError
 from ddcore.io import tables
+from ddcore.io.program import load_program
+from ddcore.jobs.replay import run
 from ddcore.jobs.undo import undo
+from ddcore.planner import build
 
 OLD = {"src": "int64", "dst": "int64"}
 NEW = {"src": "int64", "note": "string", "dst": "int64", "tags": "list[int64]"}
@@ -145,3 +150,36 @@ def test_a_history_is_restated_across_the_change(old: Desk) -> None:
     assert desk.updates() == [(1, None, 2, None, 0, 1), (2, None, 3, None, 1, 1)]
     desk.ingest(desk.source("c.parquet", (4, "z", 4, [1], 2, 1)))
     assert desk.updates()[-1] == (4, "z", 4, [1], 2, 1)
+
+
+def test_a_run_over_a_changed_schema_keeps_the_law(old: Desk) -> None:
+    """Without an ingest in between: what was stored reads as null."""
+    (old.folder / "program.py").write_text("def program(edges):\n    return {'all': edges.select('src')}\n")
+    run(old.project, engine="inline")
+    desk = desk_with(old.folder, NEW)
+    (desk.folder / "program.py").write_text(
+        "def program(edges):\n    return {'all': edges.select('src'), 'notes': edges.select('note', 'tags')}\n"
+    )
+    run(desk.project, engine="inline", full_refresh=True)
+    for updates in ([], [(1, "x", 2, [7], 2, 1), (2, None, 3, None, 2, -1)]):
+        if updates:
+            desk.ingest(desk.source("b.parquet", *updates))
+            run(desk.project, engine="inline")
+        program = load_program(desk.project)
+        outputs = build(program, desk.project.inputs, desk.project.dims).outputs
+        frame = desk.log.collect(desk.log.scan(desk.ledger.input_table("edges")))
+        assert logs_of(desk.project, outputs) == reference.replay(program, ("version",), edges=frame)
+
+
+def test_a_program_that_reads_an_added_column_goes_on(old: Desk) -> None:
+    (old.folder / "program.py").write_text("def program(edges):\n    return {'all': edges.select('src')}\n")
+    run(old.project, engine="inline")
+    desk = desk_with(old.folder, NEW)
+    (desk.folder / "program.py").write_text("def program(edges):\n    return {'all': edges.select('src', 'note')}\n")
+    desk.ingest(desk.source("b.parquet", (1, "x", 2, [7], 2, 1)))
+    run(desk.project, engine="inline")
+    log = desk.ledger.table("outputs/all")
+    assert log is not None
+    frame = pl.from_arrow(DeltaTable(str(desk.project.warehouse / "outputs" / "all")).to_pyarrow_table())
+    assert isinstance(frame, pl.DataFrame)
+    assert sorted(frame.select("src", "note").rows(), key=repr) == [(1, "x"), (1, None), (2, None)]

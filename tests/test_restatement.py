@@ -11,23 +11,30 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import pages
 import polars as pl
 import pytest
 from deltalake import DeltaTable
 from ingesting import Desk
+from trams import Command
+from warehouses import logs_of
 
+from ddcore import reference
 from ddcore.cli.main import run_command
 from ddcore.errors import DataError, DdError, LateUpdate, StorageError, UnknownRetraction, UsageError
 from ddcore.io import restatement, tables
 from ddcore.io.changelog import ChangeLog
 from ddcore.io.ledger import Ledger
+from ddcore.io.program import load_program
 from ddcore.io.project import Project
 from ddcore.io.records import IntentRecord, RunRecord
 from ddcore.io.times import Time, coordinates
 from ddcore.io.warehouse import Warehouse
 from ddcore.jobs.ingest import IngestReport, ingest, main
+from ddcore.jobs.replay import run
 from ddcore.jobs.undo import undo
 from ddcore.lattice import frontier, le
+from ddcore.planner import build
 from ddcore.schema import parse_schema
 
 HISTORY = [(1, 1, 0, 1), (2, 2, 2, 1), (1, 1, 3, -1), (3, 3, 4, 1), (4, 4, 6, 1)]
@@ -280,6 +287,36 @@ def test_a_restatement_whose_replaced_files_are_gone_stays(desk: Desk) -> None:
     with pytest.raises(StorageError) as caught:
         undo(desk.project, 2)
     assert "was deleted from" in caught.value.message and "--restate 4" in caught.value.hint
+
+
+# --- runs -------------------------------------------------------------------------------------------------------------
+
+
+def holds_the_law(desk: Desk) -> None:
+    program = load_program(desk.project)
+    outputs = build(program, desk.project.inputs, desk.project.dims).outputs
+    frame = desk.log.collect(desk.log.scan(desk.ledger.input_table("edges")))
+    assert logs_of(desk.project, outputs) == reference.replay(program, ("version",), edges=frame)
+
+
+def test_runs_over_restated_history_keep_the_law(desk: Desk) -> None:
+    (desk.folder / "program.py").write_text(
+        "def program(edges):\n    return {'twos': edges.select('dst').distinct(), 'all': edges}\n"
+    )
+    run(desk.project, engine="inline", last=3)
+    run(desk.project, engine="inline")
+    desk.ingest(desk.source("b.csv", (3, 9, 4, 1), (4, 4, 6, 1)), restate=4)
+    run(desk.project, engine="inline")
+    holds_the_law(desk)
+    desk.ingest(desk.source("c.csv", (2, 9, 1, 1), (2, 9, 8, 1)), late="restate")
+    run(desk.project, engine="inline")
+    holds_the_law(desk)
+    undo(desk.project, 3)
+    undo(desk.project, 2)
+    run(desk.project, engine="inline")
+    holds_the_law(desk)
+    assert desk.updates() == HISTORY
+    assert run(desk.project, engine="inline").nothing_new
 
 
 # --- killed -----------------------------------------------------------------------------------------------------------
@@ -551,3 +588,10 @@ def test_restating_under_spark_submit(desk: Desk, capsys: pytest.CaptureFixture[
     assert main(["--undo", "3", *there]) == 0
     assert main(["--undo", "1", "--late", "restate", *there]) == 1
     assert "ingest 2 replaced rows of it" in capsys.readouterr().err
+
+
+# --- the page ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_page_shows_what_happens(tmp_path: Path, dd: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    pages.follow("corrections.md", tmp_path, dd, monkeypatch, steps=20)
