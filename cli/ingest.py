@@ -24,7 +24,7 @@ from ddcore.cli.options import (
 )
 from ddcore.cli.output import Output, count
 from ddcore.errors import UsageError
-from ddcore.io.times import parse, span
+from ddcore.io.times import Frontier, named, parse, shown_frontier, span, time_of
 from ddcore.jobs.report import spelled
 from ddcore.wording import meant
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ingest"]
 
-LATE = ("refuse", "move")
+LATE = ("refuse", "move", "restate")
 
 
 def ingest(
@@ -89,8 +89,22 @@ def ingest(
     ] = None,
     late: Annotated[
         str,
-        typer.Option(metavar="refuse|move", help="Rows at folded versions: refuse all, or move to the next version."),
+        typer.Option(
+            metavar="refuse|move|restate",
+            help="Rows at folded versions: refuse all, move to the next version, or keep their own; the next run then "
+            "folds again from there. --undo N --late restate also undoes ingests that are folded.",
+        ),
     ] = "refuse",
+    restate: Annotated[
+        str | None,
+        typer.Option(
+            metavar="V|first",
+            parser=filled,
+            help="Replace the input's history from version V on, or from the sources' first version on, by the "
+            "sources. With several time dimensions V is a time: day=3,revision=0.",
+            show_default=False,
+        ),
+    ] = None,
     allow_gap: Annotated[
         bool,
         typer.Option("--allow-gap", help="Accept a version far beyond all others, which is usually a typo."),
@@ -100,7 +114,7 @@ def ingest(
         typer.Option(
             parser=whole_number(1),
             metavar="N",
-            help="Undo ingest N instead, if none of its versions is folded. For numbers: ddcore log.",
+            help="Undo ingest N instead, if none of its versions is folded or it restated. For numbers: ddcore log.",
             show_default=False,
         ),
     ] = None,
@@ -133,16 +147,19 @@ def ingest(
         )
     opened = open_project(project, warehouse=warehouse, engine=engine, spark_master=master)
     if undo is not None:
-        _undo(out, opened, undo, input_name, sources)
+        if restate is not None:
+            raise UsageError("--undo and --restate: only one of them", "to take a restatement back: --undo N")
+        _check_late(late)
+        _undo(out, opened, undo, input_name, sources, restate=late == "restate")
         return 0
     assert input_name is not None and sources
     opened.input_schema(input_name)
-    if late not in LATE:
-        raise UsageError(f"--late: {late!r} is none of {', '.join(LATE)}", meant(late, LATE))
+    _check_late(late)
     rename, time = _renamed(column or []), None if version is None else parse(version, opened.dims, "--version")
     from ddcore.cli.notices import notices
     from ddcore.jobs import ingest as job
 
+    start = job.start_of(restate, opened.dims)
     with out.claimed(), out.progress() as progress, notices(out):
         report = job.ingest(
             opened,
@@ -153,6 +170,7 @@ def ingest(
             diff=diff,
             rename=rename,
             late=late,
+            restate=start,
             allow_gap=allow_gap,
             new_warehouse=new_warehouse,
             listener=progress,
@@ -162,7 +180,14 @@ def ingest(
     return skip_code if report.nothing_new and skip_code is not None else 0
 
 
-def _undo(out: Output, project: Project, number: int, input_name: str | None, sources: list[str] | None) -> None:
+def _check_late(late: str) -> None:
+    if late not in LATE:
+        raise UsageError(f"--late: {late!r} is none of {', '.join(LATE)}", meant(late, LATE))
+
+
+def _undo(
+    out: Output, project: Project, number: int, input_name: str | None, sources: list[str] | None, *, restate: bool
+) -> None:
     if sources:
         raise UsageError("--undo takes a whole ingest back, not a source", f"say: ddcore ingest --undo {number}")
     if input_name is not None:
@@ -171,11 +196,13 @@ def _undo(out: Output, project: Project, number: int, input_name: str | None, so
     from ddcore.jobs import undo as job
 
     with notices(out):
-        report = job.undo(project, number, input_name)
+        report = job.undo(project, number, input_name, restate=restate)
     out.say(
         f"undone: ingest={report.ingest} input={report.input} {_times(report, project.dims)} "
         f"out=+{report.plus}/-{report.minus} took={report.took:.1f}s"
     )
+    if report.restates:
+        out.say(folds_again(report.restates, project.dims))
     out.result("undo", **spelled({**_fields(report), "took": round(report.took, 3)}, project.dims))
 
 
@@ -194,6 +221,9 @@ def _renamed(columns: list[str]) -> dict[str, str]:
 def _tell(out: Output, report: IngestReport, dims: Sequence[str]) -> None:
     for note in report.notes:
         out.say(("note: ", "yellow"), note)
+    if report.nothing_new and report.replaces is not None:
+        out.say(f"nothing new: the history from {named(report.replaces, dims)} on is the same already")
+        return
     if report.nothing_new:
         before = f"ingest {report.ingest} took in the same rows" if report.ingest else "the rows cancel each other out"
         out.say(f"nothing new: {before}")
@@ -206,6 +236,20 @@ def _tell(out: Output, report: IngestReport, dims: Sequence[str]) -> None:
         rows = "late row was" if report.moved == 1 else "late rows were"
         where = f"version {report.first}" if len(dims) == 1 else "the next open times"
         out.say(f"{count(report.moved)} {rows} moved to {where}")
+    if report.restated:
+        rows, own = ("late row is", "its") if report.restated == 1 else ("late rows are", "their")
+        out.say(f"{count(report.restated)} {rows} at {own} own {'version' if len(dims) == 1 else 'time'}")
+    if report.replaces is not None:
+        rows = "row was" if report.removed == 1 else "rows were"
+        out.say(f"from {named(report.replaces, dims)} on, {count(report.removed)} {rows} replaced by these")
+    if report.restates:
+        out.say(folds_again(report.restates, dims))
+
+
+def folds_again(restates: Frontier, dims: Sequence[str]) -> str:
+    """From which folded times on the next run folds again, for people."""
+    where = named(time_of(restates[0]), dims) if len(restates) == 1 else shown_frontier(restates, dims)
+    return f"the next run folds again from {where} on"
 
 
 def _times(report: IngestReport | UndoReport, dims: Sequence[str]) -> str:

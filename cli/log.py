@@ -11,7 +11,18 @@ import typer
 from ddcore.cli.options import DebugOption, JsonOption, LimitOption, ProjectOption, WarehouseOption, open_project
 from ddcore.cli.output import SCHEMA_VERSION, Output
 from ddcore.cli.text import aligned, cell, count
-from ddcore.io.times import Time, frontier_json, json_time, least, ordered, shown, span
+from ddcore.io.times import (
+    Time,
+    frontier_json,
+    json_time,
+    least,
+    named,
+    ordered,
+    shown,
+    shown_frontier,
+    span,
+    time_of,
+)
 
 if TYPE_CHECKING:
     from ddcore.io.ledger import Ledger
@@ -70,7 +81,7 @@ def log(
     return 0
 
 
-_TIMES = ("first", "last", "version")
+_TIMES = ("first", "last", "version", "replaces")
 _HEADERS = {
     False: ["", "when", "versions", "in", "out", "what"],
     True: ["version", "run", "when", "in", "out"],
@@ -82,8 +93,9 @@ def _spelled(record: dict[str, Any], dims: Sequence[str]) -> dict[str, Any]:
     spelled = {name: json_time(value, dims) if name in _TIMES else value for name, value in record.items()}
     if len(dims) > 1 and "version" in spelled:
         spelled = {"time": spelled.pop("version"), **spelled}
-    if "upper" in spelled:
-        spelled["upper"] = frontier_json(record["upper"], dims)
+    for name in ("upper", "restates"):
+        if name in spelled:
+            spelled[name] = frontier_json(record[name], dims)
     return spelled
 
 
@@ -145,9 +157,13 @@ def _ingest(ingest: IngestRecord) -> dict[str, Any]:
         "first": ingest.first,
         "last": ingest.last,
         "input": ingest.input,
-        "inputs": {ingest.input: _sides(ingest.counts)},
+        "inputs": {ingest.input: _sides(ingest.all_counts)},
         "rows": ingest.rows,
         "sources": [source.name for source in ingest.sources],
+        "replaces": ingest.replaces,
+        "removed": ingest.removed,
+        "restates": ingest.restates,
+        "replaced_by": ingest.replaced_by or None,
     }
 
 
@@ -159,6 +175,7 @@ def _undone(undo: UndoRecord) -> dict[str, Any]:
         "first": undo.first,
         "last": undo.last,
         "input": undo.input,
+        "restates": undo.restates,
     }
 
 
@@ -194,7 +211,8 @@ def _entry_row(record: dict[str, Any], dims: Sequence[str]) -> list[str]:
     inputs, outputs = changed(record.get("inputs", {}).values()), changed(record.get("outputs", {}).values())
     if record["kind"] == "ingest":
         sources = ", ".join(map(cell, record["sources"]))
-        return [f"ingest {record['ingest']}", when, times, inputs, "", f"{record['input']} from {sources}"]
+        what = f"{record['input']} from {sources}{_restated(record, dims)}"
+        return [f"ingest {record['ingest']}", when, times, inputs, "", what]
     if record["kind"] == "undo":
         return [
             f"undo {record['ingest']}",
@@ -202,7 +220,7 @@ def _entry_row(record: dict[str, Any], dims: Sequence[str]) -> list[str]:
             times,
             "",
             "",
-            f"{record['input']}: ingest {record['ingest']} taken back",
+            f"{record['input']}: ingest {record['ingest']} taken back{_restated(record, dims)}",
         ]
     program = f"program {record['program'][:8]}"
     if record["kind"] == "unfinished":
@@ -216,6 +234,24 @@ def _entry_row(record: dict[str, Any], dims: Sequence[str]) -> list[str]:
     if record["appends"]:
         what += f", corrections for {record['last'] + 1}"
     return [f"run {record['run']}", when, times, inputs, outputs, what]
+
+
+def _restated(record: dict[str, Any], dims: Sequence[str]) -> str:
+    """What an ingest or an undo changed in the history before it, for people."""
+    parts = []
+    if record.get("replaces") is not None:
+        rows = "row" if record["removed"] == 1 else "rows"
+        parts.append(f"replaced {count(record['removed'])} {rows} from {named(record['replaces'], dims)} on")
+    if record["restates"]:
+        parts.append(f"changed folded {'versions' if len(dims) == 1 else 'times'} from {_least(record, dims)} on")
+    if record.get("replaced_by"):
+        parts.append(f"replaced in part by ingest {record['replaced_by']}")
+    return "".join(f"; {part}" for part in parts)
+
+
+def _least(record: dict[str, Any], dims: Sequence[str]) -> str:
+    restates = record["restates"]
+    return shown(time_of(restates[0]), dims) if len(restates) == 1 else shown_frontier(restates, dims)
 
 
 def _version_row(record: dict[str, Any], dims: Sequence[str]) -> list[str]:

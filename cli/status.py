@@ -13,6 +13,7 @@ from ddcore.cli.text import aligned, count
 from ddcore.io.times import (
     Time,
     corners,
+    frontier_json,
     greatest,
     is_open,
     json_time,
@@ -21,7 +22,9 @@ from ddcore.io.times import (
     nothing_closed,
     ordered,
     shown,
+    shown_frontier,
     span,
+    time_of,
 )
 from ddcore.jobs.report import spelled
 
@@ -86,6 +89,7 @@ def _summary(project: Project, warehouse: Warehouse, ledger: Ledger) -> dict[str
         "folded": ledger.last_folded(),
         **_frontiers(ledger, project.dims),
         "waiting": _waiting(ledger),
+        "restated": frontier_json(ledger.restated(), project.dims),
         "last_run": None if run is None else {"run": run.run, "at": moment(run.at), "program": run.fingerprint},
         "unfinished": None if intent is None else {"run": intent.run, "first": intent.first, "last": intent.last},
         "holder": None if holder is None else str(holder),
@@ -174,6 +178,12 @@ def _tell(out: Output, project: Project, ledger: Ledger, summary: dict[str, Any]
         folded = f"through {through}  (run {run['run']}, {run['at']}, program {run['program'][:8]})"
     lines.append(["folded", folded])
     lines.append(["waiting", f"{_spans(waiting, project.dims)}  (ddcore run)" if waiting else "nothing"])
+    if summary["restated"]:
+        restated = ledger.restated()
+        where = (
+            named(time_of(restated[0]), project.dims) if len(restated) == 1 else shown_frontier(restated, project.dims)
+        )
+        lines.append(["restated", f"what was folded from {where} on is folded again  (ddcore run)"])
     if unfinished:
         spans = f"versions {unfinished['first']}..{unfinished['last']}"
         if len(project.dims) > 1:

@@ -74,4 +74,7 @@ class Balance:
         paths: list[Path] = [self._log.folder / file.path for file in files]
         if not paths:
             return pl.LazyFrame(schema=types)
-        return pl.scan_parquet(paths, schema=types, glob=False, hive_partitioning=False).select(*types)
+        files_as_now = pl.scan_parquet(
+            paths, schema=types, missing_columns="insert", glob=False, hive_partitioning=False
+        )
+        return files_as_now.select(*types)

@@ -62,16 +62,25 @@ class ChangeLog:
         tables.create(self.folder, self.columns, replace=replace, configuration=_FEED)
 
     def check(self, state: TableState | None = None) -> None:
-        """Raise StorageError where the table was created with other columns than these."""
+        """Raise StorageError where the table was created with other columns than these.
+
+        Columns of the row may have been added since: they are null in the updates before. ``state`` is the table's in
+        the ledger; without it, its newest version is compared.
+        """
         with tables.reading(self.folder, state=state):
-            stored = tables.columns(tables.open_table(self.folder))
-        wanted = [(name, tables.delta_type(kind)) for name, kind in self.columns.items()]
-        if sorted(stored) != sorted(wanted):
-            shown = [", ".join(f"{name} {kind}" for name, kind in side) for side in (stored, wanted)]
-            raise StorageError(
-                f"inputs/{self.folder.name} has the columns ({shown[0]}), but dd.toml now says ({shown[1]})",
-                "restore the schema in dd.toml, or ingest the sources into a new warehouse",
-            )
+            table = tables.open_table(self.folder) if state is None else tables.opened(self.folder, state)
+            stored = dict(tables.columns(table))
+        wanted = {name: tables.delta_type(kind) for name, kind in self.columns.items()}
+        gone = [name for name in (*stored, *self.dims, "diff") if name not in wanted or name not in stored]
+        other = [name for name in stored if name not in gone and stored[name] != wanted[name]]
+        if not (gone or other):
+            return
+        what = f"{gone[0]} is in one of them only" if gone else f"{other[0]} has another type"
+        shown = [", ".join(f"{name} {kind}" for name, kind in side.items()) for side in (stored, wanted)]
+        raise StorageError(
+            f"inputs/{self.folder.name} has the columns ({shown[0]}), but dd.toml now says ({shown[1]}): {what}",
+            "restore the schema in dd.toml, to which columns may be added; or ingest the sources into a new warehouse",
+        )
 
     def write(self, stem: str, updates: pl.DataFrame) -> AddedFile:
         """Write updates as one data file, which no reader sees before :meth:`commit`.
@@ -84,6 +93,13 @@ class ChangeLog:
         bounded = [name for name, kind in self.columns.items() if not kind.is_nested]
         return tables.write_file(self.folder, stem, table, bounded=bounded)
 
+    def added_again(self, file: LiveFile) -> AddedFile:
+        """A file of an earlier version of the table, for a commit that adds it again. Reads it, for its statistics."""
+        updates = self.collect(self.scan_files([file]))
+        table = tables.arrow_table({name: updates[name].to_arrow() for name in self.columns}, self.columns)
+        bounded = [name for name, kind in self.columns.items() if not kind.is_nested]
+        return AddedFile(file.path, file.size, file.rows, tables.file_stats(table, bounded))
+
     def commit(
         self,
         files: Sequence[AddedFile],
@@ -91,10 +107,14 @@ class ChangeLog:
         *,
         base: TableState | None,
         overwrite: bool = False,
+        without: Iterable[str] = (),
+        adds: Schema | None = None,
         carries: Mapping[str, str] | None = None,
     ) -> TableState:
         """Make files visible on top of ``base`` and return the table's new state: see :func:`tables.commit`."""
-        return tables.commit(self.folder, files, txn, base=base, overwrite=overwrite, carries=carries)
+        return tables.commit(
+            self.folder, files, txn, base=base, overwrite=overwrite, without=without, adds=adds, carries=carries
+        )
 
     def has_columns(self) -> bool:
         """Whether the table has exactly these columns."""

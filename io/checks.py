@@ -24,7 +24,17 @@ from ddcore.errors import DataError, DdError
 from ddcore.io.times import LARGEST_TIME, example
 from ddcore.schema import Schema, Type, type_of
 
-__all__ = ["DIFF", "LARGEST_TIME", "Layout", "Rules", "fit", "listed_names", "normalise", "shown_value"]
+__all__ = [
+    "DIFF",
+    "LARGEST_TIME",
+    "Layout",
+    "Rules",
+    "check_complete",
+    "fit",
+    "listed_names",
+    "normalise",
+    "shown_value",
+]
 
 DIFF = "diff"
 _NULL = -(2**63)  # the engine's word for null
@@ -57,6 +67,7 @@ class Rules:
     """The columns of an input, and the options for sources that lack some of them or name them otherwise.
 
     ``time`` and ``diff`` are values for columns that the sources lack; ``rename`` maps our name to the source's.
+    ``added``: the columns that the input got after its first ingest. Sources of before that lack them are recognised.
     """
 
     schema: Schema
@@ -64,6 +75,7 @@ class Rules:
     time: tuple[int, ...] | None = None
     diff: int | None = None
     rename: Mapping[str, str] = field(default_factory=dict)
+    added: frozenset[str] = frozenset()
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -76,8 +88,9 @@ class Layout:
     """How the columns of one source serve an input.
 
     ``source_columns`` maps our name to the column that is read, ``folders`` our name to a value in a folder's name.
-    With ``text``, the values of ``source_columns`` are text to parse. ``ignored`` are the source's other columns.
-    Sources of equal ``shape`` have the same columns of the same types, as far as they are read.
+    With ``text``, the values of ``source_columns`` are text to parse. ``ignored`` are the source's other columns,
+    ``absent`` added columns that it lacks. Sources of equal ``shape`` have the same columns of the same types, as far
+    as they are read.
     """
 
     where: str
@@ -86,6 +99,7 @@ class Layout:
     text: bool
     ignored: tuple[str, ...]
     shape: str = ""
+    absent: tuple[str, ...] = ()
 
     @property
     def read(self) -> tuple[str, ...]:
@@ -112,6 +126,7 @@ def fit(
     in_folders = dict(folders)
     source_columns: dict[str, str] = {}
     from_folders: dict[str, str | None] = {}
+    absent: list[str] = []
     for name in rules.columns:
         source_name = rules.rename.get(name, name)
         by_option = _is_given_by_option(name, rules)
@@ -129,12 +144,23 @@ def fit(
                 f"{where}: has a column {source_name!r}, but --{_flag(name)} gives its value for all rows",
                 f"leave out --{_flag(name)}, or remove the column from the source",
             )
+        elif name in rules.added:
+            absent.append(name)
         elif not by_option:
             raise _missing(where, name, source_name, [*types, *in_folders], rules)
     used = set(source_columns.values())
     ignored = tuple(name for name in types if name not in used)
     shape = ", ".join(f"{name} {types[name]}" for name in sorted(used))
-    return Layout(where, source_columns, from_folders, text, ignored, shape)
+    return Layout(where, source_columns, from_folders, text, ignored, shape, tuple(absent))
+
+
+def check_complete(layout: Layout) -> None:
+    """Raise DataError for a source without a column that the input got later. Nothing is filled in by guess."""
+    for name in layout.absent:
+        raise DataError(
+            f"{layout.where}: the column {name!r} is missing, which was added to the input after its first ingest",
+            f"add it at the source, with nulls where it has no value; or say: --column {name}=COLUMN",
+        )
 
 
 def _is_given_by_option(name: str, rules: Rules) -> bool:
@@ -266,6 +292,8 @@ def _source_values(frame: pl.DataFrame, name: str, layout: Layout, rules: Rules)
         return frame[layout.source_columns[name]], layout.text
     if name in layout.folders:
         return pl.Series([layout.folders[name]], dtype=pl.String).new_from_index(0, len(frame)), True
+    if name in layout.absent:
+        return pl.Series([None], dtype=rules.schema[name].polars).new_from_index(0, len(frame)), False
     value = rules.diff if name == DIFF else (rules.time or ())[rules.dims.index(name)]
     return pl.Series([value], dtype=pl.Int64).new_from_index(0, len(frame)), False
 

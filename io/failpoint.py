@@ -37,6 +37,7 @@ PLACES = {
     "after-create": "a table was created, or emptied because its columns changed",
     "after-write": "a data file was written under its temporary name",
     "after-file": "a data file got its final name",
+    "after-columns": "an input's table got the columns that dd.toml added",
     "after-restore": "a table was restored to its state in the ledger, which another commit had changed",
     "after-properties": "a restored table got back its properties",
     "after-table": "a table was committed",

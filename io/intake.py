@@ -46,7 +46,8 @@ class Part:
     """The result of one writer.
 
     ``digests``: for each source, by name, the digest of its rows at each time, as they are in the source; rows that
-    the log holds already are included. ``counts``: insertions and retractions at each time, after late rows were
+    the log holds already are included. ``former``: the same over each list of columns that the input had before.
+    ``counts``: insertions and retractions at each time, after late rows were
     moved. ``late`` counts updates at closed times; ``first_late`` is the first of them. ``retracts``: whether any
     diff is negative. ``most`` is the largest diff. Both are of consolidated updates.
     """
@@ -54,6 +55,7 @@ class Part:
     files: list[AddedFile] = field(default_factory=list)
     rows: int = 0
     digests: dict[str, Digests] = field(default_factory=dict)
+    former: list[dict[str, Digests]] = field(default_factory=list)
     counts: Counts = field(default_factory=dict)
     late: int = 0
     first_late: tuple[Time, str, str] | None = None  # time, source, row
@@ -63,7 +65,8 @@ class Part:
     def to_json(self) -> str:
         """This part as text, to be sent between processes."""
         values = asdict(self)
-        values["digests"] = {name: {key(at): str(one) for at, one in of.items()} for name, of in self.digests.items()}
+        values["digests"] = _digests_to_json(self.digests)
+        values["former"] = [_digests_to_json(each) for each in self.former]
         values["counts"] = {key(at): sides for at, sides in self.counts.items()}
         return json.dumps(values)
 
@@ -72,10 +75,8 @@ class Part:
         """The part that :meth:`to_json` wrote."""
         values = json.loads(text)
         values["files"] = [AddedFile(**file) for file in values["files"]]
-        texts: dict[str, dict[str, str]] = values["digests"]
-        values["digests"] = {
-            name: {parse_key(at): Digest.parse(one) for at, one in of.items()} for name, of in texts.items()
-        }
+        values["digests"] = _digests_of_json(values["digests"])
+        values["former"] = [_digests_of_json(each) for each in values["former"]]
         values["counts"] = {parse_key(at): (plus, minus) for at, (plus, minus) in values["counts"].items()}
         if late := values["first_late"]:
             values["first_late"] = (tuple(late[0]) if isinstance(late[0], list) else late[0], *late[1:])
@@ -84,21 +85,34 @@ class Part:
 
 def merge(parts: Sequence[Part]) -> Part:
     """All parts of an ingest as one; the files in the order of their names."""
-    digests: dict[str, Digests] = {}
-    for part in parts:
-        for name, of in part.digests.items():
-            _add(digests.setdefault(name, {}), of)
     late = [part.first_late for part in parts if part.first_late]
     return Part(
         files=sorted((file for part in parts for file in part.files), key=lambda file: file.path),
         rows=sum(part.rows for part in parts),
-        digests=digests,
+        digests=_merge_digests(part.digests for part in parts),
+        former=[_merge_digests(each) for each in zip(*(part.former for part in parts), strict=True)],
         counts=merge_counts(part.counts for part in parts),
         late=sum(part.late for part in parts),
         first_late=min(late) if late else None,
         retracts=any(part.retracts for part in parts),
         most=max((part.most for part in parts), default=0),
     )
+
+
+def _digests_to_json(digests: Mapping[str, Digests]) -> dict[str, dict[str, str]]:
+    return {name: {key(at): str(one) for at, one in of.items()} for name, of in digests.items()}
+
+
+def _digests_of_json(texts: Mapping[str, Mapping[str, str]]) -> dict[str, Digests]:
+    return {name: {parse_key(at): Digest.parse(one) for at, one in of.items()} for name, of in texts.items()}
+
+
+def _merge_digests(parts: Iterable[Mapping[str, Digests]]) -> dict[str, Digests]:
+    digests: dict[str, Digests] = {}
+    for part in parts:
+        for name, of in part.items():
+            _add(digests.setdefault(name, {}), of)
+    return digests
 
 
 def _add(total: Digests, more: Digests) -> None:
@@ -112,7 +126,8 @@ class Intake:
 
     ``log`` is the input's change log, ``number`` the ingest's number. Times at or beyond ``upper`` are open, without it
     all; with ``move``, updates at other times are moved: see :meth:`_move_late`. ``known`` maps sources to the times at
-    which the log holds their rows already; these are left out. ``key`` is the key of the digests.
+    which the log holds their rows already; these are left out. ``key`` is the key of the digests,
+    ``former`` has the columns of rows that earlier ingests had, if they were others.
     """
 
     log: ChangeLog
@@ -122,6 +137,7 @@ class Intake:
     upper: Frontier | None = None
     move: bool = False
     known: Mapping[str, KnownPart] = field(default_factory=dict)
+    former: tuple[tuple[str, ...], ...] = ()
 
     @property
     def dims(self) -> tuple[str, ...]:
@@ -147,12 +163,15 @@ class Intake:
         The same frames give the same files, byte for byte. Keeps some 4M updates in memory at a time. Raises DataError,
         LateUpdate and StorageError; files written before that stay, invisible, until the next ingest deletes them.
         """
-        part = Part()
+        part = Part(former=[{} for _ in self.former])
         batches: list[pl.DataFrame] = []
         for layout, first_row, frame in frames:
             updates = normalise(frame, layout, self.rules, first_row)
             part.rows += len(frame)
             _add(part.digests.setdefault(layout.where, {}), digests(updates, self.dims, self.key))
+            for columns, of in zip(self.former, part.former, strict=True):
+                narrow = updates.select(*columns, *self.dims, DIFF)
+                _add(of.setdefault(layout.where, {}), digests(narrow, self.dims, self.key))
             updates = self._without_known(layout.where, updates)
             self._note_late(part, updates, layout.where)
             batches.append(self._move_late(updates))

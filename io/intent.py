@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ddcore.errors import DdError
+from ddcore.errors import DdError, LateUpdate
 from ddcore.io import tables
 from ddcore.io.ledger import Ledger
 from ddcore.io.records import FailureRecord
+from ddcore.io.times import Frontier
 from ddcore.io.warehouse import Warehouse, reporting
 
-__all__ = ["give_up", "is_committed"]
+__all__ = ["check_restated", "give_up", "is_committed"]
 
 
 def is_committed(warehouse: Warehouse, run: int) -> bool:
@@ -42,6 +43,16 @@ def give_up(ledger: Ledger, reason: str, *, committed: bool = False) -> bool:
         FailureRecord(intent.run, intent.fingerprint, intent.first, intent.last, intent.engine, f"given up: {reason}")
     )
     return True
+
+
+def check_restated(ledger: Ledger, restates: Frontier) -> None:
+    """Raise LateUpdate if closed times change that an unfinished run has read: it would be finished over other rows."""
+    intent = ledger.open_intent()
+    if restates and intent is not None:
+        raise LateUpdate(
+            f"run {intent.run} is not finished and has committed tables: what it has read cannot change now",
+            "finish it first, then do this again: ddcore run",
+        )
 
 
 def _newest_run(folder: Path) -> int:

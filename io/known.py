@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import polars as pl
@@ -49,10 +49,14 @@ class Seen:
 
 @dataclass(frozen=True)
 class Known:
-    """Ingest ``number`` holds the rows of a source in ``part``; all of them for None."""
+    """Ingest ``number`` took in the rows of a source in ``part``; all of them for None.
+
+    ``replaced_by``: the restatement that has replaced some of these rows since, 0 for none.
+    """
 
     number: int
     part: Part | None = None
+    replaced_by: int = 0
 
 
 def without(updates: pl.DataFrame, part: Part, dims: Sequence[str]) -> pl.DataFrame:
@@ -103,18 +107,25 @@ def _parse(text: str) -> tuple[bytes, Digest] | None:
 
 
 class Earlier:
-    """The earlier ingests of one input. Names in the ledger are relative to ``root``, the project's folder."""
+    """The earlier ingests of one input. Names in the ledger are relative to ``root``, the project's folder.
 
-    def __init__(self, records: Iterable[IngestRecord], root: Path) -> None:
+    Recognises sources by digests over ``columns``, that is, only those whose ingests had these columns.
+    """
+
+    def __init__(self, records: Iterable[IngestRecord], root: Path, columns: tuple[str, ...] = ()) -> None:
         self._root = root
         self._ingest_of: dict[Digest, int] = {}
         self._by_name: dict[str, list[tuple[Digest, int]]] = {}  # by name
         self._places: dict[str, frozenset[str]] = {}
         self._times: dict[int, frozenset[Time]] = {}  # of an ingest and of those it rests on
+        self._replaced_by: dict[int, int] = {}
         self.unknown: list[int] = []  # ingests with digests of an older form, whose sources cannot be recognised
         for record in records:
             rests = (self._times.get(number, frozenset()) for number in record.rests_on)
-            self._times[record.number] = frozenset(record.counts).union(*rests)
+            self._times[record.number] = frozenset(record.all_counts).union(*rests)
+            self._replaced_by[record.number] = record.replaced_by
+            if columns and record.columns and record.columns != columns:
+                continue
             texts = [_parse(source.digest) for source in record.sources]
             if None in texts:
                 self.unknown.append(record.number)
@@ -129,8 +140,13 @@ class Earlier:
 
         All sources together are known if one earlier ingest had the same rows. One source is known if its rows were a
         source before. Of several named files with the same rows only the first counts. Equal files in one folder all
-        count: another program may write a table's parts with equal contents. An empty source is never known.
+        count: another program may write a table's parts with equal contents. An empty source is never known. A source
+        whose rows a restatement replaced since is known too, or the replaced rows would come back.
         """
+        known = self._recognise(sources, number)
+        return {name: replace(one, replaced_by=self._replaced_by.get(one.number, 0)) for name, one in known.items()}
+
+    def _recognise(self, sources: Sequence[Seen], number: int) -> dict[str, Known]:
         ingest_of = dict(self._ingest_of)
         together = sum((source.whole for source in sources), Digest())
         if together and together in ingest_of:

@@ -51,6 +51,7 @@ from ddcore.io.records import (
     time_from_json,
     to_json,
     without_empty,
+    without_replaced,
 )
 from ddcore.io.tables import TableState
 from ddcore.io.times import Frontier, Time
@@ -266,6 +267,7 @@ class Ledger:
     ) -> Iterator[IngestRecord]:
         """Ingests that were not undone, oldest first: all, or those of one input, or with versions from ``since`` on,
         or with times at or beyond the frontier ``since``. Those whose versions are all after ``until`` may be left out.
+        Their ``counts`` have no rows that a restatement replaced.
 
         Reads all rows, unless no version from ``since`` on is folded.
         """
@@ -282,6 +284,11 @@ class Ledger:
     def undos(self) -> Iterator[UndoRecord]:
         """Undone ingests, in the order of their undoing. Reads all rows."""
         return (e.record for e in self._range(0) if e.kind == "undo")
+
+    def is_folded_since(self, ingest: int) -> bool:
+        """Whether a run finished after this ingest was recorded. Reads the rows after the last run."""
+        run = self._summary.run
+        return run is not None and all(row.kind != "ingest" or row.number != ingest for row in self._range(run + 1))
 
     def runs(self) -> Iterator[RunRecord]:
         """Finished runs, oldest first. Reads all rows."""
@@ -480,11 +487,15 @@ class Ledger:
             yield from reversed([*self._range(first, end)])
             end = first - 1
 
-    def _ingests(self, first: int) -> Iterator[_Entry]:
-        """The rows, from ``first`` on, of ingests that were not undone. An undo comes after its ingest."""
+    def _ingests(self, first: int, without: int = 0) -> Iterator[_Entry]:
+        """The rows, from ``first`` on, of ingests that were not undone, other than ``without``. An undo comes after its
+        ingest. The records are without what later restatements replaced.
+        """
         rows = [row for row in self._range(first) if row.kind in ("ingest", "undo")]
-        undone = {row.number for row in rows if row.kind == "undo"}
-        return (row for row in rows if row.kind == "ingest" and row.number not in undone)
+        undone = {without, *(row.number for row in rows if row.kind == "undo")}
+        rows = [row for row in rows if row.kind == "ingest" and row.number not in undone]
+        restatements = [row for row in rows if '"replaces":' in row.body]
+        return (_without_replaced(row, restatements) for row in rows)
 
     def _open_ingests(self) -> Iterator[_Entry]:
         """The rows of ingests that may have a version that is not folded."""
@@ -494,7 +505,9 @@ class Ledger:
         if missing := [entry for entry in now.open if entry not in self._rows]:
             self._load_each(missing)
         rows = [*(self._row(entry) for entry in now.open), *later]
-        return (row for row in rows if row.kind == "ingest" and row.number not in undone)
+        rows = [row for row in rows if row.kind == "ingest" and row.number not in undone]
+        restatements = [row for row in rows if '"replaces":' in row.body]
+        return (_without_replaced(row, restatements) for row in rows)
 
     def _range(self, first: int, last: int | None = None) -> Iterator[_Entry]:
         """The rows from ``first`` to ``last``, by default the newest; oldest first."""
@@ -586,7 +599,10 @@ class Ledger:
         now = self._summary
         one = _Input(record.first, record.last, record.table)
         old = now.inputs.get(record.input)
-        if old is not None:
+        if record.replaces is not None:
+            earlier = [without_replaced(other, record) for other in self.ingests(record.input)]
+            one = _extent([*earlier, record], record.table)
+        elif old is not None:
             spans = [record.first, record.last, *(v for v in (old.first, old.last) if v is not None)]
             one = replace(one, first=times.least(spans), last=times.greatest(spans))
         inputs = {**now.inputs, record.input: one}
@@ -595,15 +611,25 @@ class Ledger:
 
     def _without_ingest(self, record: UndoRecord) -> _Summary:
         """The summary after an undo. Reads all rows: the remaining ingests say which versions the input has."""
-        remaining = [e for e in self._ingests(0) if e.name == record.input and e.number != record.number]
-        one = _Input(None, None, record.table)
-        if remaining:
-            first, last = (
-                times.least(e.record.first for e in remaining),
-                times.greatest(e.record.last for e in remaining),
-            )
-            one = _Input(first, last, record.table)
-        return replace(self._summary, inputs={**self._summary.inputs, record.input: one})
+        remaining = [e.record for e in self._ingests(0, without=record.number) if e.name == record.input]
+        inputs = {**self._summary.inputs, record.input: _extent(remaining, record.table)}
+        restated = frontier((*self._restated_without(record.number), *record.restates))
+        undone = (row for row in self._range(0) if row.kind == "ingest" and row.number == record.number)
+        # What a restatement had replaced, in any earlier row, may be waiting again.
+        waiting = 0 if any('"replaces":' in row.body for row in undone) else self._summary.waiting
+        return replace(self._summary, inputs=inputs, restated=restated, waiting=waiting)
+
+    def _restated_without(self, number: int) -> Frontier:
+        """What has to be folded again apart from ingest ``number``, if no run has folded that. Reads the rows after the
+        last run.
+        """
+        run = self._summary.run
+        before = () if run is None else _Summary.from_json(self._row(run).summary).restated
+        first = 0 if run is None else run + 1
+        undone = {number, *(row.number for row in self._range(first) if row.kind == "undo")}
+        rows = [row for row in self._range(first) if '"restates":' in row.body]
+        later = [row.record for row in rows if row.kind == "undo" or row.number not in undone]
+        return frontier((*before, *(time for record in later for time in record.restates)))
 
     def _waiting_after(self, upper: Frontier, end: int) -> tuple[int, tuple[int, ...]]:
         """``waiting`` and ``open`` of the summary when times before ``upper`` are folded; ``end``: the row of that run.
@@ -690,6 +716,23 @@ def _span(path: str) -> tuple[int, int] | None:
     """The first and last entry in a file of ours; None for one that another program wrote (OPTIMIZE)."""
     name = _NAME.match(path)
     return (int(name[1]), int(name[2])) if name else None
+
+
+def _without_replaced(row: _Entry, restatements: Sequence[_Entry]) -> _Entry:
+    """The row of an ingest, its record without what later restatements of its input replaced."""
+    for later in restatements:
+        if later.entry > row.entry and later.name == row.name:
+            record = without_replaced(row.record, later.record)
+            if record is not row.record:
+                last = max((times.coordinates(time)[0] for time in record.counts), default=-1)
+                row = replace(row, parsed=record, last=last)
+    return row
+
+
+def _extent(records: Iterable[IngestRecord], table: TableState) -> _Input:
+    """An input that holds the rows of these ingests."""
+    spans = [time for each in records for time in (each.counts if each.replaced_by else (each.first, each.last))]
+    return _Input(times.least(spans), times.greatest(spans), table) if spans else _Input(None, None, table)
 
 
 def _reaches(row: _Entry, lower: Frontier) -> bool:

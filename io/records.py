@@ -6,18 +6,19 @@ Every command reads records, so this module imports nothing heavy.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, astuple, dataclass, field
+from dataclasses import asdict, astuple, dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
 from ddcore.io import times
 from ddcore.io.tables import AddedFile, TableState
 from ddcore.io.times import Frontier, Time
+from ddcore.lattice import le
 
 __all__ = [
     "CompactRecord", "Counts", "FailureRecord", "IngestRecord", "IntentRecord", "Record", "RunRecord", "Source",
     "TableState", "UndoRecord", "from_json", "frontier_from_json", "row_of", "time_from_json", "to_json",
-    "without_empty",
+    "without_empty", "without_replaced",
 ]  # fmt: skip
 
 Counts = Mapping[Time, tuple[int, int]]  # by time: (insertions, retractions)
@@ -42,7 +43,13 @@ class IngestRecord:
     ``repeats``: a check found a row of the input with a count above 1. ``rests_on``: earlier ingests that hold the
     beginnings of some sources; of these, only the remaining rows were ingested. With several time dimensions, whose
     names are in ``dims``, ``first`` and ``last`` are the least and the greatest coordinates of the times in ``counts``.
-    ``restates``: the least of its times that were closed. What was folded from there on has to be folded again.
+    ``restates``: the least closed times whose contents changed. What was folded from there on has to be folded again.
+    ``columns``: the columns that the digests of the sources cover, in order.
+
+    A restatement replaced the history at and beyond ``replaces``: it removed ``removed`` updates, and ``before`` is the
+    table's state before it. ``replaced`` and ``replaced_by`` are set when the ledger is read: the counts of those rows
+    of this ingest that later restatements removed, which are no longer in ``counts``, and the number of the last of
+    these.
     """
 
     number: int
@@ -59,13 +66,25 @@ class IngestRecord:
     at: datetime = field(default_factory=_now)
     dims: tuple[str, ...] = ()
     restates: Frontier = ()
+    columns: tuple[str, ...] = ()
+    replaces: Time | None = None
+    removed: int = 0
+    before: TableState | None = None
+    replaced: Counts = field(default_factory=dict)
+    replaced_by: int = 0
+
+    @property
+    def all_counts(self) -> Counts:
+        """The counts of all rows that it took in, also of those that were replaced since."""
+        return {**self.counts, **self.replaced}
 
 
 @dataclass(frozen=True, slots=True)
 class UndoRecord:
-    """Ingest ``number`` of ``input`` was undone: its rows were removed; ``table`` is the input's state after that.
+    """Ingest ``number`` of ``input`` was undone: its rows were removed, and what it replaced is there again.
 
-    ``first``..``last`` are the versions of the ingest.
+    ``table`` is the input's state after that, ``first``..``last`` are the versions of the ingest. ``restates``: the
+    least closed times whose contents changed, if a run had folded the ingest.
     """
 
     number: int
@@ -74,6 +93,7 @@ class UndoRecord:
     last: Time
     table: TableState
     at: datetime = field(default_factory=_now)
+    restates: Frontier = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,8 +205,9 @@ Record = IngestRecord | UndoRecord | IntentRecord | FailureRecord | RunRecord | 
 
 _SELDOM = (
     "dims", "lower", "upper", "restates", "base", "appends", "definitions", "arrangements", "corrections",
-    "since",
+    "since", "columns", "replaces", "removed", "before",
 )  # fmt: skip
+_WHEN_READ = ("replaced", "replaced_by")
 _RUNS: dict[str, Any] = {"intent": IntentRecord, "failure": FailureRecord, "run": RunRecord}
 
 
@@ -202,12 +223,14 @@ def row_of(record: Record) -> tuple[str, int, str]:
 
 def to_json(record: Record) -> dict[str, Any]:
     """The fields of a record for JSON. Fields that few records need are left out where they are empty."""
-    body: dict[str, Any] = {name: getattr(record, name) for name in record.__dataclass_fields__}
-    body = without_empty(body, *_SELDOM)
+    names = [name for name in record.__dataclass_fields__ if name not in _WHEN_READ]
+    body: dict[str, Any] = without_empty({name: getattr(record, name) for name in names}, *_SELDOM)
     body["at"] = record.at.isoformat()
     if isinstance(record, IngestRecord):
         body["sources"] = [[source.name, source.digest] for source in record.sources]
         body["counts"] = _counts_to_json(record.counts)
+        if record.before is not None:
+            body["before"] = astuple(record.before)
     if isinstance(record, IngestRecord | UndoRecord):
         body["table"] = astuple(record.table)
     if isinstance(record, RunRecord | CompactRecord):
@@ -224,13 +247,17 @@ def to_json(record: Record) -> dict[str, Any]:
 
 def without_empty(fields: dict[str, Any], *names: str) -> dict[str, Any]:
     """Fields without those of these that have their default."""
-    return {name: value for name, value in fields.items() if name not in names or value not in ((), {}, 0, False, None)}
+    return {
+        name: value
+        for name, value in fields.items()
+        if name not in names or value not in ((), {}, 0, False, None) or (name == "replaces" and value is not None)
+    }
 
 
 def from_json(kind: str, body: dict[str, Any]) -> Record:
     """The record that :func:`to_json` wrote."""
     body["at"] = datetime.fromisoformat(body["at"])
-    for name in ("first", "last", "published_from"):
+    for name in ("first", "last", "published_from", "replaces"):
         if name in body:
             body[name] = time_from_json(body[name])
     for name in ("lower", "upper", "restates", "since"):
@@ -246,7 +273,10 @@ def from_json(kind: str, body: dict[str, Any]) -> Record:
     if kind == "undo":
         return UndoRecord(**{**body, "table": TableState(*body["table"])})
     if kind == "ingest":
-        body["rests_on"], body["dims"] = tuple(body["rests_on"]), tuple(body.get("dims", ()))
+        body["rests_on"] = tuple(body["rests_on"])
+        body["dims"], body["columns"] = (tuple(body.get(name, ())) for name in ("dims", "columns"))
+        if "before" in body:
+            body["before"] = TableState(*body["before"])
         body["sources"] = tuple(Source(*source) for source in body["sources"])
         body["files"], body["counts"] = tuple(body["files"]), _counts(body["counts"])
         body["table"] = TableState(*body["table"])
@@ -261,6 +291,17 @@ def from_json(kind: str, body: dict[str, Any]) -> Record:
     corrections = body.get("corrections", {})
     body["corrections"] = {name: tuple(AddedFile(**file) for file in of) for name, of in corrections.items()}
     return RunRecord(**body)
+
+
+def without_replaced(record: IngestRecord, by: IngestRecord) -> IngestRecord:
+    """An ingest as a later restatement ``by`` of its input leaves it: the rows that this replaced no longer count."""
+    assert by.replaces is not None
+    start = times.coordinates(by.replaces)
+    gone = {time: sides for time, sides in record.counts.items() if le(start, times.coordinates(time))}
+    if not gone:
+        return record
+    kept = {time: sides for time, sides in record.counts.items() if time not in gone}
+    return replace(record, counts=kept, replaced={**record.replaced, **gone}, replaced_by=by.number)
 
 
 def _counts(counts: dict[str, list[int]]) -> Counts:

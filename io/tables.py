@@ -279,6 +279,7 @@ def commit(
     overwrite: bool = False,
     without: Iterable[str] = (),
     beside: Iterable[str] = (),
+    adds: Mapping[str, Type] | None = None,
     carries: Mapping[str, str] | None = None,
 ) -> TableState:
     """Make the table's live files those of ``base`` plus ``files``; return its new state.
@@ -303,6 +304,8 @@ def commit(
                 _check_present(folder, kept - live, base)
                 _restore(head, named.version())
                 live = _paths(head)
+            if adds is not None:
+                _add_columns(head, named, adds)
         added = [file for file in files if file.path not in live]
         removed = sorted(live - kept - {file.path for file in files})
         if added or removed:
@@ -450,6 +453,7 @@ def scan(folder: Path, files: Sequence[AddedFile | LiveFile], schema: Schema, *,
     """The rows of some of a table's files, in file order, as a lazy frame.
 
     Checks the digests of these files first, because Polars' reader checks nothing; not where the caller just did.
+    Columns that were added to the table after a file was written are null in its rows.
     """
     import polars as pl
 
@@ -466,7 +470,13 @@ def scan(folder: Path, files: Sequence[AddedFile | LiveFile], schema: Schema, *,
     # The statistics of files that other programs wrote may be wrong.
     trusted = all(datafile.has_digests(path) for path in paths)
     return pl.scan_parquet(
-        paths, schema=types, cast_options=casts, glob=False, hive_partitioning=False, use_statistics=trusted
+        paths,
+        schema=types,
+        cast_options=casts,
+        missing_columns="insert",
+        glob=False,
+        hive_partitioning=False,
+        use_statistics=trusted,
     )
 
 
@@ -601,6 +611,18 @@ def file_stats(table: pa.Table, bounded: Iterable[str], *, rows: int | None = No
             "nullCount": json_object(nulls),
         }
     )
+
+
+def _add_columns(head: DeltaTable, named: DeltaTable, adds: Mapping[str, Type]) -> None:
+    """Give a table the columns of an earlier version, and those of ``adds`` which that lacks. They are nullable."""
+    stored = columns(named)
+    if columns(head) != stored:
+        _restore(head, named.version())
+    new = {name: kind for name, kind in adds.items() if name not in dict(stored)}
+    if new:
+        head.alter.add_columns(list(_delta_schema(new).fields))
+        failpoint("after-columns")
+        head.update_incremental()
 
 
 def _restore(table: DeltaTable, version: int) -> None:

@@ -59,7 +59,9 @@ def _unrecorded(ledger: Ledger, folder: Path) -> IngestRecord | UndoRecord | Non
     with reporting(folder, "read", tables.mend_hint(folder)):
         head = tables.open_table(folder)
         head.update_incremental()
-        changes = [v for v in range(since, head.version() + 1) if not is_maintenance(folder, v)]
+        newer = [v for v in range(since, head.version() + 1) if not is_maintenance(folder, v)]
+        # An ingest adds the new columns of dd.toml in a commit of its own, before its rows.
+        changes = [v for v in newer if commit_info(folder, v).get("operation") != "ADD COLUMN"]
         record = None if len(changes) != 1 else _record(commit_info(folder, changes[0]))
         if record is None or record.input != folder.name or not _is_next(ledger, record):
             return None
@@ -87,7 +89,8 @@ def _is_next(ledger: Ledger, record: IngestRecord | UndoRecord) -> bool:
 
 
 def _rows_added(ledger: Ledger, record: IngestRecord | UndoRecord) -> int:
-    """How many rows a record added to its table; negative for an undo."""
+    """How many rows a record added to its table; negative for an undo, and where history was replaced by less."""
     if isinstance(record, IngestRecord):
-        return record.rows
-    return -sum(ingest.rows for ingest in ledger.ingests(record.input) if ingest.number == record.number)
+        return record.rows - record.removed
+    undone = (ingest for ingest in ledger.ingests(record.input) if ingest.number == record.number)
+    return -sum(ingest.rows - ingest.removed for ingest in undone)

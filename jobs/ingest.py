@@ -29,30 +29,46 @@ from ddcore.io import unrecorded
 from ddcore.io.adoption import adopt
 from ddcore.io.balance import Balance
 from ddcore.io.changelog import ChangeLog
-from ddcore.io.checks import DIFF, LARGEST_TIME, Layout, Rules, listed_names
+from ddcore.io.checks import DIFF, LARGEST_TIME, Layout, Rules, check_complete, listed_names
 from ddcore.io.deltalog import last_transaction, named_files
 from ddcore.io.failpoint import failpoint
 from ddcore.io.intake import Intake, Part, fitted, frames_of, merge, shown
-from ddcore.io.intent import give_up
+from ddcore.io.intent import check_restated, give_up
 from ddcore.io.known import Earlier, Known, Seen, digest_key, identity, stored
 from ddcore.io.ledger import Ledger
 from ddcore.io.project import ENGINES, Project, find_project
 from ddcore.io.records import IngestRecord
 from ddcore.io.records import Source as TakenSource
+from ddcore.io.restatement import Changes, Replacement, closed_changes, replace_from
 from ddcore.io.sources import Source, find_sources, row_count
 from ddcore.io.tables import APP, kept_open, opened
-from ddcore.io.times import Time, coordinates, greatest, least, named, parse, time_of
+from ddcore.io.times import (
+    Frontier,
+    Time,
+    coordinates,
+    greatest,
+    is_open,
+    least,
+    named,
+    ordered,
+    parse,
+    shown_frontier,
+    time_of,
+)
+from ddcore.io.times import shown as spelled_time
 from ddcore.io.updates import RowCount
 from ddcore.io.warehouse import Warehouse
 from ddcore.jobs import predecessor
 from ddcore.jobs.arguments import filled
 from ddcore.jobs.report import json_line, spelled
 from ddcore.jobs.undo import UndoReport, undo
+from ddcore.lattice import is_beyond
 from ddcore.redaction import masked
 
-__all__ = ["LATE", "IngestReport", "ingest", "main"]
+__all__ = ["FIRST", "LATE", "IngestReport", "ingest", "main", "start_of"]
 
-LATE = ("refuse", "move")
+LATE = ("refuse", "move", "restate")
+FIRST = "first"  # restate from the first version of the sources on
 _BULK_BYTES = 256 << 20
 _NAMED = 3
 # A version this many times the one before it is far beyond it, unless it is below _SMALL.
@@ -71,7 +87,9 @@ class IngestReport:
 
     ``ingest`` is its number; if there was ``nothing_new``, that of the earlier ingest of the same content, or 0 if the
     updates cancel out. ``rows`` are the rows read; ``plus`` and ``minus`` the sums of their
-    positive and negative diffs; ``moved`` how many late rows were moved. ``repeated`` is how many of the
+    positive and negative diffs; ``moved`` how many late rows were moved, ``restated`` how many were taken in at their
+    own closed times. A restatement replaced the ``removed`` updates at and beyond ``replaces``. ``restates`` are the
+    least closed times whose contents changed: the next run folds again from there. ``repeated`` is how many of the
     checked rows now count more than once, where no row of the input did before; ``repeated_first`` is the first of
     them. ``notes`` are sentences for the user, such as columns and files left out.
     ``stale_lock``: as in :class:`~ddcore.jobs.report.RunReport`. With several time dimensions
@@ -94,6 +112,10 @@ class IngestReport:
     repeated: int = 0
     repeated_first: str | None = None
     notes: tuple[str, ...] = ()
+    restated: int = 0
+    replaces: Time | None = None
+    removed: int = 0
+    restates: Frontier = ()
     stale_lock: dict[str, Any] | None = None
 
 
@@ -107,31 +129,35 @@ def ingest(
     diff: int | None = None,
     rename: Mapping[str, str] | None = None,
     late: str = "refuse",
+    restate: Time | str | None = None,
     allow_gap: bool = False,
     new_warehouse: bool = False,
     listener: Listener | None = None,
 ) -> IngestReport:
-    """Append the rows of ``sources`` to the change log of the input ``input_name``.
+    """Append the rows of ``sources`` to the change log of the input ``input_name``, or replace its history by them.
 
     ``sources`` are files, folders, globs or Delta tables. ``version`` and ``diff`` replace columns they lack;
-    ``rename`` maps our name of a column to theirs. ``late`` is what to do with rows at closed times: ``refuse``, or
-    ``move`` to the next open one; ``allow_gap`` allows a version far beyond all others. ``new_warehouse`` allows a
-    new warehouse outside of the project's folder (see :meth:`Warehouse.begin`). An unfinished run that committed
-    nothing is given up: its versions are open again. ``listener(stage, done, total, note)`` is called with the
-    progress. Cost: one pass over the sources, two if a part of them was ingested before; plus one over the log if rows
-    are retracted, or if rows may now count more than once and the log is not much larger than the source.
+    ``rename`` maps our name of a column to theirs. ``late`` is what to do with rows at closed times: ``refuse``,
+    ``move`` to the next open one, or ``restate``: take them in at their own times, so that the next run folds again
+    from there. With ``restate``, a time or ``first`` (the least time of the sources), the sources are the input's
+    history from then on: they replace what it holds at or beyond that time. ``allow_gap`` allows a version far beyond
+    all others. ``new_warehouse`` allows a new warehouse outside of the project's folder (see :meth:`Warehouse.begin`).
+    An unfinished run that committed nothing is given up: its versions are open again. ``listener(stage, done, total,
+    note)`` is called with the progress. Cost: one pass over the sources, two if a part of them was ingested before;
+    plus one over the log if rows are retracted, or if rows may now count more than once and the log is not much larger
+    than the source; plus one over what is replaced.
 
     Raises UsageError (unknown input, no such file), DataError (rows that cannot be taken in), LateUpdate,
     UnknownRetraction, LockHeld, StorageError; the input is then as it was.
     """
     start = time.monotonic()
-    _check_choices(engine, late)
+    _check_choices(engine, late, restate)
     rules = _rules(project, input_name, version, diff, rename or {})
     tell = listener or _silent
     tell("reading columns")
-    layouts = fitted(find_sources(sources), rules)
-    _refuse_empty(sources, layouts)
     warehouse = Warehouse(project.warehouse)
+    layouts, rules = _fitted(find_sources(sources), rules, warehouse, input_name)
+    _refuse_empty(sources, layouts)
     warehouse.begin(project.root, new=new_warehouse)
     with warehouse.lock("ddcore ingest") as lock, kept_open():
         ledger = Ledger.load(warehouse)
@@ -144,21 +170,41 @@ def ingest(
         stale_lock = predecessor.tell(
             lock.dead, ledger, predecessor.given_up(intent, ledger) or predecessor.finished(finished)
         )
-        work = _Work(ledger, input_name, rules, move=late == "move", allow_gap=allow_gap, tell=tell, root=project.root)
+        options = _Options(late, restate, allow_gap)
+        work = _Work(ledger, input_name, rules, options, tell=tell, root=project.root)
         work.notes += notes
         with work.cleaning(), _taker(engine, project, layouts) as take:
             report = work.run(take, sources, layouts)
     return replace(report, engine=engine, took=time.monotonic() - start, stale_lock=stale_lock)
 
 
+def start_of(text: str | None, dims: Sequence[str]) -> Time | str | None:
+    """What ``--restate`` says: a time, or ``first``. UsageError."""
+    return text if text is None or text == FIRST else parse(text, dims, "--restate")
+
+
 # --- the arguments ----------------------------------------------------------------------------------------------------
 
 
-def _check_choices(engine: str, late: str) -> None:
+@dataclass(frozen=True)
+class _Options:
+    """What an ingest may do with rows at closed times, and with versions far beyond others."""
+
+    late: str = "refuse"
+    restate: Time | str | None = None
+    allow_gap: bool = False
+
+
+def _check_choices(engine: str, late: str, restate: Time | str | None) -> None:
     if engine not in ENGINES:
         raise UsageError(f"unknown engine {engine!r}", f"one of: {', '.join(ENGINES)}")
     if late not in LATE:
         raise UsageError(f"--late {late}: not known", f"one of: {', '.join(LATE)}")
+    if restate is not None and late != "refuse":
+        raise UsageError(
+            f"--late {late} and --restate: a restatement takes its rows in at their own versions",
+            "leave one of the two out",
+        )
 
 
 def _rules(project: Project, name: str, version: Time | None, diff: int | None, rename: Mapping[str, str]) -> Rules:
@@ -175,6 +221,19 @@ def _rules(project: Project, name: str, version: Time | None, diff: int | None, 
                 f"its columns are {', '.join(rules.columns)}; say --column OURS=THEIRS",
             )
     return rules
+
+
+def _fitted(sources: Sequence[Source], rules: Rules, warehouse: Warehouse, name: str) -> tuple[Layouts, Rules]:
+    """Each source with its layout, and the rules with the columns that the input got later, if a source lacks one."""
+    try:
+        return fitted(sources, rules), rules
+    except DataError:
+        records = list(Ledger.load(warehouse).ingests(name)) if warehouse.ledger.is_dir() else []
+        former = _former_columns(records, rules)
+        if not former:
+            raise
+    rules = replace(rules, added=frozenset(rules.schema).difference(*former))
+    return fitted(sources, rules), rules
 
 
 def _refuse_empty(places: Sequence[str], layouts: Layouts) -> None:
@@ -221,15 +280,24 @@ class _Work:
     """One ingest, with the warehouse's lock held."""
 
     def __init__(
-        self, ledger: Ledger, name: str, rules: Rules, *, move: bool, allow_gap: bool, tell: Listener, root: Path
+        self, ledger: Ledger, name: str, rules: Rules, options: _Options, *, tell: Listener, root: Path
     ) -> None:
         self.ledger, self.name, self.rules, self.tell, self.root = ledger, name, rules, tell, root
-        self.allow_gap, self.committing, self.notes = allow_gap, False, list[str]()
+        self.options, self.committing, self.notes = options, False, list[str]()
         self.log = ChangeLog(ledger.warehouse.input(name), rules.schema, rules.dims)
         self.base, self.records = ledger.input_table(name), list(ledger.ingests(name))
-        self.earlier = Earlier(self.records, root)
-        key = digest_key(self.records)
-        self.intake = Intake(self.log, ledger.next_ingest(), rules, key, ledger.open_from(name), move)
+        self.upper = ledger.open_from(name)
+        # A restatement says itself which rows the log holds already.
+        known = () if options.restate is not None else self.records
+        former = _former_columns(known, rules)
+        self.earlier = Earlier(known, root, tuple(rules.schema))
+        self.before_change = [Earlier(known, root, columns) for columns in former]
+        key, upper = digest_key(self.records), self.upper if options.restate is None else None
+        move = options.late == "move"
+        self.intake = Intake(self.log, ledger.next_ingest(), rules, key, upper, move, former=former)
+        self.replacement: Replacement | None = None
+        self.changes: Changes | None = None  # if history is restated
+        self.restates: Frontier = ()
         self.repeated: tuple[int, RowCount] | None = None
 
     def run(self, take: Take, places: Sequence[str], layouts: Layouts) -> IngestReport:
@@ -239,13 +307,16 @@ class _Work:
         part = take(self.intake, layouts)
         if not part.rows:
             raise _empty(places)
-        known = self.earlier.recognise(self._identities(part, layouts), self.intake.number)
+        known = self._recognise(part, layouts)
         fresh = [(source, layout) for source, layout in layouts if not _is_complete(known.get(source.name))]
         if not any(part.digests.get(source.name) for source, _ in fresh):
+            notes += _replaced_notes(known, self.name)
             number = max((one.number for one in known.values()), default=0)
             return self._report(places, part, number, nothing_new=True, notes=notes)
+        for _, layout in fresh:
+            check_complete(layout)
         if known:
-            notes += _known_notes(known)
+            notes += [*_known_notes(known), *_replaced_notes(known, self.name)]
             self._sweep()
             grown = {name: one.part for name, one in known.items() if one.part is not None}
             self.intake = replace(self.intake, known=grown)
@@ -256,8 +327,12 @@ class _Work:
             for number in self.earlier.unknown
         ]
         notes += [note for one in identities if one.name not in known for note in self._overlap_notes(one)]
-        if not part.files:
+        if self.options.restate is not None:
+            self._replace(part)
+        elif not part.files:
             notes.append("its updates cancel out at each version: nothing changes")
+            return self._report(places, part, 0, nothing_new=True, notes=notes)
+        if self.changes is not None and self.changes.times.is_empty():
             return self._report(places, part, 0, nothing_new=True, notes=notes)
         self._judge(part, layouts)
         if self.repeated is not None:
@@ -291,6 +366,10 @@ class _Work:
             last=greatest(versions) if versions else None,
             versions=len(versions),
             moved=part.late if self.intake.move and not nothing_new else 0,
+            restated=part.late if self.options.late == "restate" and not nothing_new else 0,
+            replaces=time_of(self.replacement.start) if self.replacement else None,
+            removed=self.replacement.rows if self.replacement and not nothing_new else 0,
+            restates=self.restates,
             nothing_new=nothing_new,
             engine="",
             took=0.0,
@@ -301,25 +380,42 @@ class _Work:
 
     # --- checks of the whole source ---
 
-    def _identities(self, part: Part, layouts: Layouts) -> list[Seen]:
-        """The sources as the ledger names them: by paths relative to the project, from any working folder."""
+    def _identities(self, part: Part, layouts: Layouts, former: int | None = None) -> list[Seen]:
+        """The sources as the ledger names them: by paths relative to the project, from any working folder.
+
+        ``former``: with digests over columns that the input had before, by their place in the intake.
+        """
+        digests = part.digests if former is None else part.former[former]
         return [
-            Seen(source.name, identity(source, self.root), source.member, part.digests.get(source.name, {}))
+            Seen(source.name, identity(source, self.root), source.member, digests.get(source.name, {}))
             for source, _ in layouts
         ]
 
+    def _recognise(self, part: Part, layouts: Layouts) -> dict[str, Known]:
+        """The sources that the log holds, or parts of them, by name: also those of before the input got columns."""
+        number = self.intake.number
+        known = self.earlier.recognise(self._identities(part, layouts), number)
+        for place, earlier in enumerate(self.before_change):
+            rest = [one for one in layouts if one[0].name not in known]
+            if rest:
+                seen = earlier.recognise(self._identities(part, rest, place), number)
+                known |= {name: one for name, one in seen.items() if one.number != number}
+        return known
+
     def _judge(self, part: Part, layouts: Layouts) -> None:
         """Raise the error of the source as a whole, if any; note whether rows now count more than once."""
-        if part.first_late is not None and not self.intake.move:
+        if part.first_late is not None and self.options.late == "refuse":
             time, where, row = part.first_late
             following = "version" if isinstance(time, int) else "time"
             raise LateUpdate(
                 f"{part.late} of {part.rows} rows are late: {self.intake.closed}; the first is "
                 f"{row} at {named(time, self.rules.dims)} in {where}",
-                f"leave them out, or take them in at the next open {following} with: --late move",
+                f"leave them out, take them in at the next open {following} with: --late move; or at their own, and "
+                "fold again from there, with: --late restate",
             )
-        if not self.allow_gap:
+        if not self.options.allow_gap:
             self._refuse_gap(part)
+        self._find_restated(part)
         balance, finds_repeats, large = self._balance(part)
         if not (part.retracts or finds_repeats or large):
             return
@@ -335,6 +431,67 @@ class _Work:
             )
         if finds_repeats:
             self.repeated = balance.repeated(counts)
+
+    def _replace(self, part: Part) -> None:
+        """Find what the restatement replaces, and write what it leaves of files that it removes.
+
+        UsageError, DataError.
+        """
+        dims = self.rules.dims
+        times = [time for of in part.digests.values() for time in of]
+        start = least(times) if isinstance(self.options.restate, str) else self.options.restate
+        assert start is not None
+        option = f"--restate {spelled_time(start, dims)}"
+        latest = self.ledger.latest_ingested([self.name])
+        if latest is None:
+            raise UsageError(
+                f"{option}: the input {self.name} holds no rows", "leave --restate out to ingest the first"
+            )
+        self._refuse_before(start, part, option)
+        since = self.ledger.since()
+        if since and any(coordinates(start)) and not is_open(start, since):
+            raise UsageError(
+                f"{option}: the history of {self.name} was compacted; it is kept at or beyond "
+                f"{shown_frontier(since, dims)} only",
+                "restate from there on, or the whole history: --restate first, with sources that hold all of it",
+            )
+        self.tell("reading what is replaced")
+        stem = f"ingest-{self.intake.number:08d}"
+        self.replacement = replace_from(self.log, self.base, coordinates(start), stem)
+        if not self.replacement.rows:
+            raise UsageError(
+                f"{option}: the input {self.name} has no rows from there on; it has rows up to {named(latest, dims)}",
+                f"leave --restate out: later {'versions' if len(dims) == 1 else 'times'} are ingested as they are",
+            )
+        self.changes = self.replacement.changes(part.files)
+
+    def _refuse_before(self, start: Time, part: Part, option: str) -> None:
+        """Refuse sources with rows outside of the history that they restate."""
+        corner = [coordinates(start)]
+        for where, of in part.digests.items():
+            before = [time for time in ordered(of) if not is_open(time, corner)]
+            if before:
+                first = least(before)
+                raise DataError(
+                    f"{where}: has rows at {named(before[0], self.rules.dims)}, but {option} replaces the history from "
+                    f"{named(start, self.rules.dims)} on",
+                    f"leave these rows out, or restate from there on: --restate {spelled_time(first, self.rules.dims)}",
+                )
+
+    def _find_restated(self, part: Part) -> None:
+        """Note the least closed times whose contents change. LateUpdate while an unfinished run has read them."""
+        if self.options.late == "restate" and part.late:
+            added, since = self.log.scan_files(part.files), self.ledger.since()
+            self.changes = Changes(self.log, added.clear(), added)
+            if since and not self.log.collect(added.select(is_beyond(self.rules.dims, since).all())).item():
+                raise LateUpdate(
+                    f"rows at closed times: the history of {self.name} was compacted; it is kept at or beyond "
+                    f"{shown_frontier(since, self.rules.dims)} only",
+                    "leave earlier rows out, or take them in at the next open time with: --late move",
+                )
+        if self.changes is not None:
+            self.restates = closed_changes(self.changes, self.upper)
+        check_restated(self.ledger, self.restates)
 
     def _refuse_gap(self, part: Part) -> None:
         """Refuse a version far beyond the one before it: once folded, it would close all versions up to it.
@@ -359,15 +516,21 @@ class _Work:
 
     def _balance(self, part: Part) -> tuple[Balance, bool, bool]:
         """The rows to check; whether to check for repeats; whether to check for counts beyond int64."""
-        live = self.log.files(self.base)
+        replaced = self.replacement
+        live = replaced.kept if replaced else self.log.files(self.base)
+        rest = replaced.rest if replaced else ()
         inserted = sum(plus for plus, _ in part.counts.values())
-        stored = sum(file.rows for file in live)
+        stored = sum(file.rows for file in (*live, *rest))
         rows = sum(file.rows for file in part.files)
-        balance = Balance(self.log, live, part.files)
+        balance = Balance(self.log, live, [*rest, *part.files])
         if part.retracts:
             balance.watch(part.files, pl.col(DIFF) < 0)
+        # With several dimensions, rows at times that are not replaced may rest on rows that are.
+        uncovers = replaced is not None and len(self.rules.dims) > 1
+        if replaced is not None and uncovers:
+            balance.watch(replaced.removed, (pl.col(DIFF) > 0) & replaced.beyond)
         # One file has each row once per version: if there is no other file and one version, no row repeats.
-        alone = not live and len(part.files) == len(part.counts) == 1 and part.most <= 1
+        alone = not (live or rest) and len(part.files) == len(part.counts) == 1 and part.most <= 1
         near = part.retracts or stored <= max(_SCANNED, _SCANNED_EACH * rows)
         finds_repeats = not alone and near and inserted > 0 and not any(record.repeats for record in self.records)
         if finds_repeats:
@@ -375,7 +538,7 @@ class _Work:
         total = inserted + sum(plus for record in self.records for plus, _ in record.counts.values())
         if total >= 2**63:
             balance.watch_large(stored + rows)
-        return balance, finds_repeats, total >= 2**63
+        return balance, finds_repeats, uncovers or total >= 2**63
 
     def _unknown_retraction(self, short: RowCount, layouts: Layouts) -> UnknownRetraction:
         where, version = self._culprit(short, layouts)
@@ -411,6 +574,9 @@ class _Work:
     def _commit(self, part: Part, identities: Sequence[Seen], known: Mapping[str, Known]) -> None:
         self.tell("committing")
         self.committing = True
+        replaced = self.replacement
+        rest, removed = (replaced.rest, replaced.removed) if replaced else ((), ())
+        files = [*rest, *part.files]
         record = IngestRecord(
             number=self.intake.number,
             input=self.name,
@@ -419,23 +585,33 @@ class _Work:
             last=greatest(part.counts),
             rows=sum(file.rows for file in part.files),
             counts=part.counts,
-            files=tuple(file.path for file in part.files),
+            files=tuple(file.path for file in files),
             table=unrecorded.UNKNOWN,
             repeats=self.repeated is not None or part.most > 1 or any(record.repeats for record in self.records),
             rests_on=tuple(sorted({one.number for one in known.values() if one.part is not None})),
             dims=self.rules.dims if len(self.rules.dims) > 1 else (),
+            restates=self.restates,
+            columns=tuple(self.rules.schema),
+            replaces=time_of(replaced.start) if replaced else None,
+            removed=replaced.rows if replaced else 0,
+            before=self.base if replaced else None,
         )
         carries = unrecorded.carried(record)
-        table = self.log.commit(part.files, record.number, base=self.base, carries=carries)
+        without = [file.path for file in removed]
+        table = self.log.commit(
+            files, record.number, base=self.base, without=without, adds=self.rules.schema, carries=carries
+        )
         self.ledger.append(replace(record, table=table))
 
     @contextmanager
     def cleaning(self) -> Iterator[None]:
         """Remove files that the ledger does not name, before the ingest, and after it if it fails."""
         self.ledger.begin()
-        if (state := self.ledger.input_table(self.log.folder.name)) is not None:
-            opened(self.log.folder, state)  # a table whose log was lost must not be created again
-        self.log.create()
+        if self.base is not None:
+            opened(self.log.folder, self.base)  # a table whose log was lost must not be created again
+            self.log.check(self.base)
+        else:
+            self.log.create(replace=True)  # a first ingest that was killed may have left a table with other columns
         transaction = last_transaction(self.log.folder, APP)
         if self._sweep():
             self.notes.append(_sweep_note(transaction, self.intake.number))
@@ -454,7 +630,7 @@ class _Work:
         A file that any commit of the table named is kept: if the ledger was lost, it is the only copy of its rows.
         """
         head = self.log.version()
-        state = self.log.commit([], self.intake.number, base=self.base)
+        state = self.log.commit([], self.intake.number, base=self.base, adds={})
         strays = self.intake.strays()
         named = named_files(self.log.folder) if strays else ()
         for path in strays:
@@ -462,6 +638,12 @@ class _Work:
                 path.unlink(missing_ok=True)
                 failpoint("after-stray")
         return state.version != head
+
+
+def _former_columns(records: Sequence[IngestRecord], rules: Rules) -> tuple[tuple[str, ...], ...]:
+    """The columns of rows that earlier ingests had, if they were others than now, newest first."""
+    lists = dict.fromkeys(record.columns for record in reversed(records) if record.columns)
+    return tuple(columns for columns in lists if columns != tuple(rules.schema) and rules.schema.keys() >= set(columns))
 
 
 def _ignored_notes(layouts: Layouts) -> list[str]:
@@ -485,7 +667,7 @@ def _sweep_note(transaction: int | None, number: int) -> str:
 
 def _known_notes(known: Mapping[str, Known]) -> list[str]:
     """A note on the sources that are left out, and for each that has grown, from which version it is taken in."""
-    whole = [name for name, one in known.items() if one.part is None]
+    whole = [name for name, one in known.items() if one.part is None and not one.replaced_by]
     notes = [f"{_shorten(whole)}: left out, the same rows were ingested before"] if whole else []
     for name, one in known.items():
         if isinstance(one.part, int):
@@ -493,6 +675,19 @@ def _known_notes(known: Mapping[str, Known]) -> list[str]:
         elif one.part is not None:
             notes.append(f"{name}: taken in at its other times; ingest {one.number} has the rows {_shown_part(one)}")
     return notes
+
+
+def _replaced_notes(known: Mapping[str, Known], input: str) -> list[str]:
+    """A note for each restatement that has replaced rows of known sources."""
+    names: dict[int, list[str]] = {}
+    for name, one in known.items():
+        if one.replaced_by:
+            names.setdefault(one.replaced_by, []).append(name)
+    return [
+        f"{_shorten(of)}: left out: ingest {number} has replaced rows of it since; to have them back: ddcore ingest "
+        f"--undo {number}, or ddcore ingest {input} SOURCE... --restate first, with all sources of the history"
+        for number, of in names.items()
+    ]
 
 
 def _shown_part(known: Known) -> str:
@@ -540,7 +735,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         project = find_project(options.project, flags={"warehouse": options.warehouse, "engine": options.engine})
         report = (
-            undo(project, options.undo, options.input)
+            undo(project, options.undo, options.input, restate=options.late == "restate")
             if options.undo is not None
             else ingest(
                 project,
@@ -551,6 +746,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 diff=options.diff,
                 rename=dict(options.column),
                 late=options.late,
+                restate=start_of(options.restate, project.dims),
                 allow_gap=options.allow_gap,
                 new_warehouse=options.new_warehouse,
             )
@@ -578,9 +774,14 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--engine", choices=ENGINES)
     parser.add_argument("--version", metavar="T", help="all rows have this version, or this time: day=7,revision=1")
     parser.add_argument("--diff", type=int, metavar="N", help="all rows have this diff")
-    parser.add_argument("--undo", type=int, metavar="N", help="take ingest N back, if none of its versions is folded")
+    parser.add_argument("--undo", type=int, metavar="N", help="take ingest N back")
     parser.add_argument("--column", type=_pair, action="append", default=[], metavar="OURS=THEIRS")
     parser.add_argument("--late", choices=LATE, default="refuse")
+    parser.add_argument(
+        "--restate",
+        metavar="T",
+        help="replace the history from this version or time on; first: from the sources' first",
+    )
     parser.add_argument("--allow-gap", action="store_true", help="take in a version far beyond all others")
     return parser
 

@@ -83,7 +83,9 @@ def json_line(command: str, fields: Mapping[str, Any]) -> str:
 
 def spelled(fields: Mapping[str, Any], dims: Sequence[str]) -> dict[str, Any]:
     """The fields of an ingest's or an undo's report, as in its JSON object."""
-    return {name: json_time(value, dims) if name in ("first", "last") else value for name, value in fields.items()}
+    one = {name: json_time(fields[name], dims) for name in ("first", "last", "replaces") if name in fields}
+    several = {"restates": frontier_json(fields["restates"], dims)} if "restates" in fields else {}
+    return {**fields, **one, **several}
 
 
 def totals(report: RunReport) -> tuple[Changes, Changes]:

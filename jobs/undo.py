@@ -1,8 +1,9 @@
-"""Undo: takes an ingest back whose versions are not folded yet.
+"""Undo: takes an ingest back.
 
-One commit removes the ingest's files from the input's table, and one record of the ledger makes that valid. If it is
-killed between the two, the next command writes the record. The files stay on the disk until the table is vacuumed.
-The ledger keeps both records, and the same sources may be ingested again.
+One commit removes the ingest's files from the input's table, and adds again what a restatement replaced; one record of
+the ledger makes that valid. If it is killed between the two, the next command writes the record. Versions that are
+folded already are folded again by the next run. The files stay on the disk until the table is vacuumed. The ledger
+keeps both records, and the same sources may be ingested again.
 """
 
 from __future__ import annotations
@@ -20,13 +21,14 @@ from ddcore.io.adoption import adopt
 from ddcore.io.balance import Balance
 from ddcore.io.changelog import ChangeLog
 from ddcore.io.checks import DIFF
-from ddcore.io.intake import shown
-from ddcore.io.intent import give_up
+from ddcore.io.intake import shown as shown_row
+from ddcore.io.intent import check_restated, give_up
 from ddcore.io.ledger import Ledger
 from ddcore.io.project import Project
 from ddcore.io.records import IngestRecord, UndoRecord
+from ddcore.io.restatement import Changes, closed_changes
 from ddcore.io.tables import LiveFile, kept_open
-from ddcore.io.times import Time, is_open, named, ordered, shown_frontier
+from ddcore.io.times import Frontier, Time, is_open, named, ordered, shown, shown_frontier
 from ddcore.io.updates import RowCount
 from ddcore.io.warehouse import Warehouse
 from ddcore.jobs import predecessor
@@ -50,16 +52,18 @@ class UndoReport:
     first: Time
     last: Time
     took: float
+    restates: Frontier = ()
     stale_lock: dict[str, Any] | None = None
 
 
-def undo(project: Project, number: int, input_name: str | None = None) -> UndoReport:
+def undo(project: Project, number: int, input_name: str | None = None, *, restate: bool = False) -> UndoReport:
     """Take ingest ``number`` back; ``input_name``, if given, has to be its input.
 
-    Raises UsageError if there is no such ingest, LateUpdate if a version of it is folded, DataError if a
-    later ingest builds on it, StorageError, LockHeld; the input is then as it was. An unfinished run of these versions
-    that committed nothing is given up: its versions are open again. Cost: a scan of the input's log if other ingests of
-    it retract rows, else a few small reads.
+    The rows that a restatement replaced are there again. Raises UsageError if there is no such ingest, LateUpdate if a
+    version of it is folded, unless ``restate`` or the ingest itself restated closed versions: then the next run folds
+    again from there. DataError if a later ingest builds on it, StorageError, LockHeld; the input is then as it was. An
+    unfinished run of these versions that committed nothing is given up: its versions are open again. Cost: a scan of
+    the input's log if other ingests of it retract rows or if it replaced history, else a few small reads.
     """
     start = time.monotonic()
     warehouse = Warehouse(project.warehouse)
@@ -72,7 +76,7 @@ def undo(project: Project, number: int, input_name: str | None = None) -> UndoRe
         finished = unrecorded.finish(ledger)
         is_done = any(isinstance(each, UndoRecord) and each.number == number for each in finished)
         record = before[number] if is_done else _ingest(ledger, number, input_name)
-        work = _Undo(project, ledger, record)
+        work = _Undo(project, ledger, record, restate)
         if not is_done:
             work.check()
         stale_lock = predecessor.tell(
@@ -85,11 +89,12 @@ def undo(project: Project, number: int, input_name: str | None = None) -> UndoRe
         ingest=number,
         sources=tuple(source.name for source in record.sources),
         rows=record.rows,
-        plus=sum(plus for plus, _ in record.counts.values()),
-        minus=sum(minus for _, minus in record.counts.values()),
+        plus=sum(plus for plus, _ in record.all_counts.values()),
+        minus=sum(minus for _, minus in record.all_counts.values()),
         first=record.first,
         last=record.last,
         took=time.monotonic() - start,
+        restates=work.restates,
         stale_lock=stale_lock,
     )
 
@@ -117,22 +122,40 @@ def _unknown(number: int, numbers: list[int]) -> UsageError:
 class _Undo:
     """The undo of one ingest, with the warehouse's lock held."""
 
-    def __init__(self, project: Project, ledger: Ledger, record: IngestRecord) -> None:
+    def __init__(self, project: Project, ledger: Ledger, record: IngestRecord, restate: bool) -> None:
         self.ledger, self.record = ledger, record
         self.log = ChangeLog(ledger.warehouse.input(record.input), project.input_schema(record.input), project.dims)
         self.base = ledger.input_table(record.input)
         self.others = [other for other in ledger.ingests(record.input) if other.number != record.number]
+        # Whoever restated closed times before knows that they are folded again.
+        self.restate = restate or bool(record.restates) or record.replaces is not None
+        self.restates: Frontier = ()
 
     def check(self) -> None:
-        """Raise the error that forbids the undo, if any."""
-        record, closed = self.record, self._closed()
-        if closed is not None and give_up(self.ledger, "it was not finished, and an undo came first"):
+        """Raise the error that forbids the undo, if any; find the closed times that change."""
+        record = self.record
+        closed, replaces = self._closed(), record.replaces is not None
+        if (closed or replaces) and give_up(self.ledger, "it was not finished, and an undo came first"):
             closed = self._closed()
-        if closed is not None:
+        if closed is not None and not self.restate:
             raise LateUpdate(
                 f"ingest {record.number} cannot be taken back: it has rows at {closed}",
-                f"ingest rows that retract its rows, at a later {'version' if len(self.log.dims) == 1 else 'time'}",
+                f"ingest rows that retract its rows, at a later {'version' if len(self.log.dims) == 1 else 'time'}; or "
+                f"fold again from there: ddcore ingest --undo {record.number} --late restate",
             )
+        self._check_others()
+        self.log.check(self.base)
+        if replaces:
+            self._check_before()
+        else:
+            self._check_files()
+            self._check_counts()
+        if closed or replaces:
+            self._find_restated()
+
+    def _check_others(self) -> None:
+        """Raise DataError if a later ingest builds on this one, or changed what it holds."""
+        record = self.record
         for other in self.others:
             if record.number in other.rests_on:
                 raise DataError(
@@ -140,13 +163,65 @@ class _Undo:
                     f"it in {', '.join(source.name for source in other.sources)}",
                     f"take that back first: ddcore ingest --undo {other.number}",
                 )
-        self.log.check(self.base)
+        later = [other.number for other in self.others if other.number > record.number]
+        if record.replaces is not None and later:
+            raise DataError(
+                f"ingest {record.number} cannot be taken back: it replaced history, and ingest {later[-1]} came after",
+                f"take that back first: ddcore ingest --undo {later[-1]}; or {self._again()}",
+            )
+        if record.replaced_by:
+            raise DataError(
+                f"ingest {record.number} cannot be taken back: ingest {record.replaced_by} replaced rows of it",
+                f"take that back first: ddcore ingest --undo {record.replaced_by}",
+            )
+
+    def _again(self) -> str:
+        record = self.record
+        assert record.replaces is not None
+        start = shown(record.replaces, self.log.dims)
+        return f"restate the history again: ddcore ingest {record.input} SOURCE --restate {start}"
+
+    def _check_files(self) -> None:
+        record = self.record
         if len(self.files) < len(record.files) or not record.files:
             raise StorageError(
                 f"ingest {record.number} cannot be taken back: its files in {self.log.folder} were merged with others",
                 "ingest rows that retract its rows, at a later version",
             )
-        self._check_counts()
+
+    def _check_before(self) -> None:
+        """Raise the error of a restatement whose replaced rows cannot come back."""
+        record = self.record
+        undone = [each.number for each in self.ledger.undos() if each.input == record.input]
+        if earlier := [number for number in undone if number < record.number and self._undone_after(number)]:
+            raise DataError(
+                f"ingest {record.number} cannot be taken back: it replaced history, and the earlier ingest "
+                f"{earlier[-1]} was taken back since",
+                self._again(),
+            )
+        missing = [file.path for file in self.before if not (self.log.folder / file.path).is_file()]
+        if missing:
+            raise StorageError(
+                f"ingest {record.number} cannot be taken back: {missing[0]}, which it replaced, was deleted from "
+                f"{self.log.folder}",
+                self._again(),
+            )
+
+    def _undone_after(self, number: int) -> bool:
+        """Whether an earlier ingest was taken back after this one was made."""
+        return any(each.number == number and each.at >= self.record.at for each in self.ledger.undos())
+
+    def _find_restated(self) -> None:
+        """Find the least closed times that change, if a run has folded this ingest. If none has, the log is again what
+        was folded.
+        """
+        folded = self.ledger.is_folded_since(self.record.number)
+        if not folded and self.ledger.open_intent() is None:
+            return
+        changes = Changes(self.log, self.log.scan_files(self.removed), self.log.scan_files(self.added))
+        restates = closed_changes(changes, self.ledger.open_from(self.record.input))
+        check_restated(self.ledger, restates)
+        self.restates = restates if folded else ()
 
     def _closed(self) -> str | None:
         """The first closed time of the ingest, and why it is closed, for a message; None without one."""
@@ -155,13 +230,38 @@ class _Undo:
         if upper is None or not closed:
             return None
         if len(dims) == 1:
-            return f"version {self.record.first}, and version {upper[0][0] - 1} is closed"
+            return f"version {closed[0]}, and version {upper[0][0] - 1} is closed"
         return f"{named(closed[0], dims)}, and only times at or beyond {shown_frontier(upper, dims)} are open"
+
+    @cached_property
+    def before(self) -> list[LiveFile]:
+        """The files of the input's table before a restatement."""
+        try:
+            return self.log.files(self.record.before)
+        except StorageError as error:
+            raise StorageError(
+                f"ingest {self.record.number} cannot be taken back: what it replaced cannot be read: {error.message}",
+                self._again(),
+            ) from error
 
     @cached_property
     def live(self) -> list[LiveFile]:
         """The files of the input's table."""
         return self.log.files(self.base)
+
+    @cached_property
+    def removed(self) -> list[LiveFile]:
+        """The files that the undo removes."""
+        if self.record.replaces is None:
+            return self.files
+        then = {file.path for file in self.before}
+        return [file for file in self.live if file.path not in then]
+
+    @cached_property
+    def added(self) -> list[LiveFile]:
+        """The files that a restatement removed, and the undo adds again."""
+        now = {file.path for file in self.live}
+        return [] if self.record.replaces is None else [file for file in self.before if file.path not in now]
 
     @cached_property
     def files(self) -> list[LiveFile]:
@@ -189,15 +289,19 @@ class _Undo:
     def _needed(self, row: RowCount, why: str) -> DataError:
         number = self.record.number
         return DataError(
-            f"ingest {number} cannot be taken back: without it {shown(row.row)} would have the count {row.count} as of "
-            f"{named(row.version, self.log.dims)}, as another ingest {why}",
+            f"ingest {number} cannot be taken back: without it {shown_row(row.row)} would have the count {row.count} "
+            f"as of {named(row.version, self.log.dims)}, as another ingest {why}",
             f"take back that one first, of ingest {', '.join(str(other.number) for other in self.others)}",
         )
 
     def commit(self) -> None:
-        """Remove the files from the table, then record it in the ledger."""
+        """Remove the files from the table, and add those that a restatement replaced; then record it in the ledger."""
         record = self.record
-        undone = UndoRecord(record.number, record.input, record.first, record.last, unrecorded.UNKNOWN)
+        undone = UndoRecord(
+            record.number, record.input, record.first, record.last, unrecorded.UNKNOWN, restates=self.restates
+        )
         carries = unrecorded.carried(undone)
-        table = self.log.remove(record.files, record.number, base=self.base, carries=carries)
+        files = [self.log.added_again(file) for file in self.added]
+        without = [file.path for file in self.removed]
+        table = self.log.commit(files, record.number, base=self.base, without=without, carries=carries)
         self.ledger.append(replace(undone, table=table))

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -122,9 +123,9 @@ def test_late_updates_are_published_at_the_next_version(seed: int, tmp_path: Pat
         assert advanced(log, closed + 1) == advanced(expected[name], closed + 1)
 
 
-def advanced(log: dict[tuple[object, tuple[int, ...]], int], since: int) -> dict[tuple[object, int], int]:
+def advanced(log: Mapping[tuple[Any, tuple[int, ...]], int], since: int) -> dict[tuple[Any, int], int]:
     """A log's updates with the versions before ``since`` as one."""
-    total: dict[tuple[object, int], int] = {}
+    total: dict[tuple[Any, int], int] = {}
     for (row, (version, *_)), diff in log.items():
         place = row, max(version, since)
         total[place] = total.get(place, 0) + diff

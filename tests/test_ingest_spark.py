@@ -200,3 +200,21 @@ def test_spark_submit_runs_the_entry_file(tmp_path: Path) -> None:
     report = json.loads(done.stdout.splitlines()[-1])
     assert (report["ingest"], report["rows"], report["engine"]) == (1, 1, "spark")
     assert desk.updates() == [(1, 2, 0, 1)]
+
+
+def test_history_is_restated_as_it_is_inline(tmp_path: Path) -> None:
+    desks = both(tmp_path)
+    for desk in desks:
+        desk.ingest(desk.source("a.parquet", (1, 1, 0, 1), (2, 2, 2, 1), (3, 3, 4, 1)))
+        desk.fold(4)
+        restated = desk.source("b.parquet", (3, 9, 4, 1), (4, 4, 5, 1))
+        assert desk.ingest(restated, restate=4).restates == ((4,),)
+        assert desk.ingest(restated, restate=4).nothing_new
+        assert desk.ingest(desk.source("c.parquet", (7, 7, 1, 1)), late="restate").restates == ((1,),)
+        wide = Desk(desk.folder, {"src": "int64", "note": "string", "dst": "int64"}, desk.engine)
+        assert wide.ingest(restated).nothing_new, "it lacks the new column, and is known from before"
+        wide.ingest(wide.source("d.parquet", (8, "x", 8, 9, 1)))
+        assert wide.updates()[-1] == (8, "x", 8, 9, 1) and desk.stray_files() == []
+    by_spark, inline = (Desk(desk.folder, {"src": "int64", "note": "string", "dst": "int64"}) for desk in desks)
+    assert by_spark.updates() == inline.updates()
+    assert [record.restates for record in by_spark.records()] == [record.restates for record in inline.records()]
