@@ -217,7 +217,8 @@ class Workshop:
         again = self.command(folder, *arguments)
         assert again.code == (2 if is_known and "--undo" in arguments else 0), (where, again)
         notes = [line for line in again.err if "ended without releasing the lock" in line]
-        assert len(notes) == (action == "kill" and place != "after-warehouse"), (where, again)
+        is_said = action == "kill" and place != "after-warehouse" and again.code == 0
+        assert len(notes) == is_said, (where, again)
         assert_same(contents(project), scenario.after, where)
         ledger = Ledger.load(Warehouse(project.warehouse))
         assert ledger.open_intent() is None, where
