@@ -9,11 +9,13 @@ import random
 import signal
 from pathlib import Path
 
+import pages
 import polars as pl
 import pytest
 import soak
 from forks import forks
 from soak import Soak, differences
+from trams import Command
 from workshop import Workshop
 
 from ddcore.io.ledger import Ledger
@@ -119,3 +121,7 @@ def test_an_ingest_says_what_becomes_of_a_killed_run(
         return
     assert next(line for line in ended.err if line.startswith("note: ddcore run")).endswith(f": {outcome}")
     assert (Ledger.load(Warehouse(folder / "warehouse")).open_intent() is None) == (place == "after-file")
+
+
+def test_the_page_shows_what_the_commands_print(tmp_path: Path, dd: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    pages.follow("recovery.md", tmp_path, dd, monkeypatch, steps=19)
