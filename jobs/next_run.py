@@ -148,8 +148,11 @@ class Runs:
     def _rebuild(self) -> NextRun | None:
         """What a changed program needs."""
         current = self.ledger.current_run()
-        if current is None or current.fingerprint == self.plan.fingerprint:
+        if current is None:
             return None
+        if current.fingerprint == self.plan.fingerprint:
+            # Corrections that wait can still be published as a new history.
+            return self._refresh() if current.corrections and self.request.corrections == REWRITE else None
         if not self._appends(APPEND):
             return self._refresh()
         return self._run(nothing_closed(self.dims), _upper(current), current.last, current, appends=True)

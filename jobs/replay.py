@@ -249,7 +249,7 @@ class _Replay:
         if commits.rebuilding is not None:
             stored = sum(not each.transient for each in self.plan.arrangements)
             built = len(commits.rebuilding.missing)
-            return f"the program has changed: {stored - built} arrangements are kept, {built} are built"
+            return f"the program has changed: kept {stored - built} of {stored} arrangements, built {built}"
         if upcoming.rewrites or upcoming.appends:
             start = "from nothing" if upcoming.base is None else f"from run {upcoming.base.run}"
             return f"folded again {start}, through {named(upcoming.last, self.dims)}"

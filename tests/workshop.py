@@ -56,6 +56,8 @@ SOURCES = {
     "more": "C,D,2,3,1 A,C,7,4,-1",
     "most": "E,A,1,5,1 A,B,4,6,-1 A,B,6,6,1",
     "last": "D,A,2,7,1",
+    "fixed": "B,C,5,2,-1 C,D,2,3,1 A,D,9,3,1 A,C,7,4,-1",
+    "late": "E,F,2,1,1",
 }
 TIMES_PROJECT = """
 [project]
@@ -315,6 +317,11 @@ def _compacted(shop: Workshop, folder: Path) -> None:
     shop.done(folder, "run")
 
 
+def _restated(shop: Workshop, folder: Path) -> None:
+    shop.done(folder, "run")
+    shop.done(folder, "ingest", "roads", "fixed.csv", "--restate", "2")
+
+
 BASES: dict[str, tuple[str, Build]] = {
     "ingested": ("new", _ingested),
     "folded": ("ingested", _folded),
@@ -324,6 +331,9 @@ BASES: dict[str, tuple[str, Build]] = {
     "half refreshed": ("changed", _refreshed),
     "half undone": ("folded", _killed("after-table", "ingest", "--undo", "3")),
     "damaged": ("folded", _damaged),
+    "restated": ("folded", _restated),
+    "half changed": ("folded", _killed("after-table:5", "run")),
+    "changed while a run was unfinished": ("half changed", _changed),
     "unmerged": ("folded", _before_a_merge),
     "half folded": ("times", _half_folded),
     "several runs": ("folded", _several_runs),
@@ -348,6 +358,13 @@ COMMANDS = {  # the project's state, and the command
     "run that merges the ledger": ("unmerged", "run"),
     "run to a border": ("times", "run", "--to", "day=1,revision=2"),
     "run from a border": ("half folded", "run"),
+    "run of a changed program after one that committed": ("changed while a run was unfinished", "run"),
+    "restatement": ("folded", "ingest", "roads", "fixed.csv", "--restate", "2"),
+    "restatement by late rows": ("folded", "ingest", "roads", "late.csv", "--late", "restate"),
+    "undo of a restatement": ("restated", "ingest", "--undo", "4"),
+    "run after a restatement": ("restated", "run"),
+    "run that appends corrections of a restatement": ("restated", "run", "--corrections", "append"),
+    "full refresh that appends": ("restated", "run", "--full-refresh", "--corrections", "append"),
     "compaction": ("several runs", "compact"),
     "compaction after another": ("compacted", "compact"),
     "compaction to a version": ("compacted", "compact", "--since", "6"),
