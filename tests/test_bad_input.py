@@ -363,7 +363,7 @@ def test_changed_program(mine: Path, dd: Command, refused: Refused) -> None:
 def test_changed_schema_of_an_input(mine: Path, refused: Refused) -> None:
     text = Path("dd.toml").read_text()
     Path("dd.toml").write_text(text.replace('minutes = "int64"', 'minutes = "float64"'))
-    Path("program.py").write_text("def program(links, starts):\n    return {'stops': starts}\n")
+    Path("program.py").write_text("def program(links, starts):\n    return {'journeys': starts}\n")
     for command in (("run",), ("run", "--full-refresh")):
         error, hint = refused(1, *command)
         assert error.startswith("inputs/links has the columns (src string, ")
