@@ -183,8 +183,9 @@ def _tell(out: Output, report: RunReport, dry_run: bool) -> None:
 def _tell_corrections(out: Output, report: RunReport) -> None:
     if report.corrections and isinstance(report.last, int):
         following = report.last + 1
+        updates = f"{count(report.corrections)} update{'s wait' if report.corrections > 1 else ' waits'}"
         out.say(
-            f"outputs change at version {following}: {count(report.corrections)} updates wait until it is folded; "
+            f"outputs change at version {following}: {updates} until it is folded; "
             f"to fold it now, without rows: ddcore run --to-version {following}"
         )
 

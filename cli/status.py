@@ -90,6 +90,7 @@ def _summary(project: Project, warehouse: Warehouse, ledger: Ledger) -> dict[str
         **_frontiers(ledger, project.dims),
         "waiting": _waiting(ledger),
         "restated": frontier_json(ledger.restated(), project.dims),
+        "corrections": sorted(run.corrections) if run is not None else [],
         "last_run": None if run is None else {"run": run.run, "at": moment(run.at), "program": run.fingerprint},
         "unfinished": None if intent is None else {"run": intent.run, "first": intent.first, "last": intent.last},
         "holder": None if holder is None else str(holder),
@@ -178,6 +179,10 @@ def _tell(out: Output, project: Project, ledger: Ledger, summary: dict[str, Any]
         folded = f"through {through}  (run {run['run']}, {run['at']}, program {run['program'][:8]})"
     lines.append(["folded", folded])
     lines.append(["waiting", f"{_spans(waiting, project.dims)}  (ddcore run)" if waiting else "nothing"])
+    if summary["corrections"] and isinstance(summary["folded"], int):
+        following = summary["folded"] + 1
+        names = ", ".join(summary["corrections"]).replace("outputs/", "")
+        lines.append(["corrections", f"of {names}, for version {following}  (ddcore run --to-version {following})"])
     if summary["restated"]:
         restated = ledger.restated()
         where = (
