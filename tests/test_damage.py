@@ -379,10 +379,10 @@ def test_a_commit_that_failed_half_way_is_seen(shop: Shop, monkeypatch: pytest.M
     assert shop.results() == shop.complete
 
 
-def _commit_and_fail(table: DeltaTable, added: Any, removed: Any, txn: int) -> None:
+def _commit_and_fail(table: DeltaTable, *rest: Any) -> None:
     if Path(table.table_uri.removeprefix("file://")).name == "ledger":
-        return change(table, added, removed, txn)
-    change(DeltaTable(table.table_uri), added, removed, txn)
+        return change(table, *rest)
+    change(DeltaTable(table.table_uri), *rest)
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
