@@ -428,7 +428,7 @@ def test_the_entries_for_spark_submit_take_times(words: Path, capsys: pytest.Cap
         (["run", "--to", "3"], "--to: '3' is not a time of day, revision", "day=7,revision=1"),
         (["run", "--to", "day=1,revision=9"], "day=1,revision=9 was not ingested: the greatest", "latest"),
         (["run", "--to-version", "3"], "--to-version 3: dd.toml has the time dimensions day, revision", "--to day=7"),
-        (["run", "--from-version", "3"], "--from-version 3: dd.toml has the time dimensions", "--to day=7"),
+        (["run", "--from-version", "3"], "--from-version: '3' is not a time of day, revision", "day=7,revision=1"),
         (["run", "--to", "day=1,revision=0", "--to-version", "1"], "say the same", "leave one"),
         (["show", "counts", "--at", "day=1"], "--at: 'day=1' has no revision", "name every"),
         (["show", "counts", "--at", "-1"], "'-1' is not a time of day, revision", "name every"),
@@ -484,7 +484,8 @@ def test_T21_late_at_two_coordinates(time: str, late: bool, words: Path, take: A
         assert err == [
             "error: 1 of 2 rows are late: only times at or beyond {day=1,revision=1} are open; the first is "
             f"k='a', x=1 at day={day},revision={revision} in {words / '0.csv'}",
-            "  leave them out, or take them in at the next open time with: --late move",
+            "  leave them out, take them in at the next open time with: --late move; or at their own, and fold again from "
+            "there, with: --late restate",
         ]
 
 
