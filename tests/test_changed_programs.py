@@ -31,7 +31,7 @@ from ddcore.jobs import replay
 from ddcore.rebuilding import rebuilding
 from ddcore.schema import Type
 
-SEEDS = int(os.environ.get("DDCORE_SEEDS", "300")) // 10
+SEEDS = int(os.environ.get("DDCORE_SEEDS", "300")) // 25
 
 VERSION = ("version",)
 Contents = dict[Any, int]

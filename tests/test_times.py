@@ -484,8 +484,8 @@ def test_T21_late_at_two_coordinates(time: str, late: bool, words: Path, take: A
         assert err == [
             "error: 1 of 2 rows are late: only times at or beyond {day=1,revision=1} are open; the first is "
             f"k='a', x=1 at day={day},revision={revision} in {words / '0.csv'}",
-            "  leave them out, take them in at the next open time with: --late move; or at their own, and fold again from "
-            "there, with: --late restate",
+            "  leave them out, take them in at the next open time with: --late move; or at their own, and fold again "
+            "from there, with: --late restate",
         ]
 
 
