@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from itertools import takewhile
 
 from ddcore.errors import ProgramChanged, UsageError
 from ddcore.io import tables
@@ -137,7 +138,9 @@ class Runs:
         if upper is None or current is None or not changed:
             return None
         appends = self._appends(REWRITE)
-        base = next((run for run in self.ledger.lineage() if self._is_kept(run, changed, appends=appends)), None)
+        # Not beyond a change of program: while another program ran, inputs that it does not read took rows at any time.
+        runs = takewhile(lambda run: run.fingerprint == self.plan.fingerprint, self.ledger.lineage())
+        base = next((run for run in runs if self._is_kept(run, changed, appends=appends)), None)
         lower = nothing_closed(self.dims) if base is None else _upper(base)
         last, until = current.last, upper
         if self.request.last is not None and not appends and not is_open(self.request.last, upper):
@@ -200,12 +203,10 @@ class Runs:
         )
 
     def _is_kept(self, run: RunRecord, changed: list[Time], *, appends: bool) -> bool:
-        """Whether folding can start from a run: it is of this program, everything that changed comes after it, and the
-        table versions that its record names are still there.
+        """Whether folding can start from a run: everything that changed comes after it, and the table versions that its
+        record names are still there.
         """
-        if run.fingerprint != self.plan.fingerprint or run.corrections:
-            return False
-        if not all(is_open(time, _upper(run)) for time in changed):
+        if run.corrections or not all(is_open(time, _upper(run)) for time in changed):
             return False
         if any(is_open(time_of(element), _upper(run)) for element in self.ledger.since()):
             return False  # the logs no longer tell what came after it

@@ -19,13 +19,13 @@ import pytest
 import sparkless
 from notation import dims_of
 from programs import Case, case
-from warehouses import log_of, project_of
+from warehouses import log_of, project_of, take_in
 
 from ddcore import reference
 from ddcore.errors import DdError, UsageError
 from ddcore.io.ledger import Ledger
 from ddcore.io.program import load_plan, load_program
-from ddcore.io.project import Project
+from ddcore.io.project import Project, find_project
 from ddcore.io.warehouse import Warehouse
 from ddcore.jobs import replay
 from ddcore.rebuilding import rebuilding
@@ -251,6 +251,26 @@ def test_without_a_kept_point_folding_starts_from_nothing(graph: Project) -> Non
     run = Ledger.load(Warehouse(graph.warehouse)).current_run()
     assert run is not None and (report.first, run.base) == (1, 1), "the files of the second run are lost"
     assert collected(graph, "reached", 3) == {(0,): 1, (2,): 1, (3,): 1, (4,): 1}
+
+
+def test_no_run_is_a_kept_point_from_before_another_program(tmp_path: Path) -> None:
+    """While a program without the second input runs, that input takes rows at versions that were folded."""
+    both = "def program(edges, marks):\n    return {'both': edges.join(marks, on={'src': 'n'}).select('src', 'dst')}\n"
+    one = "def program(edges):\n    return {'both': edges.select('src', 'dst').distinct()}\n"
+    edges = pl.DataFrame(EDGES, schema=["src", "dst", "version", "diff"], orient="row")
+    marks = pl.DataFrame({"n": [0], "version": [1], "diff": [1]})
+    project = project_of(tmp_path / "project", Case(0, both, lambda **_: {}, {"edges": edges, "marks": marks}))
+    replay.run(project, last=2, engine="inline")
+    settings = (project.root / "dd.toml").read_text()
+    (project.root / "dd.toml").write_text(settings.partition("[inputs.marks")[0])
+    (project.root / "program.py").write_text(one)
+    replay.run(find_project(project.root, {}), engine="inline")
+    take_in(project, "marks", pl.DataFrame({"n": [3], "version": [2], "diff": [1]}))
+    (project.root / "dd.toml").write_text(settings)
+    (project.root / "program.py").write_text(both)
+    replay.run(project, engine="inline")
+    replay.run(project, first=3, engine="inline")
+    assert collected(project, "both", 3) == {(0, 2): 1, (3, 4): 1}
 
 
 def test_folding_again_up_to_an_earlier_version(graph: Project) -> None:
