@@ -145,9 +145,9 @@ def fold(project: Project, versions: range) -> None:
 
 def test_runs_compact_by_themselves(tmp_path: Path) -> None:
     """Files, commits and kept points stay bounded, and the logs are those of the definition."""
-    drawn = counted(60)
+    drawn = counted(40)
     project = with_retention(project_of(tmp_path / "project", drawn), auto=True)
-    fold(project, range(60))
+    fold(project, range(40))
     ledger = ledger_of(project)
     assert list(ledger.compactions())
     assert all(state.files < 2 * compaction.MANY for name, state in ledger.tables().items())
@@ -332,6 +332,7 @@ def test_a_change_feed_passes_over_compactions(mine: Project) -> None:
     assert seen == updates_of(expected["counts"])
 
 
+@pytest.mark.long
 @pytest.mark.spark
 def test_a_spark_stream_passes_over_compactions(mine: Project, spark: Any, tmp_path: Path) -> None:
     """And Spark's OPTIMIZE and VACUUM of every table, state as well, change no result."""
@@ -524,12 +525,12 @@ def test_reading_while_compacting(mine: Project, tmp_path: Path) -> None:
 
 
 def test_history_is_cut_by_policy(tmp_path: Path) -> None:
-    drawn = counted(80)
-    project = with_retention(project_of(tmp_path / "project", drawn), auto=True, history=20)
-    fold(project, range(80))
+    drawn = counted(48)
+    project = with_retention(project_of(tmp_path / "project", drawn), auto=True, history=12)
+    fold(project, range(48))
     ledger = ledger_of(project)
     ((since,),) = ledger.since()
-    assert 40 <= since <= 59
+    assert 15 <= since <= 35
     rows = ledger.tables()["outputs/counts"].rows
     everything = sum(len(updates) for name, updates in folding.by_reference(drawn.program, **drawn.frames).items()
                      if name == "counts")  # fmt: skip
@@ -554,11 +555,12 @@ compact.compact(project)
 """
 
 
-def test_open_files_are_bounded(tmp_path: Path) -> None:
-    """With 64 descriptors a run and a compaction go over hundreds of files."""
-    drawn = counted(122)
+@pytest.mark.parametrize("runs", [24, pytest.param(120, marks=pytest.mark.long)])
+def test_open_files_are_bounded(runs: int, tmp_path: Path) -> None:
+    """With 64 descriptors a run and a compaction go over more files than that."""
+    drawn = counted(runs + 2)
     project = project_of(tmp_path / "project", drawn)
     ended = subprocess.run(
-        [sys.executable, "-c", LIMITED, str(project.root), "120"], capture_output=True, text=True, check=False
+        [sys.executable, "-c", LIMITED, str(project.root), str(runs)], capture_output=True, text=True, check=False
     )
     assert ended.returncode == 0, ended.stderr[-2000:]
