@@ -144,12 +144,14 @@ def _of_run(project: Project, warehouse: Warehouse, ledger: Ledger) -> list[_Tab
     run = ledger.current_run()
     if run is None:
         return []
-    kinds = {"outputs": "output", "state": "state"}
+    from ddcore.io.published import output_names
+
+    kinds, outputs = {"outputs": "output", "state": "state"}, output_names(run)
     return [
         _Table(kinds[folder], name, run.last, 0, *_extent(warehouse.table(table), state, project.dims))
         for table, state in sorted(ledger.tables().items())
         for folder, _, name in [table.partition("/")]
-        if folder in kinds
+        if folder in kinds and (folder == "state" or name in outputs)
     ]
 
 

@@ -24,6 +24,7 @@ from ddcore.io.arrangements import ROW_GROUP, SMALL
 from ddcore.io.changelog import ChangeLog
 from ddcore.io.deltalog import COMPACTED
 from ddcore.io.layout import CODE
+from ddcore.io.retention import MANY
 from ddcore.io.tables import AddedFile, LiveFile, TableState
 from ddcore.io.times import Frontier, is_open, time_of
 from ddcore.io.warehouse import reporting
@@ -32,9 +33,8 @@ from ddcore.schema import Schema
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["MANY", "Merge", "log_merge", "state_merge"]
+__all__ = ["Merge", "log_merge", "state_merge"]
 
-MANY = 16  # files that a table may have before they are merged
 _PIECE = 4 << 20  # rows of state that are merged in memory at once
 _LARGE = 8 << 20  # rows of a log's file that is not merged again
 _INT64 = 2**63

@@ -305,12 +305,20 @@ class Ledger:
     def lineage(self) -> Iterator[RunRecord]:
         """The last finished run, the run whose tables that one continued, and so on: from each of them, what was folded
         after it can be folded again. Reads the rows that it gets to.
+
+        Ends where the program changed, because inputs that another program did not read took rows meanwhile, and where
+        the logs no longer tell what came after a run: see :meth:`since`.
         """
-        number = 0 if (last := self.current_run()) is None else last.run
+        last = self.current_run()
+        number = 0 if last is None else last.run
         for entry in self._backwards():
-            if entry.kind == "run" and entry.number == number:
-                yield entry.record
-                number = entry.record.base
+            if last is not None and entry.kind == "run" and entry.number == number:
+                run: RunRecord = entry.record
+                lost = any(times.is_open(times.time_of(element), run.complete) for element in self.since())
+                if run.fingerprint != last.fingerprint or (lost and run is not last):
+                    return
+                yield run
+                number = run.base
 
     def failures(self) -> Iterator[FailureRecord]:
         """Runs that failed or were given up, oldest first. Reads all rows."""
@@ -380,7 +388,7 @@ class Ledger:
 
     def open_from(self, input: str | None = None) -> Frontier | None:
         """The frontier of the times that accept rows (of ``input``); None where all do. See :meth:`closed`."""
-        uppers = [run.upper or times.up_to(run.last) for run in self._reading(input)]
+        uppers = [run.complete for run in self._reading(input)]
         return None if not uppers else uppers[0] if len(uppers) == 1 else times.close_both(*uppers)
 
     def _reading(self, input: str | None) -> list[IntentRecord | RunRecord]:
@@ -416,11 +424,6 @@ class Ledger:
         one = self._summary.inputs.get(input)
         return None if one is None else one.table
 
-    def input_version(self, input: str) -> int | None:
-        """The Delta version of an input's table, None before its first ingest."""
-        state = self.input_table(input)
-        return None if state is None else state.version
-
     def tables(self) -> dict[str, TableState]:
         """The live tables of state and outputs, by name, as the last run or compaction left them."""
         run, entry = self.current_run(), self._summary.compact
@@ -435,6 +438,11 @@ class Ledger:
         entry = self._summary.compact
         tables = {} if entry is None else self._row(entry).record.tables
         return {name: state for name, state in tables.items() if not name.startswith("inputs/")}
+
+    def states(self) -> dict[str, TableState]:
+        """All live tables: those of state and outputs, and the inputs."""
+        inputs = {f"inputs/{name}": one.table for name, one in sorted(self._summary.inputs.items())}
+        return {**self.tables(), **inputs}
 
     def table(self, relative: str) -> TableState | None:
         """The state of a table of state or outputs (``outputs/dists``); None if no run names it."""
@@ -579,7 +587,7 @@ class Ledger:
         intent = self.open_intent()
         now = replace(now, ended=record.run, intent=None if intent is None or record.run >= intent.run else now.intent)
         if isinstance(record, RunRecord):
-            waiting, still_open = self._waiting_after(record.upper or times.up_to(record.last), row.entry)
+            waiting, still_open = self._waiting_after(record.complete, row.entry)
             lower = record.lower or (times.coordinates(record.first),)
             restated = tuple(time for time in now.restated if not times.is_open(times.time_of(time), lower))
             now = replace(now, run=row.entry, folded=record.last, upper=record.upper, waiting=waiting, open=still_open)

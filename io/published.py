@@ -33,8 +33,9 @@ def finished_run(ledger: Ledger) -> RunRecord:
 
 
 def output_names(run: RunRecord) -> list[str]:
-    """The outputs of a run, sorted."""
-    return sorted(table.removeprefix("outputs/") for table in run.tables if table.startswith("outputs/"))
+    """The outputs of the program of a run, sorted. The tables of outputs that it no longer has stay as they were."""
+    held = (table.removeprefix("outputs/") for table in run.tables if table.startswith("outputs/"))
+    return sorted(run.definitions or held)
 
 
 def check_output(run: RunRecord, name: str, inputs: Iterable[str]) -> None:
@@ -44,7 +45,7 @@ def check_output(run: RunRecord, name: str, inputs: Iterable[str]) -> None:
         hint = f"{name} is an input; only outputs can be shown" if name in inputs else ""
         raise UsageError(
             f"no output {name!r}; there are: {listed(outputs)}",
-            hint or meant(name, outputs) or "after a change of the program: ddcore run --full-refresh",
+            hint or meant(name, outputs) or "after a change of the program: ddcore run",
         )
 
 

@@ -118,6 +118,11 @@ class IntentRecord:
     base: int = 0
     appends: bool = False
 
+    @property
+    def complete(self) -> Frontier:
+        """The frontier after the run, with any number of dimensions."""
+        return self.upper or times.up_to(self.last)
+
 
 @dataclass(frozen=True, slots=True)
 class FailureRecord:
@@ -176,6 +181,11 @@ class RunRecord:
     arrangements: tuple[str, ...] = ()
     corrections: Mapping[str, tuple[AddedFile, ...]] = field(default_factory=dict)
     published_from: Time | None = None
+
+    @property
+    def complete(self) -> Frontier:
+        """The frontier after the run, with any number of dimensions."""
+        return self.upper or times.up_to(self.last)
 
 
 @dataclass(frozen=True, slots=True)

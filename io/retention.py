@@ -17,17 +17,17 @@ from pathlib import Path
 
 from ddcore.errors import StorageError
 from ddcore.io import tables
-from ddcore.io.adoption import states
-from ddcore.io.deltalog import LOG, added_files, commit_file, versions_of
+from ddcore.io.deltalog import LOG, added_files, checkpoint_file, commit_file, versions_of
 from ddcore.io.failpoint import failpoint
 from ddcore.io.ledger import Ledger
 from ddcore.io.project import Retention
 from ddcore.io.records import RunRecord
-from ddcore.io.times import coordinates, is_open, time_of, up_to
+from ddcore.io.times import coordinates
 from ddcore.io.warehouse import Warehouse, reporting
 
-__all__ = ["Freed", "kept_points", "sweep"]
+__all__ = ["MANY", "Freed", "kept_points", "sweep"]
 
+MANY = 16  # files that a table may have before a run merges them
 _DAY = 86_400
 _LEAST = 60.0  # seconds that checkpoints name a removed file
 _LEFTOVER = 3600  # seconds after which a temporary file of a killed process is deleted
@@ -44,12 +44,11 @@ class Freed:
 def kept_points(ledger: Ledger, retention: Retention) -> list[RunRecord]:
     """The runs of the lineage that later ones may continue, newest first; the last run is always one.
 
-    A run is kept while at most ``retention.versions`` versions were folded after it, and no log was compacted beyond
-    what it folded.
+    A run is kept while at most ``retention.versions`` versions were folded after it.
     """
     kept: list[RunRecord] = []
     for run in ledger.lineage():
-        if kept and (_is_old(run, kept[0], retention) or not _reaches(run, ledger)):
+        if kept and _is_old(run, kept[0], retention):
             break
         kept.append(run)
     return kept
@@ -60,12 +59,6 @@ def _is_old(run: RunRecord, last: RunRecord, retention: Retention) -> bool:
     return max(now - then for then, now in pairs) > retention.versions
 
 
-def _reaches(run: RunRecord, ledger: Ledger) -> bool:
-    """Whether a run folded all times before the frontier of the logs: what came after it can be read from them."""
-    upper = run.upper or up_to(run.last)
-    return not any(is_open(time_of(element), upper) for element in ledger.since())
-
-
 def sweep(ledger: Ledger, retention: Retention, *, dry_run: bool = False) -> Freed:
     """Delete the files that neither the live tables nor a kept point needs, and old entries of Delta logs.
 
@@ -73,7 +66,7 @@ def sweep(ledger: Ledger, retention: Retention, *, dry_run: bool = False) -> Fre
     do not ask the ledger. The caller holds the warehouse's lock, and no run is unfinished.
     """
     freed, warehouse, kept = Freed(), ledger.warehouse, kept_points(ledger, retention)
-    live = states(ledger)
+    live = ledger.states()
     waiting = {f"{name}/{file.path}" for run in kept for name, files in run.corrections.items() for file in files}
     for name, folder in warehouse.tables():
         named = [run.tables[name].version for run in kept if name in run.tables]
@@ -166,10 +159,10 @@ def _sweep_log(folder: Path, oldest: int) -> None:
     base = max((version for version in checkpoints if version <= oldest), default=0)
     with reporting(folder / LOG, "delete old entries of"):
         for version in sorted(version for version in (*commits, *checkpoints) if version < base):
-            for ending in ("json", "checkpoint.parquet"):
-                (folder / LOG / f"{version:020d}.{ending}").unlink(missing_ok=True)
-            (folder / LOG / f".{version:020d}.json.crc").unlink(missing_ok=True)
-            (folder / LOG / f"{version:020d}.crc").unlink(missing_ok=True)
+            commit = commit_file(folder, version)
+            checksums = commit.with_name(f".{commit.name}.crc"), commit.with_suffix(".crc")
+            for path in (commit, checkpoint_file(folder, version), *checksums):
+                path.unlink(missing_ok=True)
             failpoint("after-trim")
 
 

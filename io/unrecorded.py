@@ -1,7 +1,9 @@
-"""Ingests and undos that were killed between their commit to the input's table and their record in the ledger.
+"""Ingests, undos and compactions that were killed between a table's commit and their record in the ledger.
 
-The commit carries the record, so the next command finishes them. A program that tails an input may have seen the commit
-already: nothing is taken back.
+The next command that writes finishes them, by what the commit carries: an ingest or undo its record, a compaction its
+frontier. Somebody who follows a table may have seen the commit already, so nothing is taken back.
+
+Must not import anything heavy: every command that writes calls this first.
 """
 
 from __future__ import annotations
@@ -12,10 +14,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from ddcore.io import tables
-from ddcore.io.deltalog import commit_file, commit_info, is_maintenance
+from ddcore.io.deltalog import commit_file, commit_info, compaction_of, is_maintenance
 from ddcore.io.ledger import Ledger
-from ddcore.io.records import IngestRecord, TableState, UndoRecord, from_json, row_of, to_json
+from ddcore.io.records import CompactRecord, IngestRecord, TableState, UndoRecord, from_json, row_of, to_json
 from ddcore.io.warehouse import reporting
+from ddcore.lattice import Frontier, frontier
 
 __all__ = ["UNKNOWN", "carried", "finish", "note"]
 
@@ -29,16 +32,37 @@ def carried(record: IngestRecord | UndoRecord) -> dict[str, str]:
 
 
 def finish(ledger: Ledger) -> list[IngestRecord | UndoRecord]:
-    """Record what was killed between its commit and its record; return these records.
+    """Record what was killed between its commit and its record; return the records of ingests and undos.
 
-    The caller holds the warehouse's lock. Without such a commit it looks for one file per input. Raises StorageError.
+    The caller holds the warehouse's lock. Without such a commit it looks for one file per table. Raises StorageError.
     """
+    _finish_compactions(ledger)
     finished = []
     for name, folder in list(ledger.warehouse.tables()):
         if name.startswith("inputs/") and (record := _unrecorded(ledger, folder)) is not None:
             ledger.append(record)
             finished.append(record)
     return finished
+
+
+def _finish_compactions(ledger: Ledger) -> None:
+    """Record compactions that the ledger does not know. They change no collection that can still be read."""
+    found: dict[str, TableState] = {}
+    since: Frontier = ledger.since()
+    for name, state in ledger.states().items():
+        folder, version = ledger.warehouse.table(name), state.version + 1
+        while is_maintenance(folder, version):
+            version += 1
+        elements = compaction_of(folder, version)
+        if elements is None:
+            continue
+        tables.settle(folder, state.version + 1, version)
+        with reporting(folder, "read", tables.mend_hint(folder)):
+            found[name] = tables.state_at(folder, version)
+        since = frontier(map(tuple, elements)) or since
+    run = ledger.current_run()
+    if found and run is not None:
+        ledger.append(CompactRecord(run.run, run.last, {**ledger.compacted(), **found}, since))
 
 
 def note(record: IngestRecord | UndoRecord) -> str:

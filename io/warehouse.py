@@ -24,7 +24,7 @@ from pathlib import Path
 from ddcore.errors import DdError, LockHeld, StorageError, UsageError
 from ddcore.io.failpoint import failpoint
 
-__all__ = ["REFRESH", "Holder", "Lock", "Warehouse", "reporting", "sync"]
+__all__ = ["REFRESH", "Holder", "Lock", "Warehouse", "is_alive", "reporting", "sync"]
 
 REFRESH = "rebuild state and outputs from the inputs: ddcore run --full-refresh"
 
@@ -355,7 +355,7 @@ class Warehouse:
                 f"wait until it is done, {again}; whether it still works is seen on {holder.host} only",
             )
         living = _with_file_open(self._lock_file)
-        if holder is _UNNAMED or holder.pid in living or _is_alive(holder.pid):
+        if holder is _UNNAMED or holder.pid in living or is_alive(holder.pid):
             return LockHeld(message, f"wait until it is done, {again}")
         left = f"process {living[0]}" if living else "a process"
         return LockHeld(
@@ -387,7 +387,7 @@ def _with_file_open(path: Path) -> list[int]:
     return [pid for pid in found if pid != os.getpid()]
 
 
-def _is_alive(pid: int) -> bool:
+def is_alive(pid: int) -> bool:
     """Whether a process of this host runs."""
     try:
         os.kill(pid, 0)

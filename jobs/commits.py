@@ -65,11 +65,9 @@ class Commits:
         else:
             live = dict(base.tables)
         ours = {name for name, _, _ in layout.tables_of(self.plan)}
-        live = {name: state for name, state in live.items() if name in ours or name.startswith("outputs/")}
-        if self.upcoming.appends:
-            held = {name: state for name, state in self.ledger.tables().items() if name.startswith("outputs/")}
-            live = {name: state for name, state in live.items() if name in ours} | held
-        return live
+        held = self.ledger.tables() if self.upcoming.appends else live
+        outputs = {name: state for name, state in held.items() if name.startswith("outputs/")}
+        return {name: state for name, state in live.items() if name in ours} | outputs
 
     def stored(self) -> Stored:
         """The state that the fold starts from."""
@@ -88,8 +86,8 @@ class Commits:
             self._commit_state(name, columns, gained.files.get(name, []), replaced=replaced)
         corrections: dict[str, tuple[AddedFile, ...]] = {}
         for output, schema in self.plan.outputs.items():
-            name, log = f"outputs/{output}", ChangeLog(self.warehouse.output(output), schema, self.plan.dims)
-            files = gained.files.get(name, [])
+            log = ChangeLog(self.warehouse.output(output), schema, self.plan.dims)
+            files = gained.files.get(f"outputs/{output}", [])
             if self.upcoming.appends:
                 corrections |= self._correction(output, log, files)
             else:
@@ -156,9 +154,8 @@ class Commits:
             log.create(replace=True)
             self.begun = True
             self.live[name] = tables.commit(log.folder, [], upcoming.number, base=None)
-        rewound = upcoming.base is not None and self.rebuilding is None
         assert current is not None and isinstance(current.last, int)
-        after = upcoming.base.last if rewound and upcoming.base is not None else None
+        after = None if upcoming.base is None or self.rebuilding is not None else upcoming.base.last
         updates = correction(log, files, held, after, current.last)
         for file in files:  # they were only needed for the difference
             (log.folder / file.path).unlink(missing_ok=True)

@@ -2,7 +2,7 @@
 
 The steps: merge the files of each table that has many, and commit each table once; write one record to the ledger;
 delete what no kept point needs. If it is killed, the ledger names the tables as they were, and the next command that
-writes records the commits that were made (:mod:`ddcore.io.adoption`).
+writes records the commits that were made (:mod:`ddcore.io.unrecorded`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ddcore.errors import DdError, UsageError
-from ddcore.io.adoption import adopt, states
+from ddcore.io import retention, unrecorded
 from ddcore.io.ledger import Ledger
 from ddcore.io.project import Project, Retention, find_project
 from ddcore.io.records import CompactRecord, RunRecord
@@ -42,8 +42,6 @@ if TYPE_CHECKING:
     from ddcore.io.compaction import Merge
 
 __all__ = ["CompactReport", "after_run", "compact", "main", "result"]
-
-_FILES = 16  # of a table, from which its files are looked at after a run; as ``MANY`` of io/compaction.py
 
 
 @dataclass
@@ -103,8 +101,8 @@ def compact(project: Project, *, since: Time | None = None, dry_run: bool = Fals
     else:
         with warehouse.lock("ddcore compact") as lock, kept_open():
             ledger = Ledger.load(warehouse)
-            adopt(ledger)
-            stale_lock = predecessor.tell(lock.dead, ledger, "")
+            finished = unrecorded.finish(ledger)  # a compaction must not take the commit of a killed ingest back
+            stale_lock = predecessor.tell(lock.dead, ledger, predecessor.finished(finished))
             report = _Compaction(project, ledger, since).run()
             report.stale_lock = stale_lock
     report.took = time.perf_counter() - start
@@ -119,7 +117,7 @@ def after_run(project: Project, ledger: Ledger) -> None:
     if not project.retention.auto or ledger.open_intent() is not None:
         return
     since = _next_since(ledger, project.retention)
-    if since is None and all(state.files < _FILES for state in states(ledger).values()):
+    if since is None and all(state.files < retention.MANY for state in ledger.states().values()):
         return
     try:
         _Compaction(project, ledger, since, everything=False).run()
@@ -127,15 +125,15 @@ def after_run(project: Project, ledger: Ledger) -> None:
         logging.getLogger("ddcore").warning(f"the run is finished, but the compaction after it failed: {error}")
 
 
-def _next_since(ledger: Ledger, retention: Retention) -> Time | None:
+def _next_since(ledger: Ledger, policy: Retention) -> Time | None:
     """The version from which logs are to be exact now, if it is far enough from the present one that advancing pays."""
     last = ledger.last_folded()
-    if retention.history is None or not isinstance(last, int):
+    if policy.history is None or not isinstance(last, int):
         return None
     present = ledger.since()[0][0] if ledger.since() else ledger.first_ingested() or 0
-    wanted = last - retention.history
+    wanted = last - policy.history
     assert isinstance(present, int)
-    return wanted if wanted - present >= max(_FILES, retention.history // 2) else None
+    return wanted if wanted - present >= max(retention.MANY, policy.history // 2) else None
 
 
 class _Compaction:
@@ -184,9 +182,7 @@ class _Compaction:
 
     def preview(self) -> CompactReport:
         """Report what would be merged and deleted; write nothing."""
-        from ddcore.io import retention
-
-        live = states(self.ledger)
+        live = self.ledger.states()
         self.report.tables = {name: (live[name], None) for name, _ in self._merges()}
         if self.last is not None:
             freed = retention.sweep(self.ledger, self.retention, dry_run=True)
@@ -195,9 +191,7 @@ class _Compaction:
 
     def run(self) -> CompactReport:
         """Merge, record and delete."""
-        from ddcore.io import retention
-
-        last, live = self.last, states(self.ledger)
+        last, live = self.last, self.ledger.states()
         if last is None:
             return self.report
         changed: dict[str, TableState] = {}
@@ -222,7 +216,7 @@ class _Compaction:
         from ddcore.io.compaction import log_merge, state_merge
 
         inputs = last.program_inputs
-        for name, state in states(self.ledger).items():
+        for name, state in self.ledger.states().items():
             part, _, plain = name.partition("/")
             if part == "state" and plain.endswith(("_held", "_pending")):
                 continue  # each run replaces them, and what they hold lies beyond the frontier

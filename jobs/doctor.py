@@ -159,7 +159,7 @@ def _project(project: Project) -> Iterator[Check]:
 
 def _warehouse(project: Project, deep: bool) -> Iterator[Check]:
     from ddcore.io.ledger import Ledger
-    from ddcore.io.warehouse import Warehouse
+    from ddcore.io.warehouse import Warehouse, is_alive
 
     warehouse = Warehouse(project.warehouse)
     hint = "make it writable for this user, or name another: --warehouse DIR"
@@ -181,7 +181,7 @@ def _warehouse(project: Project, deep: bool) -> Iterator[Check]:
         yield Check("lock", "note", message, "the next command takes it: nothing needs to be removed")
     elif holder is None:
         yield Check("lock", "ok", "free")
-    elif holder.host == socket.gethostname() and not _alive(holder.pid):
+    elif holder.host == socket.gethostname() and not is_alive(holder.pid):
         # The operating system frees the lock with the process, unless a child process still has the file open.
         message = f"{holder} has ended, but a process that it started still holds the lock"
         yield Check("lock", "fail", message, f"find and end that process: fuser -v {warehouse.root / '.lock'}")
@@ -252,13 +252,3 @@ def _writable(name: str, folder: Path, hint: str) -> Check:
         where = f" ({nearest})" if nearest != folder else ""
         return Check(name, "fail", f"{folder}: {error.strerror}{where}", hint)
     return Check(name, "ok", str(folder) if nearest == folder else f"{folder}, which does not exist yet")
-
-
-def _alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True

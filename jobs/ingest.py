@@ -26,7 +26,6 @@ import polars as pl
 
 from ddcore.errors import DataError, DdError, LateUpdate, UnknownRetraction, UsageError
 from ddcore.io import unrecorded
-from ddcore.io.adoption import adopt
 from ddcore.io.balance import Balance
 from ddcore.io.changelog import ChangeLog
 from ddcore.io.checks import DIFF, LARGEST_TIME, Layout, Rules, check_complete, listed_names
@@ -162,7 +161,6 @@ def ingest(
     with warehouse.lock("ddcore ingest") as lock, kept_open():
         ledger = Ledger.load(warehouse)
         ledger.check_dims(project.dims)
-        adopt(ledger)
         finished = unrecorded.finish(ledger)
         notes = [unrecorded.note(record) for record in finished]
         intent = ledger.open_intent()

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from itertools import takewhile
 
 from ddcore.errors import ProgramChanged, UsageError
 from ddcore.io import tables
@@ -30,7 +29,6 @@ from ddcore.io.times import (
     nothing_closed,
     shown,
     time_of,
-    up_to,
     versions,
 )
 from ddcore.lattice import le
@@ -138,10 +136,9 @@ class Runs:
         if upper is None or current is None or not changed:
             return None
         appends = self._appends(REWRITE)
-        # Not beyond a change of program: while another program ran, inputs that it does not read took rows at any time.
-        runs = takewhile(lambda run: run.fingerprint == self.plan.fingerprint, self.ledger.lineage())
+        runs = self.ledger.lineage() if current.fingerprint == self.plan.fingerprint else iter(())
         base = next((run for run in runs if self._is_kept(run, changed, appends=appends)), None)
-        lower = nothing_closed(self.dims) if base is None else _upper(base)
+        lower = nothing_closed(self.dims) if base is None else base.complete
         last, until = current.last, upper
         if self.request.last is not None and not appends and not is_open(self.request.last, upper):
             last, until = self.request.last, close(lower, self.request.last)
@@ -158,7 +155,7 @@ class Runs:
             return self._refresh() if current.corrections and self.request.corrections == REWRITE else None
         if not self._appends(APPEND):
             return self._refresh()
-        return self._run(nothing_closed(self.dims), _upper(current), current.last, current, appends=True)
+        return self._run(nothing_closed(self.dims), current.complete, current.last, current, appends=True)
 
     def _new(self) -> NextRun | None:
         """The versions that no run has folded."""
@@ -206,10 +203,8 @@ class Runs:
         """Whether folding can start from a run: everything that changed comes after it, and the table versions that its
         record names are still there.
         """
-        if run.corrections or not all(is_open(time, _upper(run)) for time in changed):
+        if run.corrections or not all(is_open(time, run.complete) for time in changed):
             return False
-        if any(is_open(time_of(element), _upper(run)) for element in self.ledger.since()):
-            return False  # the logs no longer tell what came after it
         needed: Mapping[str, TableState] = {
             name: state for name, state in run.tables.items() if name.startswith("state/") or not appends
         }
@@ -244,7 +239,3 @@ def latest_of(ledger: Ledger, inputs: Mapping[str, object] | None = None) -> Tim
     if current is not None and current.corrections and isinstance(current.last, int):
         return max(current.last + 1, latest if isinstance(latest, int) else 0)
     return latest
-
-
-def _upper(run: RunRecord) -> Frontier:
-    return run.upper or up_to(run.last)

@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING
 
 from ddcore.errors import DdError, ProgramChanged, ProgramError, UsageError
 from ddcore.io import unrecorded
-from ddcore.io.adoption import adopt
 from ddcore.io.gains import Gained
 from ddcore.io.intent import is_committed
 from ddcore.io.ledger import Ledger
@@ -93,7 +92,6 @@ def run(
         return _Replay(options, Ledger.load(warehouse)).preview()
     with warehouse.lock("ddcore run") as lock, kept_open():
         ledger = Ledger.load(warehouse)
-        adopt(ledger)
         finished = unrecorded.finish(ledger)
         replay = _Replay(options, ledger)
         replay.note_predecessor(lock.dead, predecessor.finished(finished))

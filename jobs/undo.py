@@ -17,7 +17,6 @@ import polars as pl
 
 from ddcore.errors import DataError, LateUpdate, StorageError, UsageError
 from ddcore.io import unrecorded
-from ddcore.io.adoption import adopt
 from ddcore.io.balance import Balance
 from ddcore.io.changelog import ChangeLog
 from ddcore.io.checks import DIFF
@@ -71,7 +70,6 @@ def undo(project: Project, number: int, input_name: str | None = None, *, restat
     with warehouse.lock("ddcore ingest --undo") as lock, kept_open():
         ledger = Ledger.load(warehouse)
         ledger.check_dims(project.dims)
-        adopt(ledger)
         intent, before = ledger.open_intent(), {record.number: record for record in ledger.ingests()}
         finished = unrecorded.finish(ledger)
         is_done = any(isinstance(each, UndoRecord) and each.number == number for each in finished)

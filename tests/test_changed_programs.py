@@ -179,13 +179,15 @@ def test_a_loop_that_did_not_change_is_kept(how: str, graph: Project, monkeypatc
     assert collected(graph, "large", 3) == {(2,): 1, (3,): 1, (4,): 1}
 
 
-def test_an_output_that_goes_stays_as_it_was_and_goes_on_when_it_comes_back(graph: Project) -> None:
+def test_an_output_that_goes_stays_as_it_was_and_goes_on_when_it_comes_back(graph: Project, dd: Any) -> None:
     (graph.root / "program.py").write_text(COUNTED)
     replay.run(graph, last=0, engine="inline")
     (graph.root / "program.py").write_text(REACH)
     replay.run(graph, last=2, engine="inline")
     state = Ledger.load(Warehouse(graph.warehouse)).table("outputs/many")
     assert state is not None and state.rows == 1, "nobody continued it"
+    assert dd("show", "many", "--project", str(graph.root))[2][0] == "error: no output 'many'; there are: reached"
+    assert "many" not in " ".join(dd("status", "--project", str(graph.root))[1]), "it is not folded through version 2"
     (graph.root / "program.py").write_text(COUNTED)
     replay.run(graph, engine="inline")
     assert collected(graph, "many", 2) == {(3,): 1}, "as of version 0"

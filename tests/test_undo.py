@@ -40,10 +40,10 @@ def take_back(desk: Desk, number: int) -> UndoReport:
 
 def refused(desk: Desk, kind: type[DdError], number: int, name: str | None = None) -> DdError:
     """The error of an undo, which has left everything as it was."""
-    before = desk.updates(), len(desk.records()), desk.ledger.input_version("edges")
+    before = desk.updates(), len(desk.records()), desk.ledger.input_table("edges")
     with pytest.raises(kind) as caught:
         undo(desk.project, number, name)
-    assert (desk.updates(), len(desk.records()), desk.ledger.input_version("edges")) == before
+    assert (desk.updates(), len(desk.records()), desk.ledger.input_table("edges")) == before
     assert "\n" not in caught.value.message and caught.value.hint
     return caught.value
 

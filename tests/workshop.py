@@ -366,6 +366,7 @@ COMMANDS = {  # the project's state, and the command
     "run that appends corrections of a restatement": ("restated", "run", "--corrections", "append"),
     "full refresh that appends": ("restated", "run", "--full-refresh", "--corrections", "append"),
     "compaction": ("several runs", "compact"),
+    "compaction after an ingest killed at its table": ("half ingested", "compact"),
     "compaction after another": ("compacted", "compact"),
     "compaction to a version": ("compacted", "compact", "--since", "6"),
 }
