@@ -11,7 +11,7 @@ import random
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import astuple, dataclass, fields
 from html import escape
 from pathlib import Path
@@ -23,6 +23,7 @@ from ddcore.io.project import find_project
 from ddcore.jobs import ingest, replay
 
 EVERY = 100  # runs between two rows of the table
+_AROUND = 50  # so many runs before and after the hundredth stand for it: one in ten compacts
 _NODES, _EDGES = 500, 2_000
 _PORTION = 100  # versions of one ingest
 _PROGRAM = """
@@ -49,8 +50,8 @@ days = 0
 
 @dataclass(frozen=True)
 class Sample:
-    """The warehouse after ``runs`` runs. Seconds are medians of the runs since the sample before: from start to end,
-    and of the processor. Files of tables and of their Delta logs are counted apart.
+    """The warehouse after ``runs`` runs. Seconds are means of the runs since the sample before: from start to end, and
+    of the processor. Files of tables and of their Delta logs are counted apart.
     """
 
     runs: int
@@ -65,9 +66,11 @@ class Sample:
     logs: int
 
 
-def measure(runs: int, tell: Callable[[Sample], None]) -> list[Sample]:
-    """Fold ``runs`` versions one by one; ``tell`` gets each sample at once."""
-    samples = list[Sample]()
+def measure(runs: int, tell: Callable[[Sample], None]) -> tuple[list[Sample], list[tuple[float, float]]]:
+    """Fold ``runs`` versions one by one; ``tell`` gets each sample at once. Also the seconds of every run: from start
+    to end, and of the processor.
+    """
+    samples, took = list[Sample](), list[tuple[float, float]]()
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         (folder / "program.py").write_text(_PROGRAM)
@@ -78,17 +81,19 @@ def measure(runs: int, tell: Callable[[Sample], None]) -> list[Sample]:
             portion.write_parquet(source)
             ingest.ingest(project, "edges", [str(source)], engine="inline")
         replay.run(project, last=0)
-        seconds, cpu = list[float](), list[float]()
         for version in range(1, runs + 1):
             start, worked = time.perf_counter(), time.process_time()
             replay.run(project, last=version)
-            seconds.append(time.perf_counter() - start)
-            cpu.append(time.process_time() - worked)
+            took.append((time.perf_counter() - start, time.process_time() - worked))
             if version % EVERY == 0:
-                samples.append(_sample(version, seconds, cpu, project.warehouse))
+                samples.append(_sample(version, *_means(took[-EVERY:]), project.warehouse))
                 tell(samples[-1])
-                seconds, cpu = [], []
-    return samples
+    return samples, took
+
+
+def _means(took: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    elapsed, worked = zip(*took, strict=True)
+    return statistics.mean(elapsed), statistics.mean(worked)
 
 
 def _history(versions: int) -> Iterator[pl.DataFrame]:
@@ -106,7 +111,7 @@ def _history(versions: int) -> Iterator[pl.DataFrame]:
             rows = []
 
 
-def _sample(runs: int, seconds: list[float], cpu: list[float], warehouse: Path) -> Sample:
+def _sample(runs: int, seconds: float, cpu: float, warehouse: Path) -> Sample:
     sizes, counts = dict.fromkeys(("state", "all"), 0), dict.fromkeys(("state", "outputs", "inputs", "ledger"), 0)
     logs = 0
     for place, _, names in os.walk(warehouse):
@@ -119,9 +124,8 @@ def _sample(runs: int, seconds: list[float], cpu: list[float], warehouse: Path) 
                 logs += 1
             elif part:
                 counts[part[0]] += 1
-    times = statistics.median(seconds), statistics.median(cpu)
     files = counts["state"], counts["outputs"], counts["inputs"], counts["ledger"]
-    return Sample(runs, *times, sizes["state"], sizes["all"], *files, logs)
+    return Sample(runs, seconds, cpu, sizes["state"], sizes["all"], *files, logs)
 
 
 def table(samples: list[Sample]) -> str:
@@ -145,7 +149,7 @@ _WIDTH, _HEIGHT, _LEFT, _TOP = 640, 120, 70, 30
 def draw(samples: list[Sample], file: Path = REPOSITORY / "docs" / "growth.svg") -> None:
     """Three panels over the number of runs: seconds of a run, bytes, files."""
     panels = [
-        ("seconds of a run (median of 100): elapsed, processor", ("seconds", "cpu")),
+        ("seconds of a run (mean of 100): elapsed, processor", ("seconds", "cpu")),
         ("kilobytes: all, state", ("all_bytes", "state_bytes")),
         ("files: state, outputs, inputs, ledger, Delta logs", ("state", "outputs", "inputs", "ledger", "logs")),
     ]
@@ -191,11 +195,11 @@ def _panel(samples: list[Sample], title: str, names: tuple[str, ...], scale: int
 def main(runs: int) -> None:
     """Measure, print the table, and draw the picture after a whole measurement."""
     print("\t".join(field.name for field in fields(Sample)), flush=True)
-    samples = measure(runs, lambda sample: print(*astuple(sample), sep="\t", flush=True))
+    samples, took = measure(runs, lambda sample: print(*astuple(sample), sep="\t", flush=True))
     print(table(samples))
-    ratio = samples[-1].cpu / samples[0].cpu
+    hundredth, last = _means(took[100 - _AROUND : 100 + _AROUND]), _means(took[-2 * _AROUND :])
     print(
-        f"the last {EVERY} runs take {samples[-1].seconds / samples[0].seconds:.2f} x the time of the first, ", end=""
+        f"the last runs take {last[0] / hundredth[0]:.2f} x the time of the hundredth, "
+        f"{last[1] / hundredth[1]:.2f} x its processor time (means of {2 * _AROUND} runs)"
     )
-    print(f"{ratio:.2f} x their processor time")
     draw(samples)

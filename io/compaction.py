@@ -44,13 +44,14 @@ _INT64 = 2**63
 class Merge:
     """The files of one table that become one. ``frontier``: times are advanced to it; empty for none.
 
-    ``dims``: the columns of the coordinates of input times.
+    ``dims``: the columns of the coordinates of input times. ``is_due``: it is worth a compaction; others go with it.
     """
 
     folder: Path
     files: tuple[LiveFile, ...]
     dims: tuple[str, ...]
-    frontier: Frontier = ()
+    frontier: Frontier
+    is_due: bool
 
     @property
     def is_state(self) -> bool:
@@ -166,31 +167,33 @@ def representatives(dims: Sequence[str], frontier: Frontier) -> list[pl.Expr]:
 def state_merge(
     folder: Path, files: Sequence[LiveFile], dims: tuple[str, ...], frontier: Frontier, *, everything: bool
 ) -> Merge | None:
-    """The files of an arrangement to merge now, if any. ``everything``: all, if there are two or more.
+    """The files of an arrangement to merge, if any. ``everything``: all, if there are two or more.
 
     Files that another program wrote are always among them: their rows may be in any order.
     """
     foreign = [file for file in files if not datafile.has_digests(folder / file.path)]
-    chosen = list(files) if everything and len(files) > 1 else _similar(files, MANY)
+    chosen = list(files) if everything and len(files) > 1 else _similar(files, MANY // 2)
     chosen += [file for file in foreign if file not in chosen]
-    return Merge(folder, tuple(chosen), dims, frontier) if chosen else None
+    is_due = everything or bool(foreign) or len(chosen) >= MANY
+    return Merge(folder, tuple(chosen), dims, frontier, is_due) if chosen else None
 
 
 def log_merge(
     folder: Path, files: Sequence[LiveFile], dims: tuple[str, ...], upper: Frontier, since: Frontier = (), *,
     everything: bool,
 ) -> Merge | None:  # fmt: skip
-    """The files of an input or output to merge now, if any: of those whose times are all complete.
+    """The files of an input or output to merge, if any: of those whose times are all complete.
 
     An ingest with open versions can be undone, for which its files stay. ``since``: every file with a time that is not
     beyond it is merged and its times are advanced.
     """
     early = [file for file in files if since and not _is_beyond(file, dims, since)]
     if early:
-        return Merge(folder, tuple(early), dims, since)
+        return Merge(folder, tuple(early), dims, since, is_due=True)
     closed = [file for file in files if file.rows < _LARGE and _is_complete(file, dims, upper)]
-    chosen = _similar(closed, 2 if everything else MANY)
-    return Merge(folder, tuple(sorted(chosen, key=lambda file: _least(file, dims))), dims) if chosen else None
+    chosen = _similar(closed, 2 if everything else MANY // 2)
+    chosen.sort(key=lambda file: _least(file, dims))
+    return Merge(folder, tuple(chosen), dims, (), everything or len(chosen) >= MANY) if chosen else None
 
 
 def _similar(files: Sequence[LiveFile], least: int) -> list[LiveFile]:

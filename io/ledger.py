@@ -78,11 +78,11 @@ _SETTINGS = {
     # Older versions may be deleted soon: no reader opens them.
     "delta.checkpointInterval": "32",
     "delta.logRetentionDuration": "interval 1 hours",
-    "delta.deletedFileRetentionDuration": "interval 60 seconds",
+    "delta.deletedFileRetentionDuration": "interval 10 seconds",
 }
 _KEPT = 3600  # seconds that a file is kept after its merge, for readers that have just opened the table
-_KEPT_LEAST = 60  # the same where there are more than so many files:
-_KEPT_FILES = 256
+_KEPT_LEAST = 20  # the same where there are more than so many files:
+_KEPT_FILES = 64
 _DESCRIPTION = "ledger of ddcore, format "
 
 
@@ -674,7 +674,7 @@ class Ledger:
 
     def _sweep(self) -> None:
         """Delete files that were merged into others, and entries of the Delta log before a checkpoint: an hour later,
-        or a minute later where there are many, so that their number does not grow with that of the runs.
+        or 20 seconds later where there are many, so that their number does not grow with that of the runs.
         """
         folder, live = self.warehouse.ledger, set(self._files)
         merged = [path for path in folder.glob("entries-*.parquet") if path.name not in live]

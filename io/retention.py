@@ -29,7 +29,7 @@ __all__ = ["MANY", "Freed", "kept_points", "sweep"]
 
 MANY = 16  # files that a table may have before a run merges them
 _DAY = 86_400
-_LEAST = 60.0  # seconds that checkpoints name a removed file
+_LEAST = 10.0  # seconds that checkpoints name a removed file
 _LEFTOVER = 3600  # seconds after which a temporary file of a killed process is deleted
 
 

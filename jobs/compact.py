@@ -190,7 +190,7 @@ class _Compaction:
         return self.report
 
     def run(self) -> CompactReport:
-        """Merge, record and delete."""
+        """Merge, record and delete. After a run, without merges, nothing is deleted: that is for the next that has."""
         last, live = self.last, self.ledger.states()
         if last is None:
             return self.report
@@ -201,6 +201,8 @@ class _Compaction:
             self.report.tables[name] = live[name], changed[name]
         if changed or self.since != self.ledger.since():
             self._record(last, changed)
+        elif not self.everything:
+            return self.report
         freed = retention.sweep(self.ledger, self.retention)
         self.report.deleted, self.report.freed = freed.files, freed.bytes
         return self.report
@@ -208,8 +210,12 @@ class _Compaction:
     def _record(self, last: RunRecord, changed: Mapping[str, TableState]) -> None:
         self.ledger.append(CompactRecord(last.run, last.last, {**self.ledger.compacted(), **changed}, self.since))
 
-    def _merges(self) -> Iterator[tuple[str, Merge]]:
-        """The tables to merge, by name."""
+    def _merges(self) -> list[tuple[str, Merge]]:
+        """The tables to merge, by name: none, until one has many files; then also those that soon will."""
+        merges = [*self._possible_merges()]
+        return merges if any(merge.is_due for _, merge in merges) else []
+
+    def _possible_merges(self) -> Iterator[tuple[str, Merge]]:
         last, upper = self.last, self.ledger.upper()
         if last is None or upper is None:
             return
