@@ -197,9 +197,12 @@ def main(runs: int) -> None:
     print("\t".join(field.name for field in fields(Sample)), flush=True)
     samples, took = measure(runs, lambda sample: print(*astuple(sample), sep="\t", flush=True))
     print(table(samples))
-    hundredth, last = _means(took[100 - _AROUND : 100 + _AROUND]), _means(took[-2 * _AROUND :])
-    print(
-        f"the last runs take {last[0] / hundredth[0]:.2f} x the time of the hundredth, "
-        f"{last[1] / hundredth[1]:.2f} x its processor time (means of {2 * _AROUND} runs)"
-    )
+    last = _means(took[-2 * _AROUND :])
+    _, others = measure(100 + _AROUND, lambda _: None)  # the machine is now as it was for the last runs
+    for what, times in (("this warehouse, earlier", took), ("a new warehouse, now", others)):
+        hundredth = _means(times[100 - _AROUND : 100 + _AROUND])
+        print(
+            f"the last {2 * _AROUND} runs take {last[0] / hundredth[0]:.2f} x the time, {last[1] / hundredth[1]:.2f} x "
+            f"the processor time of {2 * _AROUND} runs around the hundredth of {what}"
+        )
     draw(samples)
