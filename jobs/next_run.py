@@ -138,13 +138,16 @@ class Runs:
         changed = [time for time in changed if upper is not None and not is_open(time, upper)]
         if upper is None or current is None or not changed:
             return None
-        appends = self._appends(REWRITE)
-        runs = self.ledger.lineage() if current.fingerprint == self.plan.fingerprint else iter(())
+        appends, is_same = self._appends(REWRITE), current.fingerprint == self.plan.fingerprint
+        end = self.request.last
+        if end is not None and is_same and not appends and not any(_is_before(time, end) for time in changed):
+            return None  # up to there everything is as it was folded
+        runs = self.ledger.lineage() if is_same else iter(())
         base = next((run for run in runs if self._is_kept(run, changed, appends=appends)), None)
         lower = nothing_closed(self.dims) if base is None else base.complete
         last, until = current.last, upper
-        if self.request.last is not None and not appends and not is_open(self.request.last, upper):
-            last, until = self.request.last, close(lower, self.request.last)
+        if end is not None and not appends and not is_open(end, upper):
+            last, until = end, close(lower, end)
         self.request = replace(self.request, first=None)
         return self._run(lower, until, last, base, appends)
 
@@ -217,6 +220,11 @@ class Runs:
         """Raise UsageError for versions to fold that were not ingested, or that leave some out."""
         first, last = self.request.first, self.request.last
         lower = self.ledger.upper() or nothing_closed(self.dims)
+        if first is not None and last is not None and not _is_before(first, last):
+            raise UsageError(
+                f"--from-version {shown(first, self.dims)} is not at or before the last one, {shown(last, self.dims)}",
+                "both ends are inclusive",
+            )
         if first is not None and is_open(first, lower) and coordinates(first) not in lower:
             raise UsageError(
                 f"--from-version {shown(first, self.dims)}: the next version to fold is {lower[0][0]}; none may be "
@@ -224,11 +232,7 @@ class Runs:
                 "leave --from-version out",
             )
         latest = latest_of(self.ledger, self.plan.inputs)
-        if (
-            last is None
-            or not is_open(last, lower)
-            or (latest is not None and le(coordinates(last), coordinates(latest)))
-        ):
+        if last is None or not is_open(last, lower) or (latest is not None and _is_before(last, latest)):
             return
         option = "--to-version" if len(self.dims) == 1 else "--to"
         is_latest = "the latest ingested version is" if len(self.dims) == 1 else "ingested are times up to"
@@ -244,3 +248,8 @@ def latest_of(ledger: Ledger, inputs: Mapping[str, object] | None = None) -> Tim
     if current is not None and isinstance(current.last, int):
         return max(current.last + bool(current.corrections), latest if isinstance(latest, int) else 0)
     return latest
+
+
+def _is_before(time: Time, last: Time) -> bool:
+    """Whether a time is at or before another."""
+    return le(coordinates(time), coordinates(last))

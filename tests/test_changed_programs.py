@@ -314,6 +314,20 @@ def test_a_version_to_which_corrections_went_stays_complete(graph: Project, dd: 
     assert replay.run(graph, full_refresh=True, engine="inline").last == 4
 
 
+def test_what_changed_after_the_last_version_to_fold_waits(graph: Project) -> None:
+    for version in range(4):
+        replay.run(graph, last=version, engine="inline")
+    take_in(graph, "edges", pl.DataFrame({"src": [2], "dst": [8], "version": [3], "diff": [1]}))
+    assert replay.run(graph, last=1, engine="inline").nothing_new
+    ledger = Ledger.load(Warehouse(graph.warehouse))
+    assert (ledger.upper(), ledger.restated()) == (((4,),), ((3,),))
+    with pytest.raises(UsageError, match="3 is not at or before the last one, 1"):
+        replay.run(graph, first=3, last=1, engine="inline")
+    assert replay.run(graph, engine="inline").first == 3
+    assert collected(graph, "reached", 2) == {(0,): 1, (2,): 1, (3,): 1}
+    assert collected(graph, "reached", 3) == {(0,): 1, (2,): 1, (3,): 1, (4,): 1, (8,): 1}
+
+
 # --- the page ---------------------------------------------------------------------------------------------------------
 
 
