@@ -61,7 +61,7 @@ from ddcore.jobs import predecessor
 from ddcore.jobs.arguments import filled
 from ddcore.jobs.report import json_line, spelled
 from ddcore.jobs.undo import UndoReport, undo
-from ddcore.lattice import is_beyond
+from ddcore.lattice import is_beyond, le
 from ddcore.redaction import masked
 
 __all__ = ["FIRST", "LATE", "IngestReport", "ingest", "main", "start_of"]
@@ -446,12 +446,14 @@ class _Work:
                 f"{option}: the input {self.name} holds no rows", "leave --restate out to ingest the first"
             )
         self._refuse_before(start, part, option)
-        since = self.ledger.since()
-        if since and any(coordinates(start)) and not is_open(start, since):
+        since, first = self.ledger.since(), self.ledger.first_ingested([self.name])
+        # All rows from before lie at ``since`` itself, so only all of them can be replaced, or what comes later.
+        if since and first is not None and not le(coordinates(start), coordinates(first)) and le(coordinates(start), since[0]):
             raise UsageError(
-                f"{option}: the history of {self.name} was compacted; it is kept at or beyond "
-                f"{shown_frontier(since, dims)} only",
-                "restate from there on, or the whole history: --restate first, with sources that hold all of it",
+                f"{option}: the history of {self.name} was compacted: rows of earlier versions lie at "
+                f"{named(time_of(since[0]), dims)}",
+                f"restate from a later version on, or the whole history, with sources from {named(first, dims)} on: "
+                "--restate first",
             )
         self.tell("reading what is replaced")
         stem = f"ingest-{self.intake.number:08d}"
