@@ -367,8 +367,8 @@ class Ledger:
         coordinates.
         """
         known = self._summary.inputs
-        firsts = [known[name].first for name in (known if inputs is None else inputs) if name in known]
-        firsts = [first for first in firsts if first is not None]
+        names = known if inputs is None else [name for name in inputs if name in known]
+        firsts = [first for name in names if (first := known[name].first) is not None]
         return times.least(firsts) if firsts else None
 
     def latest_ingested(self, inputs: Iterable[str] | None = None) -> Time | None:

@@ -3,25 +3,44 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
 from ddcore.io.ledger import Ledger
 from ddcore.io.records import IngestRecord, IntentRecord, UndoRecord, row_of
-from ddcore.io.warehouse import Holder
+from ddcore.io.tables import kept_open
+from ddcore.io.warehouse import Holder, Lock, Warehouse
 
-__all__ = ["finished", "given_up", "tell"]
+__all__ = ["finished", "given_up", "succeeding", "tell"]
 
 _logger = logging.getLogger("ddcore")
 
 
-def tell(dead: Holder | None, ledger: Ledger, outcome: str) -> dict[str, Any] | None:
+@contextmanager
+def succeeding(warehouse: Warehouse, command: str) -> Iterator[tuple[Lock, Ledger]]:
+    """Hold the lock, with the ledger. A command that fails before it called :func:`tell` still tells of a dead holder:
+    the name is in the file only once.
+    """
+    with warehouse.lock(command) as lock, kept_open():
+        ledger = Ledger.load(warehouse)
+        try:
+            yield lock, ledger
+        except Exception:
+            intent = ledger.open_intent()
+            tell(lock, ledger, "" if intent is None else f"run {intent.run} is not finished yet")
+            raise
+
+
+def tell(lock: Lock, ledger: Ledger, outcome: str) -> dict[str, Any] | None:
     """Log one note on a dead holder of the lock, and return the JSON value ``stale_lock`` of this command's result.
 
-    ``outcome`` is what this command does about the unfinished run; empty without one. None for no dead holder.
+    ``outcome`` is what this command does about the unfinished run; empty without one. None for no dead holder, and
+    from the second call on.
     """
+    dead, lock.dead = lock.dead, None
     if dead is None:
         return None
     outcome = outcome or _recorded(dead, ledger)
