@@ -228,6 +228,7 @@ class _Replay:
                 arrangements=tuple(each.fingerprint for each in self.plan.arrangements if not each.transient),
                 corrections=corrections,
                 published_from=upcoming.first if upcoming.appends else None,
+                outdated=tuple(commits.outdated) if upcoming.appends else None,
             )
         )
         self.report.versions += versions
@@ -398,11 +399,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
             engine=project.engine,
             parallelism=project.parallelism,
         )
-        print(json_line("run", result(report)), flush=True)
-        if project.verify_every:
-            from ddcore.jobs import verify
+        try:
+            if project.verify_every:
+                from ddcore.jobs import verify
 
-            verify.check_run(project, report)
+                verify.check_run(project, report)
+        finally:
+            print(json_line("run", result(report)), flush=True)
     except DdError as error:
         print(masked(f"error: {error}"), file=sys.stderr)
         return error.exit_code
