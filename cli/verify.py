@@ -185,7 +185,7 @@ def _selection(verification: Verification, at: Sequence[str], last: int, every: 
     for text in at:
         if ".." in text and len(dims) == 1:
             begin, _, end = text.partition("..")
-            first = readable.time(begin, "--at") if begin.strip() else claims.first
+            first = readable.time(begin, "--at") if begin.strip() else claims.least
             final = readable.time(end.strip() or "latest", "--at")
             assert isinstance(first, int) and isinstance(final, int)
             if first > final:

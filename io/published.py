@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from ddcore.errors import UsageError
-from ddcore.io.times import Time, coordinates, corners, is_open, named, shown_frontier
+from ddcore.io.times import Time, coordinates, corners, greatest, is_open, named, shown_frontier, time_of
 from ddcore.lattice import le
 from ddcore.wording import listed, meant
 
@@ -68,6 +68,11 @@ class Claims:
         self.first = ledger.first_ingested()
         self._ledger = ledger
         self._runs: list[RunRecord] | None = None
+
+    @property
+    def least(self) -> Time | None:
+        """With one dimension: the first version that can be read."""
+        return self.first if not self.since else greatest([time_of(self.since[0]), self.first or 0])
 
     def doubt(self, time: Time, output: str) -> tuple[str, str]:
         """Why the law is not claimed for an output at a time, and what to do; two empty texts where it is."""

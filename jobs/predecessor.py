@@ -29,8 +29,7 @@ def succeeding(warehouse: Warehouse, command: str) -> Iterator[tuple[Lock, Ledge
         try:
             yield lock, ledger
         except Exception:
-            intent = ledger.open_intent()
-            tell(lock, ledger, "" if intent is None else f"run {intent.run} is not finished yet")
+            tell(lock, ledger, "")
             raise
 
 
@@ -63,8 +62,10 @@ def finished(records: Sequence[IngestRecord | UndoRecord]) -> str:
 
 
 def _recorded(dead: Holder, ledger: Ledger) -> str:
-    """Whether the last record of the ledger is the process's own, where no run is unfinished."""
-    record = ledger.newest()
+    """What the ledger has of the process: an unfinished run, or its last record."""
+    record, intent = ledger.newest(), ledger.open_intent()
+    if intent is not None:
+        return f"run {intent.run} is not finished yet"
     try:
         began = datetime.fromisoformat(dead.since)
         if record is not None and record.at >= began:

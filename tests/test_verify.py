@@ -373,6 +373,15 @@ def test_appending_nothing_leaves_all_versions_verifiable(mine: Path, dd: Any) -
     assert "journeys at version 4 holds what was published before run 5" in err[0]
 
 
+def test_a_range_without_a_beginning_starts_at_the_first_version_that_can_be_read(mine: Path, dd: Any) -> None:
+    def verified() -> list[int]:
+        return [record["version"] for record in records(dd("verify", "--at", "..latest", "--json")[1])]
+
+    assert verified() == [1, 2, 3, 4, 5]
+    assert dd("compact", "--since", "3", "-q")[0] == 0
+    assert verified() == [3, 4, 5]
+
+
 def test_inputs_that_were_restated_are_folded_first(mine: Path, dd: Any) -> None:
     """Until the next run the outputs are those of the inputs before."""
     ledger = Ledger.load(Warehouse(mine / "warehouse"))
