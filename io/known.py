@@ -17,12 +17,13 @@ from pathlib import Path
 import polars as pl
 
 from ddcore.io.ingest_index import IngestIndex, mark
+from ddcore.io.ledger import Ledger
 from ddcore.io.records import IngestRecord
 from ddcore.io.sources import Source
 from ddcore.io.times import Time, coordinates, ordered
 from ddcore.io.updates import Digest
 
-__all__ = ["Earlier", "Known", "Part", "Seen", "candidates", "digest_key", "identity", "stored", "without"]
+__all__ = ["Earlier", "Known", "Part", "Seen", "digest_key", "find_earlier", "identity", "stored", "without"]
 
 _KEY_BYTES = 16
 
@@ -107,13 +108,30 @@ def _parse(text: str) -> tuple[bytes, Digest] | None:
 # --- finding the ingests to compare with ------------------------------------------------------------------------------
 
 
-def candidates(index: IngestIndex, sources: Sequence[Seen], root: Path, columns: tuple[str, ...]) -> list[int]:
-    """The entries of all ingests by which :class:`Earlier` recognises any of these sources, or says something of them.
+def find_earlier(
+    ledger: Ledger, index: IngestIndex, sources: Sequence[Seen], root: Path, columns: tuple[str, ...]
+) -> Earlier:
+    """The earlier ingests of an input that matter for these sources, whose digests are over ``columns``.
 
     Those with the rows of a source, of its beginning, or of all sources together; and for each source the last with
     other rows from its place. With several dimensions: all that may have rows at times of the sources, and those that
-    they rest on. One look at the disk for each name of an earlier source, which may be a link now.
+    they rest on. Looks once at each name in the index, which may be a link now.
     """
+    entries = _candidates(index, sources, root, columns)
+    records = ledger.ingests_at(index, entries)
+    if any(isinstance(time, tuple) for source in sources for time in source.digests):
+        # The times of a source are those of its ingest and of those that this rests on.
+        entry_of, new = {number: entry for entry, number in index.numbers.items()}, records
+        while (
+            rests := {entry_of[number] for record in new for number in record.rests_on if number in entry_of} - entries
+        ):
+            entries |= rests
+            new = ledger.ingests_at(index, rests)
+        records = ledger.ingests_at(index, entries)
+    return Earlier(records, root, columns)
+
+
+def _candidates(index: IngestIndex, sources: Sequence[Seen], root: Path, columns: tuple[str, ...]) -> set[int]:
     wholes = [source.whole for source in sources]
     marks, found = {mark(one.total) for one in (*wholes, sum(wholes, Digest()))}, set(index.unknown)
     for source in sources:
@@ -128,17 +146,21 @@ def candidates(index: IngestIndex, sources: Sequence[Seen], root: Path, columns:
     for whole, of in zip(wholes, names, strict=True):
         others = [entry for name in of for entry, one in named[name] if one != mark(whole.total)]
         found.update([max(others)] if others else ())
-    return sorted(found)
+    return found
 
 
 def _names_at(index: IngestIndex, sources: Sequence[Seen], places: Places) -> list[set[str]]:
     """For each source the names in the ledger that now lead to its place."""
     here = [places.of(source.identity) for source in sources]
     names: dict[str, set[str]] = {place: set() for each in here for place in each}
+    lasts = {".", "..", *(os.path.basename(place) for place in names)}
     for name in index.names():
-        for place in places.of(name):
-            if place in names:
-                names[place].add(name)
+        path = places.path(name)
+        # Without links at its end, a name leads to a place that ends as it does.
+        if path.rpartition("/")[2] in lasts or os.path.islink(path):
+            for place in places.of(name):
+                if place in names:
+                    names[place].add(name)
     return [set().union(*(names[place] for place in each)) for each in here]
 
 
@@ -151,22 +173,21 @@ def _beginnings(source: Seen) -> Iterator[Digest]:
 
 
 class Places:
-    """Where names in the ledger lead now, relative to ``root``. Looks once at each folder and each name."""
+    """Where names in the ledger lead now, relative to ``root``."""
 
     def __init__(self, root: Path) -> None:
-        self._root, self._folders = str(root), dict[str, str]()
+        self._root, self._known = str(root).rstrip("/"), dict[str, tuple[str, str]]()
+
+    def path(self, name: str) -> str:
+        """A name as an absolute path, not normalised."""
+        return name if name.startswith("/") else f"{self._root}/{name}"
 
     def of(self, name: str) -> tuple[str, str]:
         """A name as an absolute path, with and without symbolic links."""
-        path = os.path.join(self._root, name)
-        if "/." in path or "//" in path:
-            path = os.path.abspath(path)
-        folder, _, last = path.rpartition("/")
-        if folder not in self._folders:
-            self._folders[folder] = os.path.realpath(folder or "/")
-        if os.path.islink(path):
-            return path, os.path.realpath(path)
-        return path, os.path.join(self._folders[folder], last)
+        if name not in self._known:
+            path = self.path(name)
+            self._known[name] = os.path.abspath(path), os.path.realpath(path)
+        return self._known[name]
 
 
 # --- recognising sources ----------------------------------------------------------------------------------------------
@@ -228,9 +249,8 @@ class Earlier:
 
     def _part_known(self, source: Seen) -> Known | None:
         """The largest part of a source that was ingested from the same place, if any."""
-        return self._largest_part(
-            source, {one: number for name in self._names_of(source) for one, number in self._by_name[name]}
-        )
+        here = {(number, one.total) for name in self._names_of(source) for one, number in self._by_name[name]}
+        return self._largest_part(source, {Digest(total): number for number, total in sorted(here)})
 
     def _largest_part(self, source: Seen, ingest_of: Mapping[Digest, int]) -> Known | None:
         """The largest part of a source that is one of these ingested contents, if any.

@@ -34,7 +34,7 @@ from ddcore.io.failpoint import failpoint
 from ddcore.io.ingest_index import IngestIndex
 from ddcore.io.intake import Intake, Part, fitted, frames_of, merge, shown
 from ddcore.io.intent import check_restated, give_up
-from ddcore.io.known import Earlier, Known, Seen, candidates, digest_key, identity, stored
+from ddcore.io.known import Earlier, Known, Seen, digest_key, find_earlier, identity, stored
 from ddcore.io.ledger import Ledger
 from ddcore.io.project import ENGINES, Project, find_project
 from ddcore.io.records import IngestRecord
@@ -398,29 +398,16 @@ class _Work:
         number = self.intake.number
         now, *former = self.columns
         sources = self._identities(part, layouts)
-        self.earlier = self._earlier(sources, now)
+        self.earlier = find_earlier(self.ledger, self.index, sources, self.root, now)
         known = self.earlier.recognise(sources, number)
         for place, columns in enumerate(former):
             rest = [one for one in layouts if one[0].name not in known]
             if rest:
                 sources = self._identities(part, rest, place)
-                seen = self._earlier(sources, columns).recognise(sources, number)
+                earlier = find_earlier(self.ledger, self.index, sources, self.root, columns)
+                seen = earlier.recognise(sources, number)
                 known |= {name: one for name, one in seen.items() if one.number != number}
         return known
-
-    def _earlier(self, sources: Sequence[Seen], columns: tuple[str, ...]) -> Earlier:
-        """The earlier ingests by which these sources are recognised, by digests over ``columns``."""
-        index = self.index
-        entries = set(candidates(index, sources, self.root, columns))
-        records = self.ledger.ingests_at(index, entries)
-        if len(self.rules.dims) > 1:  # the times of a source are those of its ingest and of those that this rests on
-            entry_of = {number: entry for entry, number in index.numbers.items()}
-            more = {number for record in records for number in record.rests_on}
-            while rests := {entry_of[number] for number in more if number in entry_of} - entries:
-                entries |= rests
-                more = {number for record in self.ledger.ingests_at(index, rests) for number in record.rests_on}
-            records = self.ledger.ingests_at(index, entries)
-        return Earlier(records, self.root, columns)
 
     def _judge(self, part: Part, layouts: Layouts) -> None:
         """Raise the error of the source as a whole, if any; note whether rows now count more than once."""
