@@ -34,7 +34,7 @@ class History:
 
     def __init__(self, seed: int, folder: Path, dims: int) -> None:
         self.rng, self.folder, self.dims = random.Random(seed), folder, dims
-        self.ledger, self.files, self.live = Ledger.load(Warehouse(folder / "warehouse")), dict[str, Content](), []
+        self.ledger, self.files, self.live = Ledger.load(Warehouse(folder / "warehouse")), dict[str, Content](), list[int]()
         (folder / "data").mkdir()
 
     def time(self) -> Time:
