@@ -34,7 +34,8 @@ class History:
 
     def __init__(self, seed: int, folder: Path, dims: int) -> None:
         self.rng, self.folder, self.dims = random.Random(seed), folder, dims
-        self.ledger, self.files, self.live = Ledger.load(Warehouse(folder / "warehouse")), dict[str, Content](), list[int]()
+        self.ledger = Ledger.load(Warehouse(folder / "warehouse"))
+        self.files, self.live = dict[str, Content](), list[int]()
         (folder / "data").mkdir()
 
     def time(self) -> Time:
