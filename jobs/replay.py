@@ -51,9 +51,6 @@ from ddcore.rebuilding import definitions
 from ddcore.redaction import masked
 
 if TYPE_CHECKING:
-    from ddcore.io.gains import Gained
-
-if TYPE_CHECKING:
     from ddcore.jobs.commits import Commits
 
 __all__ = ["RunReport", "main", "run"]
@@ -96,8 +93,7 @@ def run(
         replay = _Replay(options, ledger)
         replay.note_predecessor(lock.dead, predecessor.finished(finished))
         report = replay.fold_all(lock.note_run)
-        if not report.nothing_new:
-            after_run(project, ledger)
+        after_run(project, ledger)  # also if nothing is new: the command before may have been killed here
         return report
 
 
