@@ -94,7 +94,7 @@ class IngestIndex:
     columns: tuple[tuple[str, ...], ...] = ()
     plus: int = 0
     restatements: list[int] = field(default_factory=list)
-    unknown: list[int] = field(default_factory=list)
+    unknown: set[int] = field(default_factory=set)
     _files: list[dict[str, Any]] = field(default_factory=list)
 
     @classmethod
@@ -112,19 +112,20 @@ class IngestIndex:
             newest.update({tuple(one["columns"][place]): entry for place, entry in {r[4]: r[0] for r in live}.items()})
             index.plus += one["plus"]
         index.columns = tuple(sorted(filter(None, newest), key=newest.__getitem__, reverse=True))
-        index.restatements, index.unknown = (
+        index.restatements, unknown = (
             [entry for one in index._files for entry in one[name] if entry in index.numbers]
             for name in ("restatements", "unknown")
         )
+        index.unknown = set(unknown)
         return index
 
     def with_marks(self, marks: Iterable[str]) -> set[int]:
         """The entries of ingests with a source, or with all sources together, of one of these marks."""
-        wanted, found = frozenset(marks), set[int]()
+        wanted, entries = frozenset(marks), set[int]()
         for one in self._files:
             if not wanted.isdisjoint(one["marks"]):
-                found.update(entry for entry, each in zip(one["places"], one["marks"], strict=True) if each in wanted)
-        return found & self.numbers.keys()
+                entries.update(place for place, each in zip(one["places"], one["marks"], strict=True) if each in wanted)
+        return entries & self.numbers.keys()
 
     def between(self, first: int, last: int) -> set[int]:
         """The entries of ingests that may have times whose first coordinates are in ``first``..``last``."""
@@ -139,11 +140,11 @@ class IngestIndex:
         """By name the entries of the ingests of sources of these names, and the marks of those: of ingests whose rows
         have these columns, or whose records name none.
         """
-        found: dict[str, list[tuple[int, str]]] = {name: [] for name in names}
+        ingests: dict[str, list[tuple[int, str]]] = {name: [] for name in names}
         for one in self._files if names else ():
             of_columns = {place for place, each in enumerate(one["columns"]) if tuple(each) in ((), columns)}
             entries = {row[0] for row in one["ingests"] if row[4] in of_columns} & self.numbers.keys()
             for entry, name, each in zip(one["places"], one["names"], one["marks"], strict=True):
-                if name in found and entry in entries:
-                    found[name].append((entry, each))
-        return found
+                if name in ingests and entry in entries:
+                    ingests[name].append((entry, each))
+        return ingests

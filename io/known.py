@@ -122,9 +122,8 @@ def find_earlier(
     if any(isinstance(time, tuple) for source in sources for time in source.digests):
         # The times of a source are those of its ingest and of those that this rests on.
         entry_of, new = {number: entry for entry, number in index.numbers.items()}, records
-        while (
-            rests := {entry_of[number] for record in new for number in record.rests_on if number in entry_of} - entries
-        ):
+        while new:
+            rests = {entry_of[number] for record in new for number in record.rests_on if number in entry_of} - entries
             entries |= rests
             new = ledger.ingests_at(index, rests)
         records = ledger.ingests_at(index, entries)
@@ -133,20 +132,20 @@ def find_earlier(
 
 def _candidates(index: IngestIndex, sources: Sequence[Seen], root: Path, columns: tuple[str, ...]) -> set[int]:
     wholes = [source.whole for source in sources]
-    marks, found = {mark(one.total) for one in (*wholes, sum(wholes, Digest()))}, set(index.unknown)
+    marks, entries = {mark(one.total) for one in (*wholes, sum(wholes, Digest()))}, set(index.unknown)
     for source in sources:
         if any(isinstance(time, int) for time in source.digests):
             marks.update(mark(part.total) for part in _beginnings(source))
         elif source.digests:
             firsts = [coordinates(time)[0] for time in source.digests]
-            found |= index.between(min(firsts), max(firsts))
-    found |= index.with_marks(marks - {mark(0)})
+            entries |= index.between(min(firsts), max(firsts))
+    entries |= index.with_marks(marks - {mark(0)})
     names = _names_at(index, sources, Places(root))
     named = index.named({name for of in names for name in of}, columns)
     for whole, of in zip(wholes, names, strict=True):
         others = [entry for name in of for entry, one in named[name] if one != mark(whole.total)]
-        found.update([max(others)] if others else ())
-    return found
+        entries.update([max(others)] if others else ())
+    return entries
 
 
 def _names_at(index: IngestIndex, sources: Sequence[Seen], places: Places) -> list[set[str]]:
