@@ -114,20 +114,10 @@ def find_earlier(
     """The earlier ingests of an input that matter for these sources, whose digests are over ``columns``.
 
     Those with the rows of a source, of its beginning, or of all sources together; and for each source the last with
-    other rows from its place. With several dimensions: all that may have rows at times of the sources, and those that
-    they rest on. Looks once at each name in the index, which may be a link now.
+    other rows from its place. With several dimensions: all that may have rows at times of the sources, so also those
+    that one of them rests on. Looks once at each name in the index, which may be a link now.
     """
-    entries = _candidates(index, sources, root, columns)
-    records = ledger.ingests_at(index, entries)
-    if any(isinstance(time, tuple) for source in sources for time in source.digests):
-        # The times of a source are those of its ingest and of those that this rests on.
-        entry_of, new = {number: entry for entry, number in index.numbers.items()}, records
-        while new:
-            rests = {entry_of[number] for record in new for number in record.rests_on if number in entry_of} - entries
-            entries |= rests
-            new = ledger.ingests_at(index, rests)
-        records = ledger.ingests_at(index, entries)
-    return Earlier(records, root, columns)
+    return Earlier(ledger.ingests_at(index, _candidates(index, sources, root, columns)), root, columns)
 
 
 def _candidates(index: IngestIndex, sources: Sequence[Seen], root: Path, columns: tuple[str, ...]) -> set[int]:

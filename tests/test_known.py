@@ -15,7 +15,7 @@ from ddcore.errors import StorageError
 from ddcore.io import datafile, records, tables
 from ddcore.io import ledger as ledger_module
 from ddcore.io.ingest_index import FOOTER
-from ddcore.io.known import Earlier, Seen, find_earlier, stored
+from ddcore.io.known import Earlier, Known, Seen, find_earlier, stored
 from ddcore.io.ledger import Ledger
 from ddcore.io.records import IngestRecord, Source, TableState, UndoRecord
 from ddcore.io.tables import AddedFile
@@ -35,7 +35,7 @@ class History:
     def __init__(self, seed: int, folder: Path, dims: int) -> None:
         self.rng, self.folder, self.dims = random.Random(seed), folder, dims
         self.ledger = Ledger.load(Warehouse(folder / "warehouse"))
-        self.files, self.live = dict[str, Content](), list[int]()
+        self.files, self.live, self.past = dict[str, Content](), list[int](), list[Content]()
         (folder / "data").mkdir()
 
     def time(self) -> Time:
@@ -54,9 +54,14 @@ class History:
         }
 
     def seen(self) -> list[Seen]:
-        """Some sources, as an ingest reads them."""
-        names = self.rng.sample(sorted(self.files), min(len(self.files), self.rng.choice([1, 1, 2, 3])))
-        member = self.rng.random() < 0.3
+        """Some sources, as an ingest reads them; now and then those of an earlier one as one source or as two."""
+        rng = self.rng
+        if self.past and rng.random() < 0.2:
+            past, cut = rng.choice(self.past), rng.choice([0, 1])
+            parts = [dict(list(past.items())[:cut]), dict(list(past.items())[cut:])]
+            return [Seen(f"data/part-{n}", f"data/part-{n}", False, part) for n, part in enumerate(parts) if part]
+        names = rng.sample(sorted(self.files), min(len(self.files), rng.choice([1, 1, 2, 3])))
+        member = rng.random() < 0.3
         return [Seen(name, name, member, self.files[name]) for name in names]
 
     def change_files(self) -> None:
@@ -70,20 +75,30 @@ class History:
         self.files[name] = dict(old) if kind == "copy" and old else self.content(start)
 
     def ingest(self, sources: Sequence[Seen]) -> None:
-        rng, number = self.rng, self.ledger.next_ingest()
-        own = list({time for source in sources for time in source.digests})
+        """Take in what is not known of these sources, as an ingest does."""
+        rng, number, columns = self.rng, self.ledger.next_ingest(), self.rng.choice([*COLUMNS, COLUMNS[1], COLUMNS[1]])
+        known = Earlier(self.ledger.ingests("edges"), self.folder, columns).recognise(sources, number)
+        fresh = [one for one in sources if one.name not in known or known[one.name].part is not None]
+        own = {time for one in fresh for time in one.digests if not holds(known.get(one.name), time)}
+        if not own:
+            return
         old = rng.random() < 0.05
         record = IngestRecord(
             number, "edges",
-            tuple(Source(one.identity, "0badold" if old else stored(one.whole, KEY)) for one in sources),
+            tuple(Source(one.identity, "0badold" if old else stored(one.whole, KEY)) for one in fresh),
             least(own), greatest(own), 1, dict.fromkeys(own, (1, 0)), ("a.parquet",), STATE,
-            rests_on=tuple(rng.sample(self.live, min(len(self.live), rng.randrange(3)))),
+            rests_on=tuple(sorted({known[one.name].number for one in fresh if one.name in known})),
             dims=() if self.dims == 1 else ("day", "revision"),
-            columns=rng.choice([*COLUMNS, COLUMNS[1], COLUMNS[1]]),
+            columns=columns,
             replaces=self.time() if rng.random() < 0.1 else None,
         )  # fmt: skip
         self.ledger.append(record)
         self.live.append(number)
+        together: Content = {}
+        for one in fresh:
+            for time, digest in one.digests.items():
+                together[time] = together.get(time, Digest()) + digest
+        self.past.append(together)
 
     def undo(self) -> None:
         rested = {n for record in self.ledger.ingests("edges") for n in record.rests_on}
@@ -92,6 +107,13 @@ class History:
         one = next(record for record in self.ledger.ingests() if record.number == number)
         self.ledger.append(UndoRecord(number, "edges", one.first, one.last, STATE))
         self.live.remove(number)
+
+
+def holds(known: Known | None, time: Time) -> bool:
+    """Whether the log has the rows of a source at a time."""
+    if known is None or known.part is None:
+        return False
+    return time <= known.part if isinstance(known.part, int) else time in known.part  # type: ignore[operator]
 
 
 def judgement(earlier: Earlier, sources: Sequence[Seen], number: int) -> list[Any]:
