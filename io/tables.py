@@ -209,15 +209,16 @@ def write_file(
     bounded: Iterable[str] = (),
     row_group: int = _ROW_GROUP,
     partition: Mapping[str, str] | None = None,
+    notes: Mapping[str, str] | None = None,
 ) -> AddedFile:
     """Write one data file, ``STEM-DIGEST.parquet``, which no reader sees before a commit.
 
     ``bounded`` names the columns that get statistics. The same rows give the same bytes and so the same name.
-    ``table`` does not have the partition columns.
+    ``table`` does not have the partition columns. ``notes``: text for the file's footer, by name.
     """
     partition = dict(partition or {})
     path, size = _write(
-        folder, stem, [table], table.schema, rows=table.num_rows, row_group=row_group, partition=partition
+        folder, stem, [table], table.schema, rows=table.num_rows, row_group=row_group, partition=partition, notes=notes
     )
     return AddedFile(path, size, table.num_rows, file_stats(table, bounded), partition)
 
@@ -248,7 +249,7 @@ def write_pieces(
 
 def _write(
     folder: Path, stem: str, pieces: Iterable[pa.Table], schema: pa.Schema, *, rows: int, row_group: int,
-    partition: Mapping[str, str],
+    partition: Mapping[str, str], notes: Mapping[str, str] | None = None,
 ) -> tuple[str, int]:  # fmt: skip
     """Write a data file and sync it to the disk; return its path below ``folder`` and its size in bytes."""
     place = "".join(f"{name}={value}/" for name, value in partition.items())
@@ -257,7 +258,7 @@ def _write(
     with reporting(directory, "write to"):
         directory.mkdir(parents=True, exist_ok=True)
         try:
-            size, digest = datafile.write(pieces, schema, rows, temporary, row_group)
+            size, digest = datafile.write(pieces, schema, rows, temporary, row_group, notes=notes)
             path = f"{place}{stem}-{digest}.parquet"
             failpoint("after-write")
             temporary.replace(folder / path)

@@ -92,7 +92,7 @@ def _unrecorded(ledger: Ledger, folder: Path) -> IngestRecord | UndoRecord | Non
         state = tables.state_at(folder, changes[0])
         if state.rows != _rows_added(ledger, record) + (0 if base is None else base.rows):
             return None
-        tables.settle(folder, since, head.version())
+        tables.settle(folder, 0 if base is None else since, head.version())
     return replace(record, table=state)
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from ddcore.io import layout, tables
 from ddcore.io.changelog import ChangeLog
-from ddcore.io.corrections import correction, retraction
+from ddcore.io.corrections import correction, is_outdated, retraction
 from ddcore.io.failpoint import failpoint
 from ddcore.io.gains import Gained, Stored
 from ddcore.io.ledger import Ledger
@@ -29,13 +29,15 @@ __all__ = ["Commits"]
 
 class Commits:
     """The commits of ``upcoming``. ``begun``: whether a table may hold one. ``corrected``: how many updates are in
-    corrections that wait. ``more``: what outputs got beside the gains of the fold, by output and time.
+    corrections that wait. ``outdated``: the outputs that hold something else than they should. ``more``: what outputs
+    got beside the gains of the fold, by output and time.
     """
 
     def __init__(self, ledger: Ledger, plan: Plan, upcoming: NextRun) -> None:
         self.ledger, self.plan, self.upcoming = ledger, plan, upcoming
         self.warehouse = ledger.warehouse
         self.begun, self.corrected = False, 0
+        self.outdated: list[str] = []
         self.more: dict[str, Counts] = {}
 
     # -- before the fold ----------------------------------------------------------------------------------------------
@@ -161,6 +163,9 @@ class Commits:
         assert current is not None and isinstance(current.last, int)
         after = None if upcoming.base is None or self.rebuilding is not None else upcoming.base.last
         updates = correction(log, files, held, after, current.last)
+        # What is built from the state of another program may lack times before its frontier, so it cannot be compared.
+        if self.rebuilding is not None or len(updates) or is_outdated(log, files, held, after, current.last):
+            self.outdated.append(output)
         for file in files:  # they were only needed for the difference
             (log.folder / file.path).unlink(missing_ok=True)
             failpoint("after-correction")

@@ -21,7 +21,7 @@ from ddcore.io import retention, unrecorded
 from ddcore.io.ledger import Ledger
 from ddcore.io.project import Project, Retention, find_project
 from ddcore.io.records import CompactRecord, RunRecord
-from ddcore.io.tables import TableState, kept_open, live_files, strays
+from ddcore.io.tables import TableState, live_files, strays
 from ddcore.io.times import (
     Frontier,
     Time,
@@ -99,10 +99,9 @@ def compact(project: Project, *, since: Time | None = None, dry_run: bool = Fals
     if dry_run:
         report = _Compaction(project, Ledger.load(warehouse), since).preview()
     else:
-        with warehouse.lock("ddcore compact") as lock, kept_open():
-            ledger = Ledger.load(warehouse)
+        with predecessor.succeeding(warehouse, "ddcore compact") as (lock, ledger):
             finished = unrecorded.finish(ledger)  # a compaction must not take the commit of a killed ingest back
-            stale_lock = predecessor.tell(lock.dead, ledger, predecessor.finished(finished))
+            stale_lock = predecessor.tell(lock, ledger, predecessor.finished(finished))
             report = _Compaction(project, ledger, since).run()
             report.stale_lock = stale_lock
     report.took = time.perf_counter() - start

@@ -503,7 +503,7 @@ class Life:
                 if version not in model.exempt:
                     wanted = self.expected(program, model.folded[version])[name]
                     assert actual == wanted, f"{name} at {version} is {actual}, not {wanted}"
-                if not claims.doubt(version)[0]:
+                if not claims.doubt(version, name)[0]:
                     wanted = self.expected(program, model.at(version, program))[name]
                     assert actual == wanted, f"{name} at {version} is {actual}, and verify expects {wanted}"
                 seen[version] = actual
@@ -526,10 +526,10 @@ class Life:
         assert not stale, f"versions {stale} were folded from other inputs"
         claims = Claims(ledger, ("version",))
         for version in range(since, min(end, int(run.last)) + 1):  # type: ignore[arg-type]
-            doubt = claims.doubt(version)[0]
+            doubts = {name: claims.doubt(version, name)[0] for name in self.plans[self.program].outputs}
             first = ledger.first_ingested()
             if version not in model.exempt and first is not None and version >= first:  # type: ignore[operator]
-                assert not doubt, f"version {version}: {doubt}"
+                assert not any(doubts.values()), f"version {version}: {doubts}"
 
     def _tail(self, ledger: Ledger, ended: Ended, words: Sequence[str], tables: set[str]) -> None:
         outputs = {name for plan in self.plans.values() for name in plan.outputs} - {"shape"}

@@ -229,7 +229,7 @@ class Workshop:
         shutil.rmtree(folder)
 
 
-ENDS = ("after-run", "after-ingest", "after-undo")  # readers see more after these
+ENDS = ("after-run", "after-ingest", "after-undo", "after-compact")  # readers see more after these
 CODES = {"kill": -signal.SIGKILL, "term": 143, "int": 130, "full": 1, "full-once": 1}
 WORDS = {"term": "terminated", "int": "interrupted", "full": "No space left", "full-once": "No space left"}
 
@@ -311,6 +311,16 @@ def _several_runs(shop: Workshop, folder: Path) -> None:
     shop.done(folder, "run")
 
 
+def _many_runs(shop: Workshop, folder: Path) -> None:
+    """The next run gives many tables their sixteenth file, and merges them."""
+    rows = "".join(f"A,{town},1,{version},1\n" for version, town in enumerate("LMNOPQRSTUVWXYZ", 2))
+    (folder / "many.csv").write_text("src,dst,km,version,diff\n" + rows)
+    (folder / "dd.toml").write_text(PROJECT + "[retention]\nversions = 2\ndays = 0\n")
+    shop.done(folder, "ingest", "roads", "many.csv")
+    for version in range(1, 16):  # version 1 adds no town
+        shop.done(folder, "run", "--to-version", str(version))
+
+
 def _compacted(shop: Workshop, folder: Path) -> None:
     shop.done(folder, "compact")
     shop.done(folder, "ingest", "roads", "last.csv")
@@ -338,6 +348,7 @@ BASES: dict[str, tuple[str, Build]] = {
     "half folded": ("times", _half_folded),
     "several runs": ("folded", _several_runs),
     "compacted": ("several runs", _compacted),
+    "many runs": ("ingested", _many_runs),
 }
 COMMANDS = {  # the project's state, and the command
     "first ingest": ("new", "ingest", "roads", "roads.csv"),
@@ -356,6 +367,7 @@ COMMANDS = {  # the project's state, and the command
     "full refresh of a damaged table": ("damaged", "run", "--full-refresh"),
     "run after a refresh that was given up": ("half refreshed", "run"),
     "run that merges the ledger": ("unmerged", "run"),
+    "run that compacts": ("many runs", "run"),
     "run to a border": ("times", "run", "--to", "day=1,revision=2"),
     "run from a border": ("half folded", "run"),
     "run of a changed program after one that committed": ("changed while a run was unfinished", "run"),
