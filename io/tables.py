@@ -48,9 +48,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "APP", "AddedFile", "LiveFile", "TableState", "arrow_table", "change", "commit", "committed", "create", "exists",
-    "files_of", "forget", "is_kept", "is_writer", "keep_removals", "kept_open", "live_files", "location", "lost",
-    "mend_hint", "open_table", "opened", "reading", "row_type", "scan", "schema_of", "set_aside_damaged", "settle",
-    "state_at", "strays", "values", "write_file", "write_pieces",
+    "files_of", "forget", "is_kept", "is_settled", "is_writer", "keep_removals", "kept_open", "live_files", "location",
+    "lost", "mend_hint", "open_table", "opened", "reading", "row_type", "scan", "schema_of", "set_aside_damaged",
+    "settle", "state_at", "strays", "values", "write_file", "write_pieces",
 ]  # fmt: skip
 
 APP = "ddcore"  # the one application id of our transactions; its version is the number of the run or ingest
@@ -350,6 +350,14 @@ def strays(folder: Path, base: TableState | None) -> list[LiveFile]:
         head = open_table(folder)
         head.update_incremental()
         return [file for file in _live(head) if file.path not in known and datafile.has_digests(folder / file.path)]
+
+
+def is_settled(folder: Path, base: TableState) -> bool:
+    """Whether no commits but maintenance came after ``base``: none of a run that did not finish. Looks for one file."""
+    version = base.version + 1
+    while is_maintenance(folder, version):
+        version += 1
+    return not commit_file(folder, version).exists()
 
 
 def lost(folder: Path, base: TableState | None) -> list[LiveFile]:

@@ -122,7 +122,8 @@ class Commits:
         strays = self._strays(log, base, waiting)
         if base is None and not strays:
             log.create(replace=True)  # a failed run may have left a table with other columns
-        if base is not None and not (files or waiting or strays) and not upcoming.rewrites:
+        goes_on = not upcoming.rewrites and base is not None and tables.is_settled(log.folder, base)
+        if goes_on and not (files or waiting or strays):
             return
         more = list(waiting)
         if strays and len(cancelled := retraction(log, strays)):

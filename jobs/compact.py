@@ -21,7 +21,7 @@ from ddcore.io import retention, unrecorded
 from ddcore.io.ledger import Ledger
 from ddcore.io.project import Project, Retention, find_project
 from ddcore.io.records import CompactRecord, RunRecord
-from ddcore.io.tables import TableState, live_files, strays
+from ddcore.io.tables import TableState, is_settled, live_files
 from ddcore.io.times import (
     Frontier,
     Time,
@@ -226,8 +226,8 @@ class _Compaction:
             if part == "state" and plain.endswith(("_held", "_pending")):
                 continue  # each run replaces them, and what they hold lies beyond the frontier
             folder = self.ledger.warehouse.table(name)
-            if part == "outputs" and strays(folder, state):
-                continue  # the next run cancels what a run that was given up committed
+            if part == "outputs" and not is_settled(folder, state):
+                continue  # the next run mends what one that was given up committed
             files = live_files(folder, state)
             if part == "state":
                 merge = state_merge(folder, files, self.dims, upper, everything=self.everything)

@@ -180,3 +180,37 @@ def test_that_replaced_an_output_by_one_with_other_columns(later: str, graph: Pr
     change(graph, later)
     fold(graph)
     assert newest(graph)
+
+
+def test_that_gave_an_output_other_columns_and_the_program_changes_back(graph: Project, dd: Any) -> None:
+    """Nothing is left to fold; all commands read the output as the ledger names it."""
+    for version in range(3):
+        fold(graph, last=version)
+    change(graph, WIDE)
+    interrupt(graph, "_correction", last=2)
+    change(graph, PROGRAM)
+    fold(graph, last=2)
+    before = log_of(graph, "ends", load_plan(graph).outputs["ends"]).sort(pl.all())
+    project = ("--project", str(graph.root))
+    for words in (["show", "ends"], ["diff", "ends", "0", "2"], ["verify", "ends"], ["compact"], ["show", "ends"]):
+        code, _, err = dd(*words, *project)
+        assert code == 0, (words, err)
+    assert log_of(graph, "ends", load_plan(graph).outputs["ends"]).sort(pl.all()).equals(before)
+    fold(graph)
+    assert newest(graph)
+
+
+def test_that_left_an_output_empty(graph: Project) -> None:
+    """It replaced the output's only file by nothing. The next run puts it back, though it has no rows for it."""
+    fold(graph, last=2)
+    tailers = tailers_of(graph)
+    change(graph, PROGRAM.replace("distinct()", 'where("node > 9").distinct()'))
+    interrupt(graph, full_refresh=True)
+    assert log_of(graph, "ends", load_plan(graph).outputs["ends"]).height == 4
+    change(graph, OTHER)
+    fold(graph, corrections="append", last=2)
+    take_in(graph, "edges", pl.DataFrame({"src": [2], "dst": [3], "version": [3], "diff": [1]}))
+    fold(graph)
+    assert newest(graph)
+    assert_followed(graph, tailers)
+    assert in_order(pl.read_delta(str(graph.warehouse / "outputs" / "ends"))).height >= 4
