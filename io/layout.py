@@ -57,9 +57,10 @@ def create(folder: Path, layout: Layout, *, replace: bool = False) -> None:
     tables.create(folder, {**layout.columns, "run": _INT64}, partition_by=["run"], replace=replace)
 
 
-def set_aside_damaged(warehouse: Warehouse, plan: Plan) -> None:
-    """Before a full refresh: rename tables of state and outputs whose logs cannot be read."""
-    for name in (*(name for name, _, _ in tables_of(plan)), *(f"outputs/{output}" for output in plan.outputs)):
+def set_aside_damaged(warehouse: Warehouse, plan: Plan, *, outputs: bool) -> None:
+    """Before a full refresh: rename tables of state, and those of ``outputs``, whose logs cannot be read."""
+    names = [name for name, _, _ in tables_of(plan)]
+    for name in (*names, *(f"outputs/{output}" for output in plan.outputs if outputs)):
         tables.set_aside_damaged(warehouse.table(name))
 
 

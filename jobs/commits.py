@@ -45,7 +45,7 @@ class Commits:
     def prepare(self) -> None:
         """Rename damaged tables that are about to be replaced."""
         if self.upcoming.refresh:
-            layout.set_aside_damaged(self.warehouse, self.plan)
+            layout.set_aside_damaged(self.warehouse, self.plan, outputs=not self.upcoming.appends)
 
     @cached_property
     def rebuilding(self) -> Rebuilding | None:

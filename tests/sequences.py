@@ -389,6 +389,7 @@ class Life:
             recorded = any(isinstance(each, IngestRecord) and each.sources[0].name == name for each in new)
             assert recorded != report["nothing_new"], report
         self._check_inputs(ledger)
+        self._check_waiting(ledger)
         self._check_outputs(ledger)
         assert not (damages := inspect(ledger, deep=len(records) % 8 == 0).damages), damages
         if ended.code == 0 and words[0] == "run":
@@ -455,6 +456,14 @@ class Life:
             for version in range(since, latest + 1):
                 wanted, actual = contents(self.model.logs[name], version), contents(log, version)
                 assert actual == wanted, f"input {name} at {version}: {actual}, not {wanted}"
+
+    def _check_waiting(self, ledger: Ledger) -> None:
+        """The ledger knows what is not folded, without reading a table."""
+        known = {version for record in ledger.waiting() for version in record.counts}
+        versions = {version for log in self.model.logs.values() for (_, version), diff in log.items() if diff}
+        assert {version for version in versions if version > self.last} <= known, f"waiting: {versions}, known: {known}"
+        latest = ledger.latest_ingested()
+        assert not versions or (latest is not None and max(versions) <= int(latest)), (latest, versions)  # type: ignore[arg-type]
 
     def _log(self, part: str, name: str, columns: Sequence[str], state: Any) -> Log:
         folder = Warehouse(self.project / "warehouse").table(f"{part}/{name}")

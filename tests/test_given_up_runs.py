@@ -214,3 +214,16 @@ def test_that_left_an_output_empty(graph: Project) -> None:
     assert newest(graph)
     assert_followed(graph, tailers)
     assert in_order(pl.read_delta(str(graph.warehouse / "outputs" / "ends"))).height >= 4
+
+
+def test_that_found_a_damaged_output(graph: Project, dd: Any) -> None:
+    """What was published cannot be read, so there is no difference to it: the table stays where it is."""
+    fold(graph, last=2)
+    (graph.warehouse / "outputs" / "ends" / "_delta_log" / f"{0:020d}.json").write_text("garbage")
+    words = ["run", "--full-refresh", "--engine", "inline", "--project", str(graph.root)]
+    for _ in range(2):
+        code, _, err = dd(*words, "--corrections", "append")
+        assert (code, len(err)) == (1, 2) and "outputs/ends" in err[0] and "ddcore run --full-refresh" in err[1]
+        assert sorted(folder.name for folder in (graph.warehouse / "outputs").iterdir()) == ["ends", "starts"]
+    assert dd(*words)[0] == 0
+    assert newest(graph)
