@@ -113,18 +113,18 @@ class Op:
 
 def ops_of(seed: int, length: int = 14) -> list[Op]:
     rng = random.Random(seed)
-    kinds = [
-        ("ingest", 6),
-        ("late", 2),
-        ("restate", 3),
-        ("undo", 3),
-        ("run", 7),
-        ("program", 3),
-        ("compact", 2),
-        ("again", 1),
-    ]
-    names = [name for name, weight in kinds for _ in range(weight)]
-    return [Op("ingest", rng.randrange(10**6)), *(Op(rng.choice(names), rng.randrange(10**6)) for _ in range(length))]
+    kinds = {
+        "ingest": 6, "late": 2, "restate": 3, "undo": 3, "run": 6, "killed": 4, "program": 3, "compact": 2, "again": 1,
+    }  # fmt: skip
+    names = [name for name, weight in kinds.items() for _ in range(weight)]
+    kinds_in_order = ["ingest"]
+    while len(kinds_in_order) <= length:
+        kind = rng.choice(names)
+        # A run that was killed while it committed is often given up, and what it left compacted.
+        kinds_in_order.append(kind)
+        if kind == "killed":
+            kinds_in_order += rng.choice([(), ("program",), ("program", "compact")])
+    return [Op(kind, rng.randrange(10**6)) for kind in kinds_in_order]
 
 
 def contents(log: Log, version: int) -> Contents:
