@@ -69,6 +69,7 @@ def _time(project: Project, text: str | None) -> Time | None:
     if text is None:
         return None
     from ddcore.io.ledger import Ledger
+    from ddcore.io.published import finished_run
     from ddcore.io.times import parse
     from ddcore.io.warehouse import Warehouse
 
@@ -76,8 +77,9 @@ def _time(project: Project, text: str | None) -> Time | None:
         return parse(text, project.dims, "--since")
     warehouse = Warehouse(project.warehouse)
     warehouse.check()
-    last = Ledger.load(warehouse).last_folded()
-    return version_number(text, last if isinstance(last, int) else -1, "--since", project.dims[0])
+    last = finished_run(Ledger.load(warehouse)).last
+    assert isinstance(last, int), "one dimension"
+    return version_number(text, last, "--since", project.dims[0])
 
 
 def _tell(out: Output, report: CompactReport, dry_run: bool) -> None:

@@ -67,7 +67,9 @@ def log(
             out.record(schema_version=SCHEMA_VERSION, **_spelled(record, dims))
         return 0
     if not records:
-        out.say("no ingest and no run yet; begin with: ddcore ingest INPUT SOURCE")
+        waits = versions and ledger.newest() is not None
+        begin = "no ingest and no run yet; begin with: ddcore ingest INPUT SOURCE"
+        out.say("nothing is folded yet; fold the waiting versions with: ddcore run" if waits else begin)
         return 0
     headers = _HEADERS[versions]
     if len(dims) > 1:

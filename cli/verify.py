@@ -134,7 +134,10 @@ def verify(
         listen = listener(out, progress, settings.engine)
         verification = Verification(settings, by=way, scratch=scratch_folder, listener=listen)
         names = verification.outputs(outputs or ())
-        times = verification.times(_selection(verification, at or (), last or 0, every or 0), names, "--at")
+        selection = _selection(verification, at or (), last or 0, every or 0)
+        times = verification.times(selection, names, "--at", strict=bool(outputs))
+        for note in verification.left_out(times, names):
+            out.say(note)
         for verdict in verification.verdicts(times, names):
             progress.wipe()
             verdicts.append(verdict)
@@ -182,7 +185,7 @@ def _selection(verification: Verification, at: Sequence[str], last: int, every: 
     for text in at:
         if ".." in text and len(dims) == 1:
             begin, _, end = text.partition("..")
-            first = readable.time(begin, "--at") if begin.strip() else claims.first
+            first = readable.time(begin, "--at") if begin.strip() else claims.least
             final = readable.time(end.strip() or "latest", "--at")
             assert isinstance(first, int) and isinstance(final, int)
             if first > final:
@@ -196,16 +199,9 @@ def _selection(verification: Verification, at: Sequence[str], last: int, every: 
 def tell_verdict(out: Output, project: Project, verdict: Verdict, write: Callable[..., None]) -> None:
     """One line, or one JSON record, for a verdict. With ``quiet`` only where the law does not hold."""
     if out.json:
-        out.record(
-            schema_version=SCHEMA_VERSION,
-            output=verdict.output,
-            **_time(project, verdict),
-            by=verdict.by,
-            holds=verdict.holds,
-            rows=verdict.rows,
-            differing=len(verdict.differing),
-            took=round(verdict.took, 3),
-        )
+        from ddcore.jobs.verify import fields_of
+
+        out.record(schema_version=SCHEMA_VERSION, **fields_of(verdict, project.dims))
     elif not (out.quiet and verdict.holds):
         word, color = ("holds", "green") if verdict.holds else ("differs", "red")
         rows = f"{count(verdict.rows)} {'row' if verdict.rows == 1 else 'rows'}"

@@ -9,10 +9,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from urllib.parse import quote
 
-__all__ = ["MASK", "PATTERN", "is_secret", "keep_secret", "mask_file", "masked"]
+__all__ = ["MASK", "PATTERN", "is_secret", "keep_secret", "masked"]
 
 MASK = "*****"
 # As in Java's regular expressions: Spark gets it as spark.redaction.regex.
@@ -51,10 +50,3 @@ def masked(text: str) -> str:
     for secret in sorted(_secrets, key=len, reverse=True):
         text = text.replace(secret, MASK)
     return _USER_INFO.sub(MASK, text) if "://" in text else text
-
-
-def mask_file(path: Path) -> None:
-    """Mask a finished text file in place, if it has anything to mask."""
-    text = path.read_text(encoding="utf-8", errors="replace")
-    if (clean := masked(text)) != text:
-        path.write_text(clean, encoding="utf-8")

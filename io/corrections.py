@@ -11,10 +11,10 @@ import polars as pl
 
 from ddcore.io.changelog import ChangeLog
 from ddcore.io.tables import AddedFile, LiveFile, TableState
-from ddcore.io.times import Time
+from ddcore.io.times import Time, coordinates, versions
 from ddcore.io.updates import consolidate
 
-__all__ = ["correction", "retraction"]
+__all__ = ["correction", "is_outdated", "retraction"]
 
 
 def correction(
@@ -30,6 +30,18 @@ def correction(
     negated = holds.select(*log.schema, -pl.col("diff"))
     updates = pl.concat([should, negated.lazy()]).with_columns(pl.lit(last + 1, pl.Int64).alias(log.dims[0]))
     return consolidate(log.collect(updates.select(*log.columns)), log.dims)
+
+
+def is_outdated(
+    log: ChangeLog, fresh: Sequence[AddedFile], held: TableState | None, after: Time | None, last: int
+) -> bool:
+    """Whether a log holds other updates than it should, with the parameters of :func:`correction`; also where they add
+    up to the same at ``last``. O(updates).
+    """
+    first = 0 if after is None else coordinates(after)[0] + 1
+    holds = log.window(versions(first, last), held).with_columns(-pl.col("diff"))
+    both = pl.concat([log.scan_files(fresh), holds])
+    return not consolidate(log.collect(both), log.dims).is_empty()
 
 
 def retraction(log: ChangeLog, strays: Sequence[LiveFile]) -> pl.DataFrame:

@@ -399,9 +399,13 @@ class Ledger:
         """The least closed times at which ingests changed an input that was folded already; empty without any."""
         return self._summary.restated
 
-    def first_ingested(self) -> Time | None:
-        """The first version at which any input has rows; with several time dimensions, the least coordinates."""
-        firsts = [one.first for one in self._summary.inputs.values() if one.first is not None]
+    def first_ingested(self, inputs: Iterable[str] | None = None) -> Time | None:
+        """The first version at which any input (or any of ``inputs``) has rows; with several time dimensions, the least
+        coordinates.
+        """
+        known = self._summary.inputs
+        names = known if inputs is None else [name for name in inputs if name in known]
+        firsts = [first for name in names if (first := known[name].first) is not None]
         return times.least(firsts) if firsts else None
 
     def latest_ingested(self, inputs: Iterable[str] | None = None) -> Time | None:

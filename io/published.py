@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from ddcore.errors import UsageError
-from ddcore.io.times import Time, coordinates, corners, is_open, named, shown_frontier
+from ddcore.io.times import Time, coordinates, corners, greatest, is_open, named, shown_frontier, time_of
 from ddcore.lattice import le
 from ddcore.wording import listed, meant
 
@@ -57,7 +57,8 @@ class Claims:
 
     Times at or beyond ``upper`` are not complete, and with one dimension there is no version before ``first``. The logs
     need not be exact at times that are not at or beyond ``since``. Since the run, inputs have changed at times at or
-    beyond ``restated``. And a run that appended corrections left what was published before them.
+    beyond ``restated``. And a run that appended corrections left what was published before them, in the outputs that
+    held something else than they should.
     """
 
     def __init__(self, ledger: Ledger, dims: tuple[str, ...]) -> None:
@@ -68,8 +69,13 @@ class Claims:
         self._ledger = ledger
         self._runs: list[RunRecord] | None = None
 
-    def doubt(self, time: Time) -> tuple[str, str]:
-        """Why the law is not claimed at a time, and what to do; two empty texts where it is."""
+    @property
+    def least(self) -> Time | None:
+        """With one dimension: the first version that can be read."""
+        return self.first if not self.since else greatest([time_of(self.since[0]), self.first or 0])
+
+    def doubt(self, time: Time, output: str) -> tuple[str, str]:
+        """Why the law is not claimed for an output at a time, and what to do; two empty texts where it is."""
         what = named(time, self.dims)
         if is_open(time, self.upper):
             tops = " and ".join(named(top, self.dims) for top in corners(self.upper))
@@ -82,29 +88,24 @@ class Claims:
         if is_open(time, self.restated):
             changed = shown_frontier(self.restated, self.dims)
             return f"{what}: the inputs have changed from {changed} on since they were folded", "first: ddcore run"
-        run = self._corrected(time)
+        run = self._corrected(time, output)
         if run is not None:
             last = named(run.last, self.dims)
             return (
-                f"{what} holds what was published before run {run.run}, whose corrections follow {last}",
+                f"{output} at {what} holds what was published before run {run.run}, whose corrections follow {last}",
                 f"name a time after {last}, as soon as it is folded",
             )
         return "", ""
 
-    def check(self, time: Time, origin: str) -> None:
-        """Raise UsageError, beginning with ``origin``, for a time at which the law is not claimed."""
-        message, hint = self.doubt(time)
-        if message:
-            raise UsageError(f"{origin}: {message}", hint)
-
-    def _corrected(self, time: Time) -> RunRecord | None:
-        """The newest run whose corrections follow a time, and concern it."""
+    def _corrected(self, time: Time, output: str) -> RunRecord | None:
+        """The newest run that left an output at a time as it was published before."""
         point, run = coordinates(time), self._ledger.current_run()
         if run is None or (run.published_from is None and len(point) == 1 and point >= coordinates(run.first)):
             return None  # completed by the last run itself
         for run in self._of_outputs():
             first = run.published_from
-            if first is not None and le(coordinates(first), point) and le(point, coordinates(run.last)):
+            concerned = run.outdated is None or output in run.outdated
+            if first is not None and concerned and le(coordinates(first), point) and le(point, coordinates(run.last)):
                 return run
         return None
 

@@ -157,6 +157,7 @@ class RunRecord:
     outputs that are written and wait for the next run, which commits them with its own: the difference between what an
     output holds and what it should, at the version after ``last``. ``published_from``: of a run that appends, which
     only computes corrections: from this version up to ``last`` the outputs hold what was published before the run.
+    ``outdated``: those that hold something else than they should; None where nobody compared them.
     """
 
     run: int
@@ -181,6 +182,7 @@ class RunRecord:
     arrangements: tuple[str, ...] = ()
     corrections: Mapping[str, tuple[AddedFile, ...]] = field(default_factory=dict)
     published_from: Time | None = None
+    outdated: tuple[str, ...] | None = None
 
     @property
     def complete(self) -> Frontier:
@@ -248,6 +250,8 @@ def to_json(record: Record) -> dict[str, Any]:
     if isinstance(record, RunRecord):
         if record.published_from is None:  # 0 is a version
             del body["published_from"]
+        if record.outdated is None:
+            del body["outdated"]
         if record.corrections:
             body["corrections"] = {name: [asdict(file) for file in of] for name, of in record.corrections.items()}
         for side in ("inputs", "outputs"):
@@ -297,7 +301,7 @@ def from_json(kind: str, body: dict[str, Any]) -> Record:
     for side in ("inputs", "outputs"):
         body[side] = {name: _counts(counts) for name, counts in body[side].items()}
     body["quantiles"] = {name: tuple(codes) for name, codes in body["quantiles"].items()}
-    body["arrangements"] = tuple(body.get("arrangements", ()))
+    body |= {name: tuple(body[name]) for name in ("arrangements", "outdated") if name in body}
     corrections = body.get("corrections", {})
     body["corrections"] = {name: tuple(AddedFile(**file) for file in of) for name, of in corrections.items()}
     return RunRecord(**body)

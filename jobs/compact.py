@@ -21,7 +21,7 @@ from ddcore.io import retention, unrecorded
 from ddcore.io.ledger import Ledger
 from ddcore.io.project import Project, Retention, find_project
 from ddcore.io.records import CompactRecord, RunRecord
-from ddcore.io.tables import TableState, kept_open, live_files
+from ddcore.io.tables import TableState, live_files, strays
 from ddcore.io.times import (
     Frontier,
     Time,
@@ -99,10 +99,9 @@ def compact(project: Project, *, since: Time | None = None, dry_run: bool = Fals
     if dry_run:
         report = _Compaction(project, Ledger.load(warehouse), since).preview()
     else:
-        with warehouse.lock("ddcore compact") as lock, kept_open():
-            ledger = Ledger.load(warehouse)
+        with predecessor.succeeding(warehouse, "ddcore compact") as (lock, ledger):
             finished = unrecorded.finish(ledger)  # a compaction must not take the commit of a killed ingest back
-            stale_lock = predecessor.tell(lock.dead, ledger, predecessor.finished(finished))
+            stale_lock = predecessor.tell(lock, ledger, predecessor.finished(finished))
             report = _Compaction(project, ledger, since).run()
             report.stale_lock = stale_lock
     report.took = time.perf_counter() - start
@@ -227,6 +226,8 @@ class _Compaction:
             if part == "state" and plain.endswith(("_held", "_pending")):
                 continue  # each run replaces them, and what they hold lies beyond the frontier
             folder = self.ledger.warehouse.table(name)
+            if part == "outputs" and strays(folder, state):
+                continue  # the next run cancels what a run that was given up committed
             files = live_files(folder, state)
             if part == "state":
                 merge = state_merge(folder, files, self.dims, upper, everything=self.everything)

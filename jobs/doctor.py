@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Literal
 
 from ddcore.cache import OWN_FOLDER, cache_folder, distrust, kernel_folder, kernel_names
 from ddcore.errors import DdError
-from ddcore.io.program import load_program
+from ddcore.io.program import load_plan
 from ddcore.io.project import Project
 from ddcore.io.times import named, shown
 from ddcore.jobs.spark import class_archive, jars
@@ -150,7 +150,7 @@ def _no_project() -> list[Check]:
 def _project(project: Project) -> Iterator[Check]:
     yield Check("project", "ok", str(project.file))
     try:
-        load_program(project)
+        load_plan(project)
     except DdError as error:
         yield Check("program", "fail", error.message, error.hint)
     else:
@@ -198,7 +198,7 @@ def _unfinished(intent: IntentRecord, dims: tuple[str, ...], *, is_running: bool
     what = f"run {intent.run} ({span}, begun {intent.at:%Y-%m-%d %H:%M:%S} UTC)"
     if is_running:
         return Check("last run", "note", f"{what} is not finished yet", "wait until it has ended")
-    return Check("last run", "note", f"{what} did not finish; nothing of it is visible", "to finish it: ddcore run")
+    return Check("last run", "note", f"{what} did not finish; show and diff leave it out", "to finish it: ddcore run")
 
 
 def _files(ledger: Ledger, deep: bool) -> Iterator[Check]:

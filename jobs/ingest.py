@@ -41,7 +41,7 @@ from ddcore.io.records import IngestRecord
 from ddcore.io.records import Source as TakenSource
 from ddcore.io.restatement import Changes, Replacement, closed_changes, replace_from
 from ddcore.io.sources import Source, find_sources, row_count
-from ddcore.io.tables import APP, kept_open, opened
+from ddcore.io.tables import APP, opened
 from ddcore.io.times import (
     Frontier,
     Time,
@@ -62,7 +62,7 @@ from ddcore.jobs import predecessor
 from ddcore.jobs.arguments import filled
 from ddcore.jobs.report import json_line, spelled
 from ddcore.jobs.undo import UndoReport, undo
-from ddcore.lattice import is_beyond
+from ddcore.lattice import is_beyond, le
 from ddcore.redaction import masked
 
 __all__ = ["FIRST", "LATE", "IngestReport", "ingest", "main", "start_of"]
@@ -159,15 +159,14 @@ def ingest(
     layouts, rules = _fitted(find_sources(sources), rules, warehouse, input_name)
     _refuse_empty(sources, layouts)
     warehouse.begin(project.root, new=new_warehouse)
-    with warehouse.lock("ddcore ingest") as lock, kept_open():
-        ledger = Ledger.load(warehouse)
+    with predecessor.succeeding(warehouse, "ddcore ingest") as (lock, ledger):
         ledger.check_dims(project.dims)
         finished = unrecorded.finish(ledger)
         notes = [unrecorded.note(record) for record in finished]
         intent = ledger.open_intent()
         give_up(ledger, "it was not finished, and an ingest came first")
         stale_lock = predecessor.tell(
-            lock.dead, ledger, predecessor.given_up(intent, ledger) or predecessor.finished(finished)
+            lock, ledger, predecessor.given_up(intent, ledger) or predecessor.finished(finished)
         )
         options = _Options(late, restate, allow_gap)
         work = _Work(ledger, input_name, rules, options, tell=tell, root=project.root)
@@ -455,12 +454,15 @@ class _Work:
                 f"{option}: the input {self.name} holds no rows", "leave --restate out to ingest the first"
             )
         self._refuse_before(start, part, option)
-        since = self.ledger.since()
-        if since and any(coordinates(start)) and not is_open(start, since):
+        since, first = self.ledger.since(), self.ledger.first_ingested([self.name])
+        # All rows from before lie at ``since`` itself, so only all of them can be replaced, or what comes later.
+        assert first is not None, "it has a last version"
+        if since and not le(coordinates(start), coordinates(first)) and le(coordinates(start), since[0]):
             raise UsageError(
-                f"{option}: the history of {self.name} was compacted; it is kept at or beyond "
-                f"{shown_frontier(since, dims)} only",
-                "restate from there on, or the whole history: --restate first, with sources that hold all of it",
+                f"{option}: the history of {self.name} was compacted: rows of earlier versions lie at "
+                f"{named(time_of(since[0]), dims)}",
+                f"restate from a later version on, or the whole history, with sources from {named(first, dims)} on: "
+                "--restate first",
             )
         self.tell("reading what is replaced")
         stem = f"ingest-{self.intake.number:08d}"

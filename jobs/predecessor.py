@@ -3,25 +3,43 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
 from ddcore.io.ledger import Ledger
 from ddcore.io.records import IngestRecord, IntentRecord, UndoRecord, row_of
-from ddcore.io.warehouse import Holder
+from ddcore.io.tables import kept_open
+from ddcore.io.warehouse import Holder, Lock, Warehouse
 
-__all__ = ["finished", "given_up", "tell"]
+__all__ = ["finished", "given_up", "succeeding", "tell"]
 
 _logger = logging.getLogger("ddcore")
 
 
-def tell(dead: Holder | None, ledger: Ledger, outcome: str) -> dict[str, Any] | None:
+@contextmanager
+def succeeding(warehouse: Warehouse, command: str) -> Iterator[tuple[Lock, Ledger]]:
+    """Hold the lock, with the ledger. A command that fails before it called :func:`tell` still tells of a dead holder:
+    the name is in the file only once.
+    """
+    with warehouse.lock(command) as lock, kept_open():
+        ledger = Ledger.load(warehouse)
+        try:
+            yield lock, ledger
+        except Exception:
+            tell(lock, ledger, "")
+            raise
+
+
+def tell(lock: Lock, ledger: Ledger, outcome: str) -> dict[str, Any] | None:
     """Log one note on a dead holder of the lock, and return the JSON value ``stale_lock`` of this command's result.
 
-    ``outcome`` is what this command does about the unfinished run; empty without one. None for no dead holder.
+    ``outcome`` is what this command does about the unfinished run; empty without one. None for no dead holder, and
+    from the second call on.
     """
+    dead, lock.dead = lock.dead, None
     if dead is None:
         return None
     outcome = outcome or _recorded(dead, ledger)
@@ -44,8 +62,10 @@ def finished(records: Sequence[IngestRecord | UndoRecord]) -> str:
 
 
 def _recorded(dead: Holder, ledger: Ledger) -> str:
-    """Whether the last record of the ledger is the process's own, where no run is unfinished."""
-    record = ledger.newest()
+    """What the ledger has of the process: an unfinished run, or its last record."""
+    record, intent = ledger.newest(), ledger.open_intent()
+    if intent is not None:
+        return f"run {intent.run} is not finished yet"
     try:
         began = datetime.fromisoformat(dead.since)
         if record is not None and record.at >= began:

@@ -28,7 +28,6 @@ from ddcore.io.ledger import Ledger
 from ddcore.io.program import load_plan
 from ddcore.io.project import ENGINES, Project, find_project
 from ddcore.io.records import FailureRecord, IngestRecord, IntentRecord, RunRecord
-from ddcore.io.tables import kept_open
 from ddcore.io.times import (
     Frontier,
     Time,
@@ -39,7 +38,7 @@ from ddcore.io.times import (
     parse,
     shown,
 )
-from ddcore.io.warehouse import Holder, Warehouse
+from ddcore.io.warehouse import Lock, Warehouse
 from ddcore.jobs import engines, predecessor
 from ddcore.jobs.arguments import filled, natural
 from ddcore.jobs.compact import after_run
@@ -87,11 +86,10 @@ def run(
     options = _Options(project, request, engine or project.engine, parallelism, listener)
     if dry_run:
         return _Replay(options, Ledger.load(warehouse)).preview()
-    with warehouse.lock("ddcore run") as lock, kept_open():
-        ledger = Ledger.load(warehouse)
+    with predecessor.succeeding(warehouse, "ddcore run") as (lock, ledger):
         finished = unrecorded.finish(ledger)
         replay = _Replay(options, ledger)
-        replay.note_predecessor(lock.dead, predecessor.finished(finished))
+        replay.note_predecessor(lock, predecessor.finished(finished))
         report = replay.fold_all(lock.note_run)
         after_run(project, ledger)  # also if nothing is new: the command before may have been killed here
         return report
@@ -134,7 +132,7 @@ class _Replay:
             self.report.versions = self._versions(upcoming, {})
         return self.report
 
-    def note_predecessor(self, dead: Holder | None, outcome: str) -> None:
+    def note_predecessor(self, lock: Lock, outcome: str) -> None:
         """Note a process that ended while it held the lock, and what becomes of the run that it may have left;
         ``outcome`` if it left none.
         """
@@ -145,7 +143,7 @@ class _Replay:
             same = intent.fingerprint == self.plan.fingerprint
             ending = "is finished first" if same else "is given up: the program has changed"
             outcome = f"run {intent.run} {ending}"
-        self.report.stale_lock = predecessor.tell(dead, self.ledger, outcome)
+        self.report.stale_lock = predecessor.tell(lock, self.ledger, outcome)
 
     def fold_all(self, note_run: Callable[[int], None]) -> RunReport:
         """Fold until no version is left."""
@@ -230,6 +228,7 @@ class _Replay:
                 arrangements=tuple(each.fingerprint for each in self.plan.arrangements if not each.transient),
                 corrections=corrections,
                 published_from=upcoming.first if upcoming.appends else None,
+                outdated=tuple(commits.outdated) if upcoming.appends else None,
             )
         )
         self.report.versions += versions
@@ -400,11 +399,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
             engine=project.engine,
             parallelism=project.parallelism,
         )
-        print(json_line("run", result(report)), flush=True)
-        if project.verify_every:
-            from ddcore.jobs import verify
+        try:
+            if project.verify_every:
+                from ddcore.jobs import verify
 
-            verify.check_run(project, report)
+                verify.check_run(project, report)
+        finally:
+            print(json_line("run", result(report)), flush=True)
     except DdError as error:
         print(masked(f"error: {error}"), file=sys.stderr)
         return error.exit_code

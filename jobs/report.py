@@ -28,7 +28,8 @@ class RunReport:
     before ``last`` is complete; with several time dimensions ``upper`` is the frontier of all that are not.
     ``corrections`` counts updates that wait for the next version to be folded. ``notes`` are sentences for the user.
     ``stale_lock`` is the process that held the lock and ended without releasing it, and what became of its work.
-    ``windows``: number, first and last time of each run.
+    ``windows``: number, first and last time of each run. ``verified``: one object per output and time that was verified
+    after it, as ``dd verify --json`` has it.
     """
 
     run: int = 0
@@ -46,6 +47,7 @@ class RunReport:
     notes: list[str] = field(default_factory=list)
     stale_lock: dict[str, Any] | None = None
     windows: list[tuple[int, Time, Time]] = field(default_factory=list)
+    verified: list[dict[str, Any]] = field(default_factory=list)
 
     @property
     def first_changed(self) -> Time | None:
@@ -72,6 +74,7 @@ def result(report: RunReport, *, dry_run: bool = False) -> dict[str, Any]:
         "nothing_new": report.nothing_new,
         "dry_run": dry_run,
         "stale_lock": report.stale_lock,
+        "verified": report.verified,
     }
 
 

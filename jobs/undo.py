@@ -26,7 +26,7 @@ from ddcore.io.ledger import Ledger
 from ddcore.io.project import Project
 from ddcore.io.records import IngestRecord, UndoRecord
 from ddcore.io.restatement import Changes, closed_changes
-from ddcore.io.tables import LiveFile, kept_open
+from ddcore.io.tables import LiveFile
 from ddcore.io.times import Frontier, Time, is_open, named, ordered, shown, shown_frontier
 from ddcore.io.updates import RowCount
 from ddcore.io.warehouse import Warehouse
@@ -67,8 +67,7 @@ def undo(project: Project, number: int, input_name: str | None = None, *, restat
     start = time.monotonic()
     warehouse = Warehouse(project.warehouse)
     warehouse.check()
-    with warehouse.lock("ddcore ingest --undo") as lock, kept_open():
-        ledger = Ledger.load(warehouse)
+    with predecessor.succeeding(warehouse, "ddcore ingest --undo") as (lock, ledger):
         ledger.check_dims(project.dims)
         intent, before = ledger.open_intent(), {record.number: record for record in ledger.ingests()}
         finished = unrecorded.finish(ledger)
@@ -78,7 +77,7 @@ def undo(project: Project, number: int, input_name: str | None = None, *, restat
         if not is_done:
             work.check()
         stale_lock = predecessor.tell(
-            lock.dead, ledger, predecessor.given_up(intent, ledger) or predecessor.finished(finished)
+            lock, ledger, predecessor.given_up(intent, ledger) or predecessor.finished(finished)
         )
         if not is_done:
             work.commit()

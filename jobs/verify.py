@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import polars as pl
 
@@ -27,7 +27,7 @@ from ddcore.io.intake import shown as shown_row
 from ddcore.io.ledger import Ledger
 from ddcore.io.program import load_plan, load_program
 from ddcore.io.published import Claims, check_output, finished_run, output_names
-from ddcore.io.times import Time, Window, corners, named, nothing_closed, ordered, time_of, up_to
+from ddcore.io.times import Time, Window, corners, json_time, named, nothing_closed, ordered, time_of, up_to
 from ddcore.io.warehouse import REFRESH, Warehouse, reporting
 from ddcore.jobs import engines
 from ddcore.jobs.failures import fold_errors
@@ -49,6 +49,7 @@ __all__ = [
     "Verification",
     "Way",
     "after_run",
+    "fields_of",
     "mismatch",
 ]
 
@@ -94,6 +95,19 @@ class Verdict:
         return self.differing.is_empty()
 
 
+def fields_of(verdict: Verdict, dims: Sequence[str]) -> dict[str, Any]:
+    """The fields of a verdict's JSON object."""
+    return {
+        "output": verdict.output,
+        "version" if len(dims) == 1 else "time": json_time(verdict.time, dims),
+        "by": verdict.by,
+        "holds": verdict.holds,
+        "rows": verdict.rows,
+        "differing": len(verdict.differing),
+        "took": round(verdict.took, 3),
+    }
+
+
 def mismatch(verdicts: Iterable[Verdict], dims: Sequence[str]) -> Mismatch | None:
     """The error for those verdicts by which the law does not hold; None where it holds by all."""
     failed = [verdict for verdict in verdicts if not verdict.holds]
@@ -115,7 +129,7 @@ def after_run(project: Project, report: RunReport, every: int, listener: Listene
 
     With one time dimension at the versions of the windows that ``every`` divides, without those at which nothing
     changed since the one before. With several at the last time of each run whose number it divides. Loads nothing where
-    there is none. Raises as :class:`Verification`.
+    there is none. Adds each verdict to ``report.verified``. Raises as :class:`Verification`.
     """
     times: set[Time] = set()
     for run, first, last in report.windows:
@@ -126,8 +140,11 @@ def after_run(project: Project, report: RunReport, every: int, listener: Listene
             times.add(last)
     if times:
         verification = Verification(project, listener=listener)
-        claimed = [time for time in ordered(times) if not verification.claims.doubt(time)[0]]
-        yield from verification.verdicts(claimed, verification.outputs())
+        outputs = verification.outputs()
+        claimed = [time for time in ordered(times) if verification.claimed(time, outputs)]
+        for verdict in verification.verdicts(claimed, outputs):
+            report.verified.append(fields_of(verdict, project.dims))
+            yield verdict
 
 
 def check_run(project: Project, report: RunReport) -> None:
@@ -175,21 +192,40 @@ class Verification:
             check_output(self.run, name, self.project.inputs)
         return list(dict.fromkeys(names)) or output_names(self.run)
 
-    def times(self, selection: Selection, outputs: Sequence[str], origin: str = "verify") -> list[Time]:
+    def times(
+        self, selection: Selection, outputs: Sequence[str], origin: str = "verify", *, strict: bool = False
+    ) -> list[Time]:
         """The times that a selection names, in order. UsageError, beginning with ``origin``, for one at which the law
-        is not claimed.
+        is claimed for none of the outputs; ``strict``: not for each of them.
         """
         chosen: set[Time] = {*selection.times, *(first for first, _ in selection.ranges)}
         for time in ordered({*chosen, *(last for _, last in selection.ranges)}):
-            self.claims.check(time, origin)
+            self._check(time, outputs, origin, strict=strict)
         if selection.ranges or selection.last or selection.every:
             chosen |= set(self._changed_in(selection, outputs))
         elif not chosen:
             tops = corners(self.claims.upper)
-            chosen = {time for time in tops if not self.claims.doubt(time)[0]}
-            if not chosen:
-                self.claims.check(tops[-1], origin)
+            chosen = {time for time in tops if self.claimed(time, outputs)}
+            if not chosen or strict:
+                self._check(tops[-1], outputs, origin, strict=strict)
         return ordered(chosen)
+
+    def claimed(self, time: Time, outputs: Sequence[str]) -> list[str]:
+        """Those outputs for which the law is claimed at a time."""
+        return [output for output in outputs if not self.claims.doubt(time, output)[0]]
+
+    def left_out(self, times: Sequence[Time], outputs: Sequence[str]) -> Iterator[str]:
+        """A sentence on each output that is not verified at all of the times that :meth:`times` chose."""
+        for output in outputs:
+            doubts = [message for time in times if (message := self.claims.doubt(time, output)[0])]
+            if doubts:
+                more = f"; also at {len(doubts) - 1} of the times before" if len(doubts) > 1 else ""
+                yield f"left out: {doubts[-1]}{more}"
+
+    def _check(self, time: Time, outputs: Sequence[str], origin: str, *, strict: bool) -> None:
+        doubts = [doubt for output in outputs if (doubt := self.claims.doubt(time, output))[0]]
+        if doubts and (strict or len(doubts) == len(outputs)):
+            raise UsageError(f"{origin}: {doubts[0][0]}", doubts[0][1])
 
     def _changed_in(self, selection: Selection, outputs: Sequence[str]) -> Iterator[int]:
         """The versions of a selection that follow from those at which something changed. Reads the versions of the
@@ -198,17 +234,17 @@ class Verification:
         (dim,) = self.plan.dims
         logs = [*self._inputs(), *(self._output(name) for name in outputs)]
         known = pl.concat([log.collect(log.scan(state).select(dim).unique()) for log, state in logs])
-        changed = [version for version in sorted(set(known[dim])) if not self.claims.doubt(version)[0]]
+        changed = [version for version in sorted(set(known[dim])) if self.claimed(version, outputs)]
         for first, last in selection.ranges:
             yield from (version for version in changed if first < version <= last)
         yield from changed[-selection.last :] if selection.last else ()
         if selection.every:
             multiples = _multiples(changed, selection.every, self.claims.upper[0][0] - 1)
-            yield from (version for version in multiples if not self.claims.doubt(version)[0])
+            yield from (version for version in multiples if self.claimed(version, outputs))
 
     def verdicts(self, times: Sequence[Time], outputs: Sequence[str]) -> Iterator[Verdict]:
-        """One verdict per time and output. Raises the errors of the program, with the time, StorageError, and
-        UsageError where there is no folder that all machines of a cluster share.
+        """One verdict per time and output for which the law is claimed then. Raises the errors of the program, with the
+        time, StorageError, and UsageError where there is no folder that all machines of a cluster share.
 
         Cost, per time: a scan of the logs, and the evaluation of the program on the inputs as of that time.
         """
@@ -222,7 +258,7 @@ class Verification:
                 with self._naming(time, by):
                     expected = self._by_reference(inputs) if by == "reference" else self._from_scratch(inputs, stack)
                 took = clock.perf_counter() - start
-                for output in outputs:
+                for output in self.claimed(time, outputs):
                     log, state = self._output(output)
                     differing = _differing(expected[output], log.between(None, time, state))
                     yield Verdict(output, time, by, len(expected[output]), differing, took)

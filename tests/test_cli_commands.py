@@ -436,6 +436,10 @@ def test_nothing_folded(fresh: Path, dd: Any) -> None:
     assert "nothing is folded yet" in err[0]
     assert "ddcore run" in err[1]
     assert "ddcore run" in dd("diff", "journeys", "1..2")[2][1]
+    assert dd("log", "--versions") == (0, [], ["nothing is folded yet; fold the waiting versions with: ddcore run"])
+    for since in ("-1", "latest", "3"):
+        code, _, err = dd("compact", "--since", since)
+        assert (code, err[0].startswith("error: nothing is folded yet")) == (2, True)
 
 
 def test_log(here: Path, dd: Any) -> None:

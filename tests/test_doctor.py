@@ -89,6 +89,14 @@ def test_a_program_that_does_not_import_fails_with_its_place(project: Project) -
     assert "program.py:1" in check.message and "nothing_of_that_name" in check.message
 
 
+def test_a_program_that_cannot_be_run_fails(project: Project) -> None:
+    """It imports, but a run would end at once."""
+    text = project.program_file.read_text()
+    project.program_file.write_text(text.replace('"src"', '"sorce"'))
+    check = results_of(project)["program"]
+    assert check.state == "fail" and "sorce" in check.message
+
+
 def test_a_warehouse_that_cannot_be_written_fails(project: Project) -> None:
     project.warehouse.write_text("a file, where the folder should be")
     assert results_of(project)["warehouse"].state == "fail"

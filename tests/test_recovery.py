@@ -5,8 +5,11 @@
 
 from __future__ import annotations
 
+import os
 import random
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pages
@@ -99,6 +102,29 @@ def test_a_stale_lock_is_said_and_what_becomes_of_the_work(workshop: Workshop) -
         for part in (stale["command"], f"pid {stale['pid']}", f"since {stale['since']}", f": {outcome}"):
             assert part in notes[0]
         assert '"stale_lock": null' in workshop.command(folder, "run").out[-1]
+
+
+@pytest.mark.parametrize(
+    ("killed", "place", "following", "outcome"),
+    [
+        (["ingest", "--undo", "2", "--late", "restate"], "after-undo", [], "its last record, undo 2, is complete"),
+        (["run", "--full-refresh"], "after-intent", [], "run 2 is not finished yet"),
+        (["run", "--full-refresh"], "after-intent", ["compact"], "run 2 is not finished yet"),
+    ],
+)
+def test_a_command_that_fails_tells_of_the_stale_lock_as_well(
+    killed: list[str], place: str, following: list[str], outcome: str, *, mine: Path, dd: Command
+) -> None:
+    """An undo that cannot be repeated, a program that does not load, a compaction beside an unfinished run."""
+    environment = {**os.environ, "DDCORE_FAILPOINT": place}
+    ended = subprocess.run([sys.executable, "-m", "ddcore.cli.main", *killed], env=environment, check=False)
+    assert ended.returncode == -signal.SIGKILL
+    if killed[0] == "run":
+        Path("program.py").write_text("def program(:\n")
+    code, _, said = dd(*(following or killed))
+    notes = [line for line in said if "ended without releasing the lock" in line]
+    assert code in (1, 2) and len(notes) == 1 and notes[0].endswith(f": {outcome}")
+    assert not any("releasing" in line for line in dd(*killed)[2])
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from trams import Command
@@ -15,8 +16,9 @@ from trams import Command
 from ddcore import redaction
 from ddcore.cache import cache_folder
 from ddcore.io.project import find_project
+from ddcore.jobs.spark.gateway import _Output
 from ddcore.jobs.spark.settings import settings
-from ddcore.redaction import MASK, is_secret, keep_secret, mask_file, masked
+from ddcore.redaction import MASK, is_secret, keep_secret, masked
 
 # In dd.toml; the last two are spelt differently by messages that quote them.
 PLANTED = {
@@ -96,15 +98,19 @@ def test_users_and_passwords_in_urls_are_masked(text: str, clean: str) -> None:
     assert masked(text) == clean
 
 
-def test_a_log_is_masked_in_place_and_else_left_as_it_is(tmp_path: Path) -> None:
+@pytest.mark.parametrize("shown", [False, True])
+def test_what_a_jvm_prints_is_masked_line_by_line(shown: bool, tmp_path: Path, capfd: Any) -> None:
+    """In the log, and on stderr with --debug. Bytes that are not UTF-8 stay as they are."""
     keep_secret({"x.secret": "Planted"})
-    log = tmp_path / "log"
-    log.write_bytes(b"one Planted\ntwo \xff\n")
-    mask_file(log)
-    assert MARK not in log.read_text() and log.read_text().startswith(f"one {MASK}\n")
-    log.write_bytes(b"\xff\n")
-    mask_file(log)
-    assert log.read_bytes() == b"\xff\n"
+    output = _Output(None if shown else tmp_path / "log")
+    with output.open() as stream:
+        os.write(stream, b"one Planted\ntwo \xff\nno end of Planted")
+    output.finish()
+    expected = f"one {MASK}\ntwo ".encode() + b"\xff\n" + f"no end of {MASK}".encode()
+    if shown:
+        assert capfd.readouterr().err == expected.decode("utf-8", "replace")
+    else:
+        assert (tmp_path / "log").read_bytes() == expected
 
 
 def test_a_project_does_not_print_its_settings(mine: Path, secrets: None) -> None:
@@ -192,21 +198,31 @@ with spark(conf, "local[1]") as session:
         assert b"Planted" not in line, (place, line)
     log = log_file()
     session._jvm.java.lang.System.err.println("a line with Planted1TomlSecret in it")
+    session._jvm.java.lang.System.out.println("and one with Planted3 with blanks")
     print(log)
 """
 
 
 @pytest.mark.spark
-def test_spark_gets_the_secrets_and_nobody_sees_them(tmp_path: Path) -> None:
-    """They are settings of the session, but no arguments of its process; and its log is masked when it ends."""
+@pytest.mark.parametrize("debug", [False, True])
+def test_spark_gets_the_secrets_and_nobody_sees_them(debug: bool, tmp_path: Path) -> None:
+    """They are settings of the session, but no arguments of its process; and its output is masked, in its log and
+    where it is shown.
+    """
     (tmp_path / "held.py").write_text(HELD.format(conf=PLANTED))  # a file: no argument of this process has a secret
+    environment = {**os.environ, "DDCORE_DEBUG": "1" if debug else ""}
     command = [sys.executable, str(tmp_path / "held.py")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
-    log = Path(done.stdout.strip())
-    assert log.parent == cache_folder() / "logs"
-    assert f"a line with {MASK} in it" in log.read_text()
-    assert MARK not in log.read_text().lower()
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, env=environment)
+    assert done.returncode == 0, done.stderr
+    if debug:
+        said = done.stderr
+        assert done.stdout == "None\n"
+    else:
+        log = Path(done.stdout.strip())
+        assert (log.parent, done.stderr) == (cache_folder() / "logs", "")
+        said = log.read_text()
+    assert f"a line with {MASK} in it\n" in said and f"and one with {MASK}\n" in said
+    assert MARK not in said.lower()
 
 
 @pytest.mark.spark

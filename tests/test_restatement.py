@@ -156,6 +156,25 @@ def test_what_cannot_be_restated_is_refused(desk: Desk, tmp_path: Path) -> None:
     assert empty.ingest(str(empty.folder / "a.csv")).ingest == 1
 
 
+def test_after_history_was_given_up_only_all_of_it_or_later_versions_are_replaced(mine: Path, dd: Command) -> None:
+    dd("compact", "--since", "4")
+    Path("later.csv").write_text("version,diff,src,dst,minutes\n4,-1,Bridge,Harbour,6\n5,1,Market,Harbour,7\n")
+    for start in ("3", "4"):  # the rows of versions 1 to 3 are at version 4 now, and would go
+        code, _, said = dd("ingest", "links", "later.csv", "--restate", start)
+        assert code == 2 and "rows of earlier versions lie at version 4" in said[0] and "from version 1 on" in said[1]
+    whole = Path("data/links.csv").read_text()
+    Path("whole.csv").write_text(whole.replace("1,1,Central,Park,5", "1,1,Central,Park,4"))
+    assert dd("ingest", "links", "whole.csv", "--restate", "first")[0] == 0
+    assert dd("run")[0] == 0 and dd("verify", "--at", "4..5")[0] == 0
+    Path("last.csv").write_text("version,diff,src,dst,minutes\n5,1,Market,Harbour,7\n")
+    assert dd("ingest", "links", "last.csv", "--restate", "5")[0] == 0
+    assert dd("run")[0] == 0
+    _, shown, _ = dd("show", "journeys", "--json")
+    rows = [json.loads(line)["row"] for line in shown if '"row"' in line]
+    totals = {row["stop"]: row["total"] for row in rows}
+    assert (totals["Park"], totals["Harbour"]) == (4, 10) and dd("verify")[0] == 0
+
+
 def test_a_history_may_end_earlier_than_before(desk: Desk) -> None:
     desk.ingest(desk.source("b.csv", (5, 5, 3, 1), (5, 5, 3, -1)), restate=3)
     assert desk.updates() == [(1, 1, 0, 1), (2, 2, 2, 1)]

@@ -333,6 +333,55 @@ def test_versions_before_appended_corrections_are_refused(minutes: str, mine: Pa
     assert dd("verify", "--at", "1..")[0] == 0, "all versions are of one program again"
 
 
+def test_corrections_of_one_output_leave_the_others_verifiable(mine: Path, dd: Any) -> None:
+    text = (mine / "program.py").read_text()
+    two = 'journeys = begin.iterate(ride)\n    return {"journeys": journeys, "far": journeys.where("total > 10")}'
+    text = text.replace('return {"journeys": begin.iterate(ride)}', two)
+    (mine / "program.py").write_text(text)
+    assert dd("run", "--full-refresh", "-q")[0] == 0
+    (mine / "program.py").write_text(text.replace("> 10", "> 12"))
+    assert dd("run", "-q")[0] == 0
+    code, out, err = dd("verify", "--at", "2..3")
+    assert code == 0
+    assert [line.split()[:5] for line in out] == [["holds", "journeys", "at", "version", at] for at in ("2", "3")]
+    assert err == [
+        "left out: far at version 3 holds what was published before run 3, whose corrections follow version 5; also at "
+        "1 of the times before"
+    ]
+    assert dd("verify", "journeys", "--every", "1", "-q") == (0, [], [])
+    for named in (["far"], ["journeys", "far"]):
+        code, out, err = dd("verify", *named, "--at", "3")
+        assert (code, out) == (2, [])
+        assert err[0].startswith("error: --at: far at version 3 holds what was published")
+    assert dd("run", "--to-version", "6", "-q")[0] == 0
+    verified = records(dd("verify", "--at", "6", "--json")[1])
+    assert [(record["output"], record["holds"]) for record in verified] == [("far", True), ("journeys", True)]
+
+
+def test_appending_nothing_leaves_all_versions_verifiable(mine: Path, dd: Any) -> None:
+    """Unless the log held something else in between, which adds up to the same in the end."""
+    assert dd("run", "--full-refresh", "--corrections", "append", "-q")[0] == 0
+    assert dd("verify", "--at", "1..")[0] == 0
+    project = find_project(mine, {})
+    trams_with_a_wrong_row(project)
+    row = {"stop": "Harbour", "total": 99, "version": 5, "diff": -2}
+    add_row(project, "journeys", Verification(project).plan.outputs["journeys"], row)
+    assert dd("verify", "--at", "4")[0] == 3
+    assert dd("run", "--full-refresh", "--corrections", "append", "-q")[0] == 0
+    code, _, err = dd("verify", "--at", "4")
+    assert code == 2
+    assert "journeys at version 4 holds what was published before run 5" in err[0]
+
+
+def test_a_range_without_a_beginning_starts_at_the_first_version_that_can_be_read(mine: Path, dd: Any) -> None:
+    def verified() -> list[int]:
+        return [record["version"] for record in records(dd("verify", "--at", "..latest", "--json")[1])]
+
+    assert verified() == [1, 2, 3, 4, 5]
+    assert dd("compact", "--since", "3", "-q")[0] == 0
+    assert verified() == [3, 4, 5]
+
+
 def test_inputs_that_were_restated_are_folded_first(mine: Path, dd: Any) -> None:
     """Until the next run the outputs are those of the inputs before."""
     ledger = Ledger.load(Warehouse(mine / "warehouse"))
@@ -401,6 +450,14 @@ def test_a_run_verifies_the_versions_that_are_due(every: int, versions: list[int
     *lines, last = records(out)
     assert [record["version"] for record in lines if "by" in record] == versions
     assert last["command"] == "run"
+    assert last["verified"] == [
+        {name: value for name, value in record.items() if name != "schema_version"}
+        for record in lines
+        if "by" in record
+    ]
+    assert [(each["version"], each["holds"], each["differing"]) for each in last["verified"]] == [
+        (version, True, 0) for version in versions
+    ]
     assert not [record for record in records(dd("run", "--verify-every", "1", "--json")[1]) if "by" in record]
 
 
@@ -420,6 +477,9 @@ def test_a_run_that_finds_a_mismatch_stays_recorded(mine: Path, dd: Any) -> None
     code, out, err = dd("run", "--verify-every", "3")
     assert code == 3
     assert [record["command"] for record in records(out)] == ["run"], "stdout is for programs"
+    (verified,) = records(out)[0]["verified"]
+    assert (verified["output"], verified["version"], verified["holds"]) == ("journeys", 6, False)
+    assert (verified["by"], verified["rows"], verified["differing"]) == ("reference", 7, 1)
     assert any(line.startswith("differs  journeys at version 6") for line in err)
     assert err[-2].startswith("error: journeys at version 6 is not what the program gives")
     assert "the runs stay recorded" in err[-1]
@@ -448,6 +508,7 @@ def test_the_setting_in_the_file_and_in_the_environment(
     assert replay.main(["--project", str(mine)]) == 3, "as spark-submit starts it"
     said = capsys.readouterr()
     assert records(said.out.splitlines())[-1]["last"] == 9
+    assert [each["holds"] for each in records(said.out.splitlines())[-1]["verified"]] == [False]
     assert said.err.startswith("error: journeys at version 9 is not what the program gives")
     for value in ("-1", "x"):
         monkeypatch.setenv("DDCORE_VERIFY_EVERY", value)

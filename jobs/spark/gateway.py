@@ -24,12 +24,13 @@ from typing import Any, cast
 from ddcore.cache import cache_folder
 from ddcore.errors import DdError
 from ddcore.jobs.spark.java import find_java
-from ddcore.redaction import is_secret, mask_file, masked
+from ddcore.redaction import is_secret, masked
 
 __all__ = ["Gateway", "Scratch", "interruptible", "keeping_signals", "launch", "log4j_file", "log_hint"]
 
 _KEPT_LOGS = 20
 _UNTIL_KILLED = 5.0  # seconds
+_UNTIL_SHOWN = 2.0  # seconds from the end of a JVM until its last lines are written
 _LOG4J = """\
 rootLogger.level = ${sys:ddcore.log:-error}
 rootLogger.appenderRef.stderr.ref = console
@@ -60,12 +61,12 @@ class Gateway:
     Under ``spark-submit`` the JVM launched this process: then the session is ours, and the JVM is not.
     """
 
-    def __init__(self, gateway: Any, log: Path | None = None, scratch: Scratch | None = None) -> None:
-        self._gateway = gateway
+    def __init__(self, gateway: Any, output: _Output | None = None, scratch: Scratch | None = None) -> None:
+        self._gateway, self._output = gateway, output
         self._process: subprocess.Popen[bytes] | None = gateway.proc
         self._scratch = scratch
         self._is_ended = False  # whether this process ended it
-        self.log = log
+        self.log = None if output is None else output.log
 
     def terminate(self) -> None:
         """Send SIGTERM to the JVM: it cancels its jobs, and every call that waits for it fails. Does not wait.
@@ -102,7 +103,8 @@ class Gateway:
             _forget()
         if self._scratch is not None:
             self._scratch.remove()
-        _mask(self.log)
+        if self._output is not None:
+            self._output.finish()
 
     def _stop_politely(self, context: Any, patience: float) -> None:
         # After a signal the JVM may have ended already; PySpark would warn about that.
@@ -140,21 +142,22 @@ def launch(conf: Mapping[str, str], environment: Mapping[str, str], scratch: Scr
         if not is_secret(name):  # the settings are arguments of a command, which every user of the machine can list
             spark_conf.set(name, value)
     log = None if debug else _new_log()
-    with _streams(log) as streams, _launches() as processes:
+    output = _Output(log)
+    with output.open() as stream, _launches() as processes:
         try:
-            gateway = cast(Any, launch_gateway)(spark_conf, popen_kwargs=streams)
+            gateway = cast(Any, launch_gateway)(spark_conf, popen_kwargs={"stdout": stream, "stderr": stream})
         except PySparkRuntimeError as error:
+            output.finish()
             ending = _ending(processes[0], 1.0) if processes else ""
             if "killed" in ending:
                 raise DdError(f"Spark's Java process died while it started: {ending}", log_hint(log)) from None
             find_java()  # raises a better error if Java is too old
             reason = _last_line(log) or error
-            _mask(log)
             raise DdError(f"Spark's Java process did not start: {reason}", log_hint(log)) from None
     SparkContext._ensure_initialized(gateway=gateway)
     for name in filter(is_secret, conf):
         gateway.jvm.java.lang.System.setProperty(name, conf[name])  # Spark reads properties as settings
-    return Gateway(gateway, log, scratch)
+    return Gateway(gateway, output, scratch)
 
 
 def log4j_file() -> Path:
@@ -220,13 +223,43 @@ def interruptible(interrupt: Callable[[], None]) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-@contextlib.contextmanager
-def _streams(log: Path | None) -> Iterator[dict[str, Any]]:
-    if log is None:
-        yield {"stdout": 2}  # this process's stdout is for data
-        return
-    with log.open("wb") as stream:
-        yield {"stdout": stream, "stderr": stream}
+class _Output:
+    """What a JVM prints: line by line, without secrets, into ``log``; None: to this process's stderr.
+
+    Spark may quote settings in its errors. A thread copies the lines, so that no file ever holds a secret, also if this
+    process is killed.
+    """
+
+    def __init__(self, log: Path | None) -> None:
+        self.log = log
+        self._copier: threading.Thread | None = None
+
+    @contextlib.contextmanager
+    def open(self) -> Iterator[int]:
+        """The descriptor to which the JVM is to print, for its launch."""
+        source, sink = os.pipe()
+        # this process's stdout is for data
+        target = os.dup(2) if self.log is None else os.open(self.log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
+        self._copier = threading.Thread(target=_copy_masked, args=(source, target), name="spark output", daemon=True)
+        self._copier.start()
+        try:
+            yield sink
+        finally:
+            os.close(sink)
+
+    def finish(self) -> None:
+        """Wait until the last lines of a JVM that has ended are written."""
+        if self._copier is not None:
+            self._copier.join(_UNTIL_SHOWN)
+
+
+def _copy_masked(source: int, target: int) -> None:
+    """Copy lines until the last process that prints them has ended. A reader or a disk that is gone stops nobody."""
+    with open(source, "rb") as lines, open(target, "wb", buffering=0) as written:
+        for line in lines:
+            text = masked(line.decode("utf-8", "surrogateescape"))
+            with contextlib.suppress(OSError):
+                written.write(text.encode("utf-8", "surrogateescape"))
 
 
 @contextlib.contextmanager
@@ -280,17 +313,10 @@ def _new_log() -> Path:
     return folder / f"spark-{time.strftime('%Y%m%dT%H%M%S')}-{os.getpid()}.log"
 
 
-def _mask(log: Path | None) -> None:
-    """Mask secrets in the finished log of a JVM: Spark may quote settings in its errors."""
-    if log is not None:
-        with contextlib.suppress(OSError):
-            mask_file(log)
-
-
 def _last_line(log: Path | None) -> str:
     if log is None:
         return ""
-    lines = [line.strip() for line in masked(log.read_text(errors="replace")).splitlines() if line.strip()]
+    lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
     lines = [line for line in lines if not line.startswith("WARNING")]
     telling = [line for line in lines if "rror" in line or "xception" in line]
     return (telling or lines or [""])[0][:300]

@@ -19,6 +19,7 @@ from pathlib import Path
 from ddcore.cache import OWN_FOLDER, cache_folder, distrust, make_private
 from ddcore.errors import StorageError
 from ddcore.jobs.spark.java import find_java
+from ddcore.redaction import masked
 
 __all__ = ["JARS", "VERSION", "folder", "missing", "paths", "resolve"]
 
@@ -116,9 +117,10 @@ def _run_ivy(ivy: Path, debug: bool) -> str:
         text=True,
         check=False,
     )
+    output = masked(process.stdout)  # the environment may hold settings of Spark
     if debug:
-        sys.stderr.write(process.stdout)
-    return process.stdout
+        sys.stderr.write(output)
+    return output
 
 
 def _reason(output: str) -> str:

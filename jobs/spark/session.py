@@ -23,7 +23,7 @@ from ddcore.jobs.spark.gateway import Gateway, Scratch, interruptible, keeping_s
 from ddcore.jobs.spark.java import java_path
 from ddcore.jobs.spark.settings import DELTA, defaults_file, is_local, is_this_machine, runtime, settings
 from ddcore.jobs.spark.shipping import package_zip
-from ddcore.redaction import keep_secret, masked
+from ddcore.redaction import PATTERN, keep_secret, masked
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -253,7 +253,7 @@ def _callers_context(conf: Mapping[str, str]) -> SparkContext:
         SparkContext._ensure_initialized()
         _own = Gateway(SparkContext._gateway)
         existing = SparkConf()
-        for name, value in (_extensions() | dict(conf)).items():
+        for name, value in ({"spark.redaction.regex": PATTERN} | _extensions() | dict(conf)).items():
             if name != "spark.master" and not existing.contains(name):
                 existing.set(name, value)
         return SparkContext.getOrCreate(existing)
