@@ -21,7 +21,7 @@ from ddcore.io import retention, unrecorded
 from ddcore.io.ledger import Ledger
 from ddcore.io.project import Project, Retention, find_project
 from ddcore.io.records import CompactRecord, RunRecord
-from ddcore.io.tables import TableState, live_files
+from ddcore.io.tables import TableState, live_files, strays
 from ddcore.io.times import (
     Frontier,
     Time,
@@ -234,6 +234,8 @@ class _Compaction:
                 closed = upper if reads else nothing_closed(self.dims)
                 since = self.since if reads else ()
                 merge = log_merge(folder, files, self.dims, closed, since, everything=self.everything)
+                if merge is not None and strays(folder, state):
+                    continue  # whoever follows the log saw what a given-up run left, and the next run has to cancel it
             if merge is not None:
                 yield name, merge
 
