@@ -23,7 +23,7 @@ demo: $(READY) ## ingest, run and diff on sample_data, in ./demo
 	@examples/outages/demo.sh demo
 
 test: $(READY) ## all tests but those marked long
-	@$(PY) -m pytest $(ARGS)
+	@$(PY) -m pytest -n 2 --dist loadfile $(ARGS)
 
 test-all: $(READY) ## all tests, those marked long and 2,000 random programs among them: for every night
 	@DDCORE_SEEDS=$${DDCORE_SEEDS:-2000} $(PY) -m pytest -m "" $(ARGS)

@@ -1,8 +1,9 @@
 """``python -m bench``: every benchmark, or those named; one JSON object per line on stdout.
 
-``python -m bench growth --runs N`` is apart: it measures what grows with the number of runs, and draws docs/growth.svg.
-The table in ``docs/performance.md`` is rewritten if all of them were measured. A benchmark that needs something this
-machine lacks prints a line with ``skipped``. If one fails, or its sides disagree, the exit code is 1.
+``python -m bench growth --runs N`` is apart: it measures what grows with the number of runs, and draws docs/growth.svg;
+with ``--ingests``, what grows with N pairs of a small ingest and a run. The table in ``docs/performance.md`` is
+rewritten if all of them were measured. A benchmark that needs something this machine lacks prints a line with
+``skipped``. If one fails, or its sides disagree, the exit code is 1.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import json
 import sys
 from importlib import import_module
 
-from bench import growth, table
+from bench import growth, ingests, table
 from bench.measure import Failed, Result, Skipped
 
 BENCHMARKS = ("bfs", "graphs", "nothing_new", "ten_rows", "whole_history", "parallelism", "interning")
@@ -29,10 +30,11 @@ def main() -> int:
         help=f"which: {', '.join(BENCHMARKS + ON_REQUEST)} (default: all but {', '.join(ON_REQUEST)}); or: growth",
     )
     parser.add_argument("--runs", type=int, default=10_000, help="for growth: how many runs (default: 10,000)")
+    parser.add_argument("--ingests", action="store_true", help="for growth: each run comes after an ingest of one row")
     parser.add_argument("--rounds", type=int, default=3, help="runs of each side; medians are given (default: 3)")
     options = parser.parse_args()
     if options.names == ["growth"]:
-        growth.main(options.runs)
+        (ingests if options.ingests else growth).main(options.runs)
         return 0
     if unknown := {*options.names} - {*BENCHMARKS, *ON_REQUEST}:
         parser.error(f"unknown: {', '.join(sorted(unknown))}; there are {', '.join(BENCHMARKS + ON_REQUEST)}")

@@ -26,7 +26,7 @@ EVERY = 100  # runs between two rows of the table
 _AROUND = 50  # so many runs before and after the hundredth stand for it: one in ten compacts
 _NODES, _EDGES = 500, 2_000
 _PORTION = 100  # versions of one ingest
-_PROGRAM = """
+PROGRAM = """
 import ddcore as dd
 
 
@@ -34,7 +34,7 @@ def program(edges):
     degrees = edges.group_by("src").agg(degree=dd.count())
     return {"degrees": degrees, "largest": degrees.group_by().agg(degree=dd.max("degree"))}
 """
-_SETTINGS = """
+SETTINGS = """
 [project]
 program = "program.py:program"
 warehouse = "warehouse"
@@ -73,8 +73,8 @@ def measure(runs: int, tell: Callable[[Sample], None]) -> tuple[list[Sample], li
     samples, took = list[Sample](), list[tuple[float, float]]()
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
-        (folder / "program.py").write_text(_PROGRAM)
-        (folder / "dd.toml").write_text(_SETTINGS)
+        (folder / "program.py").write_text(PROGRAM)
+        (folder / "dd.toml").write_text(SETTINGS)
         project = find_project(folder, {})
         for number, portion in enumerate(_history(runs)):
             source = folder / f"edges-{number}.parquet"

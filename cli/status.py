@@ -124,7 +124,7 @@ def _waiting(ledger: Ledger, name: str | None = None) -> list[Time]:
 
 
 def _inputs(project: Project, warehouse: Warehouse, ledger: Ledger) -> list[_Table]:
-    names = list(dict.fromkeys([*project.inputs, *(record.input for record in ledger.ingests())]))
+    names = list(dict.fromkeys([*project.inputs, *ledger.inputs(with_rows=True)]))
     tables = []
     for name in names:
         state, through = ledger.input_table(name), ledger.latest_ingested([name])

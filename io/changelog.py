@@ -116,10 +116,11 @@ class ChangeLog:
             self.folder, files, txn, base=base, overwrite=overwrite, without=without, adds=adds, carries=carries
         )
 
-    def has_columns(self) -> bool:
-        """Whether the table has exactly these columns."""
-        with tables.reading(self.folder):
-            stored = tables.columns(tables.open_table(self.folder))
+    def has_columns(self, state: TableState | None = None) -> bool:
+        """Whether the table has exactly these columns at ``state``; without it, in its newest version."""
+        with tables.reading(self.folder, state=state):
+            table = tables.open_table(self.folder) if state is None else tables.opened(self.folder, state)
+            stored = tables.columns(table)
         return stored == [(name, tables.delta_type(kind)) for name, kind in self.columns.items()]
 
     def remove(

@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-__all__ = ["DataFile", "digest_of", "has_digests", "verify", "write"]
+__all__ = ["DataFile", "digest_of", "has_digests", "note", "verify", "write"]
 
 _NAME = re.compile(r"-([0-9a-f]{16})\.parquet$")
 _KEY = b"ddcore.digests"  # in the footer's metadata; its value: "[END:DIGEST,END:DIGEST]", one pair per row group
@@ -41,17 +41,20 @@ def digest_of(content: bytes | memoryview) -> str:
     return hashlib.blake2b(content, digest_size=8).hexdigest()
 
 
-def write(tables: Iterable[pa.Table], schema: pa.Schema, rows: int, path: Path, row_group: int) -> tuple[int, str]:
+def write(
+    tables: Iterable[pa.Table], schema: pa.Schema, rows: int, path: Path, row_group: int, *,
+    notes: Mapping[str, str] | None = None,
+) -> tuple[int, str]:  # fmt: skip
     """Write rows to a new file and sync it to the disk; return its size in bytes and the digest for its name.
 
     The rows come in pieces, of which only one is in memory at a time; ``rows`` is the number of all, or an upper bound
     of it. Integers are delta-packed, which halves the time to write and to read them. The same pieces give the same
-    bytes.
+    bytes. ``notes``: text for the footer, by name.
     """
     import pyarrow as pa
 
     with pa.OSFile(str(path), "wb") as sink:
-        _write_groups(tables, schema, sink, path, rows=rows, row_group=row_group)
+        _write_groups(tables, schema, sink, path, rows=rows, row_group=row_group, notes=notes or {})
     with path.open("rb") as file:
         os.fsync(file.fileno())
         size = os.fstat(file.fileno()).st_size
@@ -72,6 +75,20 @@ def verify(path: Path, hint: str) -> None:
         for begin, end, digest in _blocks(path, _check_footer(file, path, expected, hint), hint):
             if digest_of(os.pread(file.fileno(), end - begin, begin)) != digest:
                 raise _damaged(path, hint)
+
+
+def note(path: Path, name: str, hint: str) -> str | None:
+    """A note in the footer of a file that we wrote; None without it. Raises StorageError as :class:`DataFile` does."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    expected = _digest_in_name(path)
+    if expected is None:
+        return None
+    with reporting(path, "read", hint), path.open("rb") as file:
+        footer = _check_footer(file, path, expected, hint)
+        value = (pq.read_metadata(pa.BufferReader(footer)).metadata or {}).get(name.encode())
+    return None if value is None else value.decode()
 
 
 class DataFile:
@@ -119,8 +136,9 @@ class DataFile:
 
 
 def _write_groups(
-    tables: Iterable[pa.Table], schema: pa.Schema, sink: pa.NativeFile, path: Path, *, rows: int, row_group: int
-) -> None:
+    tables: Iterable[pa.Table], schema: pa.Schema, sink: pa.NativeFile, path: Path, *, rows: int, row_group: int,
+    notes: Mapping[str, str],
+) -> None:  # fmt: skip
     import pyarrow.parquet as pq
 
     packed, texts = _encodings(schema)
@@ -146,7 +164,8 @@ def _write_groups(
             end = sink.tell()
             digests.append(f"{end}:{digest_of(os.pread(back.fileno(), end - begin, begin))}")
             begin = end
-        writer.add_key_value_metadata({_KEY.decode(): f"[{','.join(digests)}]"})
+        # The digests come last: see _blocks.
+        writer.add_key_value_metadata({**notes, _KEY.decode(): f"[{','.join(digests)}]"})
 
 
 def _encodings(schema: pa.Schema) -> tuple[list[str], list[str]]:
@@ -200,7 +219,7 @@ def _check_footer(file: BinaryIO, path: Path, expected: str, hint: str) -> bytes
 
 def _blocks(path: Path, footer: bytes, hint: str) -> Iterator[tuple[int, int, str]]:
     """The byte ranges of row groups, from a checked footer. They follow each other without gaps."""
-    # The last match: the metadata comes after the statistics, which may hold any text.
+    # The last match: statistics and notes, which come before it, may hold any text.
     match = _LIST.match(footer, max(0, footer.rfind(_KEY)))
     if match is None:
         raise _damaged(path, hint)

@@ -10,18 +10,20 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import polars as pl
 
+from ddcore.io.ingest_index import IngestIndex, mark
+from ddcore.io.ledger import Ledger
 from ddcore.io.records import IngestRecord
 from ddcore.io.sources import Source
-from ddcore.io.times import Time, ordered
+from ddcore.io.times import Time, coordinates, ordered
 from ddcore.io.updates import Digest
 
-__all__ = ["Earlier", "Known", "Part", "Seen", "digest_key", "identity", "stored", "without"]
+__all__ = ["Earlier", "Known", "Part", "Seen", "digest_key", "find_earlier", "identity", "stored", "without"]
 
 _KEY_BYTES = 16
 
@@ -78,9 +80,9 @@ def identity(source: Source, root: Path) -> str:
     return source.path
 
 
-def digest_key(records: Sequence[IngestRecord]) -> bytes:
+def digest_key(records: Iterable[IngestRecord]) -> bytes:
     """The key of the digests of these ingests, or a new random one."""
-    for record in reversed(records):
+    for record in records:
         for source in record.sources:
             if parsed := _parse(source.digest):
                 return parsed[0]
@@ -103,6 +105,80 @@ def _parse(text: str) -> tuple[bytes, Digest] | None:
         return None
 
 
+# --- finding the ingests to compare with ------------------------------------------------------------------------------
+
+
+def find_earlier(
+    ledger: Ledger, index: IngestIndex, sources: Sequence[Seen], root: Path, columns: tuple[str, ...]
+) -> Earlier:
+    """The earlier ingests of an input that matter for these sources, whose digests are over ``columns``.
+
+    Those with the rows of a source, of its beginning, or of all sources together; and for each source the last with
+    other rows from its place. With several dimensions: all that may have rows at times of the sources, so also those
+    that one of them rests on. Looks once at each name in the index, which may be a link now.
+    """
+    return Earlier(ledger.ingests_at(index, _candidates(index, sources, root, columns)), root, columns)
+
+
+def _candidates(index: IngestIndex, sources: Sequence[Seen], root: Path, columns: tuple[str, ...]) -> set[int]:
+    wholes = [source.whole for source in sources]
+    marks, entries = {mark(one.total) for one in (*wholes, sum(wholes, Digest()))}, set(index.unknown)
+    for source in sources:
+        if any(isinstance(time, int) for time in source.digests):
+            marks.update(mark(part.total) for part in _beginnings(source))
+        elif source.digests:
+            firsts = [coordinates(time)[0] for time in source.digests]
+            entries |= index.between(min(firsts), max(firsts))
+    entries |= index.with_marks(marks - {mark(0)})
+    names = _names_at(index, sources, Places(root))
+    named = index.named({name for of in names for name in of}, columns)
+    for whole, of in zip(wholes, names, strict=True):
+        others = [entry for name in of for entry, one in named[name] if one != mark(whole.total)]
+        entries.update([max(others)] if others else ())
+    return entries
+
+
+def _names_at(index: IngestIndex, sources: Sequence[Seen], places: Places) -> list[set[str]]:
+    """For each source the names in the ledger that now lead to its place."""
+    here = [places.of(source.identity) for source in sources]
+    names: dict[str, set[str]] = {place: set() for each in here for place in each}
+    lasts = {".", "..", *(os.path.basename(place) for place in names)}
+    for name in index.names():
+        path = places.path(name)
+        # Without links at its end, a name leads to a place that ends as it does.
+        if path.rpartition("/")[2] in lasts or os.path.islink(path):
+            for place in places.of(name):
+                if place in names:
+                    names[place].add(name)
+    return [set().union(*(names[place] for place in each)) for each in here]
+
+
+def _beginnings(source: Seen) -> Iterator[Digest]:
+    """The digests of all beginnings of a source, by versions."""
+    running = Digest()
+    for version in ordered(source.digests):
+        running += source.digests[version]
+        yield running
+
+
+class Places:
+    """Where names in the ledger lead now, relative to ``root``."""
+
+    def __init__(self, root: Path) -> None:
+        self._root, self._known = str(root).rstrip("/"), dict[str, tuple[str, str]]()
+
+    def path(self, name: str) -> str:
+        """A name as an absolute path, not normalised."""
+        return name if name.startswith("/") else f"{self._root}/{name}"
+
+    def of(self, name: str) -> tuple[str, str]:
+        """A name as an absolute path, with and without symbolic links."""
+        if name not in self._known:
+            path = self.path(name)
+            self._known[name] = os.path.abspath(path), os.path.realpath(path)
+        return self._known[name]
+
+
 # --- recognising sources ----------------------------------------------------------------------------------------------
 
 
@@ -113,10 +189,9 @@ class Earlier:
     """
 
     def __init__(self, records: Iterable[IngestRecord], root: Path, columns: tuple[str, ...] = ()) -> None:
-        self._root = root
         self._ingest_of: dict[Digest, int] = {}
         self._by_name: dict[str, list[tuple[Digest, int]]] = {}  # by name
-        self._places: dict[str, frozenset[str]] = {}
+        self._places = Places(root)
         self._times: dict[int, frozenset[Time]] = {}  # of an ingest and of those it rests on
         self._replaced_by: dict[int, int] = {}
         self.unknown: list[int] = []  # ingests with digests of an older form, whose sources cannot be recognised
@@ -163,9 +238,8 @@ class Earlier:
 
     def _part_known(self, source: Seen) -> Known | None:
         """The largest part of a source that was ingested from the same place, if any."""
-        return self._largest_part(
-            source, {one: number for name in self._names_of(source) for one, number in self._by_name[name]}
-        )
+        here = {(number, one.total) for name in self._names_of(source) for one, number in self._by_name[name]}
+        return self._largest_part(source, {Digest(total): number for number, total in sorted(here)})
 
     def _largest_part(self, source: Seen, ingest_of: Mapping[Digest, int]) -> Known | None:
         """The largest part of a source that is one of these ingested contents, if any.
@@ -173,10 +247,9 @@ class Earlier:
         A file grows by versions at its end. With several dimensions there is no end: it may have grown at any times
         that the earlier ingest did not have.
         """
-        known, running = None, Digest()
+        known = None
         if any(isinstance(time, int) for time in source.digests):
-            for version in ordered(source.digests):
-                running += source.digests[version]
+            for version, running in zip(ordered(source.digests), _beginnings(source), strict=True):
                 if running and running in ingest_of:
                     known = _known(ingest_of[running], [version])
             return known
@@ -200,15 +273,8 @@ class Earlier:
 
     def _names_of(self, source: Seen) -> list[str]:
         """The names in the ledger that now lead to the place of ``source``."""
-        here = self._spellings(source.identity)
-        return [name for name in self._by_name if name == source.identity or here & self._spellings(name)]
-
-    def _spellings(self, name: str) -> frozenset[str]:
-        """A name as an absolute path, with and without symbolic links."""
-        if name not in self._places:
-            path = os.path.join(self._root, name)
-            self._places[name] = frozenset((os.path.abspath(path), os.path.realpath(path)))
-        return self._places[name]
+        here = frozenset(self._places.of(source.identity))
+        return [name for name in self._by_name if not here.isdisjoint(self._places.of(name))]
 
 
 def _known(number: int, times: Iterable[Time]) -> Known:

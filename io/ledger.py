@@ -20,6 +20,7 @@ import hashlib
 import json
 import re
 import time
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC
@@ -37,6 +38,7 @@ from ddcore.io.deltalog import (
     versions_of,
 )
 from ddcore.io.failpoint import failpoint
+from ddcore.io.ingest_index import FOOTER, IngestIndex, index_of
 from ddcore.io.records import (
     CompactRecord,
     FailureRecord,
@@ -188,6 +190,7 @@ class Ledger:
         self._rows: dict[int, _Entry] = {}
         self._last: int | None = None  # the newest row
         self._summary = _Summary()
+        self._rewrites = False  # whether the next record comes with all rows, in one file that has their index
 
     @classmethod
     def load(cls, warehouse: Warehouse) -> Ledger:
@@ -280,6 +283,31 @@ class Ledger:
             for e in (self._open_ingests() if new else self._ingests(0))
             if input in (None, e.name) and (end is None or e.first <= end) and (lower is None or _reaches(e, lower))
         )
+
+    def ingest_index(self, input: str) -> IngestIndex:
+        """The index of an input's ingests. Reads a footer of each file, and all rows of files that have no index: those
+        of an older ddcore or of another program. The next record replaces them.
+        """
+        folder, paths = self.warehouse.ledger, sorted(self._files)
+        texts = [datafile.note(folder / path, FOOTER, tables.mend_hint(folder)) for path in paths]
+        spans = [span for path in paths if (span := _span(path)) is not None]
+        if None in texts or len(spans) < len(paths):
+            self._rewrites = True
+            return IngestIndex.of([index_of(self._range(0))], input)
+        end = 0 if self._last is None else self._last + 1
+        if [*(first for first, _ in spans), end] != [0, *(last + 1 for _, last in spans)]:
+            raise _damaged(folder, f"some of the entries 0..{end - 1} are missing or occur twice")
+        return IngestIndex.of([text for text in texts if text], input)
+
+    def ingests_at(self, index: IngestIndex, entries: Iterable[int]) -> list[IngestRecord]:
+        """The records of some ingests of an index, oldest first. Reads their rows, and those of later restatements."""
+        wanted = sorted(entries)
+        later = [entry for entry in index.restatements if wanted and entry > wanted[0]]
+        missing = sorted({*wanted, *later} - self._rows.keys())
+        if missing:
+            self._load_each(missing)
+        restatements = [self._rows[entry] for entry in later]
+        return [_without_replaced(self._rows[entry], restatements).record for entry in wanted]
 
     def undos(self) -> Iterator[UndoRecord]:
         """Undone ingests, in the order of their undoing. Reads all rows."""
@@ -419,9 +447,9 @@ class Ledger:
 
     # --- tables ---
 
-    def inputs(self) -> list[str]:
-        """The inputs that were ingested, sorted; also those of which every ingest was undone."""
-        return sorted(self._summary.inputs)
+    def inputs(self, *, with_rows: bool = False) -> list[str]:
+        """The inputs that were ingested, sorted; also those of which every ingest was undone, unless ``with_rows``."""
+        return sorted(name for name, one in self._summary.inputs.items() if not with_rows or one.first is not None)
 
     def input_table(self, input: str) -> TableState | None:
         """The state of an input's table as its last ingest or undo left it, None before its first ingest."""
@@ -544,7 +572,7 @@ class Ledger:
         with reporting(folder, "read the ledger", tables.mend_hint(folder)):
             for path in self._files:
                 span = _span(path)
-                if span is None or (span[0] <= last and span[1] >= first):
+                if span is None or bisect_left(entries, span[0]) < bisect_right(entries, span[1]):
                     datafile.verify(folder / path, tables.mend_hint(folder))
             query = QueryBuilder().register("ledger", self._table)
             where = f"entry >= {first} and entry <= {last}"
@@ -660,21 +688,26 @@ class Ledger:
 
         assert self._table is not None
         folder, table = self.warehouse.ledger, self._table
-        width = _width(row.entry + 1) if all(map(_span, self._files)) else row.entry + 1
+        spans = [_span(path) for path in self._files]
+        width = row.entry + 1 if self._rewrites or None in spans else _width(row.entry + 1)
         first = row.entry + 1 - width
+        # A file of all rows, for the reasons above, may end anywhere.
+        first = min([first, *(span[0] for span in spans if span is not None and span[1] >= first)])
         rows = [*self._range(first), row]
         columns = {name: [getattr(each, name) for each in rows] for name in _COLUMNS}
         schema = {name: Type("int64" if name in _NUMBERS else "string") for name in _COLUMNS}
         stem = f"entries-{first:08d}-{row.entry:08d}"
         file = tables.write_file(
-            folder, stem, tables.arrow_table(columns, schema), bounded=["entry"], row_group=_ROW_GROUP
-        )
+            folder, stem, tables.arrow_table(columns, schema), bounded=["entry"], row_group=_ROW_GROUP,
+            notes={FOOTER: index_of(rows)},
+        )  # fmt: skip
         merged = [path for path in self._files if (_span(path) or (first, 0))[0] >= first]
         tables.change(table, [file], [path for path in merged if path != file.path], row.entry)
         tables.settle(folder, table.version(), table.version())
         self._files = [path for path in self._files if path not in merged] + [file.path]
         self._rows[row.entry], self._last, self._summary = row, row.entry, _Summary.from_json(row.summary)
-        return width > 1
+        self._rewrites = False
+        return len(rows) > 1
 
     def _sweep(self) -> None:
         """Delete files that were merged into others, and entries of the Delta log before a checkpoint: an hour later,

@@ -48,9 +48,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "APP", "AddedFile", "LiveFile", "TableState", "arrow_table", "change", "commit", "committed", "create", "exists",
-    "files_of", "forget", "is_kept", "is_writer", "keep_removals", "kept_open", "live_files", "location", "mend_hint",
-    "open_table", "opened", "reading", "row_type", "scan", "schema_of", "set_aside_damaged", "settle", "state_at",
-    "strays", "values", "write_file", "write_pieces",
+    "files_of", "forget", "is_kept", "is_writer", "keep_removals", "kept_open", "live_files", "location", "lost",
+    "mend_hint", "open_table", "opened", "reading", "row_type", "scan", "schema_of", "set_aside_damaged", "settle",
+    "state_at", "strays", "values", "write_file", "write_pieces",
 ]  # fmt: skip
 
 APP = "ddcore"  # the one application id of our transactions; its version is the number of the run or ingest
@@ -209,15 +209,16 @@ def write_file(
     bounded: Iterable[str] = (),
     row_group: int = _ROW_GROUP,
     partition: Mapping[str, str] | None = None,
+    notes: Mapping[str, str] | None = None,
 ) -> AddedFile:
     """Write one data file, ``STEM-DIGEST.parquet``, which no reader sees before a commit.
 
     ``bounded`` names the columns that get statistics. The same rows give the same bytes and so the same name.
-    ``table`` does not have the partition columns.
+    ``table`` does not have the partition columns. ``notes``: text for the file's footer, by name.
     """
     partition = dict(partition or {})
     path, size = _write(
-        folder, stem, [table], table.schema, rows=table.num_rows, row_group=row_group, partition=partition
+        folder, stem, [table], table.schema, rows=table.num_rows, row_group=row_group, partition=partition, notes=notes
     )
     return AddedFile(path, size, table.num_rows, file_stats(table, bounded), partition)
 
@@ -248,7 +249,7 @@ def write_pieces(
 
 def _write(
     folder: Path, stem: str, pieces: Iterable[pa.Table], schema: pa.Schema, *, rows: int, row_group: int,
-    partition: Mapping[str, str],
+    partition: Mapping[str, str], notes: Mapping[str, str] | None = None,
 ) -> tuple[str, int]:  # fmt: skip
     """Write a data file and sync it to the disk; return its path below ``folder`` and its size in bytes."""
     place = "".join(f"{name}={value}/" for name, value in partition.items())
@@ -257,7 +258,7 @@ def _write(
     with reporting(directory, "write to"):
         directory.mkdir(parents=True, exist_ok=True)
         try:
-            size, digest = datafile.write(pieces, schema, rows, temporary, row_group)
+            size, digest = datafile.write(pieces, schema, rows, temporary, row_group, notes=notes)
             path = f"{place}{stem}-{digest}.parquet"
             failpoint("after-write")
             temporary.replace(folder / path)
@@ -279,6 +280,7 @@ def commit(
     overwrite: bool = False,
     without: Iterable[str] = (),
     beside: Iterable[str] = (),
+    restores_columns: bool = False,
     adds: Mapping[str, Type] | None = None,
     carries: Mapping[str, str] | None = None,
 ) -> TableState:
@@ -286,6 +288,8 @@ def commit(
 
     ``base`` is the state in the ledger, None where the ledger has none. The files of ``base`` whose paths are in
     ``without`` are left out; ``overwrite`` leaves out all of them. ``beside``: paths of other live files to keep.
+    The table is restored first where it lost files of ``base`` that are not among ``files``; with ``restores_columns``
+    also where it has other columns now.
     ``carries``: notes in the commit itself; with the one of a compaction, the commit says that it changes no data, so
     that streams and change feeds pass over it. One commit per table and run. Repeating it (after a crash before the
     ledger's record) commits nothing. Changes of an attempt that was given up are reverted; maintenance by other
@@ -300,7 +304,8 @@ def commit(
         if base is not None and not overwrite:
             named = _table_at(folder, head, base.version)
             kept |= {file.path for file in _check_files(folder, named, base)}.difference(without)
-            if not kept <= live:
+            is_other = restores_columns and columns(head) != columns(named)
+            if is_other or not kept <= live.union(file.path for file in files):
                 _check_present(folder, kept - live, base)
                 _restore(head, named.version())
                 live = _paths(head)
@@ -345,6 +350,13 @@ def strays(folder: Path, base: TableState | None) -> list[LiveFile]:
         head = open_table(folder)
         head.update_incremental()
         return [file for file in _live(head) if file.path not in known and datafile.has_digests(folder / file.path)]
+
+
+def lost(folder: Path, base: TableState | None) -> list[LiveFile]:
+    """The files of a table at ``base`` that its newest version does not have: a run that was given up removed them."""
+    with reporting(folder, "read", mend_hint(folder)):
+        live = _paths(open_table(folder))
+    return [file for file in live_files(folder, base) if file.path not in live]
 
 
 def is_kept(folder: Path, state: TableState) -> bool:

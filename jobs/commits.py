@@ -119,7 +119,7 @@ class Commits:
         if upcoming.is_known and (state := tables.committed(log.folder, upcoming.number, base)) is not None:
             self.begun, self.live[name] = True, state
             return
-        strays = self._strays(log, base)
+        strays = self._strays(log, base, waiting)
         if base is None and not strays:
             log.create(replace=True)  # a failed run may have left a table with other columns
         if base is not None and not (files or waiting or strays) and not upcoming.rewrites:
@@ -127,21 +127,25 @@ class Commits:
         more = list(waiting)
         if strays and len(cancelled := retraction(log, strays)):
             more.append(log.write(f"run-{upcoming.number:06d}-retraction", cancelled))
-        added = [*files, *more]
+        again = tables.lost(log.folder, base) if strays else ()  # those that were given up may have removed them
         if more:
             self.more[output] = accumulate_counts(log.collect(log.scan_files(more)), self.plan.dims)
         self.begun = True
         self.live[name] = tables.commit(
-            log.folder, added, upcoming.number, base=base, beside=[file.path for file in strays]
-        )
+            log.folder, [*files, *more, *map(log.added_again, again)], upcoming.number, base=base,
+            beside=[file.path for file in strays], restores_columns=True,
+        )  # fmt: skip
 
-    def _strays(self, log: ChangeLog, base: TableState | None) -> Sequence[LiveFile]:
-        """The files that runs which were given up, after the last finished one, committed to an output that goes on."""
+    def _strays(self, log: ChangeLog, base: TableState | None, waiting: Sequence[AddedFile]) -> Sequence[LiveFile]:
+        """The files that runs which were given up, after the last finished one, committed to an output that goes on;
+        without corrections that still wait, which this run commits.
+        """
         current = self.ledger.current_run()
         checked = 0 if current is None or current.published_from is not None else current.run  # appending left outputs
         if self.upcoming.rewrites or self.upcoming.number == 1 + checked:
             return ()
-        strays = tables.strays(log.folder, base)
+        expected = {file.path for file in waiting}
+        strays = [file for file in tables.strays(log.folder, base) if file.path not in expected]
         return strays if strays and log.has_columns() else ()
 
     def _correction(self, output: str, log: ChangeLog, files: Sequence[AddedFile]) -> dict[str, tuple[AddedFile, ...]]:
@@ -151,7 +155,7 @@ class Commits:
             waiting = {} if upcoming.base is None else upcoming.base.corrections
             return {name: waiting[name]} if name in waiting else {}
         held = self.live.get(name)
-        if held is None or not log.has_columns():
+        if held is None or not log.has_columns(held):
             held = None
             log.create(replace=True)
             self.begun = True

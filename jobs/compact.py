@@ -227,6 +227,8 @@ class _Compaction:
             if part == "state" and plain.endswith(("_held", "_pending")):
                 continue  # each run replaces them, and what they hold lies beyond the frontier
             folder = self.ledger.warehouse.table(name)
+            if part == "outputs" and strays(folder, state):
+                continue  # the next run cancels what a run that was given up committed
             files = live_files(folder, state)
             if part == "state":
                 merge = state_merge(folder, files, self.dims, upper, everything=self.everything)

@@ -31,9 +31,10 @@ from ddcore.io.changelog import ChangeLog
 from ddcore.io.checks import DIFF, LARGEST_TIME, Layout, Rules, check_complete, listed_names
 from ddcore.io.deltalog import last_transaction, named_files
 from ddcore.io.failpoint import failpoint
+from ddcore.io.ingest_index import IngestIndex
 from ddcore.io.intake import Intake, Part, fitted, frames_of, merge, shown
 from ddcore.io.intent import check_restated, give_up
-from ddcore.io.known import Earlier, Known, Seen, digest_key, identity, stored
+from ddcore.io.known import Earlier, Known, Seen, digest_key, find_earlier, identity, stored
 from ddcore.io.ledger import Ledger
 from ddcore.io.project import ENGINES, Project, find_project
 from ddcore.io.records import IngestRecord
@@ -225,8 +226,8 @@ def _fitted(sources: Sequence[Source], rules: Rules, warehouse: Warehouse, name:
     try:
         return fitted(sources, rules), rules
     except DataError:
-        records = list(Ledger.load(warehouse).ingests(name)) if warehouse.ledger.is_dir() else []
-        former = _former_columns(records, rules)
+        index = Ledger.load(warehouse).ingest_index(name) if warehouse.ledger.is_dir() else IngestIndex()
+        former = _former_columns(index, rules)
         if not former:
             raise
     rules = replace(rules, added=frozenset(rules.schema).difference(*former))
@@ -282,14 +283,17 @@ class _Work:
         self.ledger, self.name, self.rules, self.tell, self.root = ledger, name, rules, tell, root
         self.options, self.committing, self.notes = options, False, list[str]()
         self.log = ChangeLog(ledger.warehouse.input(name), rules.schema, rules.dims)
-        self.base, self.records = ledger.input_table(name), list(ledger.ingests(name))
-        self.upper = ledger.open_from(name)
+        self.base, self.upper = ledger.input_table(name), ledger.open_from(name)
+        index = ledger.ingest_index(name)
+        # An ingest after one whose rows repeat says that they do; and all digests have one key, but for old ones.
+        newest = ledger.ingests_at(index, [*index.numbers][-1:])
+        keyed = ledger.ingests_at(index, [entry for entry in index.numbers if entry not in index.unknown][-1:])
+        self.repeats, self.plus = any(record.repeats for record in newest), index.plus
         # A restatement says itself which rows the log holds already.
-        known = () if options.restate is not None else self.records
-        former = _former_columns(known, rules)
-        self.earlier = Earlier(known, root, tuple(rules.schema))
-        self.before_change = [Earlier(known, root, columns) for columns in former]
-        key, upper = digest_key(self.records), self.upper if options.restate is None else None
+        self.index = IngestIndex() if options.restate is not None else index
+        former = _former_columns(self.index, rules)
+        self.columns, self.earlier = (tuple(rules.schema), *former), Earlier((), root)
+        key, upper = digest_key(keyed), self.upper if options.restate is None else None
         move = options.late == "move"
         self.intake = Intake(self.log, ledger.next_ingest(), rules, key, upper, move, former=former)
         self.replacement: Replacement | None = None
@@ -391,11 +395,16 @@ class _Work:
     def _recognise(self, part: Part, layouts: Layouts) -> dict[str, Known]:
         """The sources that the log holds, or parts of them, by name: also those of before the input got columns."""
         number = self.intake.number
-        known = self.earlier.recognise(self._identities(part, layouts), number)
-        for place, earlier in enumerate(self.before_change):
+        now, *former = self.columns
+        sources = self._identities(part, layouts)
+        self.earlier = find_earlier(self.ledger, self.index, sources, self.root, now)
+        known = self.earlier.recognise(sources, number)
+        for place, columns in enumerate(former):
             rest = [one for one in layouts if one[0].name not in known]
             if rest:
-                seen = earlier.recognise(self._identities(part, rest, place), number)
+                sources = self._identities(part, rest, place)
+                earlier = find_earlier(self.ledger, self.index, sources, self.root, columns)
+                seen = earlier.recognise(sources, number)
                 known |= {name: one for name, one in seen.items() if one.number != number}
         return known
 
@@ -532,10 +541,10 @@ class _Work:
         # One file has each row once per version: if there is no other file and one version, no row repeats.
         alone = not (live or rest) and len(part.files) == len(part.counts) == 1 and part.most <= 1
         near = part.retracts or stored <= max(_SCANNED, _SCANNED_EACH * rows)
-        finds_repeats = not alone and near and inserted > 0 and not any(record.repeats for record in self.records)
+        finds_repeats = not alone and near and inserted > 0 and not self.repeats
         if finds_repeats:
             balance.watch_inserted(part.files, rows)
-        total = inserted + sum(plus for record in self.records for plus, _ in record.counts.values())
+        total = inserted + self.plus
         if total >= 2**63:
             balance.watch_large(stored + rows)
         return balance, finds_repeats, uncovers or total >= 2**63
@@ -587,7 +596,7 @@ class _Work:
             counts=part.counts,
             files=tuple(file.path for file in files),
             table=unrecorded.UNKNOWN,
-            repeats=self.repeated is not None or part.most > 1 or any(record.repeats for record in self.records),
+            repeats=self.repeated is not None or part.most > 1 or self.repeats,
             rests_on=tuple(sorted({one.number for one in known.values() if one.part is not None})),
             dims=self.rules.dims if len(self.rules.dims) > 1 else (),
             restates=self.restates,
@@ -640,10 +649,11 @@ class _Work:
         return state.version != head
 
 
-def _former_columns(records: Sequence[IngestRecord], rules: Rules) -> tuple[tuple[str, ...], ...]:
+def _former_columns(index: IngestIndex, rules: Rules) -> tuple[tuple[str, ...], ...]:
     """The columns of rows that earlier ingests had, if they were others than now, newest first."""
-    lists = dict.fromkeys(record.columns for record in reversed(records) if record.columns)
-    return tuple(columns for columns in lists if columns != tuple(rules.schema) and rules.schema.keys() >= set(columns))
+    return tuple(
+        columns for columns in index.columns if columns != tuple(rules.schema) and rules.schema.keys() >= set(columns)
+    )
 
 
 def _ignored_notes(layouts: Layouts) -> list[str]:

@@ -113,18 +113,21 @@ class Runs:
         return NextRun(intent.run, intent.first, intent.last, times, base, intent.appends, rewrites, is_known=True)
 
     def _refresh(self) -> NextRun | None:
-        """Everything anew, once."""
+        """Everything anew, once. Without a last version it goes at least as far as is folded: what is complete stays
+        so, also where the last rows were taken back, and where corrections went to a version without rows.
+        """
         self._check_range()
-        appends, last = self._appends(REWRITE), self._last()
-        current = self.ledger.current_run()
-        if appends and current is not None:
-            last = current.last
+        current, last = self.ledger.current_run(), self._last()
+        appends = self._appends(REWRITE) and current is not None
         self.request = replace(self.request, refresh=False, first=None)
+        lower = until = nothing_closed(self.dims)
+        if current is not None and (appends or self.request.last is None):
+            until = current.complete
+            if appends or last is None or not is_open(last, until):
+                last = current.last
         if last is None:
             return None
-        lower = nothing_closed(self.dims)
-        appends = appends and current is not None
-        return replace(self._run(lower, close(lower, last), last, None, appends), rewrites=not appends)
+        return replace(self._run(lower, close(until, last), last, None, appends), rewrites=not appends)
 
     def _again(self) -> NextRun | None:
         """What has to be folded again: from the version that was asked for, or at which an input changed."""
@@ -234,8 +237,10 @@ class Runs:
 
 
 def latest_of(ledger: Ledger, inputs: Mapping[str, object] | None = None) -> Time | None:
-    """The last time that a run may fold: the last ingested one, or the version at which corrections wait."""
+    """The last time that a run may fold: the last ingested one. With one dimension also one that is folded, though its
+    rows were taken back since, and the version at which corrections wait.
+    """
     latest, current = ledger.latest_ingested(inputs), ledger.current_run()
-    if current is not None and current.corrections and isinstance(current.last, int):
-        return max(current.last + 1, latest if isinstance(latest, int) else 0)
+    if current is not None and isinstance(current.last, int):
+        return max(current.last + bool(current.corrections), latest if isinstance(latest, int) else 0)
     return latest

@@ -28,6 +28,8 @@ from ddcore.io.program import load_plan, load_program
 from ddcore.io.project import Project, find_project
 from ddcore.io.warehouse import Warehouse
 from ddcore.jobs import replay
+from ddcore.jobs.ingest import ingest
+from ddcore.jobs.undo import undo
 from ddcore.rebuilding import rebuilding
 from ddcore.schema import Type
 
@@ -282,6 +284,34 @@ def test_folding_again_up_to_an_earlier_version(graph: Project) -> None:
     assert (report.first, report.last) == (1, 2)
     assert replay.run(graph, engine="inline").first == 3, "it is open again"
     assert collected(graph, "reached", 3) == {(0,): 1, (2,): 1, (3,): 1, (4,): 1}
+
+
+@pytest.mark.parametrize("corrections", [None, "append"])
+def test_a_full_refresh_keeps_complete_what_is_folded(corrections: str | None, tmp_path: Path) -> None:
+    """Also where no row is left: then the outputs are empty, and no version opens again."""
+    frame = pl.DataFrame(EDGES, schema=["src", "dst", "version", "diff"], orient="row")
+    graph = project_of(tmp_path / "project", Case(0, REACH, lambda _: {}, {"edges": frame}), ingested=False)
+    frame.write_parquet(tmp_path / "edges.parquet")
+    ingest(graph, "edges", [str(tmp_path / "edges.parquet")], engine="inline")
+    replay.run(graph, engine="inline")
+    undo(graph, 1, restate=True)
+    report = replay.run(graph, full_refresh=True, corrections=corrections, engine="inline")
+    assert (report.nothing_new, report.first, report.last) == (False, 0, 3)
+    ledger = Ledger.load(Warehouse(graph.warehouse))
+    assert (ledger.restated(), ledger.upper()) == ((), ((4,),))
+    assert report.corrections == (4 if corrections else 0)
+    if corrections:
+        replay.run(graph, last=4, engine="inline")
+    assert collected(graph, "reached", 4) == {}
+
+
+def test_a_version_to_which_corrections_went_stays_complete(graph: Project, dd: Any) -> None:
+    replay.run(graph, last=3, engine="inline")
+    (graph.root / "program.py").write_text(REACH.replace('"reached": reached', '"reached": reached.where("node > 2")'))
+    words = ["run", "--to-version", "4", "--engine", "inline", "--project", str(graph.root)]
+    assert replay.run(graph, engine="inline").corrections == 2
+    assert [dd(*words)[0] for _ in range(2)] == [0, 0], "the second has nothing to do"
+    assert replay.run(graph, full_refresh=True, engine="inline").last == 4
 
 
 # --- the page ---------------------------------------------------------------------------------------------------------

@@ -334,6 +334,17 @@ def test_a_row_that_another_program_changed_is_refused(tmp_path: Path) -> None:
     assert str(warehouse.ledger) in caught.value.message
 
 
+def test_records_go_on_after_another_program_has_optimized_the_ledger(tmp_path: Path) -> None:
+    warehouse = Warehouse(tmp_path)
+    long_ledger(warehouse, 19)
+    DeltaTable(str(warehouse.ledger)).optimize.compact()
+    for number in range(20, 36):
+        Ledger.load(warehouse).append(ingest(number, number, number))
+        again = Ledger.load(warehouse)
+        assert [record.number for record in again.ingests()] == list(range(1, number + 1))
+        assert list(again.ingest_index("edges").numbers.values()) == list(range(1, number + 1))
+
+
 def test_a_killed_beginning_is_no_lost_ledger(tmp_path: Path) -> None:
     """The ledger is made before the first table: a crash between them leaves an empty one."""
     beginning = """

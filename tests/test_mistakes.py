@@ -84,7 +84,7 @@ MISMATCHED: list[tuple[Callable[[Any], Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("mistake", "message"), MISMATCHED, ids=str)
+@pytest.mark.parametrize(("mistake", "message"), MISMATCHED, ids=[message for _, message in MISMATCHED])
 def test_types_that_do_not_meet(mistake: Callable[[Any], Any], message: str) -> None:
     assert message in at_the_line(mistake).message
 

@@ -1,0 +1,150 @@
+"""An index of ingests: finds the records with a source of the same rows or of the same name, without reading others.
+
+Each data file of the ledger has in its footer the index of its own rows, as JSON: a few bytes for each source. So an
+ingest reads footers and the records that it needs, however many there are. The index only selects records. What they
+say is read from their rows, so it needs no digests of its own beside the file's.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+__all__ = ["FOOTER", "IngestIndex", "index_of", "mark"]
+
+FOOTER = "ddcore.ingests"  # the name of the index in a file's footer
+_KEY_DIGITS = 32
+_BITS = 64  # of a mark: the records that it selects are compared by their whole digests
+
+
+class Row(Protocol):
+    """A row of the ledger."""
+
+    entry: int
+    kind: str
+    number: int
+    name: str
+    first: int
+    last: int
+    body: str
+
+
+def mark(total: int) -> str:
+    """The part of a digest by which the index finds it; that of a sum is the sum of the parts."""
+    return f"{total % (1 << _BITS):x}"
+
+
+def index_of(rows: Iterable[Row]) -> str:
+    """The index of these rows, as JSON: by input; and the numbers of the ingests that they undo."""
+    inputs: dict[str, dict[str, Any]] = {}
+    undone = []
+    for row in rows:
+        if row.kind == "undo":
+            undone.append(row.number)
+        elif row.kind == "ingest":
+            _add(inputs.setdefault(row.name, _nothing()), row, json.loads(row.body))
+    return json.dumps({"undone": undone, "inputs": inputs} if undone or inputs else {}, separators=(",", ":"))
+
+
+def _nothing() -> dict[str, Any]:
+    lists = ("ingests", "columns", "restatements", "unknown", "places", "names", "marks")
+    return {**{name: [] for name in lists}, "plus": 0}
+
+
+def _add(of: dict[str, Any], row: Row, body: Mapping[str, Any]) -> None:
+    columns = list(body.get("columns", ()))
+    if columns not in of["columns"]:
+        of["columns"].append(columns)
+    of["ingests"].append([row.entry, row.number, row.first, row.last, of["columns"].index(columns)])
+    of["plus"] += sum(plus for plus, _ in body["counts"].values())
+    if body.get("replaces") is not None:
+        of["restatements"].append(row.entry)
+    totals = [_total(digest) for _, digest in body["sources"]]
+    if None in totals:
+        of["unknown"].append(row.entry)
+    marks = [(name, total) for (name, _), total in zip(body["sources"], totals, strict=True)]
+    if len(marks) > 1:
+        marks.append((None, sum(total or 0 for total in totals)))
+    for name, total in marks:
+        of["places"].append(row.entry)
+        of["names"].append(name)
+        of["marks"].append(mark(total or 0))
+
+
+def _total(digest: str) -> int | None:
+    """The number that a digest in the ledger is, without its key; None for an older form, which has no key."""
+    key, _, total = digest.partition(":")
+    try:
+        return int(total, 16) if len(key) == _KEY_DIGITS else None
+    except ValueError:
+        return None
+
+
+@dataclass
+class IngestIndex:
+    """The ingests of one input that were not undone, by the entries of their rows, which ascend.
+
+    ``numbers``: by entry. ``columns``: the lists of columns that their rows had, newest first, without those that no
+    record names. ``plus``: at least the sum of all insertions. ``unknown``: those with digests that cannot be compared.
+    """
+
+    numbers: dict[int, int] = field(default_factory=dict)
+    columns: tuple[tuple[str, ...], ...] = ()
+    plus: int = 0
+    restatements: list[int] = field(default_factory=list)
+    unknown: set[int] = field(default_factory=set)
+    _files: list[dict[str, Any]] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, texts: Iterable[str], input: str) -> IngestIndex:
+        """The index of an input from those of all files of the ledger, in the order of their rows. O(ingests), about a
+        microsecond for each.
+        """
+        index, parts = cls(), [json.loads(text) for text in texts]
+        undone = {number for part in parts for number in part.get("undone", ())}
+        index._files = [part["inputs"][input] for part in parts if input in part.get("inputs", {})]
+        newest: dict[tuple[str, ...], int] = {}
+        for one in index._files:
+            live = [row for row in one["ingests"] if row[1] not in undone] if undone else one["ingests"]
+            index.numbers.update({row[0]: row[1] for row in live})
+            newest.update({tuple(one["columns"][place]): entry for place, entry in {r[4]: r[0] for r in live}.items()})
+            index.plus += one["plus"]
+        index.columns = tuple(sorted(filter(None, newest), key=newest.__getitem__, reverse=True))
+        index.restatements, unknown = (
+            [entry for one in index._files for entry in one[name] if entry in index.numbers]
+            for name in ("restatements", "unknown")
+        )
+        index.unknown = set(unknown)
+        return index
+
+    def with_marks(self, marks: Iterable[str]) -> set[int]:
+        """The entries of ingests with a source, or with all sources together, of one of these marks."""
+        wanted, entries = frozenset(marks), set[int]()
+        for one in self._files:
+            if not wanted.isdisjoint(one["marks"]):
+                entries.update(place for place, each in zip(one["places"], one["marks"], strict=True) if each in wanted)
+        return entries & self.numbers.keys()
+
+    def between(self, first: int, last: int) -> set[int]:
+        """The entries of ingests that may have times whose first coordinates are in ``first``..``last``."""
+        rows = (row for one in self._files for row in one["ingests"])
+        return {row[0] for row in rows if row[2] <= last and first <= row[3]} & self.numbers.keys()
+
+    def names(self) -> set[str]:
+        """The names of all sources."""
+        return {name for one in self._files for name in one["names"] if name is not None}
+
+    def named(self, names: Collection[str], columns: tuple[str, ...]) -> dict[str, list[tuple[int, str]]]:
+        """By name the entries of the ingests of sources of these names, and the marks of those: of ingests whose rows
+        have these columns, or whose records name none.
+        """
+        ingests: dict[str, list[tuple[int, str]]] = {name: [] for name in names}
+        for one in self._files if names else ():
+            of_columns = {place for place, each in enumerate(one["columns"]) if tuple(each) in ((), columns)}
+            entries = {row[0] for row in one["ingests"] if row[4] in of_columns} & self.numbers.keys()
+            for entry, name, each in zip(one["places"], one["names"], one["marks"], strict=True):
+                if name in ingests and entry in entries:
+                    ingests[name].append((entry, each))
+        return ingests
