@@ -237,8 +237,6 @@ class _Compaction:
                 closed = upper if reads else nothing_closed(self.dims)
                 since = self.since if reads else ()
                 merge = log_merge(folder, files, self.dims, closed, since, everything=self.everything)
-                if merge is not None and strays(folder, state):
-                    continue  # whoever follows the log saw what a given-up run left, and the next run has to cancel it
             if merge is not None:
                 yield name, merge
 
