@@ -82,8 +82,7 @@ def _check_ledger(found: Integrity, ledger: Ledger, deep: bool) -> None:
             files = tables.files_of(tables.open_table(folder))
         _check_files(found, folder, files, deep)
         if deep:
-            for _ in ledger.runs():  # reads every entry, and compares its digests
-                pass
+            ledger.check()
     except StorageError as error:
         found.damages.append(error)
 

@@ -299,6 +299,15 @@ class Ledger:
             raise _damaged(folder, f"some of the entries 0..{end - 1} are missing or occur twice")
         return IngestIndex.of([text for text in texts if text], input)
 
+    def check(self) -> None:
+        """Raise StorageError for a changed row, and for a file whose index is not that of its rows. Reads all rows."""
+        folder = self.warehouse.ledger
+        rows = list(self._range(0))
+        for path in self._files:
+            text, span = datafile.note(folder / path, FOOTER, tables.mend_hint(folder)), _span(path)
+            if text is not None and span is not None and text != index_of(rows[span[0] : span[1] + 1]):
+                raise _damaged(folder, f"the index of ingests in {path} is not that of its rows")
+
     def ingests_at(self, index: IngestIndex, entries: Iterable[int]) -> list[IngestRecord]:
         """The records of some ingests of an index, oldest first. Reads their rows, and those of later restatements."""
         wanted = sorted(entries)

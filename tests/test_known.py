@@ -15,6 +15,7 @@ from ddcore.errors import StorageError
 from ddcore.io import datafile, records, tables
 from ddcore.io import ledger as ledger_module
 from ddcore.io.ingest_index import FOOTER
+from ddcore.io.integrity import inspect
 from ddcore.io.known import Earlier, Known, Seen, find_earlier, stored
 from ddcore.io.ledger import Ledger
 from ddcore.io.records import IngestRecord, Source, TableState, UndoRecord
@@ -245,6 +246,17 @@ def test_a_sources_name_may_look_like_a_footer(tmp_path: Path) -> None:
     for version in range(3):
         desk.ingest(desk.source(name, (version, 2, version, 1)))
     assert desk.ingest(desk.source("copy.parquet", (1, 2, 1, 1))).ingest == 2
+
+
+def test_a_deep_check_compares_the_index_with_the_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    desk = Desk(tmp_path)
+    desk.ingest(desk.source("a.parquet", (1, 2, 0, 1)))
+    assert not inspect(desk.ledger, deep=True).damages
+    with monkeypatch.context() as wrong:
+        wrong.setattr(ledger_module, "index_of", lambda _: "{}")
+        desk.ingest(desk.source("b.parquet", (1, 2, 1, 1)))
+    (damage,) = inspect(desk.ledger, deep=True).damages
+    assert "the index of ingests in entries-00000001-00000001-" in damage.message
 
 
 def test_an_index_that_lacks_entries_is_damage(tmp_path: Path) -> None:
