@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING
 from ddcore.errors import StorageError
 from ddcore.io import datafile, tables
 from ddcore.io.datafile import DataFile
-from ddcore.io.deltalog import LOG, named_files
+from ddcore.io.deltalog import LOG, commit_file, is_maintenance, named_files
 from ddcore.io.tables import AddedFile, LiveFile, TableState
 from ddcore.io.warehouse import reporting
 
 if TYPE_CHECKING:
     from ddcore.io.ledger import Ledger
 
-__all__ = ["Integrity", "Leftovers", "inspect", "leftovers"]
+__all__ = ["Integrity", "Leftovers", "inspect", "leftovers", "unnamed_commits"]
 
 _PAGES = 1 << 16  # rows decoded at once
 
@@ -123,6 +123,20 @@ def _decode(path: Path) -> None:
     with pq.ParquetFile(path, page_checksum_verification=True) as file:
         for _ in file.iter_batches(batch_size=_PAGES):
             pass
+
+
+def unnamed_commits(ledger: Ledger) -> list[str]:
+    """The live tables, by name, with a commit after the state that the ledger names, apart from maintenance. Other
+    readers see it. Looks for one file per table.
+    """
+    found = []
+    for name, state in live_tables(ledger).items():
+        folder, version = ledger.warehouse.table(name), state.version + 1
+        while is_maintenance(folder, version):
+            version += 1
+        if commit_file(folder, version).exists():
+            found.append(name)
+    return found
 
 
 # --- what no live table needs -----------------------------------------------------------------------------------------

@@ -489,10 +489,6 @@ class Ledger:
         """The state of a table of state or outputs (``outputs/dists``); None if no run names it."""
         return self.tables().get(relative)
 
-    def ingested(self, input: str, digest: str) -> IngestRecord | None:
-        """The ingest of a source with this digest. Reads all rows."""
-        return next((r for r in self.ingests(input) if any(source.digest == digest for source in r.sources)), None)
-
     # --- numbers ---
 
     def next_run(self) -> int:

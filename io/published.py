@@ -104,6 +104,8 @@ class Claims:
             return None  # completed by the last run itself
         for run in self._of_outputs():
             first = run.published_from
+            if first is not None and run.outdated is not None and point == coordinates(run.last):
+                return run if f"outputs/{output}" in run.corrections else None  # compared at its last version
             concerned = run.outdated is None or output in run.outdated
             if first is not None and concerned and le(coordinates(first), point) and le(point, coordinates(run.last)):
                 return run

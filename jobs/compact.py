@@ -37,6 +37,7 @@ from ddcore.io.warehouse import Warehouse
 from ddcore.jobs import predecessor
 from ddcore.jobs.arguments import filled
 from ddcore.jobs.report import json_line
+from ddcore.redaction import masked
 
 if TYPE_CHECKING:
     from ddcore.io.compaction import Merge
@@ -256,9 +257,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         since = None if options.since is None else parse(options.since, project.dims, "--since")
         report = compact(project, since=since, dry_run=options.dry_run)
     except DdError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(masked(f"error: {error}"), file=sys.stderr)
         return error.exit_code
-    print(json_line("compact", result(report, dry_run=options.dry_run)))
+    print(masked(json_line("compact", result(report, dry_run=options.dry_run))))
     return 0
 
 

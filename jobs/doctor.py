@@ -189,6 +189,7 @@ def _warehouse(project: Project, deep: bool) -> Iterator[Check]:
         yield Check("lock", "note", f"held by {holder}", "wait until it has ended")
     yield from _files(ledger, deep)
     if holder is None:  # else some are files that it is about to commit
+        yield from _unnamed_commits(ledger)
         yield from _leftovers(ledger)
 
 
@@ -212,6 +213,18 @@ def _files(ledger: Ledger, deep: bool) -> Iterator[Check]:
         how = "every byte is as written" if deep else "sizes, footers and row counts are as written"
         counts = f"{found.tables:,} tables, {found.files:,} files, {found.rows:,} rows, {found.bytes:,} bytes"
         yield Check("files", "ok", f"{counts}: {how}{'' if deep else '; for every byte: --deep'}")
+
+
+def _unnamed_commits(ledger: Ledger) -> Iterator[Check]:
+    """Tables in which other readers see something else than ours."""
+    from ddcore.io import integrity
+
+    if names := integrity.unnamed_commits(ledger):
+        shown = ", ".join(names[:_SHOWN]) + (" and others" if len(names) > _SHOWN else "")
+        have = "1 table has" if len(names) == 1 else f"{len(names)} tables have"
+        message = f"{have} commits that the ledger does not name, of a killed command or another program: "
+        hint = "ddcore ignores them, other readers do not; the next command that writes there finishes or reverts them"
+        yield Check("commits", "note", message + shown, hint)
 
 
 def _leftovers(ledger: Ledger) -> Iterator[Check]:

@@ -405,7 +405,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
                 verify.check_run(project, report)
         finally:
-            print(json_line("run", result(report)), flush=True)
+            print(masked(json_line("run", result(report))), flush=True)
     except DdError as error:
         print(masked(f"error: {error}"), file=sys.stderr)
         return error.exit_code

@@ -183,7 +183,7 @@ class Verification:
             raise ProgramChanged(
                 f"the program changed: the outputs were made by program {self.run.fingerprint[:12]}, this one is "
                 f"{self.plan.fingerprint[:12]}",
-                f"put the program back to verify what it made, or {REFRESH}",
+                "put the program back to verify what it made, or go on with this one: ddcore run",
             )
 
     def outputs(self, names: Sequence[str] = ()) -> list[str]:

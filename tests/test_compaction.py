@@ -28,6 +28,8 @@ from ddcore import lattice
 from ddcore.cli.folded import output_log
 from ddcore.errors import DdError, UsageError
 from ddcore.io import arrangements, compaction, datafile, retention, tables
+from ddcore.io.changelog import ChangeLog
+from ddcore.io.intent import give_up
 from ddcore.io.ledger import Ledger
 from ddcore.io.program import load_plan
 from ddcore.io.project import Project, Retention, find_project
@@ -472,6 +474,33 @@ def test_a_commit_of_a_killed_compaction_is_never_taken_back(mine: Project) -> N
     operations = [entry["operation"] for entry in DeltaTable(str(folder)).history()]
     assert "RESTORE" not in operations
     assert DeltaTable(str(folder)).version() > state.version
+
+
+@pytest.mark.parametrize("since", [None, 20])
+def test_what_a_given_up_run_published_is_left_for_the_next_run_to_cancel(mine: Project, since: int | None) -> None:
+    """Whoever follows the output saw its updates, and a compaction is none that they could see."""
+    folder = Path(mine.warehouse) / "outputs" / "counts"
+    log = ChangeLog(folder, load_plan(mine).outputs["counts"])
+    tailer, ledger = Tailer(folder), ledger_of(mine)
+    last = ledger.current_run()
+    assert last is not None
+    killed = ledger.next_run()
+    ledger.append(IntentRecord(killed, last.fingerprint, FOLDED, FOLDED, 1, "inline"))
+    row = dict.fromkeys(log.schema) | {"version": FOLDED, "diff": 3}
+    updates = pl.DataFrame([row], schema={name: kind.polars for name, kind in log.columns.items()})
+    log.commit([log.write("killed", updates)], killed, base=ledger.tables()["outputs/counts"])
+    assert give_up(ledger, "its program has changed", committed=True)
+    tailer.read()
+    compact.compact(mine, since=since)
+    fold(mine, range(FOLDED, FOLDED + 1))
+    tailer.read()
+    rows = tailer.rows.group_by(*log.schema, "version").agg(pl.col("diff").sum()).filter(pl.col("diff") != 0)
+    seen = Counter({row[:-1]: row[-1] for row in rows.select("a", "n", "version", "diff").rows()})
+    expected = folding.by_reference(counted(FOLDED + 1).program, **counted(FOLDED + 1).frames)
+    assert seen == updates_of(expected["counts"])
+    files = ledger_of(mine).tables()["outputs/counts"].files
+    compact.compact(mine, since=since)
+    assert ledger_of(mine).tables()["outputs/counts"].files < files, "then it is compacted as any other"
 
 
 def test_an_unfinished_run_forbids_compaction(tmp_path: Path) -> None:

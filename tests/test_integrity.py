@@ -13,7 +13,7 @@ from typing import Any
 
 import polars as pl
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 from trams import records
 
 from ddcore.io import tables
@@ -188,6 +188,22 @@ def test_a_killed_run_is_seen(mine: Path, dd: Any) -> None:
     found = {record["name"]: record for record in records(dd("doctor", "--json")[1])}
     assert "last run" not in found and "leftovers" not in found
     assert found["lock"]["message"] == "free"
+
+
+def test_commits_that_the_ledger_does_not_name_are_noted(mine: Path, dd: Any) -> None:
+    """Another program appended a row to an output: our readers ignore it, and others see it. OPTIMIZE is none."""
+    table = DeltaTable(str(mine / "warehouse/outputs/journeys"))
+    table.optimize.compact()
+    assert "commits" not in {check["name"] for check in records(dd("doctor", "--json")[1])}
+    rows = pl.DataFrame({"stop": ["Nowhere"], "total": [1], "version": [5], "diff": [1]})
+    write_deltalake(str(mine / "warehouse/outputs/journeys"), rows.to_arrow(), mode="append")
+    assert "Nowhere" not in "".join(dd("show", "journeys")[1])
+    (note,) = [check for check in records(dd("doctor", "--json")[1]) if check["name"] == "commits"]
+    assert note["state"] == "note"
+    assert note["message"].startswith("1 table has commits that the ledger does not name")
+    assert note["message"].endswith(": outputs/journeys")
+    assert dd("run", "--full-refresh", "-q")[0] == 0
+    assert "commits" not in {check["name"] for check in records(dd("doctor", "--json")[1])}
 
 
 def test_what_is_left_over_is_counted_by_kind(mine: Path, dd: Any) -> None:

@@ -169,10 +169,6 @@ def test_inputs_are_told_apart(tmp_path: Path) -> None:
     assert getattr(again.input_table("edges"), "version", None) == 3
     assert getattr(again.input_table("roots"), "version", None) == 2
     assert [record.number for record in again.ingests("edges")] == [1, 3]
-    found = again.ingested("edges", "bb")
-    assert found is not None
-    assert found.number == 3
-    assert again.ingested("roots", "bb") is None
 
 
 def test_a_record_is_never_written_twice(tmp_path: Path) -> None:
