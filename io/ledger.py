@@ -21,8 +21,8 @@ import json
 import re
 import time
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -48,13 +48,11 @@ from ddcore.io.records import (
     RunRecord,
     UndoRecord,
     from_json,
-    frontier_from_json,
     row_of,
-    time_from_json,
     to_json,
-    without_empty,
     without_replaced,
 )
+from ddcore.io.summary import Input, Summary
 from ddcore.io.tables import TableState
 from ddcore.io.times import Frontier, Time
 from ddcore.io.warehouse import Warehouse, reporting
@@ -86,66 +84,6 @@ _KEPT = 3600  # seconds that a file is kept after its merge, for readers that ha
 _KEPT_LEAST = 20  # the same where there are more than so many files:
 _KEPT_FILES = 64
 _DESCRIPTION = "ledger of ddcore, format "
-
-
-@dataclass(frozen=True, slots=True)
-class _Input:
-    """An input after all ingests: its least and greatest version (None if all were undone) and its table.
-
-    With several time dimensions: the least and the greatest coordinates of its times.
-    """
-
-    first: Time | None
-    last: Time | None
-    table: TableState
-
-
-@dataclass(frozen=True, slots=True)
-class _Summary:
-    """A summary of all rows up to one. Its size does not grow with the ledger. Rows are referred to by their ``entry``.
-
-    ``head``: the Delta version of the ledger that added the row. ``runs``, ``ingests``: the greatest numbers so far;
-    ``ended``: that of finished and given-up runs. ``run``: the row of the last finished run; ``folded``: its last
-    version. ``intent``: the row of the unfinished run. ``waiting``: no ingest before this row has a version that is not
-    folded, unless it was undone or its row is in ``open``. ``dims`` and ``upper``: with several time dimensions, their
-    names, and the frontier after the last finished run; without them no row has these two. ``compact``: the row of the
-    last compaction, if no run came after it. ``since``: as in its record. ``restated``: the least closed times at which
-    ingests changed an input; the next run folds again from there.
-    """
-
-    head: int = 0
-    runs: int = 0
-    ended: int = 0
-    ingests: int = 0
-    run: int | None = None
-    folded: Time | None = None
-    intent: int | None = None
-    waiting: int = 0
-    open: tuple[int, ...] = ()
-    inputs: Mapping[str, _Input] = field(default_factory=dict)
-    dims: tuple[str, ...] = ()
-    upper: Frontier = ()
-    compact: int | None = None
-    since: Frontier = ()
-    restated: Frontier = ()
-
-    def to_json(self) -> str:
-        return json.dumps(
-            without_empty(asdict(self), "open", "dims", "upper", "compact", "since", "restated"), separators=(",", ":")
-        )
-
-    @classmethod
-    def from_json(cls, text: str) -> _Summary:
-        values = json.loads(text)
-        values["inputs"] = {
-            name: _Input(time_from_json(one["first"]), time_from_json(one["last"]), TableState(**one["table"]))
-            for name, one in values["inputs"].items()
-        }
-        values["folded"] = time_from_json(values["folded"])
-        values["dims"], values["open"] = tuple(values.get("dims", ())), tuple(values.get("open", ()))
-        for name in ("upper", "since", "restated"):
-            values[name] = frontier_from_json(values.get(name, ()))
-        return cls(**values)
 
 
 @dataclass(slots=True)
@@ -189,7 +127,7 @@ class Ledger:
         self._files: list[str] = []
         self._rows: dict[int, _Entry] = {}
         self._last: int | None = None  # the newest row
-        self._summary = _Summary()
+        self._summary = Summary()
         self._rewrites = False  # whether the next record comes with all rows, in one file that has their index
 
     @classmethod
@@ -513,7 +451,7 @@ class Ledger:
             return
         self._last = last
         self._load(max(0, last - _FIRST_READ + 1), last)
-        self._summary = _Summary.from_json(self._row(last).summary)
+        self._summary = Summary.from_json(self._row(last).summary)
         head = self._summary.head
         newer = [v for v in range(head + 1, table.version() + 1) if commit_file(folder, v).exists()]
         if table.version() < head or not all(is_maintenance(folder, version) for version in newer):
@@ -609,7 +547,7 @@ class Ledger:
         row.digest = row.own_digest()
         return row
 
-    def _add_to_summary(self, row: _Entry) -> _Summary:
+    def _add_to_summary(self, row: _Entry) -> Summary:
         """The summary with one more row."""
         now, record = self._summary, row.record
         if isinstance(record, IngestRecord):
@@ -631,7 +569,7 @@ class Ledger:
             now = replace(now, compact=None, restated=restated)
         return now
 
-    def _with_compaction(self, record: CompactRecord, entry: int) -> _Summary:
+    def _with_compaction(self, record: CompactRecord, entry: int) -> Summary:
         """The summary after a compaction. A second one after the same run names the tables of the first as well."""
         inputs = dict(self._summary.inputs)
         for name, state in record.tables.items():
@@ -640,9 +578,9 @@ class Ledger:
                 inputs[input] = replace(inputs[input], table=state)
         return replace(self._summary, compact=entry, since=record.since, inputs=inputs)
 
-    def _with_ingest(self, record: IngestRecord) -> _Summary:
+    def _with_ingest(self, record: IngestRecord) -> Summary:
         now = self._summary
-        one = _Input(record.first, record.last, record.table)
+        one = Input(record.first, record.last, record.table)
         old = now.inputs.get(record.input)
         if record.replaces is not None:
             earlier = [without_replaced(other, record) for other in self.ingests(record.input)]
@@ -654,7 +592,7 @@ class Ledger:
         restated = frontier((*now.restated, *record.restates))
         return replace(now, ingests=max(now.ingests, record.number), inputs=inputs, dims=record.dims, restated=restated)
 
-    def _without_ingest(self, record: UndoRecord) -> _Summary:
+    def _without_ingest(self, record: UndoRecord) -> Summary:
         """The summary after an undo. Reads all rows: the remaining ingests say which versions the input has."""
         remaining = [e.record for e in self._ingests(0, without=record.number) if e.name == record.input]
         inputs = {**self._summary.inputs, record.input: _extent(remaining, record.table)}
@@ -669,7 +607,7 @@ class Ledger:
         last run.
         """
         run = self._summary.run
-        before = () if run is None else _Summary.from_json(self._row(run).summary).restated
+        before = () if run is None else Summary.from_json(self._row(run).summary).restated
         first = 0 if run is None else run + 1
         undone = {number, *(row.number for row in self._range(first) if row.kind == "undo")}
         rows = [row for row in self._range(first) if '"restates":' in row.body]
@@ -710,7 +648,7 @@ class Ledger:
         tables.change(table, [file], [path for path in merged if path != file.path], row.entry)
         tables.settle(folder, table.version(), table.version())
         self._files = [path for path in self._files if path not in merged] + [file.path]
-        self._rows[row.entry], self._last, self._summary = row, row.entry, _Summary.from_json(row.summary)
+        self._rows[row.entry], self._last, self._summary = row, row.entry, Summary.from_json(row.summary)
         self._rewrites = False
         return len(rows) > 1
 
@@ -779,10 +717,10 @@ def _without_replaced(row: _Entry, restatements: Sequence[_Entry]) -> _Entry:
     return row
 
 
-def _extent(records: Iterable[IngestRecord], table: TableState) -> _Input:
+def _extent(records: Iterable[IngestRecord], table: TableState) -> Input:
     """An input that holds the rows of these ingests."""
     spans = [time for each in records for time in (each.counts if each.replaced_by else (each.first, each.last))]
-    return _Input(times.least(spans), times.greatest(spans), table) if spans else _Input(None, None, table)
+    return Input(times.least(spans), times.greatest(spans), table) if spans else Input(None, None, table)
 
 
 def _reaches(row: _Entry, lower: Frontier) -> bool:
