@@ -10,10 +10,12 @@ from __future__ import annotations
 import ast
 import random
 import re
+import time
 import typing
 from pathlib import Path
 
 import pytest
+from forks import forks
 from workshop import CODES, COMMANDS, Workshop
 
 from ddcore.errors import UsageError
@@ -63,6 +65,23 @@ def test_a_setting_that_says_nothing_is_an_error(setting: str, monkeypatch: pyte
     monkeypatch.setenv(failpoints.VARIABLE, setting)
     with pytest.raises(UsageError, match="no such place or action"):
         failpoint("after-file")
+
+
+def test_a_command_that_ends_before_its_number_is_read_is_seen_to_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both of the server's lines are in the pipe then. It hung."""
+    with forks(tmp_path) as processes:
+        answer = processes._answer
+
+        def late() -> int:
+            time.sleep(1)
+            return answer()
+
+        monkeypatch.setattr(processes, "_answer", late)
+        processes.start("--version")
+        ended = processes.wait(30)
+        assert ended is not None and ended.code == 0
 
 
 # --- the commands -----------------------------------------------------------------------------------------------------

@@ -35,7 +35,7 @@ class Forks:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._server = subprocess.Popen(
-            [sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1,
+            [sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0,
             env={name: value for name, value in os.environ.items() if not name.startswith("DDCORE_FAILPOINT")},
         )  # fmt: skip
 
@@ -46,8 +46,7 @@ class Forks:
             "out": str(self._folder / "out"), "err": str(self._folder / "err"),
         }  # fmt: skip
         assert self._server.stdin is not None
-        self._server.stdin.write(json.dumps(request) + "\n")
-        self._server.stdin.flush()
+        self._server.stdin.write(f"{json.dumps(request)}\n".encode())
         return self._answer()
 
     def wait(self, seconds: float | None = None) -> Ended | None:
@@ -67,6 +66,7 @@ class Forks:
         return ended
 
     def _answer(self) -> int:
+        """The number in the server's next line. Read without a buffer: ``select`` would not see a line in that."""
         assert self._server.stdout is not None
         return int(self._server.stdout.readline())
 
