@@ -66,34 +66,60 @@ class Sample:
     logs: int
 
 
-def measure(runs: int, tell: Callable[[Sample], None]) -> tuple[list[Sample], list[tuple[float, float]]]:
-    """Fold ``runs`` versions one by one; ``tell`` gets each sample at once. Also the seconds of every run: from start
-    to end, and of the processor.
+def measure(runs: int, tell: Callable[[Sample], None]) -> tuple[list[Sample], Costs, Costs]:
+    """Fold ``runs`` versions one by one; ``tell`` gets each sample at once. Also what the last runs cost, and those
+    around the hundredth.
+
+    These are runs of a second warehouse with the same history. They take turns with the last runs of the first, so that
+    whatever else the machine does is the same for both.
     """
-    samples, took = list[Sample](), list[tuple[float, float]]()
+    samples, costs = list[Sample](), list[Costs]()
     with tempfile.TemporaryDirectory() as scratch:
-        folder = Path(scratch)
+        old = _Warehouse(Path(scratch) / "old", runs)
+        new = _Warehouse(Path(scratch) / "new", runs)
+        young: list[Costs] = [new.fold() for _ in range(100 - _AROUND)]
+        for version in range(1, runs + 1):
+            costs.append(old.fold())
+            if version > runs - 2 * _AROUND:
+                young.append(new.fold())
+            if version % EVERY == 0:
+                samples.append(_sample(version, _mean(costs[-EVERY:]), old.folder))
+                tell(samples[-1])
+    return samples, _mean(costs[-2 * _AROUND :]), _mean(young[-2 * _AROUND :])
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Seconds of a run: from start to end, and of the processor."""
+
+    seconds: float
+    cpu: float
+
+
+class _Warehouse:
+    """A warehouse with a history of so many versions, of which version 0 is folded. ``folder``: its tables."""
+
+    def __init__(self, folder: Path, versions: int) -> None:
+        folder.mkdir()
         (folder / "program.py").write_text(PROGRAM)
         (folder / "dd.toml").write_text(SETTINGS)
-        project = find_project(folder, {})
-        for number, portion in enumerate(_history(runs)):
+        self._project, self._next, self.folder = find_project(folder, {}), 0, folder / "warehouse"
+        for number, portion in enumerate(_history(versions)):
             source = folder / f"edges-{number}.parquet"
             portion.write_parquet(source)
-            ingest.ingest(project, "edges", [str(source)], engine="inline")
-        replay.run(project, last=0)
-        for version in range(1, runs + 1):
-            start, worked = time.perf_counter(), time.process_time()
-            replay.run(project, last=version)
-            took.append((time.perf_counter() - start, time.process_time() - worked))
-            if version % EVERY == 0:
-                samples.append(_sample(version, *_means(took[-EVERY:]), project.warehouse))
-                tell(samples[-1])
-    return samples, took
+            ingest.ingest(self._project, "edges", [str(source)], engine="inline")
+        self.fold()
+
+    def fold(self) -> Costs:
+        """Fold one more version."""
+        start, worked = time.perf_counter(), time.process_time()
+        replay.run(self._project, last=self._next)
+        self._next += 1
+        return Costs(time.perf_counter() - start, time.process_time() - worked)
 
 
-def _means(took: Sequence[tuple[float, float]]) -> tuple[float, float]:
-    elapsed, worked = zip(*took, strict=True)
-    return statistics.mean(elapsed), statistics.mean(worked)
+def _mean(costs: Sequence[Costs]) -> Costs:
+    return Costs(statistics.mean(each.seconds for each in costs), statistics.mean(each.cpu for each in costs))
 
 
 def _history(versions: int) -> Iterator[pl.DataFrame]:
@@ -111,7 +137,7 @@ def _history(versions: int) -> Iterator[pl.DataFrame]:
             rows = []
 
 
-def _sample(runs: int, seconds: float, cpu: float, warehouse: Path) -> Sample:
+def _sample(runs: int, costs: Costs, warehouse: Path) -> Sample:
     sizes, counts = dict.fromkeys(("state", "all"), 0), dict.fromkeys(("state", "outputs", "inputs", "ledger"), 0)
     logs = 0
     for place, _, names in os.walk(warehouse):
@@ -125,7 +151,7 @@ def _sample(runs: int, seconds: float, cpu: float, warehouse: Path) -> Sample:
             elif part:
                 counts[part[0]] += 1
     files = counts["state"], counts["outputs"], counts["inputs"], counts["ledger"]
-    return Sample(runs, seconds, cpu, sizes["state"], sizes["all"], *files, logs)
+    return Sample(runs, costs.seconds, costs.cpu, sizes["state"], sizes["all"], *files, logs)
 
 
 def table(samples: list[Sample]) -> str:
@@ -195,14 +221,10 @@ def _panel(samples: list[Sample], title: str, names: tuple[str, ...], scale: int
 def main(runs: int) -> None:
     """Measure, print the table, and draw the picture after a whole measurement."""
     print("\t".join(field.name for field in fields(Sample)), flush=True)
-    samples, took = measure(runs, lambda sample: print(*astuple(sample), sep="\t", flush=True))
+    samples, last, hundredth = measure(runs, lambda sample: print(*astuple(sample), sep="\t", flush=True))
     print(table(samples))
-    last = _means(took[-2 * _AROUND :])
-    _, others = measure(100 + _AROUND, lambda _: None)  # the machine is now as it was for the last runs
-    for what, times in (("this warehouse, earlier", took), ("a new warehouse, now", others)):
-        hundredth = _means(times[100 - _AROUND : 100 + _AROUND])
-        print(
-            f"the last {2 * _AROUND} runs take {last[0] / hundredth[0]:.2f} x the time, {last[1] / hundredth[1]:.2f} x "
-            f"the processor time of {2 * _AROUND} runs around the hundredth of {what}"
-        )
+    print(
+        f"the last {2 * _AROUND} runs take {last.seconds / hundredth.seconds:.2f} x the time, "
+        f"{last.cpu / hundredth.cpu:.2f} x the processor time of {2 * _AROUND} runs around the hundredth"
+    )
     draw(samples)
