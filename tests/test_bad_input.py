@@ -561,10 +561,10 @@ def test_permission_error_in_the_middle(mine: Path, dd: Command, monkeypatch: py
     assert dd("ingest", "links", "many.csv", "-q")[0] == 0
     before, real = visible()[:3], datafile.write
 
-    def forbidden(tables: Any, schema: Any, rows: int, path: Path, row_group: int) -> Any:
+    def forbidden(tables: Any, schema: Any, rows: int, path: Path, row_group: int, **notes: Any) -> Any:
         if room in path.parts:
             raise PermissionError(13, "Permission denied", str(path))
-        return real(tables, schema, rows, path, row_group)
+        return real(tables, schema, rows, path, row_group, **notes)
 
     with monkeypatch.context() as patched:
         patched.setattr(datafile, "write", forbidden)

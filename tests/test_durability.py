@@ -107,9 +107,16 @@ class Recorder:
                 self._folders.setdefault(each.parent.stat().st_ino, {})[each.name] = each.stat().st_ino
 
     def _tables(self, ledger: Ledger) -> list[Path]:
-        """What the ledger names: the commits of all tables up to the versions in it, and the live files there."""
+        """What the ledger names: the commits of all tables up to the versions in it, the live files there, and the
+        corrections that wait.
+        """
         states = [(self.root / name, state.version) for name, state in ledger.states().items()]
-        return [path for folder, version in states for path in self._commits(folder, version)]
+        run = ledger.current_run()
+        waiting = run.corrections.items() if run else ()
+        return [
+            *(path for folder, version in states for path in self._commits(folder, version)),
+            *(self.root / name / file.path for name, files in waiting for file in files),
+        ]
 
     def _commits(self, folder: Path, version: int | None) -> Iterator[Path]:
         """The commits, the checkpoints and the live files of a table at a version."""
