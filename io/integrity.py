@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from ddcore.errors import StorageError
 from ddcore.io import datafile, tables
 from ddcore.io.datafile import DataFile
-from ddcore.io.deltalog import LOG, commit_file, is_maintenance, named_files
+from ddcore.io.deltalog import LOG, named_files
 from ddcore.io.tables import AddedFile, LiveFile, TableState
 from ddcore.io.warehouse import reporting
 
@@ -129,14 +129,8 @@ def unnamed_commits(ledger: Ledger) -> list[str]:
     """The live tables, by name, with a commit after the state that the ledger names, apart from maintenance. Other
     readers see it. Looks for one file per table.
     """
-    found = []
-    for name, state in live_tables(ledger).items():
-        folder, version = ledger.warehouse.table(name), state.version + 1
-        while is_maintenance(folder, version):
-            version += 1
-        if commit_file(folder, version).exists():
-            found.append(name)
-    return found
+    live = live_tables(ledger).items()
+    return [name for name, state in live if not tables.is_settled(ledger.warehouse.table(name), state)]
 
 
 # --- what no live table needs -----------------------------------------------------------------------------------------

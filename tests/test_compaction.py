@@ -613,3 +613,17 @@ def test_a_compaction_does_not_take_a_killed_ingest_back(mine: Project) -> None:
     assert ledger.next_ingest() == before + 1
     state = ledger.input_table(name)
     assert state is not None and DeltaTable(str(table)).version() == state.version
+
+
+def test_tables_are_merged_together_as_soon_as_one_has_many_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    def merge(number: int) -> compaction.Merge | None:
+        files = [tables.LiveFile(f"{n}.parquet", 1000, 10, {"version": n}, {"version": n}) for n in range(number)]
+        return compaction.log_merge(Path("outputs", "towns"), files, ("version",), ((99,),), everything=False)
+
+    few, half, nearly, many = (merge(n) for n in (7, 8, 15, 16))
+    assert few is None and half is not None and nearly is not None and many is not None
+    assert (half.is_due, nearly.is_due, many.is_due) == (False, False, True)
+    job = object.__new__(compact._Compaction)
+    for possible, chosen in (([half, nearly], []), ([half, many], [half, many])):
+        monkeypatch.setattr(job, "_possible_merges", lambda possible=possible: [("table", each) for each in possible])
+        assert [each for _, each in job._merges()] == chosen
