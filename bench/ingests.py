@@ -36,7 +36,9 @@ def main(pairs: int) -> None:
             took.append(_pair(project, version))
             if len(took) % step == 0:
                 means = (f"{statistics.mean(column):.3f}" for column in zip(*took[-_MEAN_OF:], strict=True))
-                counts = (sum(path.is_file() for path in (project.warehouse / part).rglob("*")) for part in _PARTS)
+                counts = (
+                    sum(path.is_file() for path in Path(str(project.warehouse), part).rglob("*")) for part in _PARTS
+                )
                 print(*(cell.rjust(9) for cell in (f"{len(took):,}", *means, *map(str, counts))), flush=True)
 
 

@@ -19,11 +19,10 @@ from ddcore.io.warehouse import Warehouse
 from ddcore.schema import Schema
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     import polars as pl
 
     from ddcore.io.project import Project
+    from ddcore.io.store import Place
     from ddcore.io.tables import TableState
 
 __all__ = ["OutputLog", "output_log"]
@@ -122,7 +121,7 @@ def output_log(project: Project, name: str) -> OutputLog:
     return OutputLog(name, log, table, readable, first if isinstance(first, int) else 0)
 
 
-def _row_schema(folder: Path, state: TableState, dims: tuple[str, ...]) -> Schema:
+def _row_schema(folder: Place, state: TableState, dims: tuple[str, ...]) -> Schema:
     """The columns of a row as the table has them: the program may have changed since."""
     with reading(folder, state=state):
         fields = opened(folder, state).schema().fields

@@ -180,7 +180,8 @@ def open_project(project: Path | None, **flags: str | int | None) -> Project:
         raise UsageError(f"dd.toml or an environment variable: {one_line(error)}", hint) from None
     for name in ("program", "warehouse"):
         _check_path(f"dd.toml or an environment variable: {name}", getattr(settings, name))
-    if settings.warehouse.exists() and not settings.warehouse.is_dir():
+    place = settings.warehouse
+    if isinstance(place, Path) and place.exists() and not place.is_dir():
         raise UsageError(f"the warehouse {settings.warehouse} is not a folder", "name another one: --warehouse DIR")
     location(settings.warehouse)
     return settings

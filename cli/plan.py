@@ -107,14 +107,16 @@ def _write(file: Path, lines: Iterable[str]) -> None:
 
 def _extents(project: Project, drawing: Diagram) -> dict[str, Extent]:
     """The updates and bytes of the arrangements that the newest run has, by table; it reads Delta logs alone."""
-    if not project.warehouse.is_dir():
+    from ddcore.io.store import is_folder
+
+    if not is_folder(project.warehouse):
         return {}
     from ddcore.io.ledger import Ledger
     from ddcore.io.tables import live_files
     from ddcore.io.warehouse import Warehouse
 
     place = Warehouse(project.warehouse)
-    if not (place.root / "ledger").is_dir():
+    if not is_folder(place.ledger):
         return {}
     live = Ledger.load(place).tables()
     sizes = {}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ddcore.cli.log import moment
@@ -31,6 +30,7 @@ from ddcore.jobs.report import spelled
 if TYPE_CHECKING:
     from ddcore.io.ledger import Ledger
     from ddcore.io.project import Project
+    from ddcore.io.store import Place
     from ddcore.io.tables import TableState
     from ddcore.io.warehouse import Warehouse
 
@@ -155,7 +155,7 @@ def _of_run(project: Project, warehouse: Warehouse, ledger: Ledger) -> list[_Tab
     ]
 
 
-def _extent(folder: Path, state: TableState | None, dims: tuple[str, ...]) -> tuple[int, int, int, tuple[str, ...]]:
+def _extent(folder: Place, state: TableState | None, dims: tuple[str, ...]) -> tuple[int, int, int, tuple[str, ...]]:
     """Rows, files, bytes and row columns of a table; it reads the Delta log alone."""
     from ddcore.io.tables import live_files, open_table
 

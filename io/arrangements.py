@@ -8,7 +8,6 @@ are partitioned by ``run``.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,6 +18,7 @@ from ddcore.errors import StorageError
 from ddcore.io import tables
 from ddcore.io.datafile import DataFile, has_digests
 from ddcore.io.layout import CODE, Layout
+from ddcore.io.store import Place
 from ddcore.io.tables import AddedFile, LiveFile, TableState
 from ddcore.io.warehouse import REFRESH, reporting
 from ddcore.trace import SortedBatch, arrange
@@ -50,7 +50,7 @@ def run_table(run: SortedBatch, layout: Layout) -> pa.Table:
     return tables.arrow_table({name: column.to_arrow() for name, column in columns.items()}, layout.columns)
 
 
-def write_run(folder: Path, run: int, part: str | int, table: pa.Table) -> AddedFile:
+def write_run(folder: Place, run: int, part: str | int, table: pa.Table) -> AddedFile:
     """Write the rows of one run, or a range of its codes, as one file that no reader sees before :func:`commit`.
 
     ``table`` is sorted by ``_code``; ``part`` is different for each writer of a run. Runs in tasks, on any machine.
@@ -61,13 +61,13 @@ def write_run(folder: Path, run: int, part: str | int, table: pa.Table) -> Added
 
 
 def commit(
-    folder: Path, files: Sequence[AddedFile], run: int, *, base: TableState | None, overwrite: bool = False
+    folder: Place, files: Sequence[AddedFile], run: int, *, base: TableState | None, overwrite: bool = False
 ) -> TableState:
     """Make a run's files visible on top of ``base``; return the table's new state. See :func:`tables.commit`."""
     return tables.commit(folder, files, run, base=base, overwrite=overwrite)
 
 
-def open_runs(folder: Path, files: Sequence[LiveFile], layout: Layout, span: Span = (None, None)) -> list[SortedBatch]:
+def open_runs(folder: Place, files: Sequence[LiveFile], layout: Layout, span: Span = (None, None)) -> list[SortedBatch]:
     """The runs that have codes in ``span``: [lo, hi), None for no bound. Opens no other file.
 
     Many runs of few rows leave many small files. These are read whole, all at once, into one run in memory; and so are
@@ -90,7 +90,7 @@ def _overlaps(file: LiveFile, span: Span) -> bool:
     return (lo is None or greatest is None or greatest >= lo) and (hi is None or least is None or least < hi)
 
 
-def _read_whole(folder: Path, files: Sequence[LiveFile], layout: Layout, span: Span) -> SortedBatch:
+def _read_whole(folder: Place, files: Sequence[LiveFile], layout: Layout, span: Span) -> SortedBatch:
     """The rows of several files with codes in ``span``, as one run in memory."""
     rows = tables.scan(folder, files, layout.columns)
     for bound, inside in zip(span, (pl.col(CODE).ge, pl.col(CODE).lt), strict=True):
@@ -113,7 +113,7 @@ class FileBatch(SortedBatch):
 
     __slots__ = ("_file", "_first", "_greatest", "_groups", "_layout", "_least_codes", "_missing", "_offsets", "path")
 
-    def __init__(self, path: Path, layout: Layout, span: Span = (None, None)) -> None:
+    def __init__(self, path: Place, layout: Layout, span: Span = (None, None)) -> None:
         self.path, self._layout = path, layout
         with reporting(path, "read", REFRESH):
             self._file = DataFile(path, REFRESH)

@@ -7,13 +7,13 @@ serves them all, with Spark too: a join on Spark would shuffle the log.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import polars as pl
 
 from ddcore.io.changelog import ChangeLog
 from ddcore.io.checks import DIFF
 from ddcore.io.tables import AddedFile, LiveFile, mend_hint
+from ddcore.io.tables import sources as data_sources
 from ddcore.io.updates import RowCount, first_count, running_counts
 from ddcore.io.warehouse import reporting
 
@@ -71,10 +71,13 @@ class Balance:
 
     def _scan(self, files: Sequence[AddedFile | LiveFile]) -> pl.LazyFrame:
         types = {name: kind.polars for name, kind in self._log.columns.items()}
-        paths: list[Path] = [self._log.folder / file.path for file in files]
-        if not paths:
+        if not files:
             return pl.LazyFrame(schema=types)
         files_as_now = pl.scan_parquet(
-            paths, schema=types, missing_columns="insert", glob=False, hive_partitioning=False
+            data_sources([self._log.folder / file.path for file in files], mend_hint(self._log.folder)),
+            schema=types,
+            missing_columns="insert",
+            glob=False,
+            hive_partitioning=False,
         )
         return files_as_now.select(*types)

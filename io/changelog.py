@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import polars as pl
 
 from ddcore.errors import DiffOverflow, StorageError
-from ddcore.io import tables
+from ddcore.io import store, tables
+from ddcore.io.store import Place
 from ddcore.io.tables import AddedFile, LiveFile, TableState
 from ddcore.io.times import Time, Window, coordinates, span, time_of
 from ddcore.io.warehouse import reporting
@@ -45,7 +45,7 @@ class ChangeLog:
     where the table or one of its files cannot be read or written, or differs from what the ledger says.
     """
 
-    folder: Path
+    folder: Place
     schema: Schema
     dims: tuple[str, ...] = ("version",)
 
@@ -163,7 +163,7 @@ class ChangeLog:
     def _lost(self, files: Sequence[AddedFile | LiveFile]) -> StorageError | None:
         """The error for the first of these files that is missing, with the times that it held; None if none is."""
         for file in files:
-            if not (self.folder / file.path).exists():
+            if not store.is_file(self.folder / file.path):
                 held = ""
                 if isinstance(file, LiveFile) and all(dim in file.lower and dim in file.upper for dim in self.dims):
                     ends = [time_of([side[dim] for dim in self.dims]) for side in (file.lower, file.upper)]

@@ -14,7 +14,6 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -25,6 +24,7 @@ from ddcore.io.changelog import ChangeLog
 from ddcore.io.deltalog import COMPACTED
 from ddcore.io.layout import CODE
 from ddcore.io.retention import MANY
+from ddcore.io.store import Place
 from ddcore.io.tables import AddedFile, LiveFile, TableState
 from ddcore.io.times import Frontier, is_open, time_of
 from ddcore.io.warehouse import reporting
@@ -47,7 +47,7 @@ class Merge:
     ``dims``: the columns of the coordinates of input times. ``is_due``: it is worth a compaction; others go with it.
     """
 
-    folder: Path
+    folder: Place
     files: tuple[LiveFile, ...]
     dims: tuple[str, ...]
     frontier: Frontier
@@ -82,7 +82,8 @@ class Merge:
         schema = tables.schema_of(self.folder)
         for file in self.files:
             datafile.verify(self.folder / file.path, tables.mend_hint(self.folder))
-        pieces = (self._piece(schema, lo, hi) for lo, hi in self._ranges())
+        rows = tables.scan(self.folder, self.files, schema, check=False)
+        pieces = (self._piece(rows, schema, lo, hi) for lo, hi in self._ranges())
         columns = tables.arrow_table({name: [] for name in schema}, schema).schema
         merged = tables.write_pieces(
             self.folder, "part-merged", pieces, columns,
@@ -113,9 +114,8 @@ class Merge:
             rows += group_rows
         return cuts
 
-    def _piece(self, schema: Schema, lo: int | None, hi: int | None) -> pa.Table:
+    def _piece(self, rows: pl.LazyFrame, schema: Schema, lo: int | None, hi: int | None) -> pa.Table:
         """The consolidated rows with codes in [lo, hi), sorted by code; rows of one key are together."""
-        rows = tables.scan(self.folder, self.files, schema, check=False)
         if lo is not None:
             rows = rows.filter(pl.col(CODE) >= lo)
         if hi is not None:
@@ -165,7 +165,7 @@ def representatives(dims: Sequence[str], frontier: Frontier) -> list[pl.Expr]:
 
 
 def state_merge(
-    folder: Path, files: Sequence[LiveFile], dims: tuple[str, ...], frontier: Frontier, *, everything: bool
+    folder: Place, files: Sequence[LiveFile], dims: tuple[str, ...], frontier: Frontier, *, everything: bool
 ) -> Merge | None:
     """The files of an arrangement to merge, if any. ``everything``: all, if there are two or more.
 
@@ -179,7 +179,7 @@ def state_merge(
 
 
 def log_merge(
-    folder: Path, files: Sequence[LiveFile], dims: tuple[str, ...], upper: Frontier, since: Frontier = (), *,
+    folder: Place, files: Sequence[LiveFile], dims: tuple[str, ...], upper: Frontier, since: Frontier = (), *,
     everything: bool,
 ) -> Merge | None:  # fmt: skip
     """The files of an input or output to merge, if any: of those whose times are all complete.

@@ -15,16 +15,18 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING
 
 from ddcore.errors import StorageError
+from ddcore.io import store
+from ddcore.io.store import Contents, Place
 from ddcore.io.warehouse import reporting
 
 if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-__all__ = ["DataFile", "digest_of", "has_digests", "note", "verify", "write"]
+__all__ = ["DataFile", "content", "digest_of", "has_digests", "note", "verify", "write"]
 
 _NAME = re.compile(r"-([0-9a-f]{16})\.parquet$")
 _KEY = b"ddcore.digests"  # in the footer's metadata; its value: "[END:DIGEST,END:DIGEST]", one pair per row group
@@ -55,29 +57,35 @@ def write(
 
     with pa.OSFile(str(path), "wb") as sink:
         _write_groups(tables, schema, sink, path, rows=rows, row_group=row_group, notes=notes or {})
-    with path.open("rb") as file:
-        os.fsync(file.fileno())
-        size = os.fstat(file.fileno()).st_size
-        return size, digest_of(_footer(file, size) or b"")
+    store.sync(path)
+    with store.opened(path) as file:
+        return file.size, digest_of(_footer(file) or b"")
 
 
-def has_digests(path: Path) -> bool:
+def has_digests(path: Place) -> bool:
     """Whether we wrote the file, so that every byte of it can be verified."""
     return _digest_in_name(path) is not None
 
 
-def verify(path: Path, hint: str) -> None:
+def verify(path: Place, hint: str) -> None:
     """Raise StorageError if any byte of a file has changed since it was written. One pass over it, 1 GB/s."""
     expected = _digest_in_name(path)
     if expected is None:
         return
-    with reporting(path, "read", hint), path.open("rb") as file:
-        for begin, end, digest in _blocks(path, _check_footer(file, path, expected, hint), hint):
-            if digest_of(os.pread(file.fileno(), end - begin, begin)) != digest:
-                raise _damaged(path, hint)
+    with reporting(path, "read", hint), store.opened(path, whole=True) as file:
+        _check(file, path, expected, hint)
 
 
-def note(path: Path, name: str, hint: str) -> str | None:
+def content(path: Place, hint: str) -> bytes:
+    """The bytes of a whole file, checked where it has digests. Raises StorageError as :class:`DataFile` does."""
+    expected = _digest_in_name(path)
+    with reporting(path, "read", hint), store.opened(path, whole=True) as file:
+        if expected is not None:
+            _check(file, path, expected, hint)
+        return file.read(file.size, 0)
+
+
+def note(path: Place, name: str, hint: str) -> str | None:
     """A note in the footer of a file that we wrote; None without it. Raises StorageError as :class:`DataFile` does."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -85,7 +93,7 @@ def note(path: Path, name: str, hint: str) -> str | None:
     expected = _digest_in_name(path)
     if expected is None:
         return None
-    with reporting(path, "read", hint), path.open("rb") as file:
+    with reporting(path, "read", hint), store.opened(path) as file:
         footer = _check_footer(file, path, expected, hint)
         value = (pq.read_metadata(pa.BufferReader(footer)).metadata or {}).get(name.encode())
     return None if value is None else value.decode()
@@ -99,7 +107,7 @@ class DataFile:
 
     __slots__ = ("_blocks", "_hint", "metadata", "path")
 
-    def __init__(self, path: Path, hint: str) -> None:
+    def __init__(self, path: Place, hint: str) -> None:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
@@ -108,9 +116,10 @@ class DataFile:
         with reporting(path, "read", hint):
             expected = _digest_in_name(path)
             if expected is None:
-                self.metadata: pq.FileMetaData = pq.read_metadata(path)
+                with store.source_of(path) as source:
+                    self.metadata: pq.FileMetaData = pq.read_metadata(source)
                 return
-            with path.open("rb") as file:
+            with store.opened(path) as file:
                 footer = _check_footer(file, path, expected, hint)
             self.metadata = pq.read_metadata(pa.BufferReader(footer))
             self._blocks = list(_blocks(path, footer, hint))
@@ -122,12 +131,12 @@ class DataFile:
 
     def read(self, groups: Sequence[int], columns: Sequence[str]) -> pa.Table:
         """Some columns of some row groups, one after another."""
-        import pyarrow as pa
         import pyarrow.parquet as pq
 
-        with reporting(self.path, "read", self._hint), pa.memory_map(str(self.path)) as source:
-            for group in groups if self._blocks is not None else ():
-                begin, end, digest = self._blocks[group]  # type: ignore[index]
+        blocks = [self._blocks[group] for group in groups] if self._blocks is not None else None
+        ranges = None if blocks is None else [(begin, end) for begin, end, _ in blocks]
+        with reporting(self.path, "read", self._hint), store.source_of(self.path, ranges) as source:
+            for begin, end, digest in blocks or ():
                 source.seek(begin)
                 if digest_of(memoryview(source.read_buffer(end - begin))) != digest:
                     raise _damaged(self.path, self._hint)
@@ -196,28 +205,35 @@ def _leaves(fields: Iterable[pa.Field], prefix: str = "") -> Iterator[tuple[str,
             yield path, field.type
 
 
-def _digest_in_name(path: Path) -> str | None:
+def _digest_in_name(path: Place) -> str | None:
     name = _NAME.search(path.name)
     return name[1] if name else None
 
 
-def _footer(file: BinaryIO, size: int) -> bytes | None:
+def _footer(file: Contents) -> bytes | None:
     """The bytes from the end of the last row group to the end of the file; None where it has no footer."""
-    tail = os.pread(file.fileno(), _TAIL, max(0, size - _TAIL))
+    size = file.size
+    tail = file.read(_TAIL, max(0, size - _TAIL))
     length = int.from_bytes(tail[-8:-4], "little") + 8
     if tail[-4:] != _MAGIC or length > size:
         return None
-    return tail[-length:] if length <= len(tail) else os.pread(file.fileno(), length, size - length)
+    return tail[-length:] if length <= len(tail) else file.read(length, size - length)
 
 
-def _check_footer(file: BinaryIO, path: Path, expected: str, hint: str) -> bytes:
-    footer = _footer(file, os.fstat(file.fileno()).st_size)
+def _check(file: Contents, path: Place, expected: str, hint: str) -> None:
+    for begin, end, digest in _blocks(path, _check_footer(file, path, expected, hint), hint):
+        if digest_of(file.read(end - begin, begin)) != digest:
+            raise _damaged(path, hint)
+
+
+def _check_footer(file: Contents, path: Place, expected: str, hint: str) -> bytes:
+    footer = _footer(file)
     if footer is None or digest_of(footer) != expected:
         raise _damaged(path, hint)
     return footer
 
 
-def _blocks(path: Path, footer: bytes, hint: str) -> Iterator[tuple[int, int, str]]:
+def _blocks(path: Place, footer: bytes, hint: str) -> Iterator[tuple[int, int, str]]:
     """The byte ranges of row groups, from a checked footer. They follow each other without gaps."""
     # The last match: statistics and notes, which come before it, may hold any text.
     match = _LIST.match(footer, max(0, footer.rfind(_KEY)))
@@ -230,5 +246,5 @@ def _blocks(path: Path, footer: bytes, hint: str) -> Iterator[tuple[int, int, st
         begin = int(end)
 
 
-def _damaged(path: Path, hint: str) -> StorageError:
+def _damaged(path: Place, hint: str) -> StorageError:
     return StorageError(f"{path} is damaged: its bytes have changed since it was written", hint)

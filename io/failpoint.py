@@ -6,6 +6,7 @@
 ``kill``       SIGKILL: no handler runs, nothing is flushed; the default
 ``term``       SIGTERM
 ``int``        SIGINT
+``halt``       SIGSTOP: the process goes on when it gets SIGCONT, and notices nothing
 ``full``       "no space left on device", there and at every place that is reached later
 ``full-once``  "no space left on device", there only
 
@@ -58,7 +59,7 @@ PLACES = {
     "after-drop": "a table of state that nothing needs was renamed, to be removed",
 }
 
-_SIGNALS = {"kill": signal.SIGKILL, "term": signal.SIGTERM, "int": signal.SIGINT}
+_SIGNALS = {"kill": signal.SIGKILL, "term": signal.SIGTERM, "int": signal.SIGINT, "halt": signal.SIGSTOP}
 _ACTIONS = (*_SIGNALS, "full", "full-once")
 
 _reached: Counter[str] = Counter()

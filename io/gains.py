@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
+from ddcore.io.store import Place
 from ddcore.io.tables import AddedFile, LiveFile
 from ddcore.io.times import Time
 from ddcore.io.warehouse import Warehouse
@@ -23,7 +23,7 @@ class Stored:
     Can be sent between processes.
     """
 
-    root: Path
+    root: Place
     run: int
     files: Mapping[str, Sequence[LiveFile]]
 

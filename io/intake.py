@@ -11,7 +11,6 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,6 +22,7 @@ from ddcore.io.checks import DIFF, LARGEST_TIME, Layout, Rules, fit, normalise, 
 from ddcore.io.known import Part as KnownPart
 from ddcore.io.known import without
 from ddcore.io.sources import Source, column_types, read_frames
+from ddcore.io.store import Place, names
 from ddcore.io.tables import AddedFile
 from ddcore.io.times import Frontier, Time, key, parse_key, shown_frontier, time_of
 from ddcore.io.updates import Counts, Digest, accumulate_counts, consolidate, digests, merge_counts
@@ -152,10 +152,10 @@ class Intake:
             return f"version {self.upper[0][0] - 1} is closed"
         return f"only times at or beyond {shown_frontier(self.upper, self.dims)} are open"
 
-    def strays(self) -> list[Path]:
+    def strays(self) -> list[Place]:
         """Files of unfinished ingests in the table's folder: of this number or a later one, complete or not."""
-        files = [(path, _NAME.match(path.name)) for path in self.log.folder.glob("*ingest-*")]
-        return [path for path, name in files if name and int(name[1]) >= self.number]
+        files = [(file, _NAME.match(file)) for file in names(self.log.folder)]
+        return [self.log.folder / file for file, name in files if name and int(name[1]) >= self.number]
 
     def take(self, writer: str, frames: Frames) -> Part:
         """Check, consolidate, sort and write these rows. ``writer`` must differ between the writers of an ingest.

@@ -5,16 +5,15 @@ Reads the Delta logs, and of each data file its size and footer; every byte only
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ddcore.errors import StorageError
-from ddcore.io import datafile, tables
+from ddcore.io import datafile, store, tables
 from ddcore.io.datafile import DataFile
 from ddcore.io.deltalog import LOG, named_files
+from ddcore.io.store import Place
 from ddcore.io.tables import AddedFile, LiveFile, TableState
 from ddcore.io.warehouse import reporting
 
@@ -60,7 +59,7 @@ def inspect(ledger: Ledger, *, deep: bool = False) -> Integrity:
     return found
 
 
-def _waiting(ledger: Ledger) -> dict[Path, Sequence[AddedFile]]:
+def _waiting(ledger: Ledger) -> dict[Place, Sequence[AddedFile]]:
     """Files of corrections, which the next run commits: no table names them yet. By the table's folder."""
     run = ledger.current_run()
     return {} if run is None else {ledger.warehouse.table(name): files for name, files in run.corrections.items()}
@@ -87,7 +86,7 @@ def _check_ledger(found: Integrity, ledger: Ledger, deep: bool) -> None:
         found.damages.append(error)
 
 
-def _check_files(found: Integrity, folder: Path, files: Sequence[AddedFile | LiveFile], deep: bool) -> None:
+def _check_files(found: Integrity, folder: Place, files: Sequence[AddedFile | LiveFile], deep: bool) -> None:
     for file in files:
         found.files += 1
         found.rows += file.rows
@@ -98,11 +97,11 @@ def _check_files(found: Integrity, folder: Path, files: Sequence[AddedFile | Liv
             found.damages.append(error)
 
 
-def _check_file(folder: Path, file: AddedFile | LiveFile, deep: bool) -> None:
+def _check_file(folder: Place, file: AddedFile | LiveFile, deep: bool) -> None:
     path, hint = folder / file.path, tables.mend_hint(folder)
     with reporting(path, "read", hint):
         try:
-            size = path.stat().st_size
+            size = store.size_of(path)
         except FileNotFoundError:
             raise StorageError(f"{path} is missing", hint) from None
         if size != file.size:
@@ -116,11 +115,11 @@ def _check_file(folder: Path, file: AddedFile | LiveFile, deep: bool) -> None:
             _decode(path)
 
 
-def _decode(path: Path) -> None:
+def _decode(path: Place) -> None:
     """Decode every page of a file that has no digests of ours."""
     import pyarrow.parquet as pq
 
-    with pq.ParquetFile(path, page_checksum_verification=True) as file:
+    with store.source_of(path) as source, pq.ParquetFile(source, page_checksum_verification=True) as file:
         for _ in file.iter_batches(batch_size=_PAGES):
             pass
 
@@ -163,8 +162,9 @@ def leftovers(ledger: Ledger) -> Iterator[Leftovers]:
         else:
             unknown.append(folder)
     for part in ("outputs", "state"):
-        aside += sorted((warehouse.root / part).glob("_damaged-*"))
-    staged = [warehouse.staging] if warehouse.staging.is_dir() else []
+        folder = warehouse.root / part
+        aside += [folder / name for name in store.names(folder) if name.startswith("_damaged-")]
+    staged = [warehouse.staging] if store.is_folder(warehouse.staging) else []
     kinds = (
         ("files that no version of a table names, of killed commands", unnamed, "delete them while no command runs"),
         ("tables that the last run does not name, of other programs or of a killed run", unknown,
@@ -173,18 +173,18 @@ def leftovers(ledger: Ledger) -> Iterator[Leftovers]:
         ("messages between the workers of a killed run", staged, "the next run deletes them"),
     )  # fmt: skip
     for what, paths, hint in kinds:
-        files = [file for path in paths for file in _files_in(path)]
+        files = [file for path in paths for file in store.entries(path)]
         if paths:
-            examples = tuple(str(path.relative_to(warehouse.root)) for path in paths)
-            yield Leftovers(what, len(files), sum(map(_size, files)), examples, hint)
+            examples = tuple(warehouse.relative(path) for path in paths)
+            yield Leftovers(what, len(files), sum(file.size for file in files), examples, hint)
 
 
-def _unnamed(folder: Path) -> list[Path]:
+def _unnamed(folder: Place) -> list[Place]:
     """The files of a table, apart from its log, that neither its newest version nor an earlier one names."""
     with reporting(folder, "read", tables.mend_hint(folder)):
         table = tables.open_table(folder)
         named = {file.path for file in tables.files_of(table)}
-        paths = {str(path.relative_to(folder)): path for path in _files_in(folder)}
+        paths = {file.below(folder): file.place for file in store.entries(folder)}
         others = {name: path for name, path in paths.items() if not name.startswith(f"{LOG}/") and name not in named}
         if others:
             # Removed files stay in the log until they may be deleted, and with them the versions that need them.
@@ -192,18 +192,3 @@ def _unnamed(folder: Path) -> list[Path]:
         if others.keys() - named:
             named |= named_files(folder)  # reads the whole log
         return [path for name, path in sorted(others.items()) if name not in named]
-
-
-def _files_in(place: Path) -> Iterator[Path]:
-    """All files below a folder; or the file itself."""
-    if place.is_file():
-        yield place
-    for folder, _, names in os.walk(place):
-        yield from (Path(folder) / name for name in names)
-
-
-def _size(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except OSError:
-        return 0

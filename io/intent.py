@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from ddcore.errors import DdError, LateUpdate
 from ddcore.io import tables
 from ddcore.io.ledger import Ledger
 from ddcore.io.records import FailureRecord
+from ddcore.io.store import Place
 from ddcore.io.times import Frontier
 from ddcore.io.warehouse import Warehouse, reporting
 
@@ -55,7 +54,7 @@ def check_restated(ledger: Ledger, restates: Frontier) -> None:
         )
 
 
-def _newest_run(folder: Path) -> int:
+def _newest_run(folder: Place) -> int:
     """The number of the last run that committed to a table, 0 for none."""
     with reporting(folder, "read"):
         table = tables.open_table(folder)

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ddcore.io import tables
+from ddcore.io.store import Place
 from ddcore.schema import Schema, Type, is_direct
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class Layout:
         return {**self.schema, **dict.fromkeys((*self.times, "diff", CODE), _INT64)}
 
 
-def create(folder: Path, layout: Layout, *, replace: bool = False) -> None:
+def create(folder: Place, layout: Layout, *, replace: bool = False) -> None:
     """Create the table if it does not exist; with ``replace``, an existing one may change its columns."""
     tables.create(folder, {**layout.columns, "run": _INT64}, partition_by=["run"], replace=replace)
 

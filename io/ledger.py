@@ -24,12 +24,12 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ddcore.errors import StorageError, UsageError
-from ddcore.io import datafile, tables, times
+from ddcore.io import datafile, store, tables, times
 from ddcore.io.deltalog import (
+    added_files,
     checkpoint_file,
     commit_file,
     has_commits,
@@ -52,8 +52,9 @@ from ddcore.io.records import (
     to_json,
     without_replaced,
 )
+from ddcore.io.store import Place
 from ddcore.io.summary import Input, Summary
-from ddcore.io.tables import TableState
+from ddcore.io.tables import AddedFile, TableState
 from ddcore.io.times import Frontier, Time
 from ddcore.io.warehouse import Warehouse, reporting
 from ddcore.lattice import frontier
@@ -161,6 +162,7 @@ class Ledger:
         with reporting(folder, "read the ledger", tables.mend_hint(folder)):
             table = tables.open_table(folder)
             _check_format(folder, table)
+            _keep_out(table)
             ledger = cls(warehouse, table)
             ledger._open()
             if tables.is_writer():
@@ -181,6 +183,7 @@ class Ledger:
         tables.create(folder, schema, description=f"{_DESCRIPTION}{FORMAT}", configuration=_SETTINGS)
         with reporting(folder, "read the ledger", tables.mend_hint(folder)):
             self._table = tables.open_table(folder)
+            _keep_out(self._table)
 
     def append(self, record: Record) -> None:
         """Write a record: every reader sees its effects from now on. The caller holds the warehouse's lock.
@@ -303,6 +306,11 @@ class Ledger:
         """The last finished run: readers see the outputs and state that its record names."""
         entry = self._summary.run
         return None if entry is None else self._row(entry).record
+
+    @property
+    def last_entry(self) -> int | None:
+        """The number of the newest row; None in an empty ledger."""
+        return self._last
 
     def newest(self) -> Record | None:
         """The last record, None in an empty ledger."""
@@ -446,14 +454,15 @@ class Ledger:
         self._files = tables.values(table.get_add_actions().column("path"))
         last = table.transaction_version(tables.APP)
         if last is None:
-            if self._files or table.version() > 0:
+            if self._files or not all(is_maintenance(folder, version) for version in range(1, table.version() + 1)):
                 raise _damaged(folder, "no commit of it has a number")
             return
         self._last = last
         self._load(max(0, last - _FIRST_READ + 1), last)
         self._summary = Summary.from_json(self._row(last).summary)
+        self._tell_lease()
         head = self._summary.head
-        newer = [v for v in range(head + 1, table.version() + 1) if commit_file(folder, v).exists()]
+        newer = [v for v in range(head + 1, table.version() + 1) if store.is_file(commit_file(folder, v))]
         if table.version() < head or not all(is_maintenance(folder, version) for version in newer):
             raise _damaged(folder, "another program changed it")
 
@@ -645,28 +654,48 @@ class Ledger:
             notes={FOOTER: index_of(rows)},
         )  # fmt: skip
         merged = [path for path in self._files if (_span(path) or (first, 0))[0] >= first]
-        tables.change(table, [file], [path for path in merged if path != file.path], row.entry)
+        self._change(table, file, [path for path in merged if path != file.path], row.entry)
         tables.settle(folder, table.version(), table.version())
         self._files = [path for path in self._files if path not in merged] + [file.path]
         self._rows[row.entry], self._last, self._summary = row, row.entry, Summary.from_json(row.summary)
         self._rewrites = False
+        self._tell_lease()
         return len(rows) > 1
+
+    def _change(self, table: DeltaTable, file: AddedFile, removed: Sequence[str], entry: int) -> None:
+        """Commit a file of the ledger. Raises LockHeld where another process took the lock over."""
+        try:
+            tables.change(table, [file], removed, entry, fenced=True)
+        except tables.Overtaken:
+            # If the store's answer was lost, the library asked again, and the commit that is there may be this one.
+            ours = file.path in added_files(self.warehouse.ledger, table.version() + 1)
+            lease = tables.lease()
+            if not ours and lease is not None:
+                raise lease.lost() from None
+            table.update_incremental()
+
+    def _tell_lease(self) -> None:
+        lease = tables.lease()
+        if lease is not None:
+            lease.entry = self._last
 
     def _sweep(self) -> None:
         """Delete files that were merged into others, and entries of the Delta log before a checkpoint: an hour later,
         or 20 seconds later where there are many, so that their number does not grow with that of the runs.
         """
         folder, live = self.warehouse.ledger, set(self._files)
-        merged = [path for path in folder.glob("entries-*.parquet") if path.name not in live]
+        present = [each for each in store.names(folder) if each.startswith("entries-") and each.endswith(".parquet")]
+        merged = [folder / name for name in present if name not in live]
         commits, checkpoints = versions_of(folder)
         base = checkpoints[-2] if len(checkpoints) > 1 else 0
         old = [commit_file(folder, version) for version in commits if version < base]
         old += [checkpoint_file(folder, version) for version in checkpoints if version < base]
+        tables.require_lock()
         for paths in (merged, old):
-            ages = sorted(((path.stat().st_mtime, path) for path in paths if path.exists()), reverse=True)
+            ages = sorted(((store.modified(path), path) for path in paths if store.is_file(path)), reverse=True)
             for place, (written, path) in enumerate(ages):
                 if time.time() - written > (_KEPT if place < _KEPT_FILES else _KEPT_LEAST):
-                    path.unlink(missing_ok=True)
+                    store.delete(path)
                     failpoint("after-sweep")
 
     # --- the tables' own transactions ---
@@ -681,7 +710,7 @@ class Ledger:
         for place, folder in self.warehouse.tables():
             part = place.partition("/")[0]
             state = self.input_table(folder.name) if part == "inputs" else self.table(place)
-            if state is not None and not commit_file(folder, state.version + 1).exists():
+            if state is not None and not store.is_file(commit_file(folder, state.version + 1)):
                 continue
             known = self._summary.runs if part != "inputs" else self._summary.ingests + begun
             number = last_transaction(folder, tables.APP)
@@ -730,7 +759,29 @@ def _reaches(row: _Entry, lower: Frontier) -> bool:
     return any(times.is_open(time, lower) for time in row.record.counts)
 
 
-def _check_format(folder: Path, table: DeltaTable) -> None:
+def _keep_out(table: DeltaTable) -> None:
+    """In an object store: keep out the processes that held the lock before, if one of them may still be working.
+
+    Commits are numbered and none replaces another, and each of ours is the next after the version that its process has
+    open, which has its token as the greatest (docs/storage.md). So once the ledger has a greater one, no process with a
+    smaller token can commit to it any more. Raises LockHeld if this process is one of those.
+    """
+    lease = tables.lease()
+    while lease is not None:
+        known = tables.token_of(table)
+        if known > lease.token:
+            raise lease.lost()
+        if known == lease.token or not lease.takes_over:
+            return
+        try:
+            tables.fence(table, lease.token)
+            lease.keeps_out()
+            return
+        except tables.Overtaken:
+            table.update_incremental()
+
+
+def _check_format(folder: Place, table: DeltaTable) -> None:
     description = table.metadata().description or ""
     if description != f"{_DESCRIPTION}{FORMAT}":
         actual = description.removeprefix(_DESCRIPTION) or "none"
@@ -740,5 +791,5 @@ def _check_format(folder: Path, table: DeltaTable) -> None:
         )
 
 
-def _damaged(folder: Path, why: str) -> StorageError:
+def _damaged(folder: Place, why: str) -> StorageError:
     return StorageError(f"the ledger {folder} is damaged: {why}", tables.mend_hint(folder))

@@ -19,6 +19,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from ddcore.errors import DdError, ProgramError, UsageError
+from ddcore.io.address import Place, address_of, is_url
 from ddcore.redaction import keep_secret
 from ddcore.schema import Schema, Type, check_pattern, parse_type
 from ddcore.wording import listed, meant, one_line, shown
@@ -90,7 +91,7 @@ class Project:
 
     root: Path
     program: str
-    warehouse: Path
+    warehouse: Place
     dims: tuple[str, ...] = ("version",)
     inputs: Mapping[str, Schema] = field(default_factory=dict)
     outputs: Mapping[str, OutputSettings] = field(default_factory=dict)
@@ -448,10 +449,8 @@ def _check_setting(name: str, value: Any, setting: str, folder: Path) -> Any:
             raise UsageError(f"{setting}: names no folder", "is a variable not set?")
         if value.startswith("file://"):
             value = unquote(value.removeprefix("file://").removeprefix("localhost"))
-        if "://" in value:
-            raise UsageError(
-                f"{setting}: {_quote(value)}: object stores are not supported", "name a folder: see docs/limits.md"
-            )
+        if is_url(value):
+            return address_of(value, setting)
         return Path(os.path.normpath(folder / _path(value, setting)))
     return value
 

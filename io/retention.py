@@ -7,8 +7,6 @@ Nothing is deleted that the ledger's live states or a kept point names.
 
 from __future__ import annotations
 
-import os
-import shutil
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -16,12 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ddcore.errors import StorageError
-from ddcore.io import tables
+from ddcore.io import store, tables
 from ddcore.io.deltalog import LOG, added_files, checkpoint_file, commit_file, versions_of
 from ddcore.io.failpoint import failpoint
 from ddcore.io.ledger import Ledger
 from ddcore.io.project import Retention
 from ddcore.io.records import RunRecord
+from ddcore.io.store import Entry, Place
 from ddcore.io.times import coordinates
 from ddcore.io.warehouse import Warehouse, reporting
 
@@ -80,7 +79,7 @@ def sweep(ledger: Ledger, retention: Retention, *, dry_run: bool = False) -> Fre
     return freed
 
 
-def _sweep_table(folder: Path, oldest: int, grace: float, spared: set[str], freed: Freed, *, dry_run: bool) -> None:
+def _sweep_table(folder: Place, oldest: int, grace: float, spared: set[str], freed: Freed, *, dry_run: bool) -> None:
     """Delete the files that no version of a table from ``oldest`` on has, and that none had in the last ``grace``
     seconds; then the log's entries before these versions.
     """
@@ -90,19 +89,21 @@ def _sweep_table(folder: Path, oldest: int, grace: float, spared: set[str], free
         needed = _files_since(folder, oldest) | spared
     except StorageError:
         return  # the log before that version is gone: then nobody can say what it needs
-    for path in _data_files(folder, now):
-        if path.relative_to(folder).as_posix() not in needed and _age(path, now) >= grace:
-            _delete(path, freed, dry_run=dry_run)
+    present = [file for file in _data_files(folder, now) if now - file.modified >= grace]
+    tables.require_lock()
+    for file in present:
+        if file.below(folder) not in needed:
+            _delete(file, freed, dry_run=dry_run)
     if not dry_run:
         tables.keep_removals(folder, max(grace, _LEAST))
         _sweep_log(folder, oldest)
 
 
-def _replaced_since(folder: Path, moment: float, newest: int) -> int:
+def _replaced_since(folder: Place, moment: float, newest: int) -> int:
     """The version that a table had at a moment: the one before the first commit after it."""
     for version in range(newest, -1, -1):
         try:
-            written = commit_file(folder, version).stat().st_mtime
+            written = store.modified(commit_file(folder, version))
         except FileNotFoundError:
             return version + 1
         if written <= moment:
@@ -110,50 +111,42 @@ def _replaced_since(folder: Path, moment: float, newest: int) -> int:
     return 0
 
 
-def _files_since(folder: Path, oldest: int) -> set[str]:
+def _files_since(folder: Place, oldest: int) -> set[str]:
     """The paths of all files that any version of a table from ``oldest`` on has."""
     with reporting(folder, f"read version {oldest} of"):
         table = tables.open_table(folder)
         before = table if table.version() == oldest else tables.open_table(folder, oldest)
         paths = {path for each in (table, before) for path in tables.values(each.get_add_actions().column("path"))}
     for version in range(oldest + 1, table.version() + 1):
-        if not commit_file(folder, version).exists():
+        if not store.is_file(commit_file(folder, version)):
             raise StorageError(f"{folder} has lost version {version}")
         paths |= added_files(folder, version)
     return paths
 
 
-def _data_files(folder: Path, now: float) -> Iterator[Path]:
+def _data_files(folder: Place, now: float) -> Iterator[Entry]:
     """A table's data files on the disk, in the log or not; temporary ones once their process must have ended."""
-    for place, folders, names in os.walk(folder):
-        folders[:] = [name for name in folders if name[0] not in "._"]
-        for name in names:
-            path = Path(place) / name
-            is_leftover = name.startswith(".") and name.endswith(".tmp") and _age(path, now) > _LEFTOVER
-            if is_leftover or (name[0] not in "._" and name.endswith(".parquet")):
-                yield path
+    for file in store.entries(folder, hidden=False):
+        name = file.place.name
+        is_leftover = name.startswith(".") and name.endswith(".tmp") and now - file.modified > _LEFTOVER
+        if is_leftover or (name[0] not in "._" and name.endswith(".parquet")):
+            yield file
 
 
-def _age(path: Path, now: float) -> float:
-    try:
-        return now - path.stat().st_mtime
-    except FileNotFoundError:
-        return -1.0
-
-
-def _delete(path: Path, freed: Freed, *, dry_run: bool) -> None:
+def _delete(file: Entry, freed: Freed, *, dry_run: bool) -> None:
+    path = file.place
     with reporting(path, "delete"):
-        freed.bytes += path.stat().st_size
+        freed.bytes += file.size
         freed.files += 1
         if not dry_run:
-            path.unlink(missing_ok=True)
+            store.delete(path)
             failpoint("after-delete")
             with suppress(OSError):  # a partition's folder that still has files
-                if "=" in path.parent.name:
+                if "=" in path.parent.name and isinstance(path, Path):
                     path.parent.rmdir()
 
 
-def _sweep_log(folder: Path, oldest: int) -> None:
+def _sweep_log(folder: Place, oldest: int) -> None:
     """Delete the entries of a Delta log that no version from ``oldest`` on needs: those before a checkpoint."""
     commits, checkpoints = versions_of(folder)
     base = max((version for version in checkpoints if version <= oldest), default=0)
@@ -162,20 +155,30 @@ def _sweep_log(folder: Path, oldest: int) -> None:
             commit = commit_file(folder, version)
             checksums = commit.with_name(f".{commit.name}.crc"), commit.with_suffix(".crc")
             for path in (commit, checkpoint_file(folder, version), *checksums):
-                path.unlink(missing_ok=True)
+                store.delete(path)
             failpoint("after-trim")
 
 
 def _drop(warehouse: Warehouse, name: str, freed: Freed, *, dry_run: bool) -> None:
-    """Delete a table of state that no kept point has. It is renamed first: a table is there or not, never in part."""
+    """Delete a table of state that no kept point has. It is renamed first: a table is there or not, never in part.
+
+    In an object store, which cannot rename, only its data files are deleted. The log stays: its names are used again
+    when the table is, and then an old holder of the lock must not delete one.
+    """
     folder = warehouse.table(name)
-    for path in [path for path in folder.rglob("*") if path.is_file()]:
-        freed.files, freed.bytes = freed.files + 1, freed.bytes + path.stat().st_size
+    if not isinstance(folder, Path):
+        present = list(_data_files(folder, time.time()))
+        tables.require_lock()
+        for file in present:
+            _delete(file, freed, dry_run=dry_run)
+        return
+    for file in store.entries(folder):
+        freed.files, freed.bytes = freed.files + 1, freed.bytes + file.size
     if not dry_run:
         doomed = folder.with_name(f"_deleted-{folder.name}")
         with reporting(folder, "delete"):
-            shutil.rmtree(doomed, ignore_errors=True)
+            store.remove_folder(doomed)
             folder.rename(doomed)
             failpoint("after-drop")
-            shutil.rmtree(doomed, ignore_errors=True)
+            store.remove_folder(doomed)
         tables.forget(folder)

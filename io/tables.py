@@ -24,9 +24,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from ddcore.errors import StorageError, UsageError
-from ddcore.io import datafile
+from ddcore.io import datafile, store
 from ddcore.io.deltalog import (
+    AFTER,
     COMPACTED,
+    FENCE,
     LOG,
     commit_file,
     has_commits,
@@ -36,24 +38,28 @@ from ddcore.io.deltalog import (
     transaction_of,
 )  # fmt: skip
 from ddcore.io.failpoint import failpoint
-from ddcore.io.warehouse import REFRESH, reporting, sync
+from ddcore.io.store import Place, sync
+from ddcore.io.warehouse import REFRESH, Lock, reporting
 
 if TYPE_CHECKING:
     import polars as pl
     import pyarrow as pa
     from deltalake import CommitProperties, DeltaTable
-    from deltalake.transaction import AddAction
+    from deltalake.transaction import AddAction, RemoveAction
 
+    from ddcore.io.lease import Lease
     from ddcore.schema import Schema, Type
 
 __all__ = [
-    "APP", "AddedFile", "LiveFile", "TableState", "arrow_table", "change", "commit", "committed", "create", "exists",
-    "files_of", "forget", "is_kept", "is_settled", "is_writer", "keep_removals", "kept_open", "live_files", "location",
-    "lost", "mend_hint", "open_table", "opened", "reading", "row_type", "scan", "schema_of", "set_aside_damaged",
-    "settle", "state_at", "strays", "values", "write_file", "write_pieces",
+    "APP", "AddedFile", "LiveFile", "Overtaken", "TableState", "arrow_table", "change", "commit", "committed", "create",
+    "exists", "fence", "files_of", "forget", "is_kept", "is_settled", "is_writer", "keep_removals", "kept_open",
+    "lease", "live_files", "location", "lost", "mend_hint", "open_table", "opened", "reading", "require_lock",
+    "row_type", "scan", "schema_of", "set_aside_damaged", "settle", "sources", "state_at", "strays", "token_of",
+    "values", "write_file", "write_pieces",
 ]  # fmt: skip
 
 APP = "ddcore"  # the one application id of our transactions; its version is the number of the run or ingest
+_ATTEMPTS = 10  # where others commit to the same table
 CHECKPOINT_EVERY = 25  # commits: opening a table reads those after the last checkpoint, 0.3 ms each
 
 _DELTA_NAMES = {
@@ -126,7 +132,7 @@ def row_type(kind: Any) -> Type:
     return parse_type(ours.get(kind.type, kind.type))
 
 
-def schema_of(folder: Path) -> Schema:
+def schema_of(folder: Place) -> Schema:
     """The columns of one of our tables in order, without those it is partitioned by."""
     with reporting(folder, "read", mend_hint(folder)):
         table = open_table(folder)
@@ -135,7 +141,7 @@ def schema_of(folder: Path) -> Schema:
 
 
 def create(
-    folder: Path,
+    folder: Place,
     schema: Mapping[str, Type | str],
     partition_by: Sequence[str] = (),
     *,
@@ -162,9 +168,10 @@ def create(
             raise StorageError(f"{folder} holds {_columns(stored)}, not {_columns(wanted)}", mend_hint(folder))
         if stored is not None:
             mode = "overwrite"
-        if not folder.exists():
-            folder.mkdir(parents=True, exist_ok=True)
+        if isinstance(folder, Path) and not folder.exists():
+            store.create_folder(folder)
             failpoint("after-folder")
+        require_lock()
         table = DeltaTable.create(
             place,
             _delta_schema(schema),
@@ -172,37 +179,39 @@ def create(
             partition_by=list(partition_by),
             description=description,
             configuration={"delta.checkpointInterval": str(CHECKPOINT_EVERY), **(configuration or {})},
+            storage_options=options_of(folder),
         )
         _keep(folder, table)
         settle(folder, 0 if stored is None else table.version(), table.version())
         failpoint("after-begin" if _is_ledger(folder) else "after-create")
 
 
-def set_aside_damaged(folder: Path) -> None:
+def set_aside_damaged(folder: Place) -> None:
     """Rename a table whose log cannot be read to ``_damaged-NAME-1``, so that a new one can be created.
 
     For tables that are about to be replaced, before anything is written into their folders.
     """
-    if not folder.exists():
+    if not store.exists(folder):
         return
     try:
         with reporting(folder, "read"):
             if exists(folder):
                 table = open_table(folder)
                 _live(table)
-                if commit_file(folder, table.version()).exists():  # a checkpoint alone can be read, not committed to
+                # A checkpoint alone can be read, but not committed to.
+                if store.is_file(commit_file(folder, table.version())):
                     return
     except StorageError:
         pass
     places = (folder.with_name(f"_damaged-{folder.name}-{number}") for number in range(1, 10_000))
     with reporting(folder, "rename"):
-        folder.rename(next(place for place in places if not place.exists()))
+        store.rename_folder(folder, next(place for place in places if not store.exists(place)))
         sync(folder.parent)
         failpoint("after-aside")
 
 
 def write_file(
-    folder: Path,
+    folder: Place,
     stem: str,
     table: pa.Table,
     *,
@@ -224,7 +233,7 @@ def write_file(
 
 
 def write_pieces(
-    folder: Path, stem: str, pieces: Iterable[pa.Table], schema: pa.Schema, *, rows: int, bounded: str,
+    folder: Place, stem: str, pieces: Iterable[pa.Table], schema: pa.Schema, *, rows: int, bounded: str,
     row_group: int, partition: Mapping[str, str],
 ) -> AddedFile:  # fmt: skip
     """The same for rows in pieces, of which one is in memory at a time; at most ``rows``. ``bounded``: an int64 column
@@ -248,22 +257,17 @@ def write_pieces(
 
 
 def _write(
-    folder: Path, stem: str, pieces: Iterable[pa.Table], schema: pa.Schema, *, rows: int, row_group: int,
+    folder: Place, stem: str, pieces: Iterable[pa.Table], schema: pa.Schema, *, rows: int, row_group: int,
     partition: Mapping[str, str], notes: Mapping[str, str] | None = None,
 ) -> tuple[str, int]:  # fmt: skip
     """Write a data file and sync it to the disk; return its path below ``folder`` and its size in bytes."""
     place = "".join(f"{name}={value}/" for name, value in partition.items())
     directory = folder / place
-    temporary = directory / f".{stem}-{os.getpid()}-{time.monotonic_ns()}.tmp"
-    with reporting(directory, "write to"):
-        directory.mkdir(parents=True, exist_ok=True)
-        try:
-            size, digest = datafile.write(pieces, schema, rows, temporary, row_group, notes=notes)
-            path = f"{place}{stem}-{digest}.parquet"
-            failpoint("after-write")
-            temporary.replace(folder / path)
-        finally:
-            temporary.unlink(missing_ok=True)
+    with reporting(directory, "write to"), store.new_file(directory, stem) as new:
+        size, digest = datafile.write(pieces, schema, rows, new.temporary, row_group, notes=notes)
+        path = f"{place}{new.name}-{digest}.parquet"
+        failpoint("after-write")
+        new.finish(folder / path)
         sync(directory)
         if partition:
             sync(folder)
@@ -272,7 +276,7 @@ def _write(
 
 
 def commit(
-    folder: Path,
+    folder: Place,
     files: Sequence[AddedFile],
     txn: int,
     *,
@@ -295,9 +299,30 @@ def commit(
     ledger's record) commits nothing. Changes of an attempt that was given up are reverted; maintenance by other
     programs (OPTIMIZE) since ``base`` is kept. When this returns, every commit after ``base`` is on the disk, even if
     there was nothing to commit.
+
+    In an object store a process whose lock was taken over may commit in between: then this begins again from the newest
+    version. Raises LockHeld if this process is the one that lost the lock.
     """
+    without, beside = frozenset(without), frozenset(beside)
+    for _ in range(_ATTEMPTS):
+        try:
+            return _commit(
+                folder, files, txn, base=base, overwrite=overwrite, without=without, beside=beside,
+                restores_columns=restores_columns, adds=adds, carries=carries,
+            )  # fmt: skip
+        except Overtaken:
+            forget(folder)
+    raise StorageError(f"cannot commit to {folder}: others commit to it all the time", "run the same command again")
+
+
+def _commit(
+    folder: Place, files: Sequence[AddedFile], txn: int, *, base: TableState | None, overwrite: bool,
+    without: frozenset[str], beside: frozenset[str], restores_columns: bool, adds: Mapping[str, Type] | None,
+    carries: Mapping[str, str] | None,
+) -> TableState:  # fmt: skip
     with reading(folder, "commit to", base):
         head = open_table(folder)
+        require_lock()  # after the table was opened: see docs/storage.md
         since = 0 if base is None else base.version + 1
         live = _paths(head)
         kept = live.intersection(beside)
@@ -322,7 +347,7 @@ def commit(
     return state
 
 
-def committed(folder: Path, txn: int, base: TableState | None) -> TableState | None:
+def committed(folder: Place, txn: int, base: TableState | None) -> TableState | None:
     """The state of a table if its last commit, but for maintenance, has the transaction number ``txn``; else None.
 
     Every commit after ``base`` is on the disk when this returns.
@@ -341,7 +366,7 @@ def committed(folder: Path, txn: int, base: TableState | None) -> TableState | N
         return _state(head, _live(head))
 
 
-def strays(folder: Path, base: TableState | None) -> list[LiveFile]:
+def strays(folder: Place, base: TableState | None) -> list[LiveFile]:
     """The files of ours that a table holds beyond those of ``base``: runs that were given up had committed them."""
     if not exists(folder):
         return []
@@ -352,27 +377,31 @@ def strays(folder: Path, base: TableState | None) -> list[LiveFile]:
         return [file for file in _live(head) if file.path not in known and datafile.has_digests(folder / file.path)]
 
 
-def is_settled(folder: Path, base: TableState) -> bool:
+def is_settled(folder: Place, base: TableState) -> bool:
     """Whether no commits but maintenance came after ``base``: none of a run that did not finish. Looks for one file."""
     version = base.version + 1
     while is_maintenance(folder, version):
         version += 1
-    return not commit_file(folder, version).exists()
+    return not store.is_file(commit_file(folder, version))
 
 
-def lost(folder: Path, base: TableState | None) -> list[LiveFile]:
+def lost(folder: Place, base: TableState | None) -> list[LiveFile]:
     """The files of a table at ``base`` that its newest version does not have: a run that was given up removed them."""
     with reporting(folder, "read", mend_hint(folder)):
         live = _paths(open_table(folder))
     return [file for file in live_files(folder, base) if file.path not in live]
 
 
-def is_kept(folder: Path, state: TableState) -> bool:
+def is_kept(folder: Place, state: TableState) -> bool:
     """Whether a table can still be opened as it was in an earlier state: its log is there, and all its files are."""
     try:
-        return all((folder / file.path).is_file() for file in live_files(folder, state))
+        return all(store.is_file(folder / file.path) for file in live_files(folder, state))
     except StorageError:
         return False
+
+
+class Overtaken(Exception):
+    """Another process has committed to a table after this one opened it; in an object store, where that can be."""
 
 
 def change(
@@ -381,8 +410,14 @@ def change(
     removed: Sequence[str],
     txn: int,
     carries: Mapping[str, str] | None = None,
+    *,
+    fenced: bool = False,
 ) -> None:
-    """Add and remove files in one commit with the transaction number ``txn``. Does not sync it to the disk."""
+    """Add and remove files in one commit with the transaction number ``txn``. Does not sync it to the disk.
+
+    In an object store the commit is the one after the version that is open, or none: it raises Overtaken. ``fenced``:
+    it has the token of the lock as well.
+    """
     from deltalake.transaction import RemoveAction
 
     now = int(time.time() * 1000)
@@ -398,17 +433,38 @@ def change(
                     name.removeprefix("partition."): str(column[place]) for name, column in partitions.items()
                 }
                 actions.append(RemoveAction(path, changes, now, live["size_bytes"][place], of))
-    table.create_write_transaction(
-        actions,
-        "append",
-        table.schema(),
-        table.metadata().partition_columns,
-        commit_properties=_transaction(txn, carries),
-    )
+    _write_actions(table, actions, _transaction(txn, carries, fenced=fenced))
+
+
+def fence(table: DeltaTable, token: int) -> None:
+    """Commit the token of the lock to the ledger and nothing else. Raises Overtaken."""
+    from deltalake import CommitProperties, Transaction
+
+    number = Transaction(FENCE, token)
+    properties = CommitProperties({FENCE: str(token)}, max_commit_retries=0, app_transactions=[number])
+    _write_actions(table, [], properties)
+
+
+def token_of(table: DeltaTable) -> int:
+    """The greatest token of the lock that the ledger has; 0 without one."""
+    return table.transaction_version(FENCE) or 0
+
+
+def _write_actions(table: DeltaTable, actions: list[AddAction | RemoveAction], properties: CommitProperties) -> None:
+    from deltalake.exceptions import CommitFailedError
+
+    try:
+        table.create_write_transaction(
+            actions, "append", table.schema(), table.metadata().partition_columns, commit_properties=properties
+        )
+    except CommitFailedError as error:
+        if _lease is None:
+            raise
+        raise Overtaken from error
     table.update_incremental()
 
 
-def live_files(folder: Path, state: TableState | None) -> list[LiveFile]:
+def live_files(folder: Place, state: TableState | None) -> list[LiveFile]:
     """The data files of a table in the state that the ledger names, by path; none for None. Reads the Delta log only.
 
     If all later commits are maintenance (OPTIMIZE, VACUUM), these are the files after it: the old ones may be deleted.
@@ -420,14 +476,14 @@ def live_files(folder: Path, state: TableState | None) -> list[LiveFile]:
         return _check_files(folder, _table_at(folder, open_table(folder), state.version), state)
 
 
-def opened(folder: Path, state: TableState) -> DeltaTable:
+def opened(folder: Place, state: TableState) -> DeltaTable:
     """The table at a state that the ledger names, or after later maintenance. StorageError where its log lost that."""
     with reading(folder, "read", state):
         return _table_at(folder, open_table(folder), state.version)
 
 
 @contextmanager
-def reading(folder: Path, doing: str = "read", state: TableState | None = None) -> Iterator[None]:
+def reading(folder: Place, doing: str = "read", state: TableState | None = None) -> Iterator[None]:
     """As :func:`reporting`, for a table. The error names the version that the ledger names, and those whose commits are
     lost: someone deleted them, or the log was cleaned up.
     """
@@ -449,16 +505,16 @@ def reading(folder: Path, doing: str = "read", state: TableState | None = None) 
         raise
 
 
-def _check_present(folder: Path, paths: Iterable[str], state: TableState) -> None:
+def _check_present(folder: Place, paths: Iterable[str], state: TableState) -> None:
     """Raise StorageError for a file that version ``state`` needs and that was deleted, as VACUUM does after DELETE."""
     for path in sorted(paths):
-        if not (folder / path).exists():
+        if not store.is_file(folder / path):
             raise StorageError(
                 f"{folder / path} is missing: version {state.version} of the table needs it", mend_hint(folder)
             )
 
 
-def state_at(folder: Path, version: int) -> TableState:
+def state_at(folder: Place, version: int) -> TableState:
     """The state of a table at one of its versions."""
     table = open_table(folder, version)
     return _state(table, _live(table))
@@ -469,7 +525,7 @@ def files_of(table: DeltaTable) -> list[LiveFile]:
     return _live(table)
 
 
-def scan(folder: Path, files: Sequence[AddedFile | LiveFile], schema: Schema, *, check: bool = True) -> pl.LazyFrame:
+def scan(folder: Place, files: Sequence[AddedFile | LiveFile], schema: Schema, *, check: bool = True) -> pl.LazyFrame:
     """The rows of some of a table's files, in file order, as a lazy frame.
 
     Checks the digests of these files first, because Polars' reader checks nothing; not where the caller just did.
@@ -486,11 +542,12 @@ def scan(folder: Path, files: Sequence[AddedFile | LiveFile], schema: Schema, *,
     )
     paths = [folder / file.path for file in files]
     for path in paths if check else ():
-        datafile.verify(path, mend_hint(folder))
+        if isinstance(path, Path):
+            datafile.verify(path, mend_hint(folder))
     # The statistics of files that other programs wrote may be wrong.
     trusted = all(datafile.has_digests(path) for path in paths)
     return pl.scan_parquet(
-        paths,
+        sources(paths, mend_hint(folder)),
         schema=types,
         cast_options=casts,
         missing_columns="insert",
@@ -500,26 +557,43 @@ def scan(folder: Path, files: Sequence[AddedFile | LiveFile], schema: Schema, *,
     )
 
 
-def exists(folder: Path) -> bool:
+def exists(folder: Place) -> bool:
     """Whether a folder is a table. One with an empty log, from a crash during creation, is not."""
     return has_commits(folder) or newest_checkpoint(folder) >= 0
 
 
-_tables: dict[Path, DeltaTable] | None = None  # for the holder of the warehouse's lock: see kept_open
+_tables: dict[Place, DeltaTable] | None = None  # for the holder of the warehouse's lock: see kept_open
+_lease: Lease | None = None  # the lock, where it can expire
 
 
 @contextmanager
-def kept_open() -> Iterator[None]:
+def kept_open(lock: Lock | Lease | None = None) -> Iterator[None]:
     """Within this context each table is opened once, and then updated by this process's own commits.
 
-    For a command that holds the warehouse's lock, so that no other process commits.
+    For a command that holds the warehouse's ``lock``, so that no other process commits.
     """
-    global _tables  # noqa: PLW0603  (a process writes to one warehouse at a time)
-    before, _tables = _tables, {} if _tables is None else _tables
+    global _tables, _lease  # noqa: PLW0603  (a process writes to one warehouse at a time)
+    before, _tables = (_tables, _lease), {} if _tables is None else _tables
+    _lease = _lease if lock is None or isinstance(lock, Lock) else lock
     try:
         yield
     finally:
-        _tables = before
+        _tables, _lease = before
+
+
+def lease() -> Lease | None:
+    """The lock that this process holds, where it can expire: in an object store."""
+    return _lease
+
+
+def require_lock() -> None:
+    """Raise LockHeld if the lock expired and another process took it over. One request; nothing in a folder.
+
+    Whoever deletes files that it found in a store calls this after it found them and before it deletes: then none of
+    them is one that a later holder wrote.
+    """
+    if _lease is not None:
+        _lease.check()
 
 
 def is_writer() -> bool:
@@ -527,18 +601,18 @@ def is_writer() -> bool:
     return _tables is not None
 
 
-def open_table(folder: Path, version: int | None = None) -> DeltaTable:
+def open_table(folder: Place, version: int | None = None) -> DeltaTable:
     """The table at a version, by default the newest."""
     from deltalake import DeltaTable
 
     if version is not None or _tables is None:
-        return DeltaTable(location(folder), version=version)
+        return DeltaTable(location(folder), version=version, storage_options=options_of(folder))
     if folder not in _tables:
-        _keep(folder, DeltaTable(location(folder)))
+        _keep(folder, DeltaTable(location(folder), storage_options=options_of(folder)))
     return _tables[folder]
 
 
-def keep_removals(folder: Path, seconds: float) -> None:
+def keep_removals(folder: Place, seconds: float) -> None:
     """Let checkpoints name a removed file for so long. By default they do for a week, so that they grow with the number
     of runs in a week. Commits the table's property if it has another value.
     """
@@ -546,24 +620,27 @@ def keep_removals(folder: Path, seconds: float) -> None:
         table = open_table(folder)
         wanted = f"interval {max(1, int(seconds))} seconds"
         if table.metadata().configuration.get(_REMOVALS, _WEEK) != wanted:
+            require_lock()
             table.alter.set_table_properties({_REMOVALS: wanted})
             table.update_incremental()
             settle(folder, table.version(), table.version())
 
 
-def forget(folder: Path) -> None:
+def forget(folder: Place) -> None:
     """A table's folder is gone: see :func:`kept_open`."""
     if _tables is not None:
         _tables.pop(folder, None)
 
 
-def location(folder: Path) -> str:
+def location(folder: Place) -> str:
     """``folder`` as a path for delta-rs; UsageError where it would look somewhere else.
 
     delta-rs turns the real path into a URL, and its kernel decodes that URL twice: ``%41`` becomes ``A`` and a
     backslash becomes a slash. It refuses control characters and bytes that are not UTF-8. Neither quoting nor a symlink
     helps.
     """
+    if not isinstance(folder, Path):
+        return str(folder)
     if wrong := _NOT_IN_PATHS.search(os.path.realpath(folder)):
         raise UsageError(
             f"{str(folder)!r}: the Delta library cannot open tables below a folder whose name has {wrong[0]!r}",
@@ -572,30 +649,46 @@ def location(folder: Path) -> str:
     return str(folder)
 
 
-def _keep(folder: Path, table: DeltaTable) -> None:
+def options_of(folder: Place) -> dict[str, str] | None:
+    """The settings of the store for the Delta library; None for a folder of the file system."""
+    if isinstance(folder, Path):
+        return None
+    from ddcore.io import objects
+
+    return objects.options()
+
+
+def sources(paths: Sequence[Place], hint: str) -> Any:
+    """Data files for Polars: paths, or the checked bytes of objects, which it does not fetch a second time then."""
+    return [path if isinstance(path, Path) else datafile.content(path, hint) for path in paths]
+
+
+def _keep(folder: Place, table: DeltaTable) -> None:
     if _tables is not None:
         _tables[folder] = table
 
 
-def settle(folder: Path, first: int, last: int) -> None:
+def settle(folder: Place, first: int, last: int) -> None:
     """Sync commits ``first`` to ``last`` to the disk, before anything that depends on them is written.
 
     Commits before a checkpoint may have been deleted. Checkpoints of these commits are synced too; with ``first`` 0, a
     table that may be new, also the names of its folder and of its parents.
     """
     log = folder / LOG
+    if not isinstance(log, Path):
+        return
     for version in range(last, first - 1, -1):
         for path in (commit_file(folder, version), log / f"{version:020d}.checkpoint.parquet"):
-            if path.exists():
+            if store.exists(path):
                 sync(path)
     if (log / "_last_checkpoint").exists():
         sync(log / "_last_checkpoint")
     sync(log)
-    if first == 0:
+    if first == 0 and isinstance(folder, Path):
         _sync_parents(folder)
 
 
-def mend_hint(folder: Path) -> str:
+def mend_hint(folder: Place) -> str:
     """The hint for a damaged table: state and outputs can be rebuilt, inputs cannot."""
     if folder.parent.name == "inputs":
         return "restore the folder from a backup, or ingest its sources into a new warehouse"
@@ -659,7 +752,7 @@ def _restore(table: DeltaTable, version: int) -> None:
         table.update_incremental()
 
 
-def _table_at(folder: Path, head: DeltaTable, version: int) -> DeltaTable:
+def _table_at(folder: Place, head: DeltaTable, version: int) -> DeltaTable:
     """The table at a version that the ledger names, or at the last of the maintenance commits that follow it."""
     newest = head.version()
     while version < newest and is_maintenance(folder, version + 1):
@@ -667,7 +760,7 @@ def _table_at(folder: Path, head: DeltaTable, version: int) -> DeltaTable:
     return head if newest == version else open_table(folder, version)
 
 
-def _check_files(folder: Path, table: DeltaTable, state: TableState) -> list[LiveFile]:
+def _check_files(folder: Place, table: DeltaTable, state: TableState) -> list[LiveFile]:
     """The live files of a table at ``state`` or at later maintenance of it; StorageError if they differ."""
     files = _live(table)
     now = _state(table, files)
@@ -721,10 +814,15 @@ def values(column: Any) -> list[Any]:
     return [value.as_py() for value in column]
 
 
-def _transaction(txn: int, carries: Mapping[str, str] | None) -> CommitProperties:
+def _transaction(txn: int, carries: Mapping[str, str] | None, *, fenced: bool) -> CommitProperties:
     from deltalake import CommitProperties, Transaction
 
-    return CommitProperties(custom_metadata=dict(carries or {}), app_transactions=[Transaction(APP, txn)])
+    if _lease is None:
+        return CommitProperties(custom_metadata=dict(carries or {}), app_transactions=[Transaction(APP, txn)])
+    numbers = [Transaction(APP, txn), *([Transaction(FENCE, _lease.token)] if fenced else [])]
+    # No retries: the library would commit on top of what this process has not seen.
+    metadata = {**(carries or {}), AFTER: str(_lease.entry)}
+    return CommitProperties(custom_metadata=metadata, max_commit_retries=0, app_transactions=numbers)
 
 
 def _add_action(file: AddedFile, now: int, *, changes: bool = True) -> AddAction:
@@ -765,7 +863,7 @@ def _columns(columns: Sequence[tuple[str, str]]) -> str:
     return "(" + ", ".join(f"{name} {kind}" for name, kind in columns) + ")"
 
 
-def _is_ledger(folder: Path) -> bool:
+def _is_ledger(folder: Place) -> bool:
     """Whether a table is the ledger; an input or output of that name is in another folder."""
     return folder.name == "ledger" and folder.parent.name not in ("inputs", "outputs", "state")
 

@@ -11,12 +11,12 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 
-from ddcore.io import tables
-from ddcore.io.deltalog import commit_file, commit_info, compaction_of, is_maintenance
+from ddcore.io import store, tables
+from ddcore.io.deltalog import AFTER, commit_file, commit_info, compaction_of, is_maintenance
 from ddcore.io.ledger import Ledger
 from ddcore.io.records import CompactRecord, IngestRecord, TableState, UndoRecord, from_json, row_of, to_json
+from ddcore.io.store import Place
 from ddcore.io.warehouse import reporting
 from ddcore.lattice import Frontier, frontier
 
@@ -54,7 +54,7 @@ def _finish_compactions(ledger: Ledger) -> None:
         while is_maintenance(folder, version):
             version += 1
         elements = compaction_of(folder, version)
-        if elements is None:
+        if elements is None or not _follows(ledger, commit_info(folder, version)):
             continue
         tables.settle(folder, state.version + 1, version)
         with reporting(folder, "read", tables.mend_hint(folder)):
@@ -71,14 +71,14 @@ def note(record: IngestRecord | UndoRecord) -> str:
     return f"{what} was killed, or failed, after its commit to {record.input}: it is finished now"
 
 
-def _unrecorded(ledger: Ledger, folder: Path) -> IngestRecord | UndoRecord | None:
+def _unrecorded(ledger: Ledger, folder: Place) -> IngestRecord | UndoRecord | None:
     """The record of the commit after the ledger's state of an input, with the table's state; None without one.
 
     None also if other commits but maintenance follow, or the files are not those that the record says.
     """
     base = ledger.input_table(folder.name)
     since = 1 if base is None else base.version + 1
-    if not commit_file(folder, since).exists():
+    if not store.is_file(commit_file(folder, since)):
         return None
     with reporting(folder, "read", tables.mend_hint(folder)):
         head = tables.open_table(folder)
@@ -86,7 +86,8 @@ def _unrecorded(ledger: Ledger, folder: Path) -> IngestRecord | UndoRecord | Non
         newer = [v for v in range(since, head.version() + 1) if not is_maintenance(folder, v)]
         # An ingest adds the new columns of dd.toml in a commit of its own, before its rows.
         changes = [v for v in newer if commit_info(folder, v).get("operation") != "ADD COLUMN"]
-        record = None if len(changes) != 1 else _record(commit_info(folder, changes[0]))
+        info = commit_info(folder, changes[0]) if len(changes) == 1 else {}
+        record = _record(info) if _follows(ledger, info) else None
         if record is None or record.input != folder.name or not _is_next(ledger, record):
             return None
         state = tables.state_at(folder, changes[0])
@@ -94,6 +95,15 @@ def _unrecorded(ledger: Ledger, folder: Path) -> IngestRecord | UndoRecord | Non
             return None
         tables.settle(folder, 0 if base is None else since, head.version())
     return replace(record, table=state)
+
+
+def _follows(ledger: Ledger, info: Mapping[str, object]) -> bool:
+    """Whether the ledger is still as it was when a commit was made.
+
+    In an object store a process that lost its lock may commit late, when others have written records. Its ingest was
+    checked against the ledger before them.
+    """
+    return AFTER not in info or info[AFTER] == str(ledger.last_entry)
 
 
 def _record(info: Mapping[str, object]) -> IngestRecord | UndoRecord | None:

@@ -1,7 +1,8 @@
-"""The warehouse: the paths of its tables, its lock, and the errors of its storage.
+"""The warehouse: the places of its tables, its lock, and the errors of its storage.
 
-All paths are built here. One process writes at a time: on a local file system, Delta does not protect processes from
-each other, and a blind append over a newer version commits without an error.
+All places are built here. One process writes at a time: on a local file system, Delta does not protect processes from
+each other, and a blind append over a newer version commits without an error. In an object store the lock can expire:
+:mod:`ddcore.io.lease`.
 """
 
 from __future__ import annotations
@@ -11,24 +12,30 @@ import fcntl
 import json
 import os
 import re
-import shutil
 import socket
 import stat
 import time
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
+from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ddcore.errors import DdError, LockHeld, StorageError, UsageError
+from ddcore.io import store
+from ddcore.io.address import Address, Place, address_of, is_url
 from ddcore.io.failpoint import failpoint
+from ddcore.io.holder import Holder, is_alive, this_process
+from ddcore.io.store import sync
 
-__all__ = ["REFRESH", "Holder", "Lock", "Warehouse", "is_alive", "reporting", "sync"]
+if TYPE_CHECKING:
+    from ddcore.io.lease import Lease
+
+__all__ = ["REFRESH", "Holder", "Lock", "Warehouse", "is_alive", "reporting"]
 
 REFRESH = "rebuild state and outputs from the inputs: ddcore run --full-refresh"
 
-_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 _OS_ERROR = re.compile(r"\(os error (\d+)\)")
 _LIBRARIES = {"deltalake", "_internal", "pyarrow", "polars", "arro3", "pyo3_runtime"}  # the last: panics of Rust
 _HINTS = {
@@ -42,7 +49,7 @@ _HINTS = {
 
 
 @contextmanager
-def reporting(path: Path, doing: str, hint: str = "") -> Iterator[None]:
+def reporting(path: Place, doing: str, hint: str = "") -> Iterator[None]:
     """Turn errors of the file system and of the table libraries into a StorageError: ``cannot DOING PATH: reason``.
 
     Our own errors pass unchanged, and so do errors that show a bug in our code.
@@ -54,6 +61,8 @@ def reporting(path: Path, doing: str, hint: str = "") -> Iterator[None]:
     except BaseException as error:  # a panic of Rust is not an Exception
         if not isinstance(error, OSError) and not _is_library_error(error):
             raise
+        if isinstance(path, Address) and (stored := _stored_error(path, doing, error)) is not None:
+            raise stored from error
         number = getattr(error, "errno", None) or _errno(error)
         known = os.strerror(number) if number in _HINTS else ""
         reason = known or getattr(error, "strerror", None) or _first_line(error)
@@ -67,6 +76,13 @@ def _is_library_error(error: BaseException) -> bool:
     )
 
 
+def _stored_error(place: Address, doing: str, error: BaseException) -> StorageError | None:
+    """The error of an object store that denied a request of a library; None for another error."""
+    from ddcore.io import objects
+
+    return objects.refused(place, doing, error) if objects.denial(error) else None
+
+
 def _errno(error: BaseException) -> int:
     """The operating system's error number in a library's message, or 0."""
     number = _OS_ERROR.search(str(error))
@@ -77,26 +93,12 @@ def _first_line(error: BaseException) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
-@dataclass(frozen=True, slots=True)
-class Holder:
-    """The process that holds the lock, as in the lock file. ``run`` is 0 until its run has a number."""
-
-    host: str
-    pid: int
-    since: str
-    command: str
-    run: int = 0
-
-    def __str__(self) -> str:
-        run = f", run {self.run}" if self.run else ""
-        return f"{self.command} (host {self.host}, pid {self.pid}, since {self.since}{run})"
-
-
 _LONGEST_NAME = 255  # bytes
 _NO_LINK = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # O_NONBLOCK: a pipe would wait for its other end
 _ABSENT = (
     "check the path and whether its file system is mounted; a new warehouse begins with: ddcore ingest INPUT SOURCE"
 )
+_ABSENT_URL = "check the URL; a new warehouse begins with: ddcore ingest INPUT SOURCE --new-warehouse"
 _UNNAMED = Holder("unknown", 0, "now", "another process")
 _ATTEMPTS = 10
 
@@ -107,6 +109,9 @@ class Lock:
     def __init__(self, descriptor: int, holder: Holder, dead: Holder | None = None) -> None:
         self._descriptor, self.holder, self.dead = descriptor, holder, dead
         self._write()
+
+    def check(self) -> None:
+        """Nothing: the operating system takes the lock from no living process. See :class:`~ddcore.io.lease.Lease`."""
 
     def note_run(self, run: int) -> None:
         """Write the run's number into the lock file, for the messages of other commands."""
@@ -122,46 +127,46 @@ class Lock:
 class Warehouse:
     """A folder of Delta tables: ``inputs/NAME``, ``outputs/NAME``, ``state/FINGERPRINT`` and ``ledger``.
 
-    Creating the object touches no file. A ``file://`` URL is a folder; other URLs are a UsageError.
+    The folder is one of the file system, also as a ``file://`` URL, or an ``s3://`` URL of an object store; other URLs
+    are a UsageError. Creating the object touches nothing.
     """
 
-    def __init__(self, root: str | os.PathLike[str]) -> None:
+    def __init__(self, root: str | os.PathLike[str] | Address) -> None:
+        self.root: Place
+        if isinstance(root, Address):
+            self.root = root
+            return
         text = os.fspath(root)
         if text.startswith("file://"):
             text = text.removeprefix("file://")
-        elif url := _URL.match(text):
-            raise UsageError(
-                f"warehouse {text}: {url[1]}:// is not supported yet, only a folder is",
-                'name a folder, for example: warehouse = "warehouse"',
-            )
-        self.root = Path(text).absolute()
+        self.root = address_of(text, "warehouse") if is_url(text) else Path(text).absolute()
 
     def __repr__(self) -> str:
         return f"Warehouse({str(self.root)!r})"
 
     @property
-    def ledger(self) -> Path:
+    def ledger(self) -> Place:
         """The ledger's table."""
         return self.root / "ledger"
 
-    def input(self, name: str) -> Path:
+    def input(self, name: str) -> Place:
         """The table of an input's change log."""
         return self.table(f"inputs/{name}")
 
-    def output(self, name: str) -> Path:
+    def output(self, name: str) -> Place:
         """The table of an output's change log."""
         return self.table(f"outputs/{name}")
 
-    def state(self, fingerprint: str) -> Path:
+    def state(self, fingerprint: str) -> Place:
         """The table of an arrangement."""
         return self.table(f"state/{fingerprint}")
 
     @property
-    def staging(self) -> Path:
+    def staging(self) -> Place:
         """The folder for messages between several workers on Spark, until the run ends."""
         return self.root / "state" / "_staging"
 
-    def table(self, relative: str) -> Path:
+    def table(self, relative: str) -> Place:
         """The folder of a table, by its name in the ledger: ``inputs/edges``. UsageError for a name that is not inside
         the warehouse or that no file system allows.
         """
@@ -175,19 +180,15 @@ class Warehouse:
             )
         return self.root / part / name
 
-    def relative(self, folder: Path) -> str:
+    def relative(self, folder: Place) -> str:
         """The name of a table's folder in the ledger: ``inputs/edges``."""
-        return folder.relative_to(self.root).as_posix()
+        return store.below(self.root, folder)
 
-    def tables(self) -> Iterator[tuple[str, Path]]:
+    def tables(self) -> Iterator[tuple[str, Place]]:
         """All tables on the disk, in the ledger or not: name as in :meth:`relative`, and folder."""
         for part in ("inputs", "outputs", "state"):
-            try:
-                names = sorted(os.listdir(self.root / part))
-            except OSError:
-                continue
-            for name in names:
-                if name[0] not in "._" and (self.root / part / name / "_delta_log").is_dir():
+            for name in store.names(self.root / part):
+                if name[0] not in "._" and store.is_folder(self.root / part / name / "_delta_log"):
                     yield f"{part}/{name}", self.root / part / name
 
     def check(self) -> None:
@@ -197,13 +198,17 @@ class Warehouse:
         read or fold call this and create nothing; only ``ingest`` creates a warehouse, with :meth:`begin`. Tables
         without a ledger pass: loading the ledger reports that it was lost.
         """
+        if not isinstance(self.root, Path):
+            if not store.is_folder(self.ledger) and not any(self.tables()):
+                raise StorageError(f"there is no warehouse in {self.root}: nothing is stored there", _ABSENT_URL)
+            return
         with reporting(self.root, "read"):
             missing = [folder for folder in (*reversed(self.root.parents), self.root) if not folder.is_dir()]
         if missing and os.path.lexists(missing[0]):
             what = f"{missing[0]} is {'a link that leads nowhere' if missing[0].is_symlink() else 'not a folder'}"
         elif missing:
             what = f"the folder {missing[0]} is missing"
-        elif not self.ledger.is_dir() and not any(self.tables()):
+        elif not store.is_folder(self.ledger) and not any(self.tables()):
             what = "the folder has no ledger"
         else:
             return
@@ -212,10 +217,18 @@ class Warehouse:
     def begin(self, project: Path, *, new: bool = False) -> None:
         """Create the folder for a first ingest; does nothing if it has a ledger, or tables whose ledger was lost.
 
-        Outside of the folder ``project`` a missing or empty folder may be a file system that is not mounted. It is a
-        StorageError there unless ``new``.
+        Outside of the folder ``project`` a missing or empty folder may be a file system that is not mounted, and in an
+        object store a misspelt URL. It is a StorageError there unless ``new``.
         """
-        if self.ledger.is_dir() or any(self.tables()):
+        if store.is_folder(self.ledger) or any(self.tables()):
+            return
+        if not isinstance(self.root, Path):
+            if not new:
+                raise StorageError(
+                    f"there is no warehouse in {self.root}: nothing is stored there",
+                    "check the URL; to create a new warehouse there: ddcore ingest --new-warehouse",
+                )
+            self.create()
             return
         if not new and not self.root.resolve().is_relative_to(project.resolve()):
             state = "has no ledger" if self.root.is_dir() else "is missing"
@@ -227,7 +240,11 @@ class Warehouse:
         self.create()
 
     def create(self) -> None:
-        """Create the folder if it does not exist."""
+        """Create the folder if it does not exist; of an object store, check that it can hold a warehouse."""
+        if not isinstance(self.root, Path):
+            self._check_store(self.root)
+            failpoint("after-warehouse")
+            return
         with reporting(self.root, "create the warehouse", "name another folder: --warehouse DIR, or dd.toml's"):
             self.root.mkdir(parents=True, exist_ok=True)
             for folder in self.root.parents:
@@ -235,21 +252,43 @@ class Warehouse:
                     sync(folder)
             failpoint("after-warehouse")
 
+    def _check_store(self, root: Address) -> None:
+        """Raise StorageError for a store that takes every put, also one that must fail because the object is there."""
+        from ddcore.io import objects
+
+        probe = root / ".lock" / f"probe-{uuid.uuid4().hex}"
+        try:
+            if not objects.create(probe, b"") or objects.create(probe, b""):
+                raise StorageError(
+                    f"{root} cannot hold a warehouse: its store overwrites an object when it must not",
+                    "use a store with conditional puts (If-None-Match), as Amazon S3 and most others have them",
+                )
+        finally:
+            objects.delete([probe])
+
     def remove_staging(self) -> None:
         """Remove the staging folder, of this run or of a killed one. The caller holds the lock."""
-        if self.staging.exists():
-            shutil.rmtree(self.staging, ignore_errors=True)
+        if store.is_folder(self.staging):
+            store.remove_folder(self.staging)
             failpoint("after-staging")
 
     @contextmanager
-    def lock(self, command: str, run: int = 0) -> Iterator[Lock]:
+    def lock(self, command: str, run: int = 0) -> Iterator[Lock | Lease]:
         """Hold the lock for writing; the warehouse's folder must exist. LockHeld names the holder.
+
+        In an object store it is a :class:`~ddcore.io.lease.Lease`, which expires. What follows is about a folder.
 
         The lock is the operating system's (``flock``) and ends with the process that holds it, however that ends; a
         killed process leaves its name in the file, which is then the lock's ``dead``. The file itself is never
         removed: that would be a race. A lock file that is a link, not a plain file, or has other contents is a
         StorageError; it stays as it is.
         """
+        if not isinstance(self.root, Path):
+            from ddcore.io import lease
+
+            with lease.hold(self.root / ".lock", command, run) as held:
+                yield held
+            return
         with self._lock_file_errors("write"):
             descriptor = os.open(self._lock_file, os.O_RDWR | os.O_CREAT | _NO_LINK, 0o666)
         try:
@@ -258,7 +297,7 @@ class Warehouse:
             dead = self._dead_holder(descriptor)
             try:
                 with reporting(self._lock_file, "write"):
-                    lock = Lock(descriptor, _this_process(command, run), dead)
+                    lock = Lock(descriptor, this_process(command, run), dead)
                     failpoint("after-lock")
                 yield lock
             finally:
@@ -268,6 +307,10 @@ class Warehouse:
 
     def holder(self) -> Holder | None:
         """The holder of the lock, or None. For readers: tries a shared lock, and releases it at once."""
+        if not isinstance(self.root, Path):
+            from ddcore.io import lease
+
+            return lease.holder(self.root / ".lock")
         try:
             with self._lock_file_errors("read"):
                 descriptor = os.open(self._lock_file, os.O_RDONLY | _NO_LINK)
@@ -284,6 +327,10 @@ class Warehouse:
         """The process that was killed while it held the lock, by the name that it left; None where there is none or the
         lock is held. For readers.
         """
+        if not isinstance(self.root, Path):
+            from ddcore.io import lease
+
+            return lease.dead_holder(self.root / ".lock")
         if self.holder() is not None or not self._lock_file.exists():
             return None
         with self._lock_file_errors("read"):
@@ -296,6 +343,7 @@ class Warehouse:
 
     @property
     def _lock_file(self) -> Path:
+        assert isinstance(self.root, Path), "an object store has a lease"
         return self.root / ".lock"
 
     @contextmanager
@@ -364,11 +412,6 @@ class Warehouse:
         )
 
 
-def _this_process(command: str, run: int) -> Holder:
-    since = datetime.now(UTC).isoformat(timespec="milliseconds")
-    return Holder(socket.gethostname(), os.getpid(), since, command, run)
-
-
 def _acquire(descriptor: int, mode: int) -> bool:
     try:
         fcntl.flock(descriptor, mode | fcntl.LOCK_NB)
@@ -385,26 +428,6 @@ def _with_file_open(path: Path) -> list[int]:
             if any(os.path.samefile(each, path) for each in (folder / "fd").iterdir() if os.path.exists(each)):
                 found.append(int(folder.name))
     return [pid for pid in found if pid != os.getpid()]
-
-
-def is_alive(pid: int) -> bool:
-    """Whether a process of this host runs."""
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        return True
-    return True
-
-
-def sync(path: Path) -> None:
-    """Sync a file's contents, or a folder's names, to the disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _read_holder(descriptor: int) -> Holder:

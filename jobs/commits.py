@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from ddcore.io import layout, tables
+from ddcore.io import layout, store, tables
 from ddcore.io.changelog import ChangeLog
 from ddcore.io.corrections import correction, is_outdated, retraction
 from ddcore.io.failpoint import failpoint
@@ -168,7 +168,7 @@ class Commits:
         if self.rebuilding is not None or len(updates) or is_outdated(log, files, held, after, current.last):
             self.outdated.append(output)
         for file in files:  # they were only needed for the difference
-            (log.folder / file.path).unlink(missing_ok=True)
+            store.delete(log.folder / file.path)
             failpoint("after-correction")
         self.corrected += len(updates)
         return {name: (log.write(f"run-{upcoming.number:06d}-correction", updates),)} if len(updates) else {}

@@ -21,6 +21,7 @@ from ddcore.cache import OWN_FOLDER, cache_folder, distrust, kernel_folder, kern
 from ddcore.errors import DdError
 from ddcore.io.program import load_plan
 from ddcore.io.project import Project
+from ddcore.io.store import Place, is_folder
 from ddcore.io.times import named, shown
 from ddcore.jobs.spark import class_archive, jars
 from ddcore.jobs.spark.java import find_java
@@ -253,8 +254,15 @@ def _path() -> Iterator[Check]:
         yield Check("dd for cron", "note", f"{path}, which copies files", f"in crontabs use {scripts / 'ddcore'}")
 
 
-def _writable(name: str, folder: Path, hint: str) -> Check:
-    """Whether ``folder`` can be written to; where it does not exist, whether its nearest ancestor can."""
+def _writable(name: str, folder: Place, hint: str) -> Check:
+    """Whether ``folder`` can be written to; where it does not exist, whether its nearest ancestor can. In an object
+    store, whether it can be listed.
+    """
+    if not isinstance(folder, Path):
+        try:
+            return Check(name, "ok", str(folder) if is_folder(folder) else f"{folder}, where nothing is stored yet")
+        except DdError as error:
+            return Check(name, "fail", error.message, error.hint)
     nearest = next((place for place in (folder, *folder.parents) if place.exists()), folder)
     try:
         if nearest == folder:

@@ -41,7 +41,8 @@ from ddcore.io.records import IngestRecord
 from ddcore.io.records import Source as TakenSource
 from ddcore.io.restatement import Changes, Replacement, closed_changes, replace_from
 from ddcore.io.sources import Source, find_sources, row_count
-from ddcore.io.tables import APP, opened
+from ddcore.io.store import delete, is_folder
+from ddcore.io.tables import APP, opened, require_lock
 from ddcore.io.times import (
     Frontier,
     Time,
@@ -226,7 +227,7 @@ def _fitted(sources: Sequence[Source], rules: Rules, warehouse: Warehouse, name:
     try:
         return fitted(sources, rules), rules
     except DataError:
-        index = Ledger.load(warehouse).ingest_index(name) if warehouse.ledger.is_dir() else IngestIndex()
+        index = Ledger.load(warehouse).ingest_index(name) if is_folder(warehouse.ledger) else IngestIndex()
         former = _former_columns(index, rules)
         if not former:
             raise
@@ -642,9 +643,10 @@ class _Work:
         state = self.log.commit([], self.intake.number, base=self.base, adds={})
         strays = self.intake.strays()
         named = named_files(self.log.folder) if strays else ()
+        require_lock()
         for path in strays:
             if path.name not in named:
-                path.unlink(missing_ok=True)
+                delete(path)
                 failpoint("after-stray")
         return state.version != head
 

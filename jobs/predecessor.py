@@ -7,12 +7,15 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ddcore.io.ledger import Ledger
 from ddcore.io.records import IngestRecord, IntentRecord, UndoRecord, row_of
 from ddcore.io.tables import kept_open
 from ddcore.io.warehouse import Holder, Lock, Warehouse
+
+if TYPE_CHECKING:
+    from ddcore.io.lease import Lease
 
 __all__ = ["finished", "given_up", "succeeding", "tell"]
 
@@ -20,11 +23,11 @@ _logger = logging.getLogger("ddcore")
 
 
 @contextmanager
-def succeeding(warehouse: Warehouse, command: str) -> Iterator[tuple[Lock, Ledger]]:
+def succeeding(warehouse: Warehouse, command: str) -> Iterator[tuple[Lock | Lease, Ledger]]:
     """Hold the lock, with the ledger. A command that fails before it called :func:`tell` still tells of a dead holder:
     the name is in the file only once.
     """
-    with warehouse.lock(command) as lock, kept_open():
+    with warehouse.lock(command) as lock, kept_open(lock):
         ledger = Ledger.load(warehouse)
         try:
             yield lock, ledger
@@ -33,7 +36,7 @@ def succeeding(warehouse: Warehouse, command: str) -> Iterator[tuple[Lock, Ledge
             raise
 
 
-def tell(lock: Lock, ledger: Ledger, outcome: str) -> dict[str, Any] | None:
+def tell(lock: Lock | Lease, ledger: Ledger, outcome: str) -> dict[str, Any] | None:
     """Log one note on a dead holder of the lock, and return the JSON value ``stale_lock`` of this command's result.
 
     ``outcome`` is what this command does about the unfinished run; empty without one. None for no dead holder, and

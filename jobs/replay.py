@@ -50,6 +50,7 @@ from ddcore.rebuilding import definitions
 from ddcore.redaction import masked
 
 if TYPE_CHECKING:
+    from ddcore.io.lease import Lease
     from ddcore.jobs.commits import Commits
 
 __all__ = ["RunReport", "main", "run"]
@@ -132,7 +133,7 @@ class _Replay:
             self.report.versions = self._versions(upcoming, {})
         return self.report
 
-    def note_predecessor(self, lock: Lock, outcome: str) -> None:
+    def note_predecessor(self, lock: Lock | Lease, outcome: str) -> None:
         """Note a process that ended while it held the lock, and what becomes of the run that it may have left;
         ``outcome`` if it left none.
         """

@@ -26,6 +26,7 @@ from ddcore.io.ledger import Ledger
 from ddcore.io.project import Project
 from ddcore.io.records import IngestRecord, UndoRecord
 from ddcore.io.restatement import Changes, closed_changes
+from ddcore.io.store import is_file
 from ddcore.io.tables import LiveFile
 from ddcore.io.times import Frontier, Time, is_open, named, ordered, shown, shown_frontier
 from ddcore.io.updates import RowCount
@@ -196,7 +197,7 @@ class _Undo:
                 f"{earlier[-1]} was taken back since",
                 self._again(),
             )
-        missing = [file.path for file in self.before if not (self.log.folder / file.path).is_file()]
+        missing = [file.path for file in self.before if not is_file(self.log.folder / file.path)]
         if missing:
             raise StorageError(
                 f"ingest {record.number} cannot be taken back: {missing[0]}, which it replaced, was deleted from "

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
+from places import local
 
 from ddcore.io.changelog import ChangeLog
 from ddcore.io.deltalog import named_files
@@ -73,7 +74,7 @@ class Desk:
     def stray_files(self) -> list[str]:
         """Data files in the table's folder that no reader sees and no commit ever named."""
         live = named_files(self.log.folder)
-        return [path.name for path in self.log.folder.glob("*ingest-*") if path.name not in live]
+        return [path.name for path in local(self.log.folder).glob("*ingest-*") if path.name not in live]
 
     def records(self) -> list[IngestRecord]:
         return list(self.ledger.ingests())

@@ -18,6 +18,7 @@ import polars as pl
 import pytest
 import sparkless
 from notation import dims_of
+from places import local
 from programs import Case, case
 from warehouses import log_of, project_of, take_in
 
@@ -247,7 +248,7 @@ def test_without_a_kept_point_folding_starts_from_nothing(graph: Project) -> Non
     ledger = Ledger.load(Warehouse(graph.warehouse))
     second = ledger.run(2)
     assert second is not None
-    gone = {file for folder in graph.warehouse.glob("state/*/run=2") for file in folder.iterdir()}
+    gone = {file for folder in local(graph.warehouse).glob("state/*/run=2") for file in folder.iterdir()}
     assert gone
     for file in gone:
         file.unlink()

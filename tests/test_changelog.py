@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
+from places import local
 
 from ddcore.errors import DiffOverflow, StorageError
 from ddcore.io.changelog import ChangeLog
@@ -147,7 +148,7 @@ def test_the_same_values_meet_however_they_are_written(tmp_path: Path) -> None:
     two = [((0.0, None), (1,), 1), ((-float("nan"), "a"), (1,), -1), ((None, None), (1,), -1)]
     version = log.append(frame(log, two), 2, base=log.append(frame(log, one), 1, base=None))
     assert log.accumulate(1, version).rows() == [(0.0, None, 2)]
-    stored = pl.concat([pl.read_parquet(log.folder / file.path) for file in log.files(version)])
+    stored = pl.concat([pl.read_parquet(local(log.folder) / file.path) for file in log.files(version)])
     assert not str(stored["x"].to_list()).count("-0.0"), "written as 0.0, so that other readers agree"
 
 
@@ -166,7 +167,7 @@ def test_files_outside_the_question_are_not_opened(tmp_path: Path) -> None:
     version = None
     for number in range(5):
         version = log.append(frame(log, [((number, 0), (number,), 1)]), number + 1, base=version)
-    files = {file.lower["version"]: log.folder / file.path for file in log.files(version)}
+    files = {file.lower["version"]: local(log.folder) / file.path for file in log.files(version)}
     for number in (0, 1, 2, 4):
         files[number].unlink()
     assert counted(log.between(2, 3, version)) == {(3, 0): 1}
@@ -179,7 +180,7 @@ def test_files_outside_the_question_are_not_opened(tmp_path: Path) -> None:
 def test_a_truncated_file_is_a_storage_error(tmp_path: Path) -> None:
     log = ChangeLog(tmp_path / "outputs" / "dists", EDGES)
     version = log.append(frame(log, [((1, 2), (0,), 1)] * 1000), 1, base=None)
-    path = log.folder / log.files(version)[0].path
+    path = local(log.folder) / log.files(version)[0].path
     path.write_bytes(path.read_bytes()[:200])
     with pytest.raises(StorageError, match="--full-refresh") as caught:
         log.accumulate(0, version)

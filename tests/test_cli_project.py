@@ -105,7 +105,7 @@ def test_flag_environment_file_default(folder: Path) -> None:
         ({"DDCORE_ENGINE": "spak"}, "DDCORE_ENGINE: unknown engine 'spak'"),
         ({"DDCORE_PARALLELISM": "0"}, "DDCORE_PARALLELISM: the parallelism is a number of workers from 1 up, not '0'"),
         ({"DDCORE_PARALLELISM": "two"}, "not 'two'"),
-        ({"DDCORE_WAREHOUSE": "s3://bucket/w"}, "object stores are not supported"),
+        ({"DDCORE_WAREHOUSE": "gs://bucket/w"}, "DDCORE_WAREHOUSE: gs://bucket/w: gs:// is not supported"),
     ],
 )
 def test_wrong_environment(folder: Path, env: dict[str, str], says: str) -> None:

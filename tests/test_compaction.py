@@ -19,6 +19,7 @@ import polars as pl
 import pytest
 from deltalake import DeltaTable
 from notation import frame, log
+from places import local
 from programs import Case, case
 from tailing import Tailer
 from test_random_programs import compare, outcome
@@ -57,7 +58,7 @@ def everything_named(project: Project) -> set[Path]:
               for name, state in run.tables.items()]  # fmt: skip
     paths = set()
     for name, version in named:
-        folder = Path(project.warehouse) / name
+        folder = local(project.warehouse) / name
         paths |= {folder / path for path in tables.values(
             DeltaTable(str(folder), version=version).get_add_actions().column("path"))}  # fmt: skip
     return paths
@@ -154,7 +155,7 @@ def test_runs_compact_by_themselves(tmp_path: Path) -> None:
     assert list(ledger.compactions())
     assert all(state.files < 2 * retention.MANY for name, state in ledger.tables().items())
     for name, folder in Warehouse(project.warehouse).tables():
-        assert len([*folder.rglob("*.parquet")]) < 80, name
+        assert len([*local(folder).rglob("*.parquet")]) < 80, name
     assert 1 < len(retention.kept_points(ledger, project.retention)) <= 4
     assert all(path.exists() for path in everything_named(project))
     actual = logs_of(project, load_plan(project).outputs)
@@ -306,11 +307,11 @@ def test_streams_pass_over_the_compaction_of_logs(mine: Project) -> None:
     compact.compact(project)
     after = ledger_of(project).tables()["outputs/counts"]
     assert (after.version, after.rows, after.files) == (before.version + 1, before.rows, 1)
-    actions = actions_of(Path(project.warehouse) / "outputs" / "counts", after.version)
+    actions = actions_of(local(project.warehouse) / "outputs" / "counts", after.version)
     files = [action[kind] for action in actions for kind in ("add", "remove") if kind in action]
     assert len(files) == before.files + 1
     assert all(file["dataChange"] is False for file in files)
-    earlier = DeltaTable(str(Path(project.warehouse) / "outputs" / "counts"), version=before.version)
+    earlier = DeltaTable(str(local(project.warehouse) / "outputs" / "counts"), version=before.version)
     assert all(Path(path).exists() for path in earlier.file_uris()), "foreign readers may still read the version before"
 
 
@@ -322,7 +323,7 @@ def test_a_change_feed_passes_over_compactions(mine: Project) -> None:
     """Also over those that advance times: it has every update once, at its own version."""
     keeping, drawn = with_retention(mine, days=7), counted(FOLDED + 2)
     expected = folding.by_reference(drawn.program, **drawn.frames)
-    tailer = Tailer(mine.warehouse / "outputs" / "counts")
+    tailer = Tailer(local(mine.warehouse / "outputs" / "counts"))
     tailer.read()
     for since in (None, 9):
         compact.compact(keeping, since=since)
@@ -457,7 +458,7 @@ def test_killed_compactions(mine: Project, place: str, since: int | None) -> Non
 def test_a_commit_of_a_killed_compaction_is_never_taken_back(mine: Project) -> None:
     """Nobody who tails an output sees its rows removed and added again."""
     project = mine
-    folder = Path(project.warehouse) / "outputs" / "counts"
+    folder = local(project.warehouse) / "outputs" / "counts"
     ledger = ledger_of(project)
     before = ledger.tables()["outputs/counts"]
     upper = ledger.upper()
@@ -479,7 +480,7 @@ def test_a_commit_of_a_killed_compaction_is_never_taken_back(mine: Project) -> N
 @pytest.mark.parametrize("since", [None, 20])
 def test_what_a_given_up_run_published_is_left_for_the_next_run_to_cancel(mine: Project, since: int | None) -> None:
     """Whoever follows the output saw its updates, and a compaction is none that they could see."""
-    folder = Path(mine.warehouse) / "outputs" / "counts"
+    folder = local(mine.warehouse) / "outputs" / "counts"
     log = ChangeLog(folder, load_plan(mine).outputs["counts"])
     tailer, ledger = Tailer(folder), ledger_of(mine)
     last = ledger.current_run()
@@ -516,9 +517,9 @@ def test_an_unfinished_run_forbids_compaction(tmp_path: Path) -> None:
 
 def test_a_dry_run_says_what_it_would_do_and_writes_nothing(mine: Project) -> None:
     project = mine
-    before = {path: path.stat().st_mtime_ns for path in Path(project.warehouse).rglob("*") if path.is_file()}
+    before = {path: path.stat().st_mtime_ns for path in local(project.warehouse).rglob("*") if path.is_file()}
     report = compact.compact(project, dry_run=True)
-    assert before == {path: path.stat().st_mtime_ns for path in Path(project.warehouse).rglob("*") if path.is_file()}
+    assert before == {path: path.stat().st_mtime_ns for path in local(project.warehouse).rglob("*") if path.is_file()}
     assert set(report.tables) >= {"outputs/counts", "outputs/pairs"}
     assert set(compact.compact(project).tables) == set(report.tables)
 

@@ -20,6 +20,7 @@ from typing import Any
 import polars as pl
 import pytest
 from deltalake import DeltaTable
+from places import local
 from workshop import Workshop
 
 from ddcore.cli.folded import output_log
@@ -72,7 +73,7 @@ class Shop:
 
     @property
     def warehouse(self) -> Path:
-        return self.project.warehouse
+        return local(self.project.warehouse)
 
     def table(self, name: str) -> Path:
         return self.warehouse / name
@@ -430,8 +431,8 @@ class Figures:
     anew: dict[str, pl.DataFrame]
 
     def restore(self) -> None:
-        shutil.rmtree(self.project.warehouse, ignore_errors=True)
-        shutil.copytree(self.kept, self.project.warehouse)
+        shutil.rmtree(local(self.project.warehouse), ignore_errors=True)
+        shutil.copytree(self.kept, local(self.project.warehouse))
 
     def run(self, *, full_refresh: bool = False) -> dict[str, pl.DataFrame]:
         """The rows of all tables after a run."""
@@ -454,9 +455,9 @@ HARMS = ("deleted", "truncated", "flipped")
 def figures(workshop: Workshop) -> Figures:
     """With a checkpoint in every table."""
     project = find_project(workshop.copy(workshop.base("half folded")), {})
-    for log in project.warehouse.rglob("_delta_log"):
+    for log in local(project.warehouse).rglob("_delta_log"):
         DeltaTable(str(log.parent)).create_checkpoint()
-    kept = Path(shutil.copytree(project.warehouse, project.root / "kept"))
+    kept = Path(shutil.copytree(local(project.warehouse), project.root / "kept"))
     made = Figures(project, kept, {}, {}, {})
     made.before, made.after = made.outputs(), made.run()
     made.restore()
@@ -496,7 +497,7 @@ def harm(file: Path, how: str, rng: random.Random) -> None:
 
 def check_harm(figures: Figures, kind: str, part: str, how: str, seed: int) -> None:
     """Harm one file: every command gives the right rows or an error that names the table, and refreshes repair it."""
-    rng, where, warehouse = random.Random(seed), f"{kind}, {part}, {how}, seed {seed}", figures.project.warehouse
+    rng, where, warehouse = random.Random(seed), f"{kind}, {part}, {how}, seed {seed}", local(figures.project.warehouse)
     figures.restore()
     table = table_of_kind(warehouse, kind)
     harm(part_of(table, part), how, rng)

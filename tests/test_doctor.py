@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from kernels import copy_of_cache
+from places import local
 
 from ddcore.cache import kernel_folder, kernel_names
 from ddcore.cli.main import run_command
@@ -98,7 +99,7 @@ def test_a_program_that_cannot_be_run_fails(project: Project) -> None:
 
 
 def test_a_warehouse_that_cannot_be_written_fails(project: Project) -> None:
-    project.warehouse.write_text("a file, where the folder should be")
+    local(project.warehouse).write_text("a file, where the folder should be")
     assert results_of(project)["warehouse"].state == "fail"
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import sparkless
+from places import local
 from workshop import assert_same, contents
 
 from ddcore.errors import DdError
@@ -85,11 +86,11 @@ def project(tmp_path: Path) -> Project:
 
 def undisturbed(project: Project) -> dict[str, Any]:
     """The rows of all tables after a run that nobody disturbs; the warehouse is then as before."""
-    kept = Path(shutil.copytree(project.warehouse, project.root / "kept"))
+    kept = Path(shutil.copytree(local(project.warehouse), project.root / "kept"))
     replay.run(project, engine="inline")
     rows = contents(project)
-    shutil.rmtree(project.warehouse)
-    kept.rename(project.warehouse)
+    shutil.rmtree(local(project.warehouse))
+    kept.rename(local(project.warehouse))
     return rows
 
 
@@ -112,7 +113,7 @@ def test_a_run_survives_the_death_of_a_process(victim: str, master: str, paralle
     assert done.returncode == 0, done.stderr[-2000:]
     assert json.loads(done.stdout.splitlines()[-1])["run"] == 1
     assert_same(contents(project), expected, victim)
-    assert not Warehouse(project.warehouse).staging.exists()
+    assert not local(Warehouse(project.warehouse).staging).exists()
 
 
 class Lossy:
@@ -139,7 +140,7 @@ def test_a_fold_begins_again_when_its_messages_are_lost(
     assert replay.run(project, engine="spark", parallelism=2).run == 1
     assert lossy.jobs > max(lost), "it went on after the last loss"
     assert_same(contents(project), expected, lost)
-    assert not Warehouse(project.warehouse).staging.exists()
+    assert not local(Warehouse(project.warehouse).staging).exists()
 
 
 def test_a_fold_that_loses_its_messages_each_time_fails(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,6 +21,7 @@ import polars as pl
 import pytest
 import sparkless
 from deltalake import DeltaTable
+from places import local
 from trams import Command
 from warehouses import logs_of
 
@@ -279,7 +280,7 @@ def test_data_that_the_program_does_not_take(engine: dict[str, Any], project: Pr
 @pytest.mark.parametrize("part", ["inputs", "state"])
 def test_a_damaged_file_that_is_restored(part: str, project: Project) -> None:
     replay.run(project, last=1)
-    kept = {file: file.read_bytes() for file in (project.warehouse / part).rglob("*.parquet")}
+    kept = {file: file.read_bytes() for file in (local(project.warehouse) / part).rglob("*.parquet")}
     assert kept
     for file in kept:
         file.write_bytes(b"not this")
@@ -357,7 +358,7 @@ def test_errors_of_spark(parallelism: int, error: Exception, project: Project, m
 def test_a_disk_that_is_full_from_some_moment_on(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     """From the first write of a run to its last. Where even the failure cannot be recorded, the next run decides."""
     replay.run(project, last=0)
-    before = {file: file.read_bytes() for file in project.warehouse.rglob("*") if file.is_file()}
+    before = {file: file.read_bytes() for file in local(project.warehouse).rglob("*") if file.is_file()}
     real, calls = os.fsync, 0
     for limit in range(100):
         calls = 0
@@ -381,7 +382,7 @@ def test_a_disk_that_is_full_from_some_moment_on(project: Project, monkeypatch: 
             check_open(project, 0)
         replay.run(project)
         check_law(project)
-        for file in [file for file in project.warehouse.rglob("*") if file.is_file() and file not in before]:
+        for file in [file for file in local(project.warehouse).rglob("*") if file.is_file() and file not in before]:
             file.unlink()
         for file, content in before.items():
             file.write_bytes(content)
@@ -397,7 +398,7 @@ def test_names_that_no_table_can_have_are_refused_before_the_intent(name: str, p
     with pytest.raises(DdError):
         replay.run(project)
     assert ledger_of(project).next_run() == 1
-    assert not (project.warehouse / "outputs").exists()
+    assert not (local(project.warehouse) / "outputs").exists()
     (project.root / "program.py").write_text(PROGRAM)
     check_open(project)
     replay.run(project)
@@ -609,7 +610,7 @@ def test_the_entry_file_reports_as_the_command_does(
     objects = []
     for run in (by_command, by_entry):
         objects.append([json.loads(run()[-1]), json.loads(run()[-1])])
-        shutil.rmtree(project.warehouse)
+        shutil.rmtree(local(project.warehouse))
         bring(project, *ROWS)
     for reports in objects:
         for report in reports:

@@ -8,6 +8,7 @@ from typing import Any
 
 import polars as pl
 import pytest
+from places import local
 from programs import Case
 from tailing import Tailer, in_order
 from warehouses import log_of, project_of, take_in
@@ -96,7 +97,7 @@ def sums(rows: pl.DataFrame) -> Counter[Any]:
 
 
 def tailers_of(project: Project) -> dict[str, Tailer]:
-    tailers = {name: Tailer(project.warehouse / "outputs" / name) for name in NAMES}
+    tailers = {name: Tailer(local(project.warehouse / "outputs" / name)) for name in NAMES}
     for tailer in tailers.values():
         tailer.read()
     return tailers
@@ -219,11 +220,11 @@ def test_that_left_an_output_empty(graph: Project) -> None:
 def test_that_found_a_damaged_output(graph: Project, dd: Any) -> None:
     """What was published cannot be read, so there is no difference to it: the table stays where it is."""
     fold(graph, last=2)
-    (graph.warehouse / "outputs" / "ends" / "_delta_log" / f"{0:020d}.json").write_text("garbage")
+    (local(graph.warehouse) / "outputs" / "ends" / "_delta_log" / f"{0:020d}.json").write_text("garbage")
     words = ["run", "--full-refresh", "--engine", "inline", "--project", str(graph.root)]
     for _ in range(2):
         code, _, err = dd(*words, "--corrections", "append")
         assert (code, len(err)) == (1, 2) and "outputs/ends" in err[0] and "ddcore run --full-refresh" in err[1]
-        assert sorted(folder.name for folder in (graph.warehouse / "outputs").iterdir()) == ["ends", "starts"]
+        assert sorted(folder.name for folder in (local(graph.warehouse) / "outputs").iterdir()) == ["ends", "starts"]
     assert dd(*words)[0] == 0
     assert newest(graph)

@@ -18,6 +18,7 @@ import polars as pl
 import pytest
 from deltalake import DeltaTable, write_deltalake
 from ingesting import EDGES, Desk
+from places import local
 from real_data import shared_data
 
 from ddcore.errors import DataError, DdError, LateUpdate, LockHeld, StorageError, UnknownRetraction, UsageError
@@ -116,7 +117,7 @@ def test_large_sources_are_written_in_several_sorted_files(desk: Desk, monkeypat
     files = desk.log.files(desk.ledger.input_table("edges"))
     assert len(files) == 3
     for file in files:
-        rows = pl.read_parquet(desk.log.folder / file.path).select("version", "src", "dst").rows()
+        rows = pl.read_parquet(local(desk.log.folder) / file.path).select("version", "src", "dst").rows()
         assert rows == sorted(rows) and len(rows) == len(set(rows))
     assert sum(diff for *_, diff in desk.updates()) == 3_000
 
@@ -547,12 +548,12 @@ def test_what_cannot_be_asked(desk: Desk, asked: dict[str, Any], says: str) -> N
     with pytest.raises(UsageError) as caught:
         desk.ingest(desk.source("a.parquet", (1, 2, 0, 1)), **asked)
     assert says in caught.value.message and caught.value.hint
-    assert not desk.project.warehouse.exists()
+    assert not local(desk.project.warehouse).exists()
 
 
 def test_a_second_writer_is_refused_and_told_who_holds_the_lock(desk: Desk) -> None:
     source = desk.source("a.parquet", (1, 2, 0, 1))
-    desk.project.warehouse.mkdir()
+    local(desk.project.warehouse).mkdir()
     with Warehouse(desk.project.warehouse).lock("ddcore run"), pytest.raises(LockHeld) as caught:
         desk.ingest(source)
     assert "ddcore run" in caught.value.message and str(os.getpid()) in caught.value.message
@@ -642,7 +643,7 @@ def test_a_killed_ingest_without_its_record_is_taken_back(desk: Desk) -> None:
     desk.ingest(desk.source("a.parquet", (1, 2, 0, 1)))
     b = desk.source("b.parquet", (3, 3, 1, 1))
     assert submit(desk, b, DDCORE_FAILPOINT="after-table").returncode == -9
-    commit = commit_file(desk.log.folder, DeltaTable(str(desk.log.folder)).version())
+    commit = local(commit_file(desk.log.folder, DeltaTable(str(desk.log.folder)).version()))
     commit.write_text(commit.read_text().replace('"ddcore":"{', '"other":"{'))
     notes = desk.ingest(desk.source("c.parquet", (4, 4, 1, 1))).notes
     assert any("ingest 2 was started and never finished" in note for note in notes)

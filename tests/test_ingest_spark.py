@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 import pyspark
 import pytest
 from ingesting import Desk
+from places import local
 from real_data import shared_data
 
 import ddcore.jobs.ingest
@@ -182,7 +183,7 @@ def test_a_worker_that_dies_leaves_nothing_and_the_next_ingest_succeeds(
 
 
 def _die(intake: Intake, *_: Any) -> None:
-    (intake.log.folder / f"ingest-{intake.number:08d}-000-00000-0000-half.parquet").write_bytes(b"PAR1")
+    (local(intake.log.folder) / f"ingest-{intake.number:08d}-000-00000-0000-half.parquet").write_bytes(b"PAR1")
     os.kill(os.getpid(), signal.SIGKILL)
 
 

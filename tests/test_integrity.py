@@ -14,6 +14,7 @@ from typing import Any
 import polars as pl
 import pytest
 from deltalake import DeltaTable, write_deltalake
+from places import local
 from trams import records
 
 from ddcore.io import tables
@@ -136,7 +137,7 @@ def test_rows_that_the_log_does_not_say(mine: Path) -> None:
     ledger = ledger_of(mine)
     run, name = ledger.current_run(), "outputs/journeys"
     assert run is not None
-    folder, number = ledger.warehouse.table(name), ledger.next_run()
+    folder, number = local(ledger.warehouse.table(name)), ledger.next_run()
     rows = pl.DataFrame({"stop": ["A", "B"], "total": [1, 2], "version": [5, 5], "diff": [1, 1]})
     rows.write_parquet(folder / "foreign.parquet")
     file = AddedFile("foreign.parquet", (folder / "foreign.parquet").stat().st_size, 3, '{"numRecords": 3}')

@@ -18,6 +18,7 @@ import polars as pl
 import pytest
 from folding import Fold
 from notation import frame, log
+from places import local
 from programs import Case
 from test_semantics import same
 from warehouses import logs_of, project_of
@@ -396,7 +397,7 @@ def test_an_arrangement_that_many_joins_use_is_stored_once(tmp_path: Path) -> No
         replay.run(project, last=0, engine="inline")
         replay.run(project, engine="inline")
         logs.append(logs_of(project, build(load_program(project), project.inputs, project.dims).outputs))
-        sizes.append(sum(file.stat().st_size for file in (project.warehouse / "state").rglob("*.parquet")))
+        sizes.append(sum(file.stat().st_size for file in (local(project.warehouse) / "state").rglob("*.parquet")))
     assert logs[0] == logs[1]
     assert logs[0]["ab"] == log("2900:+1@0 2900:-1,3000:+1@1")
     shared, apart = sizes

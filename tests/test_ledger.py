@@ -14,6 +14,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
+from places import local
 
 from ddcore.errors import StorageError
 from ddcore.io import ledger as ledger_module
@@ -184,7 +185,7 @@ def test_a_long_ledger_loads_in_one_piece_and_quickly(tmp_path: Path) -> None:
     for number in range(1, 31):
         ledger.append(ingest(number, number, number, digest=f"{number:x}"))
         ledger.append(run(number, number, number, dists=number))
-    files = list(warehouse.ledger.glob("*.parquet"))
+    files = list(local(warehouse.ledger).glob("*.parquet"))
     assert len(files) >= 60
     timings = []
     for _ in range(5):
@@ -215,7 +216,7 @@ print(before, [name for name in ("numpy", "polars", "pyarrow") if name in sys.mo
 def test_a_damaged_ledger_is_a_storage_error_that_names_it(tmp_path: Path) -> None:
     warehouse = Warehouse(tmp_path)
     Ledger.load(warehouse).append(run(1, 0, 4))
-    next(warehouse.ledger.glob("*.parquet")).write_bytes(b"PAR1")
+    next(local(warehouse.ledger).glob("*.parquet")).write_bytes(b"PAR1")
     with pytest.raises(StorageError) as caught:
         Ledger.load(warehouse)
     assert str(warehouse.ledger) in caught.value.message
@@ -223,7 +224,7 @@ def test_a_damaged_ledger_is_a_storage_error_that_names_it(tmp_path: Path) -> No
 
 def test_a_log_folder_without_a_commit_is_no_ledger_yet(tmp_path: Path) -> None:
     warehouse = Warehouse(tmp_path)
-    (warehouse.ledger / "_delta_log").mkdir(parents=True)
+    (local(warehouse.ledger) / "_delta_log").mkdir(parents=True)
     ledger = Ledger.load(warehouse)
     ledger.append(run(1, 0, 4))
     assert Ledger.load(warehouse).last_folded() == 4
@@ -257,7 +258,7 @@ def test_many_records_are_few_files_and_none_is_lost(tmp_path: Path, monkeypatch
 def test_a_row_is_written_again_only_when_the_ledger_is_sixteen_times_longer(tmp_path: Path) -> None:
     warehouse, rows = Warehouse(tmp_path), 0
     long_ledger(warehouse, 70)
-    for path in warehouse.ledger.glob("*.parquet"):
+    for path in local(warehouse.ledger).glob("*.parquet"):
         rows += pq.read_metadata(path).num_rows
     assert rows == (70 - 4) + 4 * 16, "each once, and the first 64 once more: four files of 16"
 
@@ -300,18 +301,18 @@ def test_ingests_that_wait_are_found_from_the_first_of_them_on(tmp_path: Path) -
 def test_gathered_files_go_when_nobody_can_still_read_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     warehouse = Warehouse(tmp_path)
     long_ledger(warehouse, 20)
-    assert len(list(warehouse.ledger.glob("*.parquet"))) == 20, "somebody may just have opened the table"
+    assert len(list(local(warehouse.ledger).glob("*.parquet"))) == 20, "somebody may just have opened the table"
     monkeypatch.setattr(ledger_module, "_KEPT", -1)
     for number in range(21, 33):
         Ledger.load(warehouse).append(ingest(number, number, number))
-    assert len(list(warehouse.ledger.glob("*.parquet"))) == 2
+    assert len(list(local(warehouse.ledger).glob("*.parquet"))) == 2
     assert [record.number for record in Ledger.load(warehouse).ingests()] == list(range(1, 33))
 
 
 def test_old_commits_of_the_ledger_go_with_a_checkpoint(tmp_path: Path) -> None:
     warehouse = Warehouse(tmp_path)
     long_ledger(warehouse, 34)
-    log = warehouse.ledger / "_delta_log"
+    log = local(warehouse.ledger) / "_delta_log"
     two_hours_ago = time.time() - 7200
     for path in log.iterdir():
         os.utime(path, (two_hours_ago, two_hours_ago))

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from places import local
 from soak import command_of, descendants
 from workshop import assert_same, contents
 
@@ -120,7 +121,7 @@ def test_a_signal_while_spark_works(arguments: list[str], begun: Begun, number: 
         time.sleep(0.05)
     warehouse = Warehouse(project.warehouse)
     assert warehouse.holder() is None
-    assert (project.warehouse / ".lock").read_bytes() == b""
+    assert (local(project.warehouse) / ".lock").read_bytes() == b""
     assert_same(contents(project), before, "after the signal")
     (project.root / "slow").unlink()
     source = str(project.root / "2.csv")

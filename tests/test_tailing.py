@@ -14,6 +14,7 @@ from typing import Any
 import polars as pl
 import pytest
 from deltalake import DeltaTable
+from places import local
 from polars.testing import assert_frame_equal
 from tailing import KILLED, Readers, Tailer, command, head, in_order, write_all
 
@@ -95,8 +96,8 @@ def test_T23_tailers_see_each_difference_once_while_runs_are_killed(cycle: int, 
     print(f"seed {seed}")
     rng, edges = random.Random(seed), history(seed)
     project = project_in(tmp_path / "p")
-    tailers = {name: Tailer(project.warehouse / "outputs" / name) for name in OUTPUTS}
-    tailers["edges"] = Tailer(project.warehouse / "inputs" / "edges")
+    tailers = {name: Tailer(local(project.warehouse / "outputs" / name)) for name in OUTPUTS}
+    tailers["edges"] = Tailer(local(project.warehouse / "inputs" / "edges"))
     kills = 0
 
     def insist(*words: str) -> None:
@@ -181,7 +182,7 @@ def test_T23_another_engine_keeps_what_was_committed(
     seed = random.randrange(10**6)
     print(f"seed {seed}")
     edges, project = history(seed), project_in(tmp_path / "p")
-    tailers = {name: Tailer(project.warehouse / "outputs" / name) for name in OUTPUTS}
+    tailers = {name: Tailer(local(project.warehouse / "outputs" / name)) for name in OUTPUTS}
     for source in parts(project, edges, [VERSIONS // 2]):
         ingest(project, "edges", [source], engine="inline")
         engine, parallelism = ENGINES[first]
@@ -222,7 +223,7 @@ def test_readers_see_whole_runs_only_while_a_writer_is_killed(versions: int, tmp
     print(f"{kills} kills, {reads}")
     assert code == 0 and kills > 0
     assert {"status", "show", "diff", "log", "head"} <= reads.keys()
-    assert_equal_logs({name: head(project.warehouse / "outputs" / name) for name in OUTPUTS}, edges)
+    assert_equal_logs({name: head(local(project.warehouse / "outputs" / name)) for name in OUTPUTS}, edges)
 
 
 def test_a_resumed_run_writes_the_same_bytes(tmp_path: Path) -> None:
@@ -246,6 +247,6 @@ def test_a_resumed_run_writes_the_same_bytes(tmp_path: Path) -> None:
 
 def live_bytes(project: Project) -> dict[str, bytes]:
     """The content of every live file of state and outputs."""
-    folders = [*(project.warehouse / "state").iterdir(), *(project.warehouse / "outputs").iterdir()]
+    folders = [*(local(project.warehouse) / "state").iterdir(), *(local(project.warehouse) / "outputs").iterdir()]
     paths = [folder / path for folder in folders for path in DeltaTable(str(folder)).to_pyarrow_dataset().files]
     return {str(path.relative_to(project.warehouse)): path.read_bytes() for path in paths}

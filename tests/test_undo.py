@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 from ingesting import Desk
+from places import local
 from warehouses import logs_of
 
 from ddcore import reference
@@ -112,7 +113,7 @@ def test_folded_versions_stay(desk: Desk) -> None:
     assert "it has rows at version 0, and version 3 is closed" in refused(desk, LateUpdate, 2).message
     desk.ingest(desk.source("c.csv", (4, 4, 7, 1)))
     desk.ledger.append(IntentRecord(2, "ab12", 4, 7, parallelism=1, engine="inline"))
-    output = desk.project.warehouse / "outputs" / "out"
+    output = local(desk.project.warehouse) / "outputs" / "out"
     tables.create(output, {"n": "int64"})
     committed = tables.commit(output, [number_file(output, 1)], 2, base=None)
     assert "version 7 is closed" in refused(desk, LateUpdate, 3).message, "run 2 has to be finished"
@@ -155,7 +156,7 @@ def test_an_ingest_that_is_not_there_is_refused(desk: Desk, tmp_path_factory: py
     empty = Desk(tmp_path_factory.mktemp("empty"))
     with pytest.raises(StorageError, match="there is no warehouse"):
         undo(empty.project, 1)
-    assert not empty.project.warehouse.exists()
+    assert not local(empty.project.warehouse).exists()
 
 
 def test_files_that_were_merged_with_others_stay(desk: Desk) -> None:

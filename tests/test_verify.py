@@ -16,6 +16,7 @@ import polars as pl
 import pytest
 import sparkless
 from notation import dims_of
+from places import local
 from programs import case
 from real_data import example, shared_data
 from trams import records
@@ -42,7 +43,7 @@ def verdicts_of(project: Project, *times: Any, **how: Any) -> list[Verdict]:
 def put(project: Project, name: str, added: Callable[[Path], list[AddedFile]], without: Sequence[str] = ()) -> None:
     """Add files to a table and leave some out, and let the ledger name the result, as if a run had left it."""
     ledger = Ledger.load(Warehouse(project.warehouse))
-    run, folder = ledger.current_run(), ledger.warehouse.table(name)
+    run, folder = ledger.current_run(), local(ledger.warehouse.table(name))
     assert run is not None
     number = ledger.next_run()
     state = tables.commit(folder, added(folder), number, base=run.tables[name], without=without)
@@ -60,7 +61,7 @@ def lose_harbour(project: Project) -> None:
     """Take the stop Harbour from all state, in a way that no check of files and logs can see."""
     ledger = Ledger.load(Warehouse(project.warehouse))
     for name in [name for name in ledger.tables() if name.startswith("state/")]:
-        folder = ledger.warehouse.table(name)
+        folder = local(ledger.warehouse.table(name))
         kept = {}
         for file in tables.live_files(folder, ledger.table(name)):
             rows = pl.read_parquet(folder / file.path, hive_partitioning=False)

@@ -19,7 +19,7 @@ import polars as pl
 from forks import Ended, Forks
 
 from ddcore.errors import StorageError
-from ddcore.io import records, tables, unrecorded
+from ddcore.io import records, store, tables, unrecorded
 from ddcore.io.ledger import Ledger
 from ddcore.io.project import Project, find_project
 from ddcore.io.warehouse import Warehouse
@@ -118,7 +118,8 @@ def contents(project: Project) -> dict[str, pl.DataFrame]:
         except StorageError:
             rows[name] = pl.DataFrame({"unreadable": []})
             continue
-        frames = [pl.read_parquet(warehouse.table(name) / file.path, hive_partitioning=False) for file in files]
+        places = tables.sources([warehouse.table(name) / file.path for file in files], "")
+        frames = [pl.read_parquet(place, hive_partitioning=False) for place in places]
         if frames:
             rows[name] = pl.concat(frames).sort(frames[0].columns)
     return rows
@@ -142,11 +143,33 @@ class Workshop:
         self.count = 0
 
     def command(self, project: Path, *arguments: str, **environment: str) -> Ended:
-        return self.processes.run(*arguments, "--project", project, **environment)
+        return self.processes.run(*arguments, "--project", project, **self.environment(project), **environment)
+
+    def environment(self, folder: Path) -> dict[str, str]:
+        """What commands on the project in a folder have in their environment."""
+        return {}
+
+    def project(self, folder: Path) -> Project:
+        return find_project(folder, self.environment(folder))
+
+    def warehouse(self, folder: Path) -> Warehouse:
+        return Warehouse(self.project(folder).warehouse)
 
     def copy(self, base: Path) -> Path:
         self.count += 1
-        return Path(shutil.copytree(base, self.folder / f"copy-{self.count}"))
+        folder = self.folder / f"copy-{self.count}"
+        self.duplicate(base, folder)
+        return folder
+
+    def duplicate(self, base: Path, folder: Path) -> None:
+        shutil.copytree(base, folder)
+
+    def remove(self, folder: Path) -> None:
+        shutil.rmtree(folder)
+
+    def forget_holder(self, folder: Path) -> None:
+        """Let the lock be free, as after a power cut."""
+        os.truncate(folder / "warehouse" / ".lock", 0)
 
     @cache  # noqa: B019 - as long as the tests of this module
     def base(self, name: str) -> Path:
@@ -166,7 +189,7 @@ class Workshop:
             (folder / "words.csv").write_text("word,n,day,revision,diff\n" + TIMES_SOURCE.replace(" ", "\n") + "\n")
             self.done(folder, "ingest", "words", "words.csv")
         else:
-            shutil.copytree(self.base(BASES[name][0]), folder)
+            self.duplicate(self.base(BASES[name][0]), folder)
             BASES[name][1](self, folder)
         return folder
 
@@ -181,9 +204,8 @@ class Workshop:
         start, *arguments = COMMANDS[name]
         base = self.base(start)
         project, log = self.copy(base), self.folder / f"{name}.log"
-        before = contents(find_project(project, {}))
-        copy = find_project(self.copy(base), {})
-        unrecorded.finish(Ledger.load(Warehouse(copy.warehouse)))
+        before = contents(self.project(project))
+        unrecorded.finish(Ledger.load(self.warehouse(self.copy(base))))
         ended = self.command(project, *self.placed(project, arguments), DDCORE_FAILPOINT_LOG=str(log))
         assert ended.code == 0, ended
         places, later = Counter[str](), set[tuple[str, int]]()
@@ -193,7 +215,7 @@ class Workshop:
                 later.clear()
             elif places["after-run"]:
                 later.add((place, places[place]))
-        after = contents(find_project(project, {}))
+        after = contents(self.project(project))
         ends = [(place, n) for place in ENDS for n in range(1, places[place] + 1)]
         between = tuple(self._after(base, arguments, *end) for end in (ends if len(ends) > 1 else []))
         return Scenario(base, tuple(arguments), dict(places), frozenset(later), before, after, between)
@@ -203,7 +225,7 @@ class Workshop:
         project = self.copy(base)
         ended = self.command(project, *self.placed(project, arguments), DDCORE_FAILPOINT=f"{place}:{n}")
         assert ended.code == CODES["kill"], ended
-        return contents(find_project(project, {}))
+        return contents(self.project(project))
 
     @staticmethod
     def placed(project: Path, arguments: Sequence[str]) -> list[str]:
@@ -213,7 +235,7 @@ class Workshop:
         """Disturb a command at one place and run it again; check what is seen in between and afterwards."""
         scenario, where = self.scenario(name), f"{name}: {place}:{n}={action}"
         folder = self.copy(scenario.base)
-        project, arguments = find_project(folder, {}), self.placed(folder, scenario.arguments)
+        project, arguments = self.project(folder), self.placed(folder, scenario.arguments)
         ended = self.command(folder, *arguments, DDCORE_FAILPOINT=f"{place}:{n}={action}")
         is_finished = action.startswith("full") and (place, n) in scenario.later  # what fails is only its compaction
         assert ended.code == (0 if is_finished else CODES[action]), (where, ended)
@@ -231,11 +253,12 @@ class Workshop:
         is_said = action == "kill" and place != "after-warehouse"
         assert len(notes) == is_said, (where, again)
         assert_same(contents(project), scenario.after, where)
-        ledger = Ledger.load(Warehouse(project.warehouse))
-        assert ledger.open_intent() is None, where
-        assert not Warehouse(project.warehouse).staging.exists(), where
-        assert not [*project.warehouse.rglob(".*.tmp")] or action == "kill", where
-        shutil.rmtree(folder)
+        warehouse = self.warehouse(folder)
+        assert Ledger.load(warehouse).open_intent() is None, where
+        assert not store.is_folder(warehouse.staging), where
+        temporary = [file for file in store.entries(warehouse.root) if file.place.name.endswith(".tmp")]
+        assert not temporary or action == "kill", where
+        self.remove(folder)
 
 
 ENDS = ("after-run", "after-ingest", "after-undo", "after-compact")  # readers see more after these
@@ -264,7 +287,7 @@ def _killed(place: str, *arguments: str) -> Build:
     def build(shop: Workshop, folder: Path) -> None:
         ended = shop.command(folder, *shop.placed(folder, arguments), DDCORE_FAILPOINT=place)
         assert ended.code == -signal.SIGKILL
-        os.truncate(folder / "warehouse" / ".lock", 0)  # as after a power cut: the note is on the next one killed
+        shop.forget_holder(folder)  # the note is on the next one killed
 
     return build
 
@@ -285,9 +308,9 @@ def _damaged(_: Workshop, folder: Path) -> None:
     (staging / "000001-0.arrow").write_bytes(b"left")
 
 
-def _before_a_merge(_: Workshop, folder: Path) -> None:
+def _before_a_merge(shop: Workshop, folder: Path) -> None:
     """The next record is the sixteenth, and the files of the others are old."""
-    ledger = Ledger.load(Warehouse(folder / "warehouse"))
+    ledger = Ledger.load(shop.warehouse(folder))
     newest = ledger.newest()
     assert newest is not None
     for number in range(ledger.next_run(), ledger.next_run() + 5):
@@ -302,7 +325,7 @@ def _before_a_merge(_: Workshop, folder: Path) -> None:
 def _half_folded(shop: Workshop, folder: Path) -> None:
     shop.done(folder, "run", "--to", "day=0,revision=4")
     shop.done(folder, "run", "--to", "day=1,revision=2")
-    run = Ledger.load(Warehouse(folder / "warehouse")).current_run()
+    run = Ledger.load(shop.warehouse(folder)).current_run()
     assert run is not None
     rows = {name.rpartition("_")[2]: state.rows for name, state in run.tables.items() if state.rows}
     assert {"held", "pending"} <= rows.keys(), "updates and pending times are stored"

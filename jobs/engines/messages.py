@@ -19,6 +19,7 @@ import pyarrow as pa
 from ddcore import encoding
 from ddcore.batch import Batch, concatenate
 from ddcore.encoding import key_codes
+from ddcore.io.store import Place, source_of
 from ddcore.jobs.engines.partitioning import Boundaries
 from ddcore.plan import Arrangement, Plan, Position
 from ddcore.schema import Schema
@@ -174,9 +175,9 @@ def write_file(path: Path, messages: Sequence[Message]) -> None:
         file.write_table(pa.table(columns, schema=_FILE))
 
 
-def read_file(path: Path) -> list[Message]:
+def read_file(path: Place) -> list[Message]:
     """The messages of a file that :func:`write_file` wrote."""
-    with pa.memory_map(str(path)) as source:
+    with source_of(path) as source:
         table = pa.ipc.open_file(source).read_all()
         columns = [table.column(name).to_pylist() for name in _FILE.names]
     return [

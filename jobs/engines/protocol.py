@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ddcore.errors import DdError, Diverged
 from ddcore.io.gains import Gained, Stored
+from ddcore.io.store import Place
 from ddcore.io.tables import LiveFile
 from ddcore.io.times import Frontier, Window
 from ddcore.jobs.engines.partitioning import Boundaries
@@ -37,7 +37,7 @@ class Task:
     token: str
     plan: bytes
     stored: Stored
-    staging: Path
+    staging: Place
     boundaries: Boundaries
     parallelism: int
     window: Window

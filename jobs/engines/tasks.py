@@ -7,16 +7,16 @@ can continue the range. A DdError travels to the driver in a report, and is rais
 from __future__ import annotations
 
 import pickle
-import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ddcore.errors import DdError
 from ddcore.frames import batch_of
+from ddcore.io import store
 from ddcore.io.changelog import ChangeLog
 from ddcore.io.state import open_rebuild, open_worker, replay, spans_of, waiting_of, write_gains
+from ddcore.io.store import Place
 from ddcore.io.warehouse import reporting
 from ddcore.jobs.engines import messages
 from ddcore.jobs.engines.messages import Message
@@ -209,12 +209,10 @@ def _stage(task: Task, worker: Worker, sizes: Mapping[str, int], step: int, part
     _write(_staging_file(task, step, partition), [*entries, *messages.to_late_messages(worker, partition)])
 
 
-def _write(path: Path, entries: Sequence[Message]) -> None:
-    with reporting(path, "write"):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_name(f".{path.name}-{uuid.uuid4().hex}")
-        messages.write_file(temporary, entries)
-        temporary.replace(path)
+def _write(path: Place, entries: Sequence[Message]) -> None:
+    with reporting(path, "write"), store.new_file(path.parent, path.stem) as new:
+        messages.write_file(new.temporary, entries)
+        new.finish(path)
 
 
 def _restore_late(task: Task, worker: Worker, step: int, partitions: Sequence[int]) -> None:
@@ -248,11 +246,11 @@ def _catch_up(task: Task, worker: Worker, steps: Iterable[int], partitions: Sequ
             worker.restore(arrangement, rounds, messages.run_of_bodies(arrangement, bodies))
 
 
-def _read(path: Path) -> Sequence[Message]:
+def _read(path: Place) -> Sequence[Message]:
     """The messages of one staged file."""
     with reporting(path, "read"):
         return messages.read_file(path)
 
 
-def _staging_file(task: Task, step: int, partition: int) -> Path:
+def _staging_file(task: Task, step: int, partition: int) -> Place:
     return task.staging / f"{step:06d}-{partition}.arrow"

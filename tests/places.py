@@ -1,0 +1,13 @@
+"""Places of warehouses in folders: what a test that looks at files takes them for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ddcore.io.address import Place
+
+
+def local(place: Place) -> Path:
+    """A place that is a path of the file system, as it is in a warehouse in a folder."""
+    assert isinstance(place, Path), f"{place} is no file of this machine"
+    return place

@@ -1,0 +1,498 @@
+"""Warehouses in an object store, on a local S3 server: what holds of folders holds there.
+
+The kill tests are those of :mod:`test_failpoints`, over the same projects. A process whose lock expired is one that was
+stopped at a place (SIGSTOP), overtaken, and let go on: it must fail, and nothing may be lost or there twice.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from deltalake import DeltaTable
+from forks import Forks, forks
+from s3_server import GOOD, SECRET
+from stores import StoreShop, store_shop
+from workshop import CODES, assert_same, contents, is_same
+
+from ddcore.errors import LockHeld, StorageError, UsageError
+from ddcore.io import lease, objects, store, tables, unrecorded
+from ddcore.io.address import Address, address_of
+from ddcore.io.changelog import ChangeLog
+from ddcore.io.ledger import Ledger
+from ddcore.io.records import IngestRecord, RunRecord
+from ddcore.io.warehouse import Warehouse
+from ddcore.schema import Type
+
+SAMPLE = 3  # places for `make test`
+# Without those that damage files, and those that set the times of files.
+COMMANDS = (
+    "first ingest", "later ingest", "ingest after one killed at its file", "ingest after one killed at its table",
+    "run after an ingest killed at its table", "undo", "first run", "later run", "run from an earlier version",
+    "run that appends corrections", "run of a changed program", "full refresh of a changed program",
+    "run after a refresh that was given up", "run that compacts", "run from a border", "restatement",
+    "undo of a restatement", "compaction", "compaction to a version",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StoreShop]:
+    with store_shop(tmp_path_factory.mktemp("store")) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def others(tmp_path_factory: pytest.TempPathFactory, shop: StoreShop) -> Iterator[Forks]:
+    """A second server of commands, for two at once."""
+    with forks(tmp_path_factory.mktemp("others")) as processes:
+        yield processes
+
+
+@pytest.fixture
+def root(shop: StoreShop, request: pytest.FixtureRequest) -> Address:
+    return address_of(f"{shop.prefix}/unit-{abs(hash(request.node.name))}", "test")
+
+
+# --- addresses and objects --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("url", "says"),
+    [
+        ("gs://bucket/w", "gs:// is not supported"),
+        ("s3://key:secret@bucket/w", "a URL has no place for credentials"),
+        ("s3:///w", "is no name of a bucket"),
+        ("s3://bucket/a/../b", "is no folder that all libraries read alike"),
+        ("s3://bucket/a%20b", "is no folder that all libraries read alike"),
+        ("s3://bucket/a?b", "is no folder that all libraries read alike"),
+    ],
+)
+def test_urls_that_name_no_warehouse(url: str, says: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        address_of(url, "--warehouse")
+    assert says in caught.value.message and caught.value.hint
+
+
+def test_an_address_has_the_arithmetic_of_a_path() -> None:
+    place = address_of("s3a://bucket/a/b/", "test") / "inputs/edges"
+    assert str(place) == "s3://bucket/a/b/inputs/edges"
+    assert (place.name, place.parent.name, str(place.with_name("x.json").stem)) == ("edges", "inputs", "x")
+    assert str(place.relative_to(address_of("s3://bucket/a", "test"))) == "b/inputs/edges"
+    assert str(address_of("s3://bucket", "test") / "ledger") == "s3://bucket/ledger"
+
+
+def test_of_several_at_once_one_creates_an_object(root: Address) -> None:
+    outcomes: list[bool] = []
+
+    def create(number: int) -> None:
+        outcomes.append(objects.create(root / "object", str(number).encode()))
+
+    threads = [threading.Thread(target=create, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(outcomes) == [False] * 7 + [True]
+
+
+def test_ranges_of_an_object(root: Address) -> None:
+    content = random.Random(1).randbytes(200_000)
+    objects.put(root / "object", content)
+    whole = objects.Object(root / "object")
+    for begin, length in ((0, 10), (100_000, 50_000), (199_000, 1_000), (199_990, 100), (150_000, 0)):
+        assert whole.read(length, begin) == content[begin : begin + length]
+    with objects.source_of(root / "object", [(5, 10), (100, 200)]) as source:
+        source.seek(100)
+        assert source.read(100) == content[100:200]
+        source.seek(5)
+        assert source.read(5) == content[5:10]
+    with pytest.raises(FileNotFoundError):
+        objects.read(root / "missing")
+
+
+def test_a_store_that_overwrites_when_it_must_not_holds_no_warehouse(
+    root: Address, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(objects, "create", lambda place, content: True)
+    with pytest.raises(StorageError, match="overwrites an object when it must not"):
+        Warehouse(root).create()
+
+
+# --- the lock ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_lock_names_its_holder_and_is_free_after_it(root: Address) -> None:
+    warehouse = Warehouse(root)
+    assert warehouse.holder() is None
+    with warehouse.lock("ddcore run") as held:
+        held.note_run(7)
+        holder = warehouse.holder()
+        assert holder is not None and (holder.pid, holder.run) == (os.getpid(), 7)
+        with pytest.raises(LockHeld, match="is in use by ddcore run") as caught, Warehouse(root).lock("ddcore ingest"):
+            pass
+        assert str(os.getpid()) in caught.value.message
+    assert warehouse.holder() is None and warehouse.dead_holder() is None
+    with warehouse.lock("ddcore run") as held:
+        assert held.dead is None
+
+
+def test_the_lock_is_renewed(root: Address, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(lease.SECONDS, "2")
+    with Warehouse(root).lock("ddcore run"):
+        time.sleep(5)
+        with pytest.raises(LockHeld), Warehouse(root).lock("ddcore ingest"):
+            pass
+
+
+def expired(root: Address, monkeypatch: pytest.MonkeyPatch) -> lease.Lease:
+    """A lock whose holder does not renew it, and that has expired."""
+    monkeypatch.setenv(lease.SECONDS, "1")
+    held = lease._take(root / ".lock", lease._Claim(lease.this_process("ddcore run", 0), 1, "mark", "elsewhere"))
+    time.sleep(2.1)
+    return held
+
+
+def test_an_expired_lock_is_taken_over_and_its_holder_notices(root: Address, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = expired(root, monkeypatch)
+    dead = Warehouse(root).dead_holder()
+    assert dead == before.holder and Warehouse(root).holder() is None
+    with Warehouse(root).lock("ddcore ingest") as held:
+        assert isinstance(held, lease.Lease)
+        assert (held.dead, held.token) == (before.holder, before.token + 1)
+        before._write()  # it goes on to renew what nobody reads
+        held.check()
+        with pytest.raises(LockHeld, match="was taken over by ddcore ingest"):
+            before.check()
+
+
+def test_a_lock_that_looks_expired_and_is_renewed_is_held(root: Address, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where the clock of the other machine is behind."""
+    before = expired(root, monkeypatch)
+    thread = threading.Timer(0.2, before._write)
+    thread.start()
+    with pytest.raises(LockHeld, match="is in use by ddcore run"), Warehouse(root).lock("ddcore ingest"):
+        pass
+    thread.join()
+
+
+def test_who_takes_over_and_ends_before_the_ledger_leaves_its_duty_to_the_next(
+    root: Address, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expired(root, monkeypatch)
+    with Warehouse(root).lock("ddcore ingest"):
+        pass
+    with Warehouse(root).lock("ddcore ingest") as held:
+        assert isinstance(held, lease.Lease)
+        assert held.dead is None and held.takes_over
+        held.keeps_out()
+    with Warehouse(root).lock("ddcore ingest") as held:
+        assert isinstance(held, lease.Lease)
+        assert not held.takes_over
+
+
+# --- the ledger keeps old holders out ---------------------------------------------------------------------------------
+
+
+SCHEMA = {"n": Type("int64")}
+
+
+def log_of(ledger: Ledger) -> ChangeLog:
+    return ChangeLog(ledger.warehouse.input("rows"), SCHEMA)
+
+
+def committed(ledger: Ledger, version: int) -> IngestRecord:
+    """An ingest of one row into the input ``rows``: its table is committed, and nothing is recorded."""
+    ledger.begin()
+    log, number, base = log_of(ledger), ledger.next_ingest(), ledger.input_table("rows")
+    log.create()
+    rows = pl.DataFrame({"n": [version], "version": [version], "diff": [1]})
+    files = [log.write(f"ingest-{number:08d}-0-0000", rows)]
+    paths, counts = tuple(file.path for file in files), {version: (1, 0)}
+    record = IngestRecord(number, "rows", (), version, version, 1, counts, paths, unrecorded.UNKNOWN)
+    table = log.commit(files, number, base=base, carries=unrecorded.carried(record))
+    return replace(record, table=table)
+
+
+def run(ledger: Ledger, last: int) -> RunRecord:
+    return RunRecord(ledger.next_run(), "ab12", 0, last, "inline", 1, 1, 0.0, {}, {}, {}, program_inputs=("rows",))
+
+
+def rows_of(ledger: Ledger) -> list[int]:
+    log = log_of(ledger)
+    return sorted(log.collect(log.scan(ledger.input_table("rows")))["n"])
+
+
+@contextmanager
+def writing(root: Address, command: str = "ddcore ingest") -> Iterator[Ledger]:
+    with Warehouse(root).lock(command) as held, tables.kept_open(held):
+        yield Ledger.load(Warehouse(root))
+
+
+def test_an_old_holder_can_record_nothing(root: Address, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever it had read before: the lock's token is in the ledger, and no commit replaces another."""
+    with writing(root) as ledger:
+        ledger.append(committed(ledger, 1))
+    before = expired(root, monkeypatch)
+    with tables.kept_open(before):
+        old = Ledger.load(Warehouse(root))
+        late = committed(old, 2)
+    with writing(root) as ledger:
+        assert [record.number for record in unrecorded.finish(ledger)] == [2], "it was committed in time"
+    monkeypatch.setattr(lease.Lease, "check", lambda self: None)  # as if it had been stopped just after that
+    with tables.kept_open(before):
+        with pytest.raises(LockHeld, match="was taken over"):
+            old.append(late)
+        with pytest.raises(LockHeld, match="was taken over"):
+            Ledger.load(Warehouse(root))
+    assert rows_of(Ledger.load(Warehouse(root))) == [1, 2]
+
+
+def test_an_old_holder_cannot_be_first_in_a_new_ledger(root: Address, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = expired(root, monkeypatch)
+    with tables.kept_open(before):
+        old = Ledger.load(Warehouse(root))
+    with writing(root) as ledger:
+        ledger.begin()
+    monkeypatch.setattr(lease.Lease, "check", lambda self: None)
+    with tables.kept_open(before), pytest.raises(LockHeld, match="was taken over"):
+        old.append(run(old, 3))
+    assert Ledger.load(Warehouse(root)).newest() is None
+
+
+def test_a_late_commit_of_an_old_holder_is_taken_for_nothing(root: Address, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was checked against a ledger in which its version was open; meanwhile another process has closed it."""
+    with writing(root) as ledger:
+        ledger.append(committed(ledger, 1))
+    before = expired(root, monkeypatch)
+    with tables.kept_open(before):
+        old = Ledger.load(Warehouse(root))
+        tables.open_table(log_of(old).folder)
+        with writing_beside(root) as ledger:
+            ledger.append(run(ledger, 5))
+        with monkeypatch.context() as patch:
+            patch.setattr(lease.Lease, "check", lambda self: None)
+            late = committed(old, 2)
+            with pytest.raises(LockHeld, match="was taken over"):
+                old.append(late)
+    with writing(root) as ledger:
+        assert unrecorded.finish(ledger) == []
+        assert rows_of(ledger) == [1]
+        ledger.append(committed(ledger, 6))
+        assert rows_of(ledger) == [1, 6]
+    assert tables.state_at(log_of(ledger).folder, ledger.states()["inputs/rows"].version).rows == 2
+
+
+@contextmanager
+def writing_beside(root: Address) -> Iterator[Ledger]:
+    """As :func:`writing`, while this process also plays the old holder."""
+    saved, tables._tables, tables._lease = (tables._tables, tables._lease), None, None
+    try:
+        with writing(root) as ledger:
+            yield ledger
+    finally:
+        tables._tables, tables._lease = saved
+
+
+def test_a_commit_between_opening_and_committing_is_taken_back(root: Address) -> None:
+    """The late commit of an old holder is there when the new one commits; it commits again, on top."""
+    with writing(root) as ledger:
+        ledger.append(committed(ledger, 1))
+    with writing(root) as ledger:
+        folder, base = log_of(ledger).folder, ledger.input_table("rows")
+        tables.open_table(folder)
+        late = DeltaTable(str(folder), storage_options=objects.options())
+        file = log_of(ledger).write("ingest-00000002-0-0000", pl.DataFrame({"n": [9], "version": [9], "diff": [1]}))
+        tables.change(late, [file], [], 2)
+        ledger.append(committed(ledger, 2))
+        assert rows_of(ledger) == [1, 2]
+        assert ledger.states()["inputs/rows"].version == 3 and base is not None
+
+
+def test_a_record_whose_answer_was_lost_is_there_once(root: Address, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The library sends the commit again then, and the store says that it is there already."""
+    change = tables.change
+
+    def lost(table: DeltaTable, *arguments: Any, **options: Any) -> None:
+        other = DeltaTable(table.table_uri, storage_options=objects.options())
+        if options.get("fenced"):
+            change(other, *arguments, **options)
+        change(table, *arguments, **options)
+
+    with writing(root) as ledger:
+        record = committed(ledger, 1)
+        with monkeypatch.context() as patch:
+            patch.setattr(tables, "change", lost)
+            ledger.append(record)
+        ledger.append(committed(ledger, 2))
+    ledger = Ledger.load(Warehouse(root))
+    assert [record.number for record in ledger.ingests()] == [1, 2]
+    assert rows_of(ledger) == [1, 2]
+
+
+# --- commands ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_sample_of_all_places(shop: StoreShop) -> None:
+    seed = random.randrange(10**6)
+    print(f"seed {seed}")
+    rng = random.Random(seed)
+    for _ in range(SAMPLE):
+        name, action = rng.choice(COMMANDS[:8]), rng.choice(list(CODES))
+        place, n = rng.choice(shop.scenario(name).points)
+        print(f"{name}: {place}:{n}={action}")
+        shop.disturb(name, place, n, action)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", COMMANDS)
+def test_places_of_a_command(name: str, shop: StoreShop) -> None:
+    """A kill at every place, and one other action at each."""
+    rng = random.Random(name)
+    for place, n in shop.scenario(name).points:
+        shop.disturb(name, place, n, "kill")
+        shop.disturb(name, place, n, rng.choice([action for action in CODES if action != "kill"]))
+
+
+def overtake(shop: StoreShop, others: Forks, name: str, place: str, n: int) -> None:
+    """Stop a command at a place until its lock has expired, run it in another process, and let the first one go on."""
+    scenario, where = shop.scenario(name), f"{name}: {place}:{n}"
+    folder = shop.copy(scenario.base)
+    project, arguments = shop.project(folder), shop.placed(folder, scenario.arguments)
+    new = ["--new-warehouse"] if "ingest" in arguments and "--undo" not in arguments else []
+    environment = {**shop.environment(folder), lease.SECONDS: "2"}
+    halted = {**environment, "DDCORE_FAILPOINT": f"{place}:{n}=halt"}
+    pid = others.start(*arguments, *new, "--project", folder, **halted)
+    wait_until_stopped(pid, where)
+    time.sleep(3.2)
+    known = is_same(contents(project), scenario.after) and not is_same(scenario.before, scenario.after)
+    winner = shop.processes.run(*arguments, *new, "--project", folder, **environment)
+    assert winner.code == (2 if known and "--undo" in arguments else 0), (where, winner)
+    # A repeated command does what is left to do; what an old holder does after that must not show.
+    after = contents(project)
+    assert_same(after, scenario.after, where)
+    os.kill(pid, signal.SIGCONT)
+    loser = others.wait(120)
+    assert loser is not None, where
+    assert loser.code == 75 or (place, n) in scenario.later or known or place in LAST, (where, loser)
+    assert not any("Traceback" in line for line in loser.err), (where, loser)
+    assert_same(contents(project), scenario.after, where)
+    assert shop.command(folder, "doctor", "--deep").code == 0, where
+    again = shop.processes.run("run", "--project", folder, **environment)
+    assert again.code == 0, (where, again)
+    assert not unrecorded.finish(Ledger.load(shop.warehouse(folder))), where
+    shop.remove(folder)
+
+
+LAST = ("after-warehouse", "after-sweep")  # what follows is not hindered by another process, or is nothing
+
+
+def wait_until_stopped(pid: int, where: str) -> None:
+    for _ in range(600):
+        if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T":
+            return
+        time.sleep(0.1)
+    raise AssertionError(f"{where}: it was never reached")
+
+
+OVERTAKEN = (
+    ("first run", "after-lock", 1), ("first run", "after-intent", 1), ("first run", "after-file", 2),
+    ("first run", "after-table", 1), ("first run", "after-ledger-file", 2), ("later ingest", "after-file", 1),
+    ("later ingest", "after-table", 1), ("undo", "after-lock", 1), ("compaction", "after-table", 2),
+)  # fmt: skip
+
+
+def test_a_run_whose_lock_expired_loses(shop: StoreShop, others: Forks) -> None:
+    overtake(shop, others, "first run", "after-table", 2)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("name", "place", "n"), OVERTAKEN)
+def test_a_command_whose_lock_expired_loses(name: str, place: str, n: int, shop: StoreShop, others: Forks) -> None:
+    overtake(shop, others, name, place, n)
+
+
+@pytest.mark.long
+def test_places_at_which_a_lock_expires(shop: StoreShop, others: Forks) -> None:
+    seed = random.randrange(10**6)
+    print(f"seed {seed}")
+    rng = random.Random(seed)
+    for _ in range(12):
+        name = rng.choice(COMMANDS[:8])
+        place, n = rng.choice(shop.scenario(name).points)
+        print(f"{name}: {place}:{n}")
+        overtake(shop, others, name, place, n)
+
+
+def test_of_two_ingests_at_once_one_is_told_to_wait(shop: StoreShop, others: Forks) -> None:
+    folder = shop.copy(shop.base("folded"))
+    halted = {**shop.environment(folder), "DDCORE_FAILPOINT": "after-file=halt"}
+    pid = others.start("ingest", "roads", folder / "most.csv", "--project", folder, **halted)
+    wait_until_stopped(pid, "ingest")
+    second = shop.command(folder, "ingest", "roads", str(folder / "last.csv"))
+    assert second.code == 75
+    assert any("is in use by ddcore ingest" in line for line in second.err), second
+    status = shop.command(folder, "status")
+    assert any("ddcore ingest" in line for line in status.out), "readers see who holds it"
+    os.kill(pid, signal.SIGCONT)
+    first = others.wait(60)
+    assert first is not None and first.code == 0
+    assert shop.command(folder, "ingest", "roads", str(folder / "last.csv")).code == 0
+
+
+WRONG = {
+    "key": ({"AWS_ACCESS_KEY_ID": "AKIAPLANTEDWRONGKEY1"}, "access denied (InvalidAccessKeyId)"),
+    "bucket": ({"DDCORE_WAREHOUSE": "s3://no-such-bucket/w"}, "there is no such bucket"),
+    "endpoint": ({"AWS_ENDPOINT_URL": "http://127.0.0.1:9"}, "cannot"),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_wrong_credentials_and_places_are_one_clear_line(wrong: str, shop: StoreShop) -> None:
+    folder = shop.copy(shop.base("folded"))
+    before = sorted(place for place, *_ in objects.entries(shop.root(folder)))
+    environment, says = WRONG[wrong]
+    environment = {**shop.environment(folder), **environment}
+    for command in (
+        ["run"], ["ingest", "roads", folder / "most.csv"], ["ingest", "--undo", "3"], ["status"], ["show", "towns"],
+        ["log"], ["compact"],
+    ):  # fmt: skip
+        start = time.monotonic()
+        ended = shop.processes.run(*command, "--project", folder, **environment)
+        assert ended.code == 1, (command, ended)
+        errors = [line for line in ended.err if line.startswith("error: ")]
+        assert len(errors) == 1 and says in errors[0] and "s3://" in errors[0], (command, ended)
+        assert not any("Traceback" in line for line in ended.err), (command, ended)
+        said = "".join([*ended.out, *ended.err])
+        assert GOOD not in said and SECRET not in said and environment["AWS_ACCESS_KEY_ID"] not in said, (
+            command,
+            ended,
+        )
+        assert time.monotonic() - start < 45, "it does not try for minutes"
+    assert before == sorted(place for place, *_ in objects.entries(shop.root(folder)))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("parallelism", ["1", "2"])
+def test_a_run_on_spark(parallelism: str, shop: StoreShop) -> None:
+    """Tasks reach the store by themselves; several workers exchange messages through it."""
+    scenario = shop.scenario("later run")
+    folder = shop.copy(scenario.base)
+    environment = {**os.environ, **shop.environment(folder)}
+    command = [sys.executable, "-m", "ddcore.cli.main", "run", "--engine", "spark", "--parallelism", parallelism]
+    subprocess.run([*command, "--project", str(folder)], env=environment, check=True, timeout=300)
+    rows, expected = contents(shop.project(folder)), scenario.after
+    outputs = [name for name in expected if name.startswith("outputs/")]
+    assert {name: rows[name].rows() for name in outputs} == {name: expected[name].rows() for name in outputs}
+    assert not store.is_folder(shop.warehouse(folder).staging)
