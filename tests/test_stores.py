@@ -31,8 +31,10 @@ from ddcore.errors import LockHeld, StorageError, UsageError
 from ddcore.io import lease, objects, store, tables, unrecorded
 from ddcore.io.address import Address, address_of
 from ddcore.io.changelog import ChangeLog
+from ddcore.io.holder import this_process
 from ddcore.io.ledger import Ledger
 from ddcore.io.records import IngestRecord, RunRecord
+from ddcore.io.updates import Counts
 from ddcore.io.warehouse import Warehouse
 from ddcore.schema import Type
 
@@ -159,7 +161,7 @@ def test_the_lock_is_renewed(root: Address, monkeypatch: pytest.MonkeyPatch) -> 
 def expired(root: Address, monkeypatch: pytest.MonkeyPatch) -> lease.Lease:
     """A lock whose holder does not renew it, and that has expired."""
     monkeypatch.setenv(lease.SECONDS, "1")
-    held = lease._take(root / ".lock", lease._Claim(lease.this_process("ddcore run", 0), 1, "mark", "elsewhere"))
+    held = lease._take(root / ".lock", lease._Claim(this_process("ddcore run", 0), 1, "mark", "elsewhere"))
     time.sleep(2.1)
     return held
 
@@ -219,7 +221,8 @@ def committed(ledger: Ledger, version: int) -> IngestRecord:
     log.create()
     rows = pl.DataFrame({"n": [version], "version": [version], "diff": [1]})
     files = [log.write(f"ingest-{number:08d}-0-0000", rows)]
-    paths, counts = tuple(file.path for file in files), {version: (1, 0)}
+    paths = tuple(file.path for file in files)
+    counts: Counts = {version: (1, 0)}
     record = IngestRecord(number, "rows", (), version, version, 1, counts, paths, unrecorded.UNKNOWN)
     table = log.commit(files, number, base=base, carries=unrecorded.carried(record))
     return replace(record, table=table)
