@@ -22,7 +22,7 @@ from ddcore.io.changelog import ChangeLog
 from ddcore.io.checks import DIFF, LARGEST_TIME, Layout, Rules, fit, normalise, shown_value
 from ddcore.io.known import Part as KnownPart
 from ddcore.io.known import without
-from ddcore.io.sources import Source, column_types, read_frames
+from ddcore.io.sources.source import Source
 from ddcore.io.tables import AddedFile
 from ddcore.io.times import Frontier, Time, key, parse_key, shown_frontier, time_of
 from ddcore.io.updates import Counts, Digest, accumulate_counts, consolidate, digests, merge_counts
@@ -243,7 +243,7 @@ def shown(row: Mapping[str, Any]) -> str:
 def fitted(sources: Sequence[Source], rules: Rules) -> list[tuple[Source, Layout]]:
     """Each source with its layout; DataError for the first that does not fit. Reads footers and headers only."""
     return [
-        (source, fit(source.name, column_types(source), rules, folders=source.folders, text=source.format == "csv"))
+        (source, fit(source.name, source.columns(), rules, folders=source.folders, text=source.is_text))
         for source in sources
     ]
 
@@ -251,5 +251,5 @@ def fitted(sources: Sequence[Source], rules: Rules) -> list[tuple[Source, Layout
 def frames_of(sources: Iterable[tuple[Source, Layout]]) -> Iterator[tuple[Layout, int | None, pl.DataFrame]]:
     """The batches of these sources, read in this process."""
     for source, layout in sources:
-        for first_row, frame in read_frames(source, layout.read):
+        for first_row, frame in source.frames(layout.read):
             yield layout, first_row, frame

@@ -19,7 +19,7 @@ import polars as pl
 from ddcore.io.ingest_index import IngestIndex, mark
 from ddcore.io.ledger import Ledger
 from ddcore.io.records import IngestRecord
-from ddcore.io.sources import Source
+from ddcore.io.sources.source import Source
 from ddcore.io.times import Time, coordinates, ordered
 from ddcore.io.updates import Digest
 

@@ -12,7 +12,6 @@ With the engine ``spark``, Spark reads and one pass of :mod:`ddcore.jobs.spark.i
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -40,7 +39,8 @@ from ddcore.io.project import ENGINES, Project, find_project
 from ddcore.io.records import IngestRecord
 from ddcore.io.records import Source as TakenSource
 from ddcore.io.restatement import Changes, Replacement, closed_changes, replace_from
-from ddcore.io.sources import Source, find_sources, row_count
+from ddcore.io.sources.finding import find_sources
+from ddcore.io.sources.source import Source
 from ddcore.io.tables import APP, opened
 from ddcore.io.times import (
     Frontier,
@@ -238,7 +238,7 @@ def _refuse_empty(places: Sequence[str], layouts: Layouts) -> None:
     """Refuse Parquet files without rows, before anything is locked or started."""
     if not layouts:
         raise UsageError("no source was named", "name files, folders, globs or Delta tables")
-    if all(row_count(source) == 0 for source, _ in layouts):
+    if all(source.row_count() == 0 for source, _ in layouts):
         raise _empty(places)
 
 
@@ -266,7 +266,7 @@ def _spark(project: Project, layouts: Layouts) -> Iterator[Take]:
     from ddcore.jobs.spark.intake import take_by_spark
     from ddcore.jobs.spark.session import spark
 
-    size = sum(os.path.getsize(source.path) for source, _ in layouts if source.format != "delta")
+    size = sum(source.size for source, _ in layouts)
     with spark(project.spark_conf, project.spark_master, project.parallelism, bulk=size >= _BULK_BYTES) as session:
         yield lambda intake, sources: merge(take_by_spark(session, intake, sources))
 

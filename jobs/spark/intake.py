@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial, reduce
@@ -22,7 +21,8 @@ from ddcore import errors
 from ddcore.errors import DataError, DdError
 from ddcore.io.checks import Layout
 from ddcore.io.intake import Intake, Part, frames_of
-from ddcore.io.sources import Source, pieces, validate
+from ddcore.io.sources.source import Source
+from ddcore.io.sources.validation import validate
 from ddcore.jobs.spark.failures import is_of_spark, telling_line
 
 if TYPE_CHECKING:
@@ -87,20 +87,19 @@ def _frames(session: SparkSession, fitted: Fitted) -> Iterator[tuple[DataFrame, 
     if shares:
         yield session.range(0, len(shares), 1, len(shares)), partial(_read_files, shares)
     for source, layout in fitted:
-        if source.format == "delta":
-            reader = session.read.format("delta").option("versionAsOf", source.version)
-            yield _columns(reader.load(source.path), layout), partial(_read_table, layout)
+        if source.by_spark:
+            yield _columns(source.spark_frame(session), layout), partial(_read_table, layout)
 
 
 def _shares(fitted: Fitted, cores: int) -> list[list[tuple[Source, Layout]]]:
     """What each task reads: files and parts of files, in order, of about equal size."""
-    files = [(source, layout) for source, layout in fitted if source.format != "delta"]
-    total = sum(os.path.getsize(source.path) + _OPENING for source, _ in files)
+    files = [(source, layout) for source, layout in fitted if not source.by_spark]
+    total = sum(source.size + _OPENING for source, _ in files)
     size = min(_MOST_BYTES, max(_OPENING, total // max(cores, 1)))
     shares: list[list[tuple[Source, Layout]]] = []
     room = 0
     for source, layout in files:
-        for length, part in pieces(source, size):
+        for length, part in source.pieces(size):
             if room < length or not shares:
                 shares.append([])
                 room = size
