@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -13,10 +14,11 @@ from ddcore.io.sources.source import Batches, Source, first_line
 from ddcore.io.tables import values
 
 if TYPE_CHECKING:
+    import deltalake
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["DeltaTable", "delta_table"]
+__all__ = ["DeltaTable", "delta_table", "delta_versions"]
 
 
 @dataclass(frozen=True)
@@ -27,23 +29,35 @@ class DeltaTable(Source):
     hint = "read it with Spark, which supports every table feature: --engine spark"
     by_spark = True
     version: int = 0
+    identity: str = ""
+
+    def row_count(self) -> int | None:
+        """The number of rows that the statistics of the files tell, if all do."""
+        rows = values(self._table().get_add_actions().column("num_records"))
+        return None if None in rows else int(sum(rows))
+
+    def stamp(self) -> str:
+        """The table's identity and its version."""
+        return f"{self.identity}-{self.version}"
+
+    def fingerprint(self) -> str:
+        """The same, because a version never changes."""
+        return self.stamp()
 
     def fields(self) -> list[tuple[str, pa.DataType]]:
         """The columns in the table's log."""
-        import deltalake
         import pyarrow as pa
 
-        table = deltalake.DeltaTable(self.path, version=self.version)
-        return [(field.name, field.type) for field in pa.schema(table.schema().to_arrow())]
+        return [(field.name, field.type) for field in pa.schema(self._table().schema().to_arrow())]
 
     def batches(self, columns: Sequence[str]) -> Batches:
         """Batches of DataFusion, which supports deletion vectors and column mapping."""
         import pyarrow as pa
-        from deltalake import DeltaTable, QueryBuilder
+        from deltalake import QueryBuilder
 
         names = ", ".join('"' + name.replace('"', '""') + '"' for name in columns)
         try:
-            table = DeltaTable(self.path, version=self.version)
+            table = self._table()
             size = sum(values(table.get_add_actions().column("size_bytes")))
             reader = QueryBuilder().register("source", table).execute(f"SELECT {names} FROM source")
             done = 0
@@ -64,22 +78,71 @@ class DeltaTable(Source):
         """The table as Spark reads it."""
         return session.read.format("delta").option("versionAsOf", self.version).load(self.path)
 
+    def _table(self) -> deltalake.DeltaTable:
+        import deltalake
 
-def delta_table(path: str, place: str) -> DeltaTable:
-    """The Delta table in the folder ``path``, at its newest version. DataError for a log that cannot be read."""
+        return deltalake.DeltaTable(self.path, version=self.version)
+
+
+def delta_table(path: str, place: str, version: int | None = None) -> DeltaTable:
+    """The Delta table in the folder ``path``, at its newest version or at ``version``.
+
+    DataError for a log that cannot be read, and for a version that is not there or no longer.
+    """
     import deltalake
 
     try:
-        table = deltalake.DeltaTable(path)
+        table = deltalake.DeltaTable(path, version=version)
         version, files = table.version(), values(table.get_add_actions().column("path"))
     except Exception as error:
+        if version is not None and _newest(path) is not None:
+            raise _missing(path, place, version) from error
         raise DataError(
             f"{place}: not a readable Delta table: {first_line(error)}",
             "write it again at its origin, or export its rows to Parquet and ingest that",
         ) from error
     for file in files:
         _check_inside(place, str(file))
-    return DeltaTable(f"{place} (Delta version {version})", path, version=version)
+    name = f"{place} (Delta version {version})"
+    return DeltaTable(name, path, version=version, identity=str(table.metadata().id))
+
+
+def delta_versions(path: str, place: str, first: int | None, last: int | None) -> list[DeltaTable]:
+    """The Delta table in the folder ``path`` at each version from ``first`` to ``last``, without them from the first
+    that it can still be read at, up to the newest.
+    """
+    newest = delta_table(path, place).version
+    start = min(_versions(path), default=0) if first is None else first
+    stop = newest if last is None else last
+    if not start <= stop:
+        raise DataError(f"{place}: names no version: {start} is after {stop}", "say: TABLE@v3..v7, or TABLE@v3..")
+    return [delta_table(path, place, version) for version in range(start, stop + 1)]
+
+
+def _versions(path: str) -> list[int]:
+    """The versions whose commits or checkpoints are in the log."""
+    names = (name.partition(".") for name in os.listdir(os.path.join(path, "_delta_log")))
+    return [int(stem) for stem, _, _ in names if stem.isdecimal()]
+
+
+def _newest(path: str) -> int | None:
+    import deltalake
+
+    try:
+        return deltalake.DeltaTable(path).version()
+    except Exception:  # whatever makes it unreadable
+        return None
+
+
+def _missing(path: str, place: str, version: int) -> DataError:
+    """The error for a version of a readable table that cannot be read."""
+    newest, first = _newest(path), min(_versions(path), default=0)
+    if newest is not None and version > newest:
+        return DataError(f"{place}: there is no version {version}; the newest is {newest}", "name one up to that")
+    return DataError(
+        f"{place}: version {version} can no longer be read: its commit was deleted, and the log begins at {first}",
+        "retention deleted it at its origin: restore it there, or name a later version",
+    )
 
 
 def _check_inside(table: str, path: str) -> None:

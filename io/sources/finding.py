@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from urllib.parse import unquote, urlparse
 
 from ddcore.errors import DataError, UsageError
 from ddcore.io.sources.csvfile import CsvFile
-from ddcore.io.sources.deltatable import delta_table
+from ddcore.io.sources.deltatable import delta_table, delta_versions
 from ddcore.io.sources.parquetfile import ParquetFile
+from ddcore.io.sources.snapshots import Snapshot
 from ddcore.io.sources.source import Source
 
-__all__ = ["FILES", "find_sources"]
+__all__ = ["FILES", "find_snapshots", "find_sources"]
 
 FILES: Mapping[str, type[Source]] = {
     ".parquet": ParquetFile, ".pq": ParquetFile, ".csv": CsvFile, ".csv.gz": CsvFile,
 }  # fmt: skip
 _GLOB = frozenset("*?[")
+_VERSIONS = re.compile(r"(?P<table>.+)@(?:v?(?P<first>[0-9]+))?(?P<range>\.\.(?:v?(?P<last>[0-9]+))?)?")
 _HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
 
 
@@ -32,11 +35,51 @@ def find_sources(places: Sequence[str]) -> list[Source]:
     """
     sources: dict[str, Source] = {}
     for place in places:
-        for source in _sources_at(place):
-            sources.setdefault(source.real, source)
-    _check_names(sources.values())
-    _check_no_table_files(sources.values())
+        for _, of in _matches(place):
+            for source in of:
+                sources.setdefault(source.real, source)
+    _check(list(sources.values()))
     return list(sources.values())
+
+
+def find_snapshots(places: Sequence[str]) -> list[Snapshot]:
+    """The snapshots that paths, globs and ``file:`` URLs name, in the order of ``places``, then of their names.
+
+    A file, a folder or a Delta table is one snapshot, so is each match of a glob. ``TABLE@v3`` is a Delta table at
+    version 3, ``TABLE@v3..v7`` and ``TABLE@v3..`` are one snapshot for each of these versions. Raises as
+    :func:`find_sources`.
+    """
+    snapshots: dict[tuple[str, str], Snapshot] = {}
+    for place in places:
+        for name, sources in _versions_at(place) or _matches(place):
+            path = sources[0].path if len(sources) == 1 else _absolute(_local_path(name))
+            version = sources[0].stamp() if sources[0].by_spark else ""
+            snapshots.setdefault((os.path.realpath(path), version), Snapshot(name, path, tuple(sources)))
+    _check([source for snapshot in snapshots.values() for source in snapshot.parts])
+    return list(snapshots.values())
+
+
+def _versions_at(place: str) -> list[tuple[str, list[Source]]]:
+    """The versions of a Delta table that a place names, each by itself; none for another place."""
+    match = _VERSIONS.fullmatch(place)
+    if match is None or _local_path(place).exists() or not (_local_path(match["table"]) / "_delta_log").is_dir():
+        return []
+    first, last = ((int(text) if text else None) for text in (match["first"], match["last"]))
+    table = _absolute(_local_path(match["table"]))
+    tables = delta_versions(table, match["table"], first, first if match["range"] is None else last)
+    return [(each.name, [each]) for each in tables]
+
+
+def _check(sources: Sequence[Source]) -> None:
+    _check_names(sources)
+    _check_no_table_files(sources)
+
+
+def _matches(place: str) -> list[tuple[str, list[Source]]]:
+    """What a place names: a file, a folder or a table with its sources, or each match of a glob with its."""
+    if not _GLOB & set(place) or os.path.exists(_local_path(place)):
+        return [(place, _sources_at(place))]
+    return _sources_matching(str(_local_path(place)), place)
 
 
 def _sources_at(place: str) -> list[Source]:
@@ -52,8 +95,6 @@ def _sources_at(place: str) -> list[Source]:
             return [_file_kind(path, place)(place, _absolute(path))]
     except OSError as error:
         raise DataError(f"{place}: cannot be read: {error.strerror}", "make it readable for this user") from error
-    if _GLOB & set(place):
-        return _sources_matching(str(path), place)
     raise UsageError(f"{place}: there is no such file or folder", _nearby(path))
 
 
@@ -89,22 +130,22 @@ def _absolute(path: Path) -> str:
     )
 
 
-def _sources_matching(pattern: str, place: str) -> list[Source]:
+def _sources_matching(pattern: str, place: str) -> list[tuple[str, list[Source]]]:
     import glob
 
-    sources = []
+    matches = []
     steps = Path(pattern).parts
     literal = next(number for number, step in enumerate(steps) if _GLOB & set(step))
     for match in sorted(glob.glob(pattern, recursive=True)):
         path = Path(match)
         hidden = any(step[0] in "._" and step not in steps for step in path.parts[literal:])
         if not hidden and (path.is_dir() or _kind_by_suffix(path)):
-            sources += _sources_at(match)
-    if not sources:
+            matches.append((match, _sources_at(match)))
+    if not matches:
         raise DataError(
             f"{place}: matches no Parquet or CSV file", "quote the pattern, and list what it matches with: ls"
         )
-    return sources
+    return matches
 
 
 def _sources_under(folder: Path, place: str) -> list[Source]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 from ddcore.errors import DataError
@@ -79,6 +81,16 @@ class Source(ABC):
         """Parts of about ``size`` bytes that different tasks may read: each part's bytes, and the part."""
         del size
         return [(self.size, self)]
+
+    def stamp(self) -> str:
+        """A short text that changes whenever the content does, and perhaps also when it does not; read no rows."""
+        status = os.stat(self.path)
+        return f"{status.st_size}-{status.st_mtime_ns}"
+
+    def fingerprint(self) -> str:
+        """A short text that only equal contents share. Reads all bytes of a file."""
+        with open(self.path, "rb") as file:
+            return hashlib.file_digest(file, partial(hashlib.blake2b, digest_size=16)).hexdigest()
 
     def spark_frame(self, session: SparkSession) -> DataFrame:
         """The rows as a frame of Spark, where ``by_spark``."""
