@@ -269,7 +269,7 @@ class _Snapshots:
     @property
     def size(self) -> int:
         """The bytes to read."""
-        return sum(source.size for _, parts in self.found.new for source, _ in parts)
+        return sum(source.size for source, _ in self.found.parts)
 
     def rules(self, ledger: Ledger, name: str) -> Rules:
         """The rules for the updates that the snapshots make."""
@@ -277,7 +277,7 @@ class _Snapshots:
         return Rules(self.fitting.schema, self.fitting.dims)
 
     def take_in(self, work: _Work, take: Take) -> IngestReport:
-        return work.run_series(take, self.places, self.snapshots, self.fitting)
+        return work.run_series(take, self.places, self.snapshots, self.found, self.fitting)
 
 
 def _find(
@@ -417,22 +417,26 @@ class _Work:
         return self._report(places, part, self.intake.number, nothing_new=False, notes=notes)
 
     def run_series(
-        self, take: Take, places: Sequence[str], snapshots: Sequence[Snapshot], fitting: Rules
+        self, take: Take, places: Sequence[str], snapshots: Sequence[Snapshot], found: Snapshots, fitting: Rules
     ) -> IngestReport:
-        """Take in the new ones of these snapshots, as what each changes in the content before it."""
+        """Take in the new ones of these snapshots, as what each changes in the content before it.
+
+        ``found``: those that were new before the warehouse was locked.
+        """
         restated = self._restated()
-        found = new_snapshots(self.ledger, self.name, snapshots, fitting, self.root, again=restated is not None)
+        again = self.options.restate is not None
+        found = new_snapshots(self.ledger, self.name, snapshots, fitting, self.root, again=again, fits=found.new)
         notes = [*self.notes, *_series_notes(found)]
         if not found.new:
             return self._report(places, Part(), found.ingest, nothing_new=True, notes=notes)
         time = None if fitting.time is None else time_of(fitting.time)
         times = times_of(self.ledger, self.name, len(found.new), time, restated=restated, dims=self.rules.dims)
-        series = replace(found.series(self.log, fitting, times, restated), state=self.base)
-        notes += _ignored_notes([part for _, parts in found.new for part in parts])
+        series = found.series(self.log, self.base, fitting, times, restated)
+        notes += _ignored_notes(found.parts)
         self.tell("reading rows", 0, None, ", ".join(places))
         stamps = found.stamps
         part = take(self.intake, [(series, Layout(series.name, {n: n for n in self.rules.columns}, {}, False, ()))])
-        for (snapshot, _), before, after in zip(found.new, stamps, found.stamps, strict=True):
+        for snapshot, before, after in zip(found.new, stamps, found.stamps, strict=True):
             if before != after:
                 raise DataError(f"{snapshot.name}: changed while it was read", "run it again when it is complete")
         part.counts = {**dict.fromkeys(times, (0, 0)), **part.counts}
@@ -460,7 +464,7 @@ class _Work:
                 stored(digests.get(time, Digest()), self.intake.key),
                 position(snapshot),
             )
-            for (snapshot, _), time in zip(found.new, times, strict=True)
+            for snapshot, time in zip(found.new, times, strict=True)
         )
 
     def _overlap_notes(self, source: Seen) -> Iterator[str]:
