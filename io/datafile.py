@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-__all__ = ["DataFile", "digest_of", "has_digests", "note", "verify", "write"]
+__all__ = ["DataFile", "digest_of", "glance", "has_digests", "notes", "verify", "write"]
 
 _NAME = re.compile(r"-([0-9a-f]{16})\.parquet$")
 _KEY = b"ddcore.digests"  # in the footer's metadata; its value: "[END:DIGEST,END:DIGEST]", one pair per row group
@@ -77,18 +77,35 @@ def verify(path: Path, hint: str) -> None:
                 raise _damaged(path, hint)
 
 
-def note(path: Path, name: str, hint: str) -> str | None:
-    """A note in the footer of a file that we wrote; None without it. Raises StorageError as :class:`DataFile` does."""
+def notes(path: Path, hint: str) -> dict[str, str]:
+    """The notes in the footer of a file that we wrote. Raises StorageError as :class:`DataFile` does."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     expected = _digest_in_name(path)
     if expected is None:
-        return None
+        return {}
     with reporting(path, "read", hint), path.open("rb") as file:
         footer = _check_footer(file, path, expected, hint)
-        value = (pq.read_metadata(pa.BufferReader(footer)).metadata or {}).get(name.encode())
-    return None if value is None else value.decode()
+        values = pq.read_metadata(pa.BufferReader(footer)).metadata or {}
+    return {name.decode(): value.decode() for name, value in values.items() if name != _KEY}
+
+
+def glance(path: Path, name: str) -> str | None:
+    """A note in the footer of a file that we wrote; None without it. Checks nothing and imports nothing: only for
+    offers that a command checks when it gets them.
+    """
+    with path.open("rb") as file:
+        footer = _footer(file, os.fstat(file.fileno()).st_size) or b""
+    # Parquet's metadata has the name, the byte 24 and the text's length in groups of seven bits, lowest first.
+    _, key, rest = footer.rpartition(name.encode() + b"\x18")
+    length, place = 0, 0
+    while key and place < len(rest):
+        length |= (rest[place] & 127) << 7 * place
+        place += 1
+        if rest[place - 1] < 128:
+            return rest[place : place + length].decode(errors="replace")
+    return None
 
 
 class DataFile:

@@ -17,7 +17,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -35,6 +35,7 @@ from ddcore.io.ingest_index import IngestIndex
 from ddcore.io.intake import Intake, Part, fitted, frames_of, merge, shown
 from ddcore.io.intent import check_restated, give_up
 from ddcore.io.known import Earlier, Known, Seen, digest_key, find_earlier, identity, stored
+from ddcore.io.labels import Labels
 from ddcore.io.ledger import Ledger
 from ddcore.io.project import ENGINES, Project, find_project
 from ddcore.io.records import IngestRecord
@@ -59,7 +60,8 @@ from ddcore.io.times import shown as spelled_time
 from ddcore.io.updates import RowCount
 from ddcore.io.warehouse import Warehouse
 from ddcore.jobs import predecessor
-from ddcore.jobs.arguments import filled
+from ddcore.jobs.arguments import filled, time_named
+from ddcore.jobs.labels import Naming, asked_labels, not_set, source_dates
 from ddcore.jobs.report import json_line, spelled
 from ddcore.jobs.undo import UndoReport, undo
 from ddcore.lattice import is_beyond, le
@@ -93,7 +95,7 @@ class IngestReport:
     checked rows now count more than once, where no row of the input did before; ``repeated_first`` is the first of
     them. ``notes`` are sentences for the user, such as columns and files left out.
     ``stale_lock``: as in :class:`~ddcore.jobs.report.RunReport`. With several time dimensions
-    ``first`` and ``last`` are the least and the greatest coordinates.
+    ``first`` and ``last`` are the least and the greatest coordinates. ``label`` and ``instant`` are those of ``last``.
     """
 
     input: str
@@ -117,6 +119,8 @@ class IngestReport:
     removed: int = 0
     restates: Frontier = ()
     stale_lock: dict[str, Any] | None = None
+    label: Any = None
+    instant: Any = None
 
 
 def ingest(
@@ -132,6 +136,8 @@ def ingest(
     restate: Time | str | None = None,
     allow_gap: bool = False,
     new_warehouse: bool = False,
+    label: Sequence[str] = (),
+    labels: Labels = (),
     listener: Listener | None = None,
 ) -> IngestReport:
     """Append the rows of ``sources`` to the change log of the input ``input_name``, or replace its history by them.
@@ -142,17 +148,18 @@ def ingest(
     from there. With ``restate``, a time or ``first`` (the least time of the sources), the sources are the input's
     history from then on: they replace what it holds at or beyond that time. ``allow_gap`` allows a version far beyond
     all others. ``new_warehouse`` allows a new warehouse outside of the project's folder (see :meth:`Warehouse.begin`).
-    An unfinished run that committed nothing is given up: its versions are open again. ``listener(stage, done, total,
-    note)`` is called with the progress. Cost: one pass over the sources, two if a part of them was ingested before;
-    plus one over the log if rows are retracted, or if rows may now count more than once and the log is not much larger
-    than the source; plus one over what is replaced.
+    ``label`` labels the one version of the rows, as ``--label`` does; ``labels`` are what the sources call their
+    versions, which need not have rows, and when they were made. An unfinished run that committed nothing is given up:
+    its versions are open again. ``listener(stage, done, total, note)`` is called with the progress. Cost: one pass over
+    the sources, two if a part of them was ingested before; plus one over the log if rows are retracted, or if rows may
+    now count more than once and the log is not much larger than the source; plus one over what is replaced.
 
     Raises UsageError (unknown input, no such file), DataError (rows that cannot be taken in), LateUpdate,
     UnknownRetraction, LockHeld, StorageError; the input is then as it was.
     """
     start = time.monotonic()
     _check_choices(engine, late, restate)
-    rules = _rules(project, input_name, version, diff, rename or {})
+    rules, asked = _rules(project, input_name, version, diff, rename or {}), asked_labels(label, project.dims)
     tell = listener or _silent
     tell("reading columns")
     warehouse = Warehouse(project.warehouse)
@@ -168,17 +175,20 @@ def ingest(
         stale_lock = predecessor.tell(
             lock, ledger, predecessor.given_up(intent, ledger) or predecessor.finished(finished)
         )
-        options = _Options(late, restate, allow_gap)
+        options = _Options(late, restate, allow_gap, asked, labels)
         work = _Work(ledger, input_name, rules, options, tell=tell, root=project.root)
         work.notes += notes
         with work.cleaning(), _taker(engine, project, layouts) as take:
             report = work.run(take, sources, layouts)
+        names = ledger.version_names(project.dims)
+        unset = not_set(asked, names, report.first, report.last) if report.nothing_new else []
+        report = replace(report, notes=(*report.notes, *unset), **names.fields(report.last))
     return replace(report, engine=engine, took=time.monotonic() - start, stale_lock=stale_lock)
 
 
-def start_of(text: str | None, dims: Sequence[str]) -> Time | str | None:
-    """What ``--restate`` says: a time, or ``first``. UsageError."""
-    return text if text is None or text == FIRST else parse(text, dims, "--restate")
+def start_of(text: str | None, project: Project) -> Time | str | None:
+    """What ``--restate`` says: a time, by numbers or names, or ``first``. UsageError."""
+    return text if text is None or text == FIRST else time_named(project, text, "--restate", begins=True)
 
 
 # --- the arguments ----------------------------------------------------------------------------------------------------
@@ -186,11 +196,13 @@ def start_of(text: str | None, dims: Sequence[str]) -> Time | str | None:
 
 @dataclass(frozen=True)
 class _Options:
-    """What an ingest may do with rows at closed times, and with versions far beyond others."""
+    """What an ingest may do with rows at closed times and versions far beyond others, and what it calls versions."""
 
     late: str = "refuse"
     restate: Time | str | None = None
     allow_gap: bool = False
+    label: Mapping[int, str] = field(default_factory=dict)
+    labels: Labels = ()
 
 
 def _check_choices(engine: str, late: str, restate: Time | str | None) -> None:
@@ -300,6 +312,7 @@ class _Work:
         self.changes: Changes | None = None  # if history is restated
         self.restates: Frontier = ()
         self.repeated: tuple[int, RowCount] | None = None
+        self.labels: Labels = ()
 
     def run(self, take: Take, places: Sequence[str], layouts: Layouts) -> IngestReport:
         """Take the sources in, check them as a whole, and make them visible."""
@@ -336,10 +349,18 @@ class _Work:
         if self.changes is not None and self.changes.times.is_empty():
             return self._report(places, part, 0, nothing_new=True, notes=notes)
         self._judge(part, layouts)
+        self.labels, more = self._naming(part, layouts).labels(self.ledger)
+        notes += more
         if self.repeated is not None:
             notes.append(_repeat_note(*self.repeated, self.rules.dims, self.intake.number))
         self._commit(part, identities, known)
         return self._report(places, part, self.intake.number, nothing_new=False, notes=notes)
+
+    def _naming(self, part: Part, layouts: Layouts) -> Naming:
+        dates = source_dates((source for source, _ in layouts), part.digests)
+        moved, restates = self.intake.move and part.late > 0, self.replacement is not None
+        options, dims = self.options, self.rules.dims
+        return Naming(self.name, dims, options.label, options.labels, dates, [*part.counts], moved, restates)
 
     def _overlap_notes(self, source: Seen) -> Iterator[str]:
         """A note if rows of a source may be in the log already, and are added all the same."""
@@ -604,6 +625,7 @@ class _Work:
             replaces=time_of(replaced.start) if replaced else None,
             removed=replaced.rows if replaced else 0,
             before=self.base if replaced else None,
+            labels=self.labels,
         )
         carries = unrecorded.carried(record)
         without = [file.path for file in removed]
@@ -756,9 +778,10 @@ def main(argv: Sequence[str] | None = None) -> int:
                 diff=options.diff,
                 rename=dict(options.column),
                 late=options.late,
-                restate=start_of(options.restate, project.dims),
+                restate=start_of(options.restate, project),
                 allow_gap=options.allow_gap,
                 new_warehouse=options.new_warehouse,
+                label=options.label,
             )
         )
     except DdError as error:
@@ -793,6 +816,7 @@ def _parser() -> argparse.ArgumentParser:
         help="replace the history from this version or time on; first: from the sources' first",
     )
     parser.add_argument("--allow-gap", action="store_true", help="take in a version far beyond all others")
+    parser.add_argument("--label", action="append", default=[], metavar="TEXT", help="what to call the rows' version")
     return parser
 
 
