@@ -162,6 +162,8 @@ def ingest(
     if undo is not None:
         if restate is not None:
             raise UsageError("--undo and --restate: only one of them", "to take a restatement back: --undo N")
+        if label:
+            raise UsageError("--undo and --label: only one of them", "the labels of an undone ingest go with it")
         _check_late(late)
         _undo(out, opened, undo, input_name, sources, restate=late == "restate")
         return 0

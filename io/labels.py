@@ -245,11 +245,17 @@ def _joined(inputs: Iterable[list[dict[int, _Given]]]) -> Names:
             for coordinate, one in side[place].items() if place < len(side) else ():
                 given.setdefault(coordinate, []).append(one)
         for coordinate, several in given.items():
-            labels: dict[str, int] = {}
-            for one in several:
-                labels |= {text: max(number, labels.get(text, 0)) for text, number in one.labels.items()}
-            instants = [one.instant for one in several if one.instant is not None]
-            if labels or instants:
-                ordered = sorted(labels, key=lambda text: (labels[text], text))
-                mine[coordinate] = Name(ordered, max(instants, default=None))
+            labels = several[0].labels if len(several) == 1 else _newest(several)
+            ordered = [text for _, text in sorted((number, text) for text, number in labels.items())]
+            instant = max((one.instant for one in several if one.instant is not None), default=None)
+            if ordered or instant:
+                mine[coordinate] = Name(ordered, instant)
     return names
+
+
+def _newest(several: Iterable[_Given]) -> dict[str, int]:
+    """The labels that several inputs gave a coordinate, and the last ingest that gave each."""
+    labels: dict[str, int] = {}
+    for one in several:
+        labels |= {text: max(number, labels.get(text, 0)) for text, number in one.labels.items()}
+    return labels

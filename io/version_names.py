@@ -24,7 +24,7 @@ __all__ = ["VersionNames"]
 
 _ANY = "say a number, latest, or a negative offset such as -1"
 _ALL = "the labels: ddcore log"
-_NEAR = 3  # labels that an error offers
+_NEAR = 3  # labels that an error offers, or versions that it names
 
 
 def _now() -> datetime:
@@ -89,8 +89,10 @@ class VersionNames:
         if len(found) == 1:
             return found[0]
         if found:
-            several = " and ".join(self._spelled(each, place) for each in found)
+            several = self.listed(found, place)
             raise UsageError(f"{origin}: {text!r} is the label of {several}", "say which one, by its number")
+        if text == "latest":
+            raise UsageError(f"{origin}: latest is a whole time, not one coordinate", "name the coordinate by a number")
         raise self._unknown(text, origin, place)
 
     def _at(self, text: str, span: tuple[str, str], origin: str, place: int, *, begins: bool) -> int:
@@ -119,6 +121,11 @@ class VersionNames:
         close = difflib.get_close_matches(text, list(labels), n=_NEAR)
         hint = f"did you mean {' or '.join(map(repr, close))}?" if close else f"{_ANY}; or a label: ddcore log"
         return UsageError(f"{origin}: {text!r} is not a {self._word(place)}, and no label", hint)
+
+    def listed(self, found: Sequence[int], place: int = 0) -> str:
+        """Coordinates for a message, the last ones of many: ``version 3 and version 7``."""
+        last = " and ".join(self._spelled(each, place) for each in found[-_NEAR:])
+        return last if len(found) <= _NEAR else f"{len(found)} {self._word(place)}s, the last are {last}"
 
     def _word(self, place: int) -> str:
         return "version" if len(self.dims) == 1 else self.dims[place]

@@ -763,6 +763,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.error("INPUT and SOURCE are needed, or --undo N")
     if options.undo is not None and options.source:
         parser.error("--undo takes a whole ingest back, not a source")
+    if options.undo is not None and options.label:
+        parser.error("--undo and --label: only one of them")
     report: IngestReport | UndoReport
     try:
         project = find_project(options.project, flags={"warehouse": options.warehouse, "engine": options.engine})

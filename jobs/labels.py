@@ -71,12 +71,12 @@ class Naming:
         known, mine = ledger.labels(), [dict[int, Label]() for _ in self.dims]
         everyone, own = merged(known), merged(known, [self.input])
         self._add_given(mine, notes)
+        if not self.restates:
+            self._leave_out_known(mine, own)
         for place, text in self.asked.items():
             coordinate = self._only(place, text)
             mine[place][coordinate] = Label(text, mine[place].get(coordinate, Label()).instant)
             notes += _shared(VersionNames(self.dims, lambda: known), place, coordinate, text)
-        if not self.restates:
-            self._leave_out_known(mine, own)
         self._add_dates(mine, everyone)
         return (tuple(mine) if any(mine) else ()), notes
 
@@ -137,11 +137,8 @@ def _shared(names: VersionNames, place: int, coordinate: int, text: str) -> Iter
     """A note where a label names another version already. A date may do so: it means the last version of the day."""
     others = [each for each in names.labels(place).get(text, ()) if each != coordinate]
     if others and moment_of(text) is None:
-        dim = "version " if len(names.dims) == 1 else f"{names.dims[place]}="
-        yield (
-            f"{text!r} is now the label of {' and '.join(f'{dim}{each}' for each in sorted([*others, coordinate]))}: "
-            "commands that are given it will refuse it"
-        )
+        versions = names.listed(sorted([*others, coordinate]), place)
+        yield f"{text!r} is now the label of {versions}: commands that are given it will refuse it"
 
 
 def source_dates(sources: Iterable[Source], times: Mapping[str, Iterable[Time]]) -> dict[Time, datetime]:

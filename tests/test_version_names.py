@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -14,6 +15,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import pages
 import polars as pl
 import pytest
 from deltalake import DeltaTable, write_deltalake
@@ -478,6 +480,20 @@ def test_a_label_that_names_another_version_already_is_said(tmp_path: Path) -> N
     assert names_in(desk).coordinate("2026-11-19", "x") == 7
 
 
+def test_a_label_of_many_versions_is_refused_in_one_line(tmp_path: Path) -> None:
+    names = names_of({version: Label("nightly") for version in range(400)})
+    with pytest.raises(UsageError, match="400 versions, the last are version 397 and version 398 and version 399"):
+        names.coordinate("nightly", "--at")
+
+
+def test_a_label_given_twice_stays_when_one_of_the_ingests_is_undone(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    desk.ingest(desk.source("a.csv", (1, 2, 3, 1)), label=["nightly"])
+    desk.ingest(desk.source("b.csv", (3, 4, 3, 1)), label=["nightly"])
+    undo(desk.project, 1)
+    assert names_in(desk).coordinate("nightly", "x") == 3
+
+
 def test_what_a_source_says_about_its_versions(tmp_path: Path) -> None:
     """Also about versions without rows: a snapshot that equals the one before. What nobody typed is not an error."""
     desk = Desk(tmp_path)
@@ -815,6 +831,11 @@ def test_completion_offers_the_newest_labels(own: Path, monkeypatch: pytest.Monk
     assert len(offers) == 2 * 100 and "20" not in offers and "21" in offers, "words of labels with a space"
 
 
+def test_an_undo_takes_no_label(own: Path, dd: Command) -> None:
+    code, _, err = dd("ingest", "--undo", "5", "--label", "x")
+    assert (code, err[0]) == (2, "error: --undo and --label: only one of them")
+
+
 # --- several time dimensions ------------------------------------------------------------------------------------------
 
 
@@ -856,7 +877,7 @@ def test_each_coordinate_has_names(at: str, head: str, figures: Path, dd: Comman
         ("day=2026-11-01,revision=0", "'2026-11-01' is before all days with a date: the first is day=1"),
         ("day=1,revision=yesterday", "'yesterday': no revision has a date"),
         ("day=1,revision=corection", "'corection' is not a revision, and no label"),
-        ("day=latest,revision=0", "'latest' is not a day"),
+        ("day=latest,revision=0", "latest is a whole time, not one coordinate"),
     ],
 )
 def test_a_coordinate_that_no_name_means(at: str, says: str, figures: Path, dd: Command) -> None:
@@ -889,3 +910,14 @@ def test_json_and_log_with_several_dimensions(figures: Path, dd: Command) -> Non
 def test_a_label_names_its_dimension(label: str, says: str, figures: Path, dd: Command) -> None:
     code, _, err = dd("ingest", "sales", "source.csv", "--version", "day=3,revision=0", "--diff", "1", "--label", label)
     assert code == 2 and says in err[0]
+
+
+# --- the page ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_page_shows_what_happens(tmp_path: Path, dd: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    pages.follow("version-names.md", tmp_path, dd, monkeypatch, steps=15)
+    (shown,) = re.findall(r"^```json\n(.*)\n```$", (pages.DOCS / "version-names.md").read_text(), flags=re.MULTILINE)
+    line = lines_of(dd("show", "journeys", "--at", "new-bridge", "--json")[1])[1]
+    assert {**json.loads(shown), "instant": line["instant"]} == line
+    assert datetime.now(UTC) - datetime.fromisoformat(line["instant"]) < timedelta(minutes=10)
