@@ -58,7 +58,7 @@ def version_names(ctx: typer.Context, incomplete: str) -> list[str]:
     try:
         notes = [datafile.glance(file, labels.FOOTER) or "" for file in ledger.glob("entries-*.parquet")]
         names = labels.merged(notes)
-    except (OSError, ValueError):
+    except (OSError, ValueError, LookupError, TypeError):
         names = []
     known = [(coordinate, label) for of in names for coordinate, name in of.items() for label in name.labels]
     fitting = [label for _, label in sorted(known) if label.startswith(incomplete)]

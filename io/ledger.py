@@ -86,6 +86,7 @@ _SETTINGS = {
 _KEPT = 3600  # seconds that a file is kept after its merge, for readers that have just opened the table
 _KEPT_LEAST = 20  # the same where there are more than so many files:
 _KEPT_FILES = 64
+_NOTES = (FOOTER, LABELS)
 _DESCRIPTION = "ledger of ddcore, format "
 
 
@@ -253,7 +254,7 @@ class Ledger:
         folder, paths = self.warehouse.ledger, sorted(self._files)
         for path in paths:
             if path not in self._footers:
-                self._footers[path] = datafile.notes(folder / path, tables.mend_hint(folder))
+                self._footers[path] = datafile.notes(folder / path, tables.mend_hint(folder), _NOTES)
         notes = [self._footers[path] for path in paths]
         spans = [span for path in paths if (span := _span(path)) is not None]
         if not all(FOOTER in each for each in notes) or len(spans) < len(paths):
@@ -269,7 +270,7 @@ class Ledger:
         folder = self.warehouse.ledger
         rows = list(self._range(0))
         for path in self._files:
-            notes, span = datafile.notes(folder / path, tables.mend_hint(folder)), _span(path)
+            notes, span = datafile.notes(folder / path, tables.mend_hint(folder), _NOTES), _span(path)
             if FOOTER in notes and span is not None and notes != _notes_of(rows[span[0] : span[1] + 1]):
                 raise _damaged(folder, f"the index of ingests in {path} is not that of its rows")
 

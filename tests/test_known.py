@@ -178,9 +178,9 @@ class Reads:
             self.records += 1
             return parse(kind, body)
 
-        def count_footers(path: Path, hint: str) -> dict[str, str]:
+        def count_footers(path: Path, hint: str, names: Sequence[str]) -> dict[str, str]:
             self.footers += 1
-            return note(path, hint)
+            return note(path, hint, names)
 
         monkeypatch.setattr(Ledger, "_load_each", count_rows)
         monkeypatch.setattr(ledger_module, "from_json", count_records)
