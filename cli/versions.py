@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from ddcore.errors import UsageError
 from ddcore.io.times import Frontier, Time, coordinates, corners, example, is_open, named, shown_frontier
@@ -31,7 +31,7 @@ class Readable:
     dims: tuple[str, ...]
     since: Frontier
     upper: Frontier
-    names: VersionNames = field(default_factory=lambda: VersionNames(("version",)))
+    names: VersionNames
 
     def time(self, text: str, origin: str, *, begins: bool = False) -> Time:
         """The time that ``text`` names; UsageError unless it can be read. ``begins``: a range begins there."""

@@ -22,7 +22,7 @@ from ddcore.io.times import Time, coordinates, named, parse, shown
 
 __all__ = ["VersionNames"]
 
-_ANY = "say a number, latest, or a negative offset such as -1"
+_ANY = "say a number, a label, or a date such as 2026-11-19"
 _ALL = "the labels: ddcore log"
 _NEAR = 3  # labels that an error offers, or versions that it names
 
@@ -119,7 +119,7 @@ class VersionNames:
         if not labels:
             return UsageError(f"{origin}: {text!r} is not a {self._word(place)}", _ANY)
         close = difflib.get_close_matches(text, list(labels), n=_NEAR)
-        hint = f"did you mean {' or '.join(map(repr, close))}?" if close else f"{_ANY}; or a label: ddcore log"
+        hint = f"did you mean {' or '.join(map(repr, close))}?" if close else f"{_ANY}; {_ALL}"
         return UsageError(f"{origin}: {text!r} is not a {self._word(place)}, and no label", hint)
 
     def listed(self, found: Sequence[int], place: int = 0) -> str:
