@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from pathlib import Path
+from datetime import datetime
 
 from ddcore.errors import UsageError
-from ddcore.io.deltalog import commit_info
 from ddcore.io.labels import Label, Labels, Names, merged, moment_of, unusable
 from ddcore.io.ledger import Ledger
-from ddcore.io.sources import Source
+from ddcore.io.sources.snapshots import Snapshot
+from ddcore.io.sources.source import Source
 from ddcore.io.times import Time, coordinates, span
 from ddcore.io.version_names import VersionNames
 from ddcore.wording import listed, meant
 
-__all__ = ["Naming", "asked_labels", "not_set", "source_dates"]
+__all__ = ["Naming", "asked_labels", "not_set", "snapshot_names", "source_dates"]
+
+
+_DATES = re.compile(r"(?<![0-9])[0-9]{4}-[0-9]{2}-[0-9]{2}(?![0-9])")
 
 
 def asked_labels(texts: Sequence[str], dims: Sequence[str]) -> dict[int, str]:
@@ -148,25 +151,25 @@ def source_dates(sources: Iterable[Source], times: Mapping[str, Iterable[Time]])
     dates: dict[Time, datetime] = {}
     for source in sources:
         last = max((time for time in times.get(source.name, ()) if isinstance(time, int)), default=None)
-        date = _date(source)
-        if last is not None and date is not None:
+        if last is not None and (date := source.date()) is not None:
             dates[last] = max(date, dates.get(last, date))
     return dates
 
 
-def _date(source: Source) -> datetime | None:
-    """When a source was written, to the second; None where nobody knows: the table's log no longer has the commit."""
-    if source.format != "delta":
-        seconds = os.stat(source.path).st_mtime
-    else:
-        stamp = commit_info(Path(source.path), source.version or 0).get("timestamp")
-        if not isinstance(stamp, int):
-            return None
-        seconds = stamp / 1000
-    try:
-        return datetime.fromtimestamp(int(seconds), UTC)
-    except (ValueError, OverflowError, OSError):  # a year that no date has
-        return None
+def snapshot_names(snapshots: Iterable[Snapshot], times: Iterable[Time]) -> tuple[dict[Time, datetime], Labels]:
+    """The dates of snapshots, and their labels: a date that is in the name of the file or folder; none with several
+    dimensions.
+    """
+    dates: dict[Time, datetime] = {}
+    labels: dict[int, Label] = {}
+    for snapshot, time in zip(snapshots, times, strict=True):
+        if isinstance(time, int):
+            found = _DATES.findall(os.path.basename(snapshot.path))
+            if len(found) == 1 and not unusable(found[0]):
+                labels[time] = Label(found[0])
+            if (date := snapshot.date()) is not None:
+                dates[time] = date
+    return dates, (labels,) if labels else ()
 
 
 def not_set(asked: Mapping[int, str], names: VersionNames, first: Time | None, last: Time | None) -> list[str]:
@@ -175,6 +178,6 @@ def not_set(asked: Mapping[int, str], names: VersionNames, first: Time | None, l
     missing = [
         text
         for place, text in asked.items()
-        if not ends or any(text not in names.name(end[place], place).labels for end in ends)
+        if text not in names.labels(place) or any(text not in names.name(end[place], place).labels for end in ends)
     ]
     return [f"the label {text!r} was not set, because nothing was ingested" for text in missing]

@@ -559,6 +559,56 @@ def test_a_delta_table_has_the_date_of_its_commit(tmp_path: Path) -> None:
     assert instant is not None and abs(before - instant) < timedelta(minutes=1)
 
 
+def rows_at(folder: Path, name: str, *rows: tuple[int, int], dated: datetime) -> str:
+    """A file of rows, without versions and diffs."""
+    path = folder / name
+    path.parent.mkdir(exist_ok=True)
+    pl.DataFrame(list(rows), {"src": pl.Int64, "dst": pl.Int64}, orient="row").write_csv(path)
+    return file_dated(str(path), dated)
+
+
+def test_snapshots_have_the_dates_in_their_names(tmp_path: Path) -> None:
+    """Also one that equals the one before: its version has no rows."""
+    desk = Desk(tmp_path)
+    rows = {19: [(1, 2)], 20: [(1, 2), (3, 4)], 21: [(1, 2), (3, 4)], 22: [(3, 4)]}
+    for number, of in rows.items():
+        rows_at(tmp_path, f"days/edges-2026-11-{number}.csv", *of, dated=day(25, number))
+    report = desk.ingest(str(tmp_path / "days" / "*.csv"), form="snapshot")
+    assert (report.first, report.last, report.label) == (0, 3, "2026-11-22")
+    names = names_in(desk)
+    assert [names.coordinate(f"2026-11-{number}", "x") for number in rows] == [0, 1, 2, 3]
+    assert names.fields(2) == {"label": "2026-11-21", "instant": "2026-11-25T21:00:00Z"}
+    again = desk.ingest(str(tmp_path / "days" / "*.csv"), form="snapshot", label=["2026-11-22"])
+    assert again.nothing_new and not any("label" in note for note in again.notes)
+
+
+def test_snapshots_without_a_date_in_their_name_have_that_of_the_file(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    desk.ingest(rows_at(tmp_path, "a.csv", (1, 2), dated=day(3)), form="snapshot")
+    rows_at(tmp_path, "both/2026-11-01.csv", (5, 6), dated=day(7))
+    rows_at(tmp_path, "both/part.csv", (7, 8), dated=day(9))
+    desk.ingest(str(tmp_path / "both"), form="snapshot", label=["whole"])
+    names = names_in(desk)
+    assert names.fields(0) == {"label": None, "instant": "2026-11-03T12:00:00Z"}
+    assert names.fields(1) == {"label": "whole", "instant": "2026-11-09T12:00:00Z"}
+    rows_at(tmp_path, "2026-11-01-to-2026-11-05.csv", (1, 2), dated=day(12))
+    assert desk.ingest(str(tmp_path / "2026-11-01-to-2026-11-05.csv"), form="snapshot").label is None
+
+
+def test_snapshots_of_a_delta_table_have_the_dates_of_its_commits(tmp_path: Path) -> None:
+    desk, table = Desk(tmp_path), tmp_path / "table"
+    for number in range(3):
+        write_deltalake(str(table), pl.DataFrame({"src": [number], "dst": [2]}).to_arrow(), mode="append")
+        commit = table / "_delta_log" / f"{number:020}.json"
+        dated = re.sub(
+            r'"timestamp":[0-9]+', f'"timestamp":{int(day(10 + number).timestamp() * 1000)}', commit.read_text()
+        )
+        commit.write_text(dated)
+    desk.ingest(f"{table}@v0..v2", form="snapshot")
+    names = names_in(desk)
+    assert [names.coordinate(f"2026-11-{number}", "x") for number in (10, 11, 12)] == [0, 1, 2]
+
+
 def test_an_undone_ingest_leaves_no_label(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
     desk.ingest(desk.source("a.csv", (1, 2, 1, 1)), label=["nightly"])
