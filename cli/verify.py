@@ -57,9 +57,9 @@ def verify(
         typer.Option(
             "--at",
             metavar="V",
-            help="At this version: a number, latest, or an offset: -1. A..B: at A, and at each later one up to B at "
-            "which something changed. With several time dimensions: day=7,revision=1. May be repeated. Default: "
-            "the last folded one.",
+            help="At this version: a number, latest, an offset: -1, a label, or a date: yesterday. A..B: at A, and at "
+            "each later one up to B at which something changed. With several time dimensions: day=7,revision=1. May be "
+            "repeated. Default: the last folded one.",
             show_default=False,
             autocompletion=version_names,
         ),
@@ -175,7 +175,8 @@ def _selection(verification: Verification, at: Sequence[str], last: int, every: 
     from ddcore.jobs.verify import Selection
 
     dims, claims = verification.plan.dims, verification.claims
-    readable = Readable(dims, claims.since or nothing_closed(dims), claims.upper)
+    names = verification.ledger.version_names(dims)
+    readable = Readable(dims, claims.since or nothing_closed(dims), claims.upper, names)
     for option, value in (("--last", last), ("--every", every)):
         if value and len(dims) > 1:
             raise UsageError(
@@ -185,7 +186,7 @@ def _selection(verification: Verification, at: Sequence[str], last: int, every: 
     for text in at:
         if ".." in text and len(dims) == 1:
             begin, _, end = text.partition("..")
-            first = readable.time(begin, "--at") if begin.strip() else claims.least
+            first = readable.time(begin, "--at", begins=True) if begin.strip() else claims.least
             final = readable.time(end.strip() or "latest", "--at")
             assert isinstance(first, int) and isinstance(final, int)
             if first > final:
