@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from obstore.store import S3Store
 
 __all__ = [
-    "Object", "Whole", "create", "delete", "denial", "entries", "forget_clients", "head", "is_folder", "names",
-    "options", "put", "read", "refused", "size_of", "source_of",
+    "Object", "Whole", "create", "delete", "denial", "entries", "fetch", "forget_clients", "head", "is_folder",
+    "names", "options", "put", "read", "refused", "size_of", "source_of",
 ]  # fmt: skip
 
 Listed = tuple[Address, int, float]
@@ -141,6 +141,15 @@ def read(place: Address) -> bytes:
 
     with _errors(place, "read"):
         return bytes(obstore.get(_client(place), place.key).bytes())
+
+
+def fetch(place: Address, file: Path) -> None:
+    """Write all bytes of an object into a file. FileNotFoundError."""
+    import obstore
+
+    with _errors(place, "read"), file.open("wb") as copy:
+        for part in obstore.get(_client(place), place.key).stream():
+            copy.write(part)
 
 
 def head(place: Address) -> tuple[int, float]:

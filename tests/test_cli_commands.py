@@ -211,7 +211,7 @@ def test_windows(fresh: Path, dd: Any) -> None:
         (["links", "data/gone.csv"], 2, "data/gone.csv: there is no such file or folder"),
         (["links", "data/starts.csv"], 1, "data/starts.csv: "),
         (["links", "README.md"], 2, "README.md: cannot tell the format"),
-        (["links", "s3://bucket/x.parquet"], 2, "only files and folders can be read"),
+        (["links", "gs://bucket/x.parquet"], 2, "only files and folders can be read"),
         (["links", "data/links.csv", "--late", "mov"], 2, "--late: 'mov' is none of refuse, move"),
         (["links", "data/links.csv", "--column", "src"], 2, "--column: 'src' is not OURS=THEIRS"),
         (["links", "data/links.csv", "--column", "src=a", "--column", "src=b"], 2, "--column: 'src' is named twice"),

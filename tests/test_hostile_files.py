@@ -480,7 +480,7 @@ def deep_schema(levels: int) -> str:
 
 OUTSIDE = ["../kept/x.parquet", "..%2Fkept%2Fx.parquet", "%2e%2e/kept/x.parquet", "%252e%252e/kept/x.parquet",
            "part/../../kept/x.parquet", "{kept}/x.parquet", "file://{kept}/x.parquet", "http://127.0.0.1:9/x.parquet",
-           "s3://bucket/x.parquet"]  # fmt: skip
+           "gs://bucket/x.parquet"]  # fmt: skip
 
 
 @pytest.mark.parametrize("path", OUTSIDE)

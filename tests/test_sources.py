@@ -133,7 +133,7 @@ def test_an_unknown_format_and_an_object_store_are_usage_errors(tmp_path: Path) 
     with pytest.raises(UsageError, match="cannot tell the format"):
         find_sources([str(tmp_path / "edges.xml")])
     with pytest.raises(UsageError, match="only files and folders"):
-        find_sources(["s3://bucket/edges.parquet"])
+        find_sources(["gs://bucket/edges.parquet"])
 
 
 # --- unreadable bytes -------------------------------------------------------------------------------------------------

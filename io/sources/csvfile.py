@@ -69,7 +69,7 @@ class CsvFile(Source):
 
         # Not Polars' reader, which fills short lines with nulls. One thread, so that errors have the row's number.
         return csv.open_csv(
-            self.path,
+            self.file,
             read_options=csv.ReadOptions(use_threads=False, block_size=_BLOCK),
             parse_options=csv.ParseOptions(newlines_in_values=True),
             convert_options=csv.ConvertOptions(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -10,9 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from ddcore.errors import DataError
+from ddcore.errors import DataError, UsageError
+from ddcore.io import store
+from ddcore.io.address import Place, is_url
 from ddcore.io.deltalog import commit_info
 from ddcore.io.sources.parquetfile import MOST_ROWS
+from ddcore.io.sources.remote import address_at, delta_options
 from ddcore.io.sources.source import Batches, Source, date_of, first_line
 from ddcore.io.tables import values
 
@@ -45,7 +47,7 @@ class DeltaTable(Source):
 
     def date(self) -> datetime | None:
         """When its version was committed; None where the log no longer has that commit."""
-        milliseconds = commit_info(Path(self.path), self.version).get("timestamp")
+        milliseconds = commit_info(_place(self.path), self.version).get("timestamp")
         return date_of(milliseconds / 1000) if isinstance(milliseconds, int) else None
 
     def fingerprint(self) -> str:
@@ -88,13 +90,17 @@ class DeltaTable(Source):
             raise self.explain(error) from error
 
     def spark_frame(self, session: SparkSession) -> DataFrame:
-        """The table as Spark reads it."""
+        """The table as Spark reads it. UsageError for one in an object store."""
+        if is_url(self.path):
+            raise UsageError(
+                f"{self.name}: with Spark, a Delta table in an object store cannot be a source", "add --engine inline"
+            )
         return session.read.format("delta").option("versionAsOf", self.version).load(self.path)
 
     def _table(self) -> deltalake.DeltaTable:
         import deltalake
 
-        return deltalake.DeltaTable(self.path, version=self.version)
+        return deltalake.DeltaTable(self.path, version=self.version, storage_options=delta_options(self.path))
 
 
 def delta_table(path: str, place: str, version: int | None = None) -> DeltaTable:
@@ -105,7 +111,7 @@ def delta_table(path: str, place: str, version: int | None = None) -> DeltaTable
     import deltalake
 
     try:
-        table = deltalake.DeltaTable(path, version=version)
+        table = deltalake.DeltaTable(path, version=version, storage_options=delta_options(path))
         version, files = table.version(), values(table.get_add_actions().column("path"))
     except Exception as error:
         if version is not None and _newest(path) is not None:
@@ -136,15 +142,19 @@ def delta_versions(path: str, place: str, first: int | None, last: int | None) -
 
 def _versions(path: str) -> list[int]:
     """The versions whose commits or checkpoints are in the log."""
-    names = (name.partition(".") for name in os.listdir(os.path.join(path, "_delta_log")))
+    names = (name.partition(".") for name in store.names(_place(path) / "_delta_log"))
     return [int(stem) for stem, _, _ in names if stem.isdecimal()]
+
+
+def _place(path: str) -> Place:
+    return address_at(path) if is_url(path) else Path(path)
 
 
 def _newest(path: str) -> int | None:
     import deltalake
 
     try:
-        return deltalake.DeltaTable(path).version()
+        return deltalake.DeltaTable(path, storage_options=delta_options(path)).version()
     except Exception:  # whatever makes it unreadable
         return None
 

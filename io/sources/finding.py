@@ -9,9 +9,12 @@ from pathlib import Path
 from urllib.parse import unquote, urlparse
 
 from ddcore.errors import DataError, UsageError
+from ddcore.io import store
+from ddcore.io.address import SCHEMES, Address, Place
 from ddcore.io.sources.csvfile import CsvFile
 from ddcore.io.sources.deltatable import delta_table, delta_versions
 from ddcore.io.sources.parquetfile import ParquetFile
+from ddcore.io.sources.remote import address_at, matching
 from ddcore.io.sources.snapshots import Snapshot
 from ddcore.io.sources.source import Source
 
@@ -52,9 +55,10 @@ def find_snapshots(places: Sequence[str]) -> list[Snapshot]:
     snapshots: dict[tuple[str, str], Snapshot] = {}
     for place in places:
         for name, sources in _versions_at(place) or _matches(place):
-            path = sources[0].path if len(sources) == 1 else _absolute(_local_path(name))
+            path = sources[0].path if len(sources) == 1 else _path_of(name)
             version = sources[0].stamp() if sources[0].by_spark else ""
-            snapshots.setdefault((os.path.realpath(path), version), Snapshot(name, path, tuple(sources)))
+            snapshot = Snapshot(name, path, tuple(sources))
+            snapshots.setdefault((snapshot.real, version), snapshot)
     _check([source for snapshot in snapshots.values() for source in snapshot.parts])
     return list(snapshots.values())
 
@@ -62,10 +66,10 @@ def find_snapshots(places: Sequence[str]) -> list[Snapshot]:
 def _versions_at(place: str) -> list[tuple[str, list[Source]]]:
     """The versions of a Delta table that a place names, each by itself; none for another place."""
     match = _VERSIONS.fullmatch(place)
-    if match is None or _local_path(place).exists() or not (_local_path(match["table"]) / "_delta_log").is_dir():
+    if match is None or store.exists(_place(place)) or not store.is_folder(_place(match["table"]) / "_delta_log"):
         return []
     first, last = ((int(text) if text else None) for text in (match["first"], match["last"]))
-    table = _absolute(_local_path(match["table"]))
+    table = _path_of(match["table"])
     tables = delta_versions(table, match["table"], first, first if match["range"] is None else last)
     return [(each.name, [each]) for each in tables]
 
@@ -77,9 +81,60 @@ def _check(sources: Sequence[Source]) -> None:
 
 def _matches(place: str) -> list[tuple[str, list[Source]]]:
     """What a place names: a file, a folder or a table with its sources, or each match of a glob with its."""
+    if _is_remote(place):
+        return _matches_in_store(place)
     if not _GLOB & set(place) or os.path.exists(_local_path(place)):
         return [(place, _sources_at(place))]
     return _sources_matching(str(_local_path(place)), place)
+
+
+def _is_remote(place: str) -> bool:
+    return place.partition("://")[0].lower() in SCHEMES and "://" in place
+
+
+def _place(place: str) -> Place:
+    """A path, or an address in an object store."""
+    return address_at(place) if _is_remote(place) else _local_path(place)
+
+
+def _path_of(place: str) -> str:
+    """The same as the absolute path of a source."""
+    return str(address_at(place)) if _is_remote(place) else _absolute(_local_path(place))
+
+
+def _matches_in_store(url: str) -> list[tuple[str, list[Source]]]:
+    """As :func:`_matches`, for a URL."""
+    place = address_at(url)
+    if not _GLOB & set(place.key) or store.exists(place):
+        return [(url, _sources_in_store(place, url))]
+    chosen = [each for each in matching(url) if _kind_by_suffix(each) or store.is_folder(each)]
+    if not chosen:
+        raise DataError(
+            f"{url}: matches no Parquet or CSV file", "quote the pattern, and check the bucket and the folder"
+        )
+    return [(str(each), _sources_in_store(each, str(each))) for each in chosen]
+
+
+def _sources_in_store(place: Address, url: str) -> list[Source]:
+    """The sources that an address names: a Delta table, an object, or all data files below it."""
+    if store.is_folder(place / "_delta_log"):
+        return [delta_table(str(place), url)]
+    if place.key and store.is_file(place):
+        return [_file_kind(place, url)(url, str(place))]
+    sources, below = list[Source](), sorted(store.entries(place, hidden=False))
+    for entry in below:
+        kind, steps = _kind_by_suffix(entry.place), entry.below(place).split("/")
+        if kind and entry.place.name[0] not in "._":
+            carried = tuple(_folder_column(step) for step in steps[:-1] if "=" in step)
+            sources.append(kind(str(entry.place), str(entry.place), carried, member=True))
+    if not below:
+        raise UsageError(f"{url}: there is no such object or folder", "check the URL; put a pattern in quotes")
+    if not sources:
+        raise DataError(
+            f"{url}: no Parquet or CSV file in this folder, and it is not a Delta table",
+            f"data files end in {', '.join(FILES)}; names that begin with . or _ are ignored",
+        )
+    return sources
 
 
 def _sources_at(place: str) -> list[Source]:
@@ -181,9 +236,9 @@ def _check_names(sources: Iterable[Source]) -> None:
 
 def _check_no_table_files(sources: Iterable[Source]) -> None:
     """Raise DataError for the first file that belongs to a table: only the table's log says which rows are live."""
-    kinds: dict[Path, str] = {}
+    kinds: dict[Place, str] = {}
     for source in sources:
-        for folder in Path(source.real).parents if os.path.isfile(source.path) else ():
+        for folder in _folders_above(source):
             if folder not in kinds:
                 kinds[folder] = _table_kind(folder)
             if kind := kinds[folder]:
@@ -195,14 +250,21 @@ def _check_no_table_files(sources: Iterable[Source]) -> None:
                 )
 
 
-def _table_kind(folder: Path) -> str:
+def _folders_above(source: Source) -> Sequence[Place]:
+    """The folders that a source is in, if it is a file."""
+    if _is_remote(source.path):
+        place = address_at(source.path)
+        return () if source.by_spark else [Address(place.root, each) for each in place.path.parents]
+    return list(Path(source.real).parents) if os.path.isfile(source.path) else ()
+
+
+def _table_kind(folder: Place) -> str:
     """``Delta``, ``Hudi`` or ``Iceberg``, or the empty text for a folder of plain files."""
-    if os.path.isdir(folder / "_delta_log"):
+    if store.is_folder(folder / "_delta_log"):
         return "Delta"
-    if os.path.isdir(folder / ".hoodie"):
+    if store.is_folder(folder / ".hoodie"):
         return "Hudi"
-    metadata = folder / "metadata"
-    if os.path.isdir(metadata) and next(metadata.glob("*.metadata.json*"), None):
+    if any(".metadata.json" in name for name in store.names(folder / "metadata")):
         return "Iceberg"
     return ""
 
@@ -212,12 +274,12 @@ def _folder_column(part: str) -> tuple[str, str | None]:
     return unquote(name), None if value == _HIVE_NULL else unquote(value)
 
 
-def _kind_by_suffix(path: Path) -> type[Source] | None:
+def _kind_by_suffix(path: Place) -> type[Source] | None:
     name = path.name.lower()
     return next((kind for suffix, kind in FILES.items() if name.endswith(suffix)), None)
 
 
-def _file_kind(path: Path, place: str) -> type[Source]:
+def _file_kind(path: Place, place: str) -> type[Source]:
     kind = _kind_by_suffix(path)
     if kind is None:
         raise UsageError(

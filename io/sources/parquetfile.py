@@ -120,7 +120,7 @@ class ParquetFile(Source):
 
         try:
             # INT96 timestamps as microseconds, as Spark reads them: as nanoseconds those after 2262 would wrap.
-            return pq.ParquetFile(self.path, page_checksum_verification=True, coerce_int96_timestamp_unit="us")
+            return pq.ParquetFile(self.file, page_checksum_verification=True, coerce_int96_timestamp_unit="us")
         except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
             raise self.explain(error) from error
 

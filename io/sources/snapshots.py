@@ -17,6 +17,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from ddcore.errors import DataError
+from ddcore.io.address import is_url
 from ddcore.io.checks import DIFF, Layout, Rules, rows_of
 from ddcore.io.sources.source import Batches, Source
 from ddcore.io.sources.spark import in_tasks, shares, through
@@ -49,7 +50,7 @@ class Snapshot:
     @property
     def real(self) -> str:
         """The path with all symbolic links resolved."""
-        return os.path.realpath(self.path)
+        return self.path if is_url(self.path) else os.path.realpath(self.path)
 
     def stamp(self) -> str:
         """As that of a source, over all parts."""

@@ -13,6 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 from ddcore.errors import DataError
+from ddcore.io.address import is_url
 from ddcore.io.sources.validation import validate
 from ddcore.redaction import masked
 
@@ -49,12 +50,27 @@ class Source(ABC):
     @property
     def real(self) -> str:
         """The path with all symbolic links resolved: the same for every spelling of this path."""
-        return os.path.realpath(self.path)
+        return self.path if is_url(self.path) else os.path.realpath(self.path)
+
+    @property
+    def file(self) -> str:
+        """The path to read: of an object of a store, that of a copy."""
+        if not is_url(self.path):
+            return self.path
+        from ddcore.io.sources import remote
+
+        return remote.copied(self.path)
 
     @property
     def size(self) -> int:
         """The bytes that are read in this process or in a task; 0 where Spark reads the source itself."""
-        return 0 if self.by_spark else os.path.getsize(self.path)
+        if self.by_spark:
+            return 0
+        if not is_url(self.path):
+            return os.path.getsize(self.path)
+        from ddcore.io.sources import remote
+
+        return remote.size_of(self.path)
 
     @property
     def first_row(self) -> int:
@@ -85,16 +101,24 @@ class Source(ABC):
 
     def stamp(self) -> str:
         """A short text that changes whenever the content does, and perhaps also when it does not; read no rows."""
+        if is_url(self.path):
+            from ddcore.io.sources import remote
+
+            return remote.stamp_of(self.path)
         status = os.stat(self.path)
         return f"{status.st_size}-{status.st_mtime_ns}"
 
     def date(self) -> datetime | None:
         """When it was written, to the second; None where nobody knows."""
+        if is_url(self.path):
+            from ddcore.io.sources import remote
+
+            return date_of(remote.written_at(self.path))
         return date_of(os.stat(self.path).st_mtime)
 
     def fingerprint(self) -> str:
         """A short text that only equal contents share. Reads all bytes of a file."""
-        with open(self.path, "rb") as file:
+        with open(self.file, "rb") as file:
             return hashlib.file_digest(file, partial(hashlib.blake2b, digest_size=16)).hexdigest()
 
     def is_at(self, position: str) -> bool:

@@ -1,0 +1,105 @@
+"""Sources in an object store: which objects a URL or a pattern names, and copies of them to read.
+
+A file is read from a copy in a temporary folder of the process that reads it, made when it is first needed and kept
+until the process ends. So every reader of files reads objects as well, and what is read twice is the same both times.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import tempfile
+from collections.abc import Iterable, Sequence
+from fnmatch import fnmatchcase
+from functools import cache
+from pathlib import Path, PurePosixPath
+
+from ddcore.io import objects
+from ddcore.io.address import Address, address_of
+
+__all__ = ["address_at", "copied", "delta_options", "matching", "size_of", "stamp_of", "written_at"]
+
+_GLOB = frozenset("*?[")
+
+
+def address_at(url: str) -> Address:
+    """The address that a source's URL names. UsageError."""
+    scheme, _, rest = url.partition("://")
+    bucket, _, key = rest.partition("/")
+    root = address_of(f"{scheme}://{bucket}", url).root
+    return Address(root, PurePosixPath(key.strip("/")))
+
+
+def copied(url: str) -> str:
+    """The path of a copy of an object. FileNotFoundError."""
+    return _copied(url, os.getpid())
+
+
+@cache
+def _copied(url: str, process: int) -> str:
+    place = address_at(url)
+    folder = tempfile.mkdtemp(prefix="dd-source-", dir=_scratch(process))
+    file = Path(folder) / place.name
+    objects.fetch(place, file)
+    return str(file)
+
+
+@cache
+def _scratch(process: int) -> str:
+    folder = tempfile.mkdtemp(prefix="dd-sources-")
+
+    def remove() -> None:
+        if os.getpid() == process:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    atexit.register(remove)
+    return folder
+
+
+def size_of(url: str) -> int:
+    """The size of an object in bytes. FileNotFoundError."""
+    return objects.head(address_at(url))[0]
+
+
+def written_at(url: str) -> float:
+    """When an object was written, in seconds since 1970. FileNotFoundError."""
+    return objects.head(address_at(url))[1]
+
+
+def stamp_of(url: str) -> str:
+    """A text that changes with the content of an object, and may change without it."""
+    size, written = objects.head(address_at(url))
+    return f"{size}-{int(written * 1e9)}"
+
+
+def delta_options(path: str) -> dict[str, str] | None:
+    """What the Delta library needs to know for a table at a path or a URL."""
+    return objects.options() if "://" in path else None
+
+
+def matching(url: str) -> list[Address]:
+    """The objects and folders that match a pattern, sorted, as the shell matches files."""
+    pattern = address_at(url)
+    steps = pattern.path.parts
+    literal = next(place for place, step in enumerate(steps) if _GLOB & set(step))
+    base = Address(pattern.root, PurePosixPath(*steps[:literal]))
+    found: set[PurePosixPath] = set()
+    for place, _, _ in objects.entries(base):
+        below = place.path.relative_to(base.path)
+        found.update(each for each in (below, *below.parents) if each.parts)
+    return sorted(Address(pattern.root, base.path / each) for each in found if _fits(each.parts, steps[literal:]))
+
+
+def _fits(steps: Sequence[str], pattern: Sequence[str]) -> bool:
+    if not pattern:
+        return not steps
+    if pattern[0] == "**":
+        return any(_fits(steps[skipped:], pattern[1:]) for skipped in range(len(steps) + 1) if _plain(steps[:skipped]))
+    if not steps or (steps[0][0] in "._" and pattern[0] != steps[0]):
+        return False
+    return fnmatchcase(steps[0], pattern[0]) and _fits(steps[1:], pattern[1:])
+
+
+def _plain(steps: Iterable[str]) -> bool:
+    return all(step[0] not in "._" for step in steps)
