@@ -92,6 +92,7 @@ class Lease:
     def __init__(self, folder: Address, token: int, claim: _Claim, dead: Holder | None) -> None:
         self._folder, self._claim, self.token, self.dead = folder, claim, token, dead
         self.entry: int | None = None
+        self._is_recorded = False
         self._writing, self._over = threading.Lock(), threading.Event()
 
     @property
@@ -104,9 +105,26 @@ class Lease:
         """Whether a process before may still be working, and the ledger does not have this token yet."""
         return self._claim.owes
 
-    def keeps_out(self) -> None:
+    @property
+    def is_recorded(self) -> bool:
+        """Whether this process has written its token to the ledger."""
+        return self._is_recorded
+
+    def note_recorded(self) -> None:
         """The ledger has the token."""
-        self._claim = replace(self._claim, owes=False)
+        self._is_recorded, self._claim = True, replace(self._claim, owes=False)
+
+    def outbid(self, known: int) -> None:
+        """Take a token greater than ``known``, which the ledger has: somebody deleted the objects of the lock, so that
+        the tokens began anew. Raises LockHeld if another process took the lock over.
+        """
+        self.check()
+        claim = replace(self._claim, owes=True)
+        if not _claimed(self._folder, known + 1, claim):
+            raise self.lost()
+        with self._writing:
+            self.token, self._claim = known + 1, claim
+        self.check()
 
     def note_run(self, run: int) -> None:
         """Write the run's number into the lock, for the messages of other commands."""
@@ -115,8 +133,7 @@ class Lease:
 
     def check(self) -> None:
         """Raise LockHeld if another process has taken the lock over. One request."""
-        newest = max(_tokens(self._folder), default=0)
-        if newest != self.token:
+        if max(_tokens(self._folder), default=0) > self.token:
             raise self.lost()
 
     def lost(self) -> LockHeld:
@@ -180,15 +197,20 @@ def _take(folder: Address, claim: _Claim) -> Lease:
     dead = None if found is None else _predecessor(folder, found)
     token = 1 + (0 if found is None else found.token)
     claim = replace(claim, owes=dead is not None or (found is not None and found.claim.owes))
-    place = _object(folder, token)
-    # The mark tells our claim from another's where the store's answer was lost and the library asked again.
-    if not objects.create(place, claim.to_bytes()) and objects.read(place) != claim.to_bytes():
+    if not _claimed(folder, token, claim):
         raise _held(folder, _newest(folder))
     lease = Lease(folder, token, claim, dead)
     lease.check()  # a process that was stopped between its reading and its claim may be far behind
     for earlier in sorted(_tokens(folder))[:-_KEPT]:
         objects.delete([_object(folder, earlier)])
     return lease
+
+
+def _claimed(folder: Address, token: int, claim: _Claim) -> bool:
+    """Whether this process got a token."""
+    place, content = _object(folder, token), claim.to_bytes()
+    # The mark tells our claim from another's where the store's answer was lost and the library asked again.
+    return objects.create(place, content) or objects.read(place) == content
 
 
 def _predecessor(folder: Address, found: _Found) -> Holder | None:

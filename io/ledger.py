@@ -702,6 +702,8 @@ class Ledger:
             if not ours and lease is not None:
                 raise lease.lost() from None
             table.update_incremental()
+        if (lease := tables.lease()) is not None:
+            lease.note_recorded()
 
     def _tell_lease(self) -> None:
         lease = tables.lease()
@@ -804,13 +806,13 @@ def _keep_out(table: DeltaTable) -> None:
     lease = tables.lease()
     while lease is not None:
         known = tables.token_of(table)
-        if known > lease.token:
-            raise lease.lost()
+        if known > lease.token or (known == lease.token and not lease.is_recorded):
+            lease.outbid(known)
         if known == lease.token or not lease.takes_over:
             return
         try:
             tables.fence(table, lease.token)
-            lease.keeps_out()
+            lease.note_recorded()
             return
         except tables.Overtaken:
             table.update_incremental()

@@ -198,7 +198,7 @@ def test_who_takes_over_and_ends_before_the_ledger_leaves_its_duty_to_the_next(
     with Warehouse(root).lock("ddcore ingest") as held:
         assert isinstance(held, lease.Lease)
         assert held.dead is None and held.takes_over
-        held.keeps_out()
+        held.note_recorded()
     with Warehouse(root).lock("ddcore ingest") as held:
         assert isinstance(held, lease.Lease)
         assert not held.takes_over
@@ -272,6 +272,19 @@ def test_an_old_holder_cannot_be_first_in_a_new_ledger(root: Address, monkeypatc
     with tables.kept_open(before), pytest.raises(LockHeld, match="was taken over"):
         old.append(run(old, 3))
     assert Ledger.load(Warehouse(root)).newest() is None
+
+
+def test_a_lock_whose_objects_were_deleted_gets_a_greater_token(root: Address, monkeypatch: pytest.MonkeyPatch) -> None:
+    with writing(root) as ledger:
+        ledger.append(committed(ledger, 1))
+    before = expired(root, monkeypatch)
+    objects.delete([place for place, *_ in objects.entries(root / ".lock")])
+    for version in (2, 3):
+        with writing(root) as ledger:
+            ledger.append(committed(ledger, version))
+    assert rows_of(Ledger.load(Warehouse(root))) == [1, 2, 3]
+    with tables.kept_open(before), pytest.raises(LockHeld, match="was taken over"):
+        Ledger.load(Warehouse(root))
 
 
 def test_a_late_commit_of_an_old_holder_is_taken_for_nothing(root: Address, monkeypatch: pytest.MonkeyPatch) -> None:
