@@ -282,7 +282,7 @@ class _Snapshots:
     @property
     def size(self) -> int:
         """The bytes to read."""
-        return sum(source.size for _, parts in self.found.new for source, _ in parts)
+        return sum(source.size for source, _ in self.found.parts)
 
     def rules(self, ledger: Ledger, name: str) -> Rules:
         """The rules for the updates that the snapshots make."""
@@ -290,7 +290,7 @@ class _Snapshots:
         return Rules(self.fitting.schema, self.fitting.dims)
 
     def take_in(self, work: _Work, take: Take) -> IngestReport:
-        return work.run_series(take, self.places, self.snapshots, self.fitting)
+        return work.run_series(take, self.places, self.snapshots, self.found, self.fitting)
 
 
 def _find(
@@ -433,29 +433,33 @@ class _Work:
         return self._report(places, part, self.intake.number, nothing_new=False, notes=notes)
 
     def run_series(
-        self, take: Take, places: Sequence[str], snapshots: Sequence[Snapshot], fitting: Rules
+        self, take: Take, places: Sequence[str], snapshots: Sequence[Snapshot], found: Snapshots, fitting: Rules
     ) -> IngestReport:
-        """Take in the new ones of these snapshots, as what each changes in the content before it."""
+        """Take in the new ones of these snapshots, as what each changes in the content before it.
+
+        ``found``: those that were new before the warehouse was locked.
+        """
         restated = self._restated()
-        found = new_snapshots(self.ledger, self.name, snapshots, fitting, self.root, again=restated is not None)
+        again = self.options.restate is not None
+        found = new_snapshots(self.ledger, self.name, snapshots, fitting, self.root, again=again, fits=found.new)
         notes = [*self.notes, *_series_notes(found)]
         if not found.new:
             return self._report(places, Part(), found.ingest, nothing_new=True, notes=notes)
         time = None if fitting.time is None else time_of(fitting.time)
         times = times_of(self.ledger, self.name, len(found.new), time, restated=restated, dims=self.rules.dims)
-        series = replace(found.series(self.log, fitting, times, restated), state=self.base)
-        notes += _ignored_notes([part for _, parts in found.new for part in parts])
+        series = found.series(self.log, self.base, fitting, times, restated)
+        notes += _ignored_notes(found.parts)
         self.tell("reading rows", 0, None, ", ".join(places))
         stamps = found.stamps
         part = take(self.intake, [(series, Layout(series.name, {n: n for n in self.rules.columns}, {}, False, ()))])
-        for (snapshot, _), before, after in zip(found.new, stamps, found.stamps, strict=True):
+        for snapshot, before, after in zip(found.new, stamps, found.stamps, strict=True):
             if before != after:
                 raise DataError(f"{snapshot.name}: changed while it was read", "run it again when it is complete")
         part.counts = {**dict.fromkeys(times, (0, 0)), **part.counts}
         if self.options.restate is not None:
             self._replace(part)
         self._judge(part, [], checks_counts=False)
-        dates, labels = snapshot_names([snapshot for snapshot, _ in found.new], times)
+        dates, labels = snapshot_names(list(found.new), times)
         notes += self._name(part, dates, self.options.labels or labels)
         self._commit(part, self._snapshot_sources(found, part, series.name, times))
         return self._report(places, part, self.intake.number, nothing_new=False, notes=notes)
@@ -478,7 +482,7 @@ class _Work:
                 stored(digests.get(time, Digest()), self.intake.key),
                 position(snapshot),
             )
-            for (snapshot, _), time in zip(found.new, times, strict=True)
+            for snapshot, time in zip(found.new, times, strict=True)
         )
 
     def _name(self, part: Part, dates: Mapping[Time, datetime], labels: Labels) -> list[str]:

@@ -20,6 +20,7 @@ from real_data import at, shared_data
 
 import ddcore.io.sources.snapshots
 from ddcore.errors import DataError, DdError, LateUpdate, UsageError
+from ddcore.io.sources import pairs
 from ddcore.jobs.ingest import ingest
 
 SCHEMA = {"id": "int64", "name": "string", "f": "float64", "tags": "list[string]"}
@@ -113,6 +114,34 @@ def test_the_package_set_taken_back_from_its_snapshots(tmp_path: Path) -> None:
     expected = log.group_by(keys).agg(pl.col("diff").sum()).filter(pl.col("diff") != 0)
     got = pl.DataFrame(desk.updates(), expected.schema, orient="row")
     assert_frame_equal(got, expected, check_row_order=False)
+
+
+def test_pairs_of_equal_rows_leave_the_difference_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever rows two frames have; where both are in order, all pairs of equal frames are found."""
+    monkeypatch.setattr(pairs, "_LEAST", 0)
+    seed = random.randrange(10**6)
+    print(f"seed {seed}")
+    rng = random.Random(seed)
+
+    def frame() -> pl.DataFrame:
+        ids = sorted(rng.randrange(5) for _ in range(rng.randint(0, 12)))
+        if rng.random() < 0.1:
+            rng.shuffle(ids)
+        others = [(rng.choice([None, "x"]), rng.choice([None, float("nan"), 1.0])) for _ in ids]
+        rows = [(number, *values) for number, values in zip(ids, others, strict=True)]
+        return pl.DataFrame(rows, {"id": pl.Int64, "name": pl.String, "f": pl.Float64}, orient="row")
+
+    for _ in range(300):
+        one, other = frame(), frame()
+        if rng.random() < 0.2:
+            other = one
+        left, right = pairs.without_pairs(one, other, one.columns)
+        before, after = (Counter(map(text, a.rows())) for a in (one, left))
+        before.subtract(map(text, other.rows()))
+        after.subtract(map(text, right.rows()))
+        assert {row: n for row, n in before.items() if n} == {row: n for row, n in after.items() if n}
+        if one is other and one["id"].is_sorted():
+            assert left.is_empty() and right.is_empty()
 
 
 # --- what is known ----------------------------------------------------------------------------------------------------
