@@ -372,7 +372,7 @@ def labelled_ledger(folder: Path, ingests: int) -> None:
             ledger.append(replace(ingest(number, number, number), labels=(given,)))
 
 
-@pytest.mark.parametrize("ingests", [40, pytest.param(10_000, marks=pytest.mark.long)])
+@pytest.mark.parametrize("ingests", [40, pytest.param(1_000, marks=pytest.mark.long)])
 def test_a_look_up_reads_no_records_however_old_the_ledger_is(
     ingests: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
