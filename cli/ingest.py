@@ -59,6 +59,18 @@ def ingest(
         ),
     ] = None,
     *,
+    append: Annotated[
+        bool,
+        typer.Option("--append", help="The sources hold rows to insert, at the next version if they have none."),
+    ] = False,
+    snapshot: Annotated[
+        bool,
+        typer.Option(
+            "--snapshot",
+            help="Each source is the whole content of the input at one version, the next one: a file, a folder, or a "
+            "Delta table, also TABLE@v3 or TABLE@v3..v7. What it changes is ingested.",
+        ),
+    ] = False,
     version: Annotated[
         str | None,
         typer.Option(
@@ -155,6 +167,7 @@ def ingest(
     assert input_name is not None and sources
     opened.input_schema(input_name)
     _check_late(late)
+    form = _form({"append": append, "snapshot": snapshot})
     rename, time = _renamed(column or []), None if version is None else parse(version, opened.dims, "--version")
     from ddcore.cli.notices import notices
     from ddcore.jobs import ingest as job
@@ -166,6 +179,7 @@ def ingest(
             input_name,
             sources,
             engine=opened.engine,
+            form=form,
             version=time,
             diff=diff,
             rename=rename,
@@ -178,6 +192,14 @@ def ingest(
     _tell(out, report, opened.dims)
     out.result("ingest", **spelled({**_fields(report), "took": round(report.took, 3)}, opened.dims))
     return skip_code if report.nothing_new and skip_code is not None else 0
+
+
+def _form(forms: dict[str, bool]) -> str:
+    """What the sources hold."""
+    names = [name for name, is_meant in forms.items() if is_meant]
+    if len(names) > 1:
+        raise UsageError(f"--{names[0]} and --{names[1]}: only one of them", "see: ddcore ingest --help")
+    return names[0] if names else "log"
 
 
 def _check_late(late: str) -> None:

@@ -33,6 +33,7 @@ __all__ = [
     "fit",
     "listed_names",
     "normalise",
+    "rows_of",
     "shown_value",
 ]
 
@@ -68,6 +69,8 @@ class Rules:
 
     ``time`` and ``diff`` are values for columns that the sources lack; ``rename`` maps our name to the source's.
     ``added``: the columns that the input got after its first ingest. Sources of before that lack them are recognised.
+    ``fallback``: the time of rows in sources without time columns. ``rows_only``: the sources hold rows and no updates:
+    they need neither times nor diffs, and those that they have are left out. ``appends``: each row is an insertion.
     """
 
     schema: Schema
@@ -76,11 +79,14 @@ class Rules:
     diff: int | None = None
     rename: Mapping[str, str] = field(default_factory=dict)
     added: frozenset[str] = frozenset()
+    fallback: tuple[int, ...] | None = None
+    rows_only: bool = False
+    appends: bool = False
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns of the change log, in order: the row, the time, ``diff``."""
-        return (*self.schema, *self.dims, DIFF)
+        """The columns that sources need, in order: those of a change log, which are the row, the time and ``diff``."""
+        return tuple(self.schema) if self.rows_only else (*self.schema, *self.dims, DIFF)
 
 
 @dataclass(frozen=True)
@@ -139,6 +145,11 @@ def fit(
         elif source_name in in_folders and not by_option:
             from_folders[name] = in_folders[source_name]
             _check_text(where, name, rules.schema.get(name))
+        elif name == DIFF and rules.appends and (source_name in types or source_name in in_folders):
+            raise DataError(
+                f"{where}: has a column {source_name!r}, but --append inserts every row",
+                "if it is a change log, leave --append out; else rename the column at the source",
+            )
         elif source_name in types or source_name in in_folders:
             raise DataError(
                 f"{where}: has a column {source_name!r}, but --{_flag(name)} gives its value for all rows",
@@ -146,7 +157,7 @@ def fit(
             )
         elif name in rules.added:
             absent.append(name)
-        elif not by_option:
+        elif not (by_option or (name in rules.dims and rules.fallback is not None)):
             raise _missing(where, name, source_name, [*types, *in_folders], rules)
     used = set(source_columns.values())
     ignored = tuple(name for name in types if name not in used)
@@ -179,7 +190,11 @@ def _missing(where: str, name: str, source_name: str, columns: list[str], rules:
     if close:
         return DataError(message, f"did you mean {close!r}? then say: --column {name}={close}")
     if name == DIFF:
-        return DataError(message, "if each of its rows is one insertion, say: --diff 1")
+        return DataError(
+            message,
+            "if the source is the whole content at one version, say: --snapshot; if each of its rows is one insertion: "
+            "--append, or --diff 1 with versions of its own",
+        )
     if name in rules.dims:
         option = (
             "N gives all rows the version N" if len(rules.dims) == 1 else f"{example(rules.dims)} gives all rows a time"
@@ -268,11 +283,15 @@ def _type_name(actual: pl.DataType) -> str:
 
 
 def normalise(frame: pl.DataFrame, layout: Layout, rules: Rules, first_row: int | None = None) -> pl.DataFrame:
-    """The updates in a batch of a source: the columns of ``rules``, in their order, of exactly the declared types.
+    """The updates in a batch of a source, as :func:`rows_of` returns them, without those with a diff of 0."""
+    return rows_of(frame, layout, rules, first_row).filter(pl.col(DIFF) != 0)
+
+
+def rows_of(frame: pl.DataFrame, layout: Layout, rules: Rules, first_row: int | None = None) -> pl.DataFrame:
+    """The rows in a batch of a source: the columns of ``rules``, in their order, of exactly the declared types.
 
     ``frame`` holds the columns of ``layout.source_columns`` under the source's names. ``first_row`` is the number of
-    its first row in the source, for messages; None if unknown. Drops updates with a diff of 0 and keeps the order. One
-    pass over each column.
+    its first row in the source, for messages; None if unknown. Keeps the order. One pass over each column.
     """
     columns = []
     for name in rules.columns:
@@ -282,8 +301,7 @@ def normalise(frame: pl.DataFrame, layout: Layout, rules: Rules, first_row: int 
             columns.append(_parse(column, rules.schema[name]) if text else _convert_nested(column, rules.schema[name]))
         else:
             columns.append(_time_or_diff(column, text))
-    updates = pl.DataFrame(columns)
-    return updates.filter(pl.col(DIFF) != 0)
+    return pl.DataFrame(columns)
 
 
 def _source_values(frame: pl.DataFrame, name: str, layout: Layout, rules: Rules) -> tuple[pl.Series, bool]:
@@ -294,7 +312,8 @@ def _source_values(frame: pl.DataFrame, name: str, layout: Layout, rules: Rules)
         return pl.Series([layout.folders[name]], dtype=pl.String).new_from_index(0, len(frame)), True
     if name in layout.absent:
         return pl.Series([None], dtype=rules.schema[name].polars).new_from_index(0, len(frame)), False
-    value = rules.diff if name == DIFF else (rules.time or ())[rules.dims.index(name)]
+    time = rules.time or rules.fallback or ()
+    value = rules.diff if name == DIFF else time[rules.dims.index(name)]
     return pl.Series([value], dtype=pl.Int64).new_from_index(0, len(frame)), False
 
 

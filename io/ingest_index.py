@@ -61,10 +61,10 @@ def _add(of: dict[str, Any], row: Row, body: Mapping[str, Any]) -> None:
     of["plus"] += sum(plus for plus, _ in body["counts"].values())
     if body.get("replaces") is not None:
         of["restatements"].append(row.entry)
-    totals = [_total(digest) for _, digest in body["sources"]]
+    totals = [_total(digest) for _, digest, *_ in body["sources"]]
     if None in totals:
         of["unknown"].append(row.entry)
-    marks = [(name, total) for (name, _), total in zip(body["sources"], totals, strict=True)]
+    marks = [(name, total) for (name, *_), total in zip(body["sources"], totals, strict=True)]
     if len(marks) > 1:
         marks.append((None, sum(total or 0 for total in totals)))
     for name, total in marks:
@@ -135,6 +135,15 @@ class IngestIndex:
     def names(self) -> set[str]:
         """The names of all sources."""
         return {name for one in self._files for name in one["names"] if name is not None}
+
+    def last_named(self, names: Collection[str]) -> dict[str, int]:
+        """By name the entry of the last ingest with a source of that name; names without one are left out."""
+        last: dict[str, int] = {}
+        for one in self._files if names else ():
+            for entry, name in zip(one["places"], one["names"], strict=True):
+                if name in names and entry in self.numbers:
+                    last[name] = max(entry, last.get(name, entry))
+        return last
 
     def named(self, names: Collection[str], columns: tuple[str, ...]) -> dict[str, list[tuple[int, str]]]:
         """By name the entries of the ingests of sources of these names, and the marks of those: of ingests whose rows

@@ -22,7 +22,7 @@ from ddcore.io.changelog import ChangeLog
 from ddcore.io.checks import DIFF, LARGEST_TIME, Layout, Rules, fit, normalise, shown_value
 from ddcore.io.known import Part as KnownPart
 from ddcore.io.known import without
-from ddcore.io.sources import Source, column_types, read_frames
+from ddcore.io.sources.source import Source
 from ddcore.io.tables import AddedFile
 from ddcore.io.times import Frontier, Time, key, parse_key, shown_frontier, time_of
 from ddcore.io.updates import Counts, Digest, accumulate_counts, consolidate, digests, merge_counts
@@ -168,9 +168,13 @@ class Intake:
         for layout, first_row, frame in frames:
             updates = normalise(frame, layout, self.rules, first_row)
             part.rows += len(frame)
-            _add(part.digests.setdefault(layout.where, {}), digests(updates, self.dims, self.key))
+            # Rows without a time of their own are the same rows at whatever version they come in.
+            own = (
+                updates if self._has_times(layout) else updates.with_columns(pl.lit(0).alias(dim) for dim in self.dims)
+            )
+            _add(part.digests.setdefault(layout.where, {}), digests(own, self.dims, self.key))
             for columns, of in zip(self.former, part.former, strict=True):
-                narrow = updates.select(*columns, *self.dims, DIFF)
+                narrow = own.select(*columns, *self.dims, DIFF)
                 _add(of.setdefault(layout.where, {}), digests(narrow, self.dims, self.key))
             updates = self._without_known(layout.where, updates)
             self._note_late(part, updates, layout.where)
@@ -180,6 +184,11 @@ class Intake:
                 batches = []
         self._write(part, writer, batches)
         return part
+
+    def _has_times(self, layout: Layout) -> bool:
+        """Whether the rows of a source have times, also those of an option, or else the next version."""
+        own = {*layout.source_columns, *layout.folders}
+        return self.rules.fallback is None or not own.isdisjoint(self.dims)
 
     def _note_late(self, part: Part, updates: pl.DataFrame, where: str) -> None:
         if self.upper is None:
@@ -243,7 +252,7 @@ def shown(row: Mapping[str, Any]) -> str:
 def fitted(sources: Sequence[Source], rules: Rules) -> list[tuple[Source, Layout]]:
     """Each source with its layout; DataError for the first that does not fit. Reads footers and headers only."""
     return [
-        (source, fit(source.name, column_types(source), rules, folders=source.folders, text=source.format == "csv"))
+        (source, fit(source.name, source.columns(), rules, folders=source.folders, text=source.is_text))
         for source in sources
     ]
 
@@ -251,5 +260,5 @@ def fitted(sources: Sequence[Source], rules: Rules) -> list[tuple[Source, Layout
 def frames_of(sources: Iterable[tuple[Source, Layout]]) -> Iterator[tuple[Layout, int | None, pl.DataFrame]]:
     """The batches of these sources, read in this process."""
     for source, layout in sources:
-        for first_row, frame in read_frames(source, layout.read):
+        for first_row, frame in source.frames(layout.read):
             yield layout, first_row, frame

@@ -13,17 +13,20 @@ import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Protocol
 
 import polars as pl
 
 from ddcore.io.ingest_index import IngestIndex, mark
 from ddcore.io.ledger import Ledger
 from ddcore.io.records import IngestRecord
-from ddcore.io.sources import Source
 from ddcore.io.times import Time, coordinates, ordered
 from ddcore.io.updates import Digest
 
-__all__ = ["Earlier", "Known", "Part", "Seen", "digest_key", "find_earlier", "identity", "stored", "without"]
+__all__ = [
+    "Earlier", "Known", "Part", "Placed", "Seen", "digest_key", "find_earlier", "identity", "names_at", "stored",
+    "without",
+]  # fmt: skip
 
 _KEY_BYTES = 16
 
@@ -72,7 +75,16 @@ def without(updates: pl.DataFrame, part: Part, dims: Sequence[str]) -> pl.DataFr
 # --- names and digests in the ledger ----------------------------------------------------------------------------------
 
 
-def identity(source: Source, root: Path) -> str:
+class Placed(Protocol):
+    """Something at a place: its absolute path, as the user named it and with all symbolic links resolved."""
+
+    @property
+    def path(self) -> str: ...  # noqa: D102
+    @property
+    def real(self) -> str: ...  # noqa: D102
+
+
+def identity(source: Placed, root: Path) -> str:
     """The name of a source in the ledger: a path, relative to the project in ``root`` if it is inside it."""
     for path in (Path(source.path), Path(source.real)):
         if path.is_relative_to(root):
@@ -130,7 +142,7 @@ def _candidates(index: IngestIndex, sources: Sequence[Seen], root: Path, columns
             firsts = [coordinates(time)[0] for time in source.digests]
             entries |= index.between(min(firsts), max(firsts))
     entries |= index.with_marks(marks - {mark(0)})
-    names = _names_at(index, sources, Places(root))
+    names = names_at(index, [source.identity for source in sources], root)
     named = index.named({name for of in names for name in of}, columns)
     for whole, of in zip(wholes, names, strict=True):
         others = [entry for name in of for entry, one in named[name] if one != mark(whole.total)]
@@ -138,9 +150,10 @@ def _candidates(index: IngestIndex, sources: Sequence[Seen], root: Path, columns
     return entries
 
 
-def _names_at(index: IngestIndex, sources: Sequence[Seen], places: Places) -> list[set[str]]:
-    """For each source the names in the ledger that now lead to its place."""
-    here = [places.of(source.identity) for source in sources]
+def names_at(index: IngestIndex, identities: Sequence[str], root: Path) -> list[set[str]]:
+    """For each source, by its name for the ledger, the names in the ledger that now lead to its place."""
+    places = Places(root)
+    here = [places.of(one) for one in identities]
     names: dict[str, set[str]] = {place: set() for each in here for place in each}
     lasts = {".", "..", *(os.path.basename(place) for place in names)}
     for name in index.names():

@@ -30,10 +30,15 @@ def _now() -> datetime:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A source of an ingest: its name, and the digest of its rows, which does not depend on their order."""
+    """A source of an ingest: its name, and the digest of its rows, which does not depend on their order.
+
+    ``position``: for sources that are not recognised by their rows, how far it was taken in: see
+    :mod:`ddcore.io.positions`.
+    """
 
     name: str
     digest: str
+    position: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,7 +244,7 @@ def to_json(record: Record) -> dict[str, Any]:
     body: dict[str, Any] = without_empty({name: getattr(record, name) for name in names}, *_SELDOM)
     body["at"] = record.at.isoformat()
     if isinstance(record, IngestRecord):
-        body["sources"] = [[source.name, source.digest] for source in record.sources]
+        body["sources"] = [[text for text in astuple(source) if text] for source in record.sources]
         body["counts"] = _counts_to_json(record.counts)
         if record.before is not None:
             body["before"] = astuple(record.before)

@@ -12,7 +12,6 @@ With the engine ``spark``, Spark reads and one pass of :mod:`ddcore.jobs.spark.i
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -36,11 +35,14 @@ from ddcore.io.intake import Intake, Part, fitted, frames_of, merge, shown
 from ddcore.io.intent import check_restated, give_up
 from ddcore.io.known import Earlier, Known, Seen, digest_key, find_earlier, identity, stored
 from ddcore.io.ledger import Ledger
+from ddcore.io.positions import position
 from ddcore.io.project import ENGINES, Project, find_project
 from ddcore.io.records import IngestRecord
 from ddcore.io.records import Source as TakenSource
 from ddcore.io.restatement import Changes, Replacement, closed_changes, replace_from
-from ddcore.io.sources import Source, find_sources, row_count
+from ddcore.io.sources.finding import find_snapshots, find_sources
+from ddcore.io.sources.snapshots import Snapshot
+from ddcore.io.sources.source import Source
 from ddcore.io.tables import APP, opened
 from ddcore.io.times import (
     Frontier,
@@ -56,18 +58,20 @@ from ddcore.io.times import (
     time_of,
 )
 from ddcore.io.times import shown as spelled_time
-from ddcore.io.updates import RowCount
+from ddcore.io.updates import Digest, RowCount
 from ddcore.io.warehouse import Warehouse
 from ddcore.jobs import predecessor
 from ddcore.jobs.arguments import filled
 from ddcore.jobs.report import json_line, spelled
+from ddcore.jobs.snapshots import Snapshots, new_snapshots, next_version, times_of
 from ddcore.jobs.undo import UndoReport, undo
 from ddcore.lattice import is_beyond, le
 from ddcore.redaction import masked
 
-__all__ = ["FIRST", "LATE", "IngestReport", "ingest", "main", "start_of"]
+__all__ = ["FIRST", "FORMS", "LATE", "IngestReport", "ingest", "main", "start_of"]
 
 LATE = ("refuse", "move", "restate")
+FORMS = ("log", "append", "snapshot")  # how the rows of sources become updates
 FIRST = "first"  # restate from the first version of the sources on
 _BULK_BYTES = 256 << 20
 _NAMED = 3
@@ -125,6 +129,7 @@ def ingest(
     sources: Sequence[str],
     *,
     engine: str = "spark",
+    form: str = "log",
     version: Time | None = None,
     diff: int | None = None,
     rename: Mapping[str, str] | None = None,
@@ -136,7 +141,9 @@ def ingest(
 ) -> IngestReport:
     """Append the rows of ``sources`` to the change log of the input ``input_name``, or replace its history by them.
 
-    ``sources`` are files, folders, globs or Delta tables. ``version`` and ``diff`` replace columns they lack;
+    ``sources`` are files, folders, globs or Delta tables. ``form`` is what they hold: ``log``, change logs; ``append``,
+    rows to insert; ``snapshot``, the whole content at a version each, one after the other. ``version`` and ``diff``
+    replace columns they lack; without it, rows and snapshots get the next versions.
     ``rename`` maps our name of a column to theirs. ``late`` is what to do with rows at closed times: ``refuse``,
     ``move`` to the next open one, or ``restate``: take them in at their own times, so that the next run folds again
     from there. With ``restate``, a time or ``first`` (the least time of the sources), the sources are the input's
@@ -151,13 +158,12 @@ def ingest(
     UnknownRetraction, LockHeld, StorageError; the input is then as it was.
     """
     start = time.monotonic()
-    _check_choices(engine, late, restate)
+    _check_choices(engine, form, late, restate, diff)
     rules = _rules(project, input_name, version, diff, rename or {})
     tell = listener or _silent
     tell("reading columns")
     warehouse = Warehouse(project.warehouse)
-    layouts, rules = _fitted(find_sources(sources), rules, warehouse, input_name)
-    _refuse_empty(sources, layouts)
+    found = _find(form, sources, rules, warehouse, input_name, root=project.root, again=restate is not None)
     warehouse.begin(project.root, new=new_warehouse)
     with predecessor.succeeding(warehouse, "ddcore ingest") as (lock, ledger):
         ledger.check_dims(project.dims)
@@ -169,10 +175,10 @@ def ingest(
             lock, ledger, predecessor.given_up(intent, ledger) or predecessor.finished(finished)
         )
         options = _Options(late, restate, allow_gap)
-        work = _Work(ledger, input_name, rules, options, tell=tell, root=project.root)
+        work = _Work(ledger, input_name, found.rules(ledger, input_name), options, tell=tell, root=project.root)
         work.notes += notes
-        with work.cleaning(), _taker(engine, project, layouts) as take:
-            report = work.run(take, sources, layouts)
+        with work.cleaning(), _taker(engine, project, found.size) as take:
+            report = found.take_in(work, take)
     return replace(report, engine=engine, took=time.monotonic() - start, stale_lock=stale_lock)
 
 
@@ -193,9 +199,13 @@ class _Options:
     allow_gap: bool = False
 
 
-def _check_choices(engine: str, late: str, restate: Time | str | None) -> None:
+def _check_choices(engine: str, form: str, late: str, restate: Time | str | None, diff: int | None) -> None:
     if engine not in ENGINES:
         raise UsageError(f"unknown engine {engine!r}", f"one of: {', '.join(ENGINES)}")
+    if form not in FORMS:
+        raise UsageError(f"unknown form {form!r}", f"one of: {', '.join(FORMS)}")
+    if form != "log" and diff is not None:
+        raise UsageError(f"--diff and --{form}: only one of them", f"--{form} says itself what each row adds")
     if late not in LATE:
         raise UsageError(f"--late {late}: not known", f"one of: {', '.join(LATE)}")
     if restate is not None and late != "refuse":
@@ -221,6 +231,76 @@ def _rules(project: Project, name: str, version: Time | None, diff: int | None, 
     return rules
 
 
+# --- what the sources are ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Updates:
+    """Sources with updates, or with rows that are inserted; each with its layout."""
+
+    places: tuple[str, ...]
+    layouts: Layouts
+    fitting: Rules
+
+    @property
+    def size(self) -> int:
+        """The bytes to read."""
+        return sum(source.size for source, _ in self.layouts)
+
+    def rules(self, ledger: Ledger, name: str) -> Rules:
+        """The rules, with the version of rows that have none."""
+        if self.fitting.fallback is None:
+            return self.fitting
+        return replace(self.fitting, fallback=(next_version(ledger, name),))
+
+    def take_in(self, work: _Work, take: Take) -> IngestReport:
+        return work.run(take, self.places, self.layouts)
+
+
+@dataclass(frozen=True)
+class _Snapshots:
+    """Snapshots; ``found`` are those that were new before the warehouse was locked."""
+
+    places: tuple[str, ...]
+    snapshots: tuple[Snapshot, ...]
+    found: Snapshots
+    fitting: Rules
+
+    @property
+    def size(self) -> int:
+        """The bytes to read."""
+        return sum(source.size for _, parts in self.found.new for source, _ in parts)
+
+    def rules(self, ledger: Ledger, name: str) -> Rules:
+        """The rules for the updates that the snapshots make."""
+        del ledger, name
+        return Rules(self.fitting.schema, self.fitting.dims)
+
+    def take_in(self, work: _Work, take: Take) -> IngestReport:
+        return work.run_series(take, self.places, self.snapshots, self.fitting)
+
+
+def _find(
+    form: str, places: Sequence[str], rules: Rules, warehouse: Warehouse, name: str, *, root: Path, again: bool
+) -> _Updates | _Snapshots:
+    """The sources, with layouts that fit, before anything is locked or started. DataError, UsageError."""
+    if not places:
+        raise UsageError("no source was named", "name files, folders, globs or Delta tables")
+    if form == "snapshot":
+        rules = replace(rules, rows_only=True)
+        snapshots = tuple(find_snapshots(places))
+        ledger = Ledger.load(warehouse) if warehouse.ledger.is_dir() else None
+        found = new_snapshots(ledger, name, snapshots, rules, root, again=again)
+        return _Snapshots(tuple(places), snapshots, found, rules)
+    if form == "append":
+        one = len(rules.dims) == 1 and rules.time is None
+        rules = replace(rules, diff=1, appends=True, fallback=(0,) if one else None)
+    layouts, rules = _fitted(find_sources(places), rules, warehouse, name)
+    if all(source.row_count() == 0 for source, _ in layouts):
+        raise _empty(places)
+    return _Updates(tuple(places), layouts, rules)
+
+
 def _fitted(sources: Sequence[Source], rules: Rules, warehouse: Warehouse, name: str) -> tuple[Layouts, Rules]:
     """Each source with its layout, and the rules with the columns that the input got later, if a source lacks one."""
     try:
@@ -234,14 +314,6 @@ def _fitted(sources: Sequence[Source], rules: Rules, warehouse: Warehouse, name:
     return fitted(sources, rules), rules
 
 
-def _refuse_empty(places: Sequence[str], layouts: Layouts) -> None:
-    """Refuse Parquet files without rows, before anything is locked or started."""
-    if not layouts:
-        raise UsageError("no source was named", "name files, folders, globs or Delta tables")
-    if all(row_count(source) == 0 for source, _ in layouts):
-        raise _empty(places)
-
-
 def _empty(places: Sequence[str]) -> DataError:
     return DataError(f"{', '.join(places)}: no rows", "an empty source is refused: usually a mistake upstream")
 
@@ -253,8 +325,8 @@ def _silent(*_: object) -> None:
 # --- who reads and writes ---------------------------------------------------------------------------------------------
 
 
-def _taker(engine: str, project: Project, layouts: Layouts) -> AbstractContextManager[Take]:
-    return _spark(project, layouts) if engine == "spark" else nullcontext(_take_inline)
+def _taker(engine: str, project: Project, size: int) -> AbstractContextManager[Take]:
+    return _spark(project, size) if engine == "spark" else nullcontext(_take_inline)
 
 
 def _take_inline(intake: Intake, layouts: Layouts) -> Part:
@@ -262,11 +334,10 @@ def _take_inline(intake: Intake, layouts: Layouts) -> Part:
 
 
 @contextmanager
-def _spark(project: Project, layouts: Layouts) -> Iterator[Take]:
+def _spark(project: Project, size: int) -> Iterator[Take]:
     from ddcore.jobs.spark.intake import take_by_spark
     from ddcore.jobs.spark.session import spark
 
-    size = sum(os.path.getsize(source.path) for source, _ in layouts if source.format != "delta")
     with spark(project.spark_conf, project.spark_master, project.parallelism, bulk=size >= _BULK_BYTES) as session:
         yield lambda intake, sources: merge(take_by_spark(session, intake, sources))
 
@@ -304,6 +375,8 @@ class _Work:
     def run(self, take: Take, places: Sequence[str], layouts: Layouts) -> IngestReport:
         """Take the sources in, check them as a whole, and make them visible."""
         notes = self.notes + _ignored_notes(layouts)
+        if self.rules.appends:
+            notes.append("every row counts as inserted")
         self.tell("reading rows", 0, None, ", ".join(places))
         part = take(self.intake, layouts)
         if not part.rows:
@@ -338,8 +411,57 @@ class _Work:
         self._judge(part, layouts)
         if self.repeated is not None:
             notes.append(_repeat_note(*self.repeated, self.rules.dims, self.intake.number))
-        self._commit(part, identities, known)
+        taken = tuple(TakenSource(one.identity, stored(one.whole, self.intake.key)) for one in identities)
+        rests_on = tuple(sorted({one.number for one in known.values() if one.part is not None}))
+        self._commit(part, taken, rests_on)
         return self._report(places, part, self.intake.number, nothing_new=False, notes=notes)
+
+    def run_series(
+        self, take: Take, places: Sequence[str], snapshots: Sequence[Snapshot], fitting: Rules
+    ) -> IngestReport:
+        """Take in the new ones of these snapshots, as what each changes in the content before it."""
+        restated = self._restated()
+        found = new_snapshots(self.ledger, self.name, snapshots, fitting, self.root, again=restated is not None)
+        notes = [*self.notes, *_series_notes(found)]
+        if not found.new:
+            return self._report(places, Part(), found.ingest, nothing_new=True, notes=notes)
+        time = None if fitting.time is None else time_of(fitting.time)
+        times = times_of(self.ledger, self.name, len(found.new), time, restated=restated, dims=self.rules.dims)
+        series = replace(found.series(self.log, fitting, times, restated), state=self.base)
+        notes += _ignored_notes([part for _, parts in found.new for part in parts])
+        self.tell("reading rows", 0, None, ", ".join(places))
+        stamps = found.stamps
+        part = take(self.intake, [(series, Layout(series.name, {n: n for n in self.rules.columns}, {}, False, ()))])
+        for (snapshot, _), before, after in zip(found.new, stamps, found.stamps, strict=True):
+            if before != after:
+                raise DataError(f"{snapshot.name}: changed while it was read", "run it again when it is complete")
+        part.counts = {**dict.fromkeys(times, (0, 0)), **part.counts}
+        if self.options.restate is not None:
+            self._replace(part)
+        self._judge(part, [], checks_counts=False)
+        self._commit(part, self._snapshot_sources(found, part, series.name, times))
+        return self._report(places, part, self.intake.number, nothing_new=False, notes=notes)
+
+    def _restated(self) -> Time | None:
+        """The version from which on a restatement replaces the history; None without one. With snapshots ``first`` is
+        the first version of the input.
+        """
+        start = self.options.restate
+        return self.ledger.first_ingested([self.name]) if isinstance(start, str) else start
+
+    def _snapshot_sources(
+        self, found: Snapshots, part: Part, name: str, times: Sequence[Time]
+    ) -> tuple[TakenSource, ...]:
+        """The snapshots as the ledger names them: with the digests of what they changed, and their positions."""
+        digests = part.digests.get(name, {})
+        return tuple(
+            TakenSource(
+                identity(snapshot, self.root),
+                stored(digests.get(time, Digest()), self.intake.key),
+                position(snapshot),
+            )
+            for (snapshot, _), time in zip(found.new, times, strict=True)
+        )
 
     def _overlap_notes(self, source: Seen) -> Iterator[str]:
         """A note if rows of a source may be in the log already, and are added all the same."""
@@ -408,8 +530,11 @@ class _Work:
                 known |= {name: one for name, one in seen.items() if one.number != number}
         return known
 
-    def _judge(self, part: Part, layouts: Layouts) -> None:
-        """Raise the error of the source as a whole, if any; note whether rows now count more than once."""
+    def _judge(self, part: Part, layouts: Layouts, *, checks_counts: bool = True) -> None:
+        """Raise the error of the source as a whole, if any; note whether rows now count more than once.
+
+        ``checks_counts``: the counts of rows need a check, as what a snapshot changes does not.
+        """
         if part.first_late is not None and self.options.late == "refuse":
             time, where, row = part.first_late
             following = "version" if isinstance(time, int) else "time"
@@ -422,6 +547,8 @@ class _Work:
         if not self.options.allow_gap:
             self._refuse_gap(part)
         self._find_restated(part)
+        if not checks_counts:
+            return
         balance, finds_repeats, large = self._balance(part)
         if not (part.retracts or finds_repeats or large):
             return
@@ -444,8 +571,7 @@ class _Work:
         UsageError, DataError.
         """
         dims = self.rules.dims
-        times = [time for of in part.digests.values() for time in of]
-        start = least(times) if isinstance(self.options.restate, str) else self.options.restate
+        start = least(part.counts) if isinstance(self.options.restate, str) else self.options.restate
         assert start is not None
         option = f"--restate {spelled_time(start, dims)}"
         latest = self.ledger.latest_ingested([self.name])
@@ -580,7 +706,7 @@ class _Work:
 
     # --- the table and the ledger ---
 
-    def _commit(self, part: Part, identities: Sequence[Seen], known: Mapping[str, Known]) -> None:
+    def _commit(self, part: Part, sources: tuple[TakenSource, ...], rests_on: tuple[int, ...] = ()) -> None:
         self.tell("committing")
         self.committing = True
         replaced = self.replacement
@@ -589,7 +715,7 @@ class _Work:
         record = IngestRecord(
             number=self.intake.number,
             input=self.name,
-            sources=tuple(TakenSource(one.identity, stored(one.whole, self.intake.key)) for one in identities),
+            sources=sources,
             first=least(part.counts),
             last=greatest(part.counts),
             rows=sum(file.rows for file in part.files),
@@ -597,7 +723,7 @@ class _Work:
             files=tuple(file.path for file in files),
             table=unrecorded.UNKNOWN,
             repeats=self.repeated is not None or part.most > 1 or self.repeats,
-            rests_on=tuple(sorted({one.number for one in known.values() if one.part is not None})),
+            rests_on=rests_on,
             dims=self.rules.dims if len(self.rules.dims) > 1 else (),
             restates=self.restates,
             columns=tuple(self.rules.schema),
@@ -663,6 +789,14 @@ def _ignored_notes(layouts: Layouts) -> list[str]:
         if layout.ignored:
             by_columns.setdefault(layout.ignored, []).append(source.name)
     return [f"{_shorten(names)}: columns left out: {listed_names(columns)}" for columns, names in by_columns.items()]
+
+
+def _series_notes(found: Snapshots) -> list[str]:
+    """A note on the snapshots that are left out."""
+    if not found.known:
+        return []
+    are = "snapshot was" if found.known == 1 else "snapshots were"
+    return [f"{found.known} {are} taken in before and {'is' if found.known == 1 else 'are'} left out"]
 
 
 def _sweep_note(transaction: int | None, number: int) -> str:
@@ -752,6 +886,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 options.input,
                 options.source,
                 engine=project.engine,
+                form=options.form,
                 version=None if options.version is None else parse(options.version, project.dims, "--version"),
                 diff=options.diff,
                 rename=dict(options.column),
@@ -782,6 +917,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--warehouse", type=filled(str), metavar="DIR")
     parser.add_argument("--new-warehouse", action="store_true", help="allow a new one outside of the project's folder")
     parser.add_argument("--engine", choices=ENGINES)
+    forms = parser.add_mutually_exclusive_group()
+    forms.add_argument("--append", dest="form", action="store_const", const="append", help="insert every row")
+    forms.add_argument(
+        "--snapshot", dest="form", action="store_const", const="snapshot", help="each source is the whole content"
+    )
+    parser.set_defaults(form="log")
     parser.add_argument("--version", metavar="T", help="all rows have this version, or this time: day=7,revision=1")
     parser.add_argument("--diff", type=int, metavar="N", help="all rows have this diff")
     parser.add_argument("--undo", type=int, metavar="N", help="take ingest N back")

@@ -32,9 +32,10 @@ from trams import Command
 from ddcore.cli.text import message
 from ddcore.encoding import encode
 from ddcore.errors import DataError, StorageError
-from ddcore.io import arrangements, datafile, sources
+from ddcore.io import arrangements, datafile
 from ddcore.io.layout import Layout
-from ddcore.io.sources import column_types, find_sources, read_frames
+from ddcore.io.sources.finding import find_sources
+from ddcore.io.sources.parquetfile import ParquetFile
 from ddcore.schema import Type
 from ddcore.trace import arrange
 
@@ -46,19 +47,20 @@ NUMBERS = (-1, 0, 1, 127, -128, 2**31 - 1, -(2**31), 2**31, 2**40, 2**63 - 1, -(
 READER = f"""
 import json, resource, sys
 from ddcore.errors import DdError
-from ddcore.io import sources
 from ddcore.io.checks import Rules, normalise
 from ddcore.io.intake import fitted, frames_of
+from ddcore.io.sources import parquetfile
+from ddcore.io.sources.finding import find_sources
 from ddcore.schema import parse_schema
 
-sources._BATCH_BYTES, sources._MOST_BYTES = {MEMORY}, 1 << 17
+parquetfile._BATCH_BYTES, parquetfile._MOST_BYTES = {MEMORY}, 1 << 17
 rules = Rules(parse_schema({{"src": "int64", "dst": "int64", "name": "string"}}), ("version",), None, None, {{}})
 print("ready", flush=True)
 for line in sys.stdin:
     answer = {{}}
     try:
         rows = 0
-        for layout, first, frame in frames_of(fitted(sources.find_sources([line.strip()]), rules)):
+        for layout, first, frame in frames_of(fitted(find_sources([line.strip()]), rules)):
             normalise(frame, layout, rules, first)
             rows += len(frame)
         answer["rows"] = rows
@@ -313,17 +315,17 @@ def test_where_a_batch_does_not_fit_into_memory_smaller_ones_are_read(
     path = tmp_path / "long.parquet"
     names = [f"{n % 7}" * 100 for n in range(9000)]
     path.write_bytes(crafting.edges(9000, names=names, row_group_size=5000))
-    whole, sizes = sources._limited_batches, []
+    whole, sizes = ParquetFile._limited_batches, []
 
-    def short(source: Any, columns: Any, rows: int, skipped: int) -> Iterator[pa.RecordBatch]:
-        for number, batch in enumerate(whole(source, columns, min(rows, 4000), skipped)):
+    def short(self: ParquetFile, columns: Any, rows: int, skipped: int) -> Iterator[pa.RecordBatch]:
+        for number, batch in enumerate(whole(self, columns, min(rows, 4000), skipped)):
             if rows > 4096 and number == 1:
                 raise pa.ArrowMemoryError("malloc of size 1 failed")
             sizes.append(len(batch))
             yield batch
 
-    monkeypatch.setattr(sources, "_limited_batches", short)
-    frames = list(read_frames(find_sources([str(path)])[0], ["src", "name"]))
+    monkeypatch.setattr(ParquetFile, "_limited_batches", short)
+    frames = list(find_sources([str(path)])[0].frames(["src", "name"]))
     assert len(sizes) > 2 and [row for row, _ in frames][:2] == [1, 4001]
     read = pl.concat([frame for _, frame in frames])
     assert read["src"].to_list() == list(range(9000))
@@ -332,13 +334,13 @@ def test_where_a_batch_does_not_fit_into_memory_smaller_ones_are_read(
 
 def test_values_that_take_too_much_for_their_file_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where each batch fits into memory: a file of a few bytes would be read for hours."""
-    monkeypatch.setattr("ddcore.io.sources._MOST_BYTES", 10_000)
+    monkeypatch.setattr("ddcore.io.sources.parquetfile._MOST_BYTES", 10_000)
     path = tmp_path / "wide.parquet"
     path.write_bytes(crafting.repeated(10_000, "x" * 10_000))
     with pytest.raises(DataError, match="bytes of a file hold more than"):
-        list(read_frames(find_sources([str(path)])[0], ["name"]))
+        list(find_sources([str(path)])[0].frames(["name"]))
     monkeypatch.undo()
-    assert sum(len(frame) for _, frame in read_frames(find_sources([str(path)])[0], ["name"])) == 10_000
+    assert sum(len(frame) for _, frame in find_sources([str(path)])[0].frames(["name"])) == 10_000
 
 
 def test_one_group_named_many_times_is_what_the_footer_says(reader: Reader, tmp_path: Path) -> None:
@@ -360,7 +362,7 @@ def test_statistics_that_lie_lose_no_row(number: int, tmp_path: Path) -> None:
     true.write_bytes(BASE)
     lying.write_bytes(crafting.changed(BASE, change))
     names = ["src", "dst", "name", "version", "diff"]
-    both = [read_frames(find_sources([str(path)])[0], names) for path in (true, lying)]
+    both = [find_sources([str(path)])[0].frames(names) for path in (true, lying)]
     (_, expected), (_, got) = (next(iter(frames)) for frames in both)
     assert got.rows() == expected.rows() and len(got) == 6
 
@@ -410,9 +412,9 @@ def test_csv_that_no_program_should_write(text: str, tmp_path: Path) -> None:
     path.write_bytes(content)
     with pytest.raises(DataError) as caught:
         source = find_sources([str(path)])[0]
-        if "a" not in column_types(source):
-            raise DataError(f"no column 'a' in this CSV file: {list(column_types(source))}", "-")
-        list(read_frames(source, ["a", "version", "diff"]))
+        if "a" not in source.columns():
+            raise DataError(f"no column 'a' in this CSV file: {list(source.columns())}", "-")
+        list(source.frames(["a", "version", "diff"]))
     assert says in caught.value.message and "\n" not in caught.value.message
     assert len(caught.value.message) < 1000 and caught.value.hint
 
@@ -424,16 +426,16 @@ def test_a_packed_file_that_expands_without_end_takes_little_memory(tmp_path: Pa
         for _ in range(40):
             packed.write(b"x" * 1_000_000)
     with pytest.raises(DataError, match="16 MiB"):
-        list(read_frames(find_sources([str(path)])[0], ["a", "version", "diff"]))
+        list(find_sources([str(path)])[0].frames(["a", "version", "diff"]))
     path.write_bytes(path.read_bytes()[:1000])
     with pytest.raises(DataError, match="Truncated"):
-        list(read_frames(find_sources([str(path)])[0], ["a", "version", "diff"]))
+        list(find_sources([str(path)])[0].frames(["a", "version", "diff"]))
 
 
 def test_a_nul_is_a_character(tmp_path: Path) -> None:
     path = tmp_path / "nul.csv"
     path.write_bytes(HEAD + b"a\0b,0,1\n")
-    ((_, frame),) = read_frames(find_sources([str(path)])[0], ["a"])
+    ((_, frame),) = find_sources([str(path)])[0].frames(["a"])
     assert frame["a"].to_list() == ["a\0b"]
 
 
@@ -503,14 +505,14 @@ def test_a_table_whose_log_names_files_elsewhere(path: str, tmp_path: Path) -> N
 def test_a_table_whose_log_is_wrong(change: Callable[[Lines], None], tmp_path: Path) -> None:
     table = delta_table(tmp_path / "t", change)
     with pytest.raises(DataError) as caught:
-        list(read_frames(find_sources([str(table)])[0], ["a", "version", "diff"]))
+        list(find_sources([str(table)])[0].frames(["a", "version", "diff"]))
     assert "\n" not in caught.value.message and str(table) in caught.value.message and caught.value.hint
 
 
 def test_bounds_in_a_log_that_lie_lose_no_row(tmp_path: Path) -> None:
     stats = {"numRecords": 0, "minValues": {"a": 100}, "maxValues": {"a": 100}, "nullCount": {"a": 5}}
     table = delta_table(tmp_path / "t", with_add(stats=json.dumps(stats)))
-    ((_, frame),) = read_frames(find_sources([str(table)])[0], ["a", "version", "diff"])
+    ((_, frame),) = find_sources([str(table)])[0].frames(["a", "version", "diff"])
     assert sorted(frame.rows()) == [(1, 0, 1), (2, 0, 1)]
 
 
@@ -518,7 +520,7 @@ def test_a_log_with_a_huge_and_deep_line_is_read(tmp_path: Path) -> None:
     table = delta_table(tmp_path / "t", lambda lines: lines.append({"commitInfo": {"x": "y" * 20_000_000}}))
     with (table / "_delta_log" / f"{0:020d}.json").open("a") as log:
         log.write('{"commitInfo":' + "[" * 100_000 + "]" * 100_000 + "}\n")
-    ((_, frame),) = read_frames(find_sources([str(table)])[0], ["a"])
+    ((_, frame),) = find_sources([str(table)])[0].frames(["a"])
     assert len(frame) == 2
 
 

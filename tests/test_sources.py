@@ -21,14 +21,11 @@ from deltalake import write_deltalake
 
 from ddcore.errors import DataError, DdError, UsageError
 from ddcore.io.checks import Rules, fit, normalise
-from ddcore.io.sources import (
-    Source,
-    column_types,
-    find_sources,
-    pieces,
-    read_frames,
-    validate,
-)
+from ddcore.io.sources.deltatable import DeltaTable
+from ddcore.io.sources.finding import find_sources
+from ddcore.io.sources.parquetfile import ParquetFile
+from ddcore.io.sources.source import Source
+from ddcore.io.sources.validation import validate
 from ddcore.io.updates import (
     Digest,
     RowCount,
@@ -54,9 +51,8 @@ def rules(columns: Mapping[str, str] = EDGES, **said: Any) -> Rules:
 
 
 def updates_of(source: Source, wanted: Rules) -> pl.DataFrame:
-    text = source.format == "csv"
-    layout = fit(source.name, column_types(source), wanted, folders=source.folders, text=text)
-    frames = [normalise(frame, layout, wanted, first_row) for first_row, frame in read_frames(source, layout.read)]
+    layout = fit(source.name, source.columns(), wanted, folders=source.folders, text=source.is_text)
+    frames = [normalise(frame, layout, wanted, first_row) for first_row, frame in source.frames(layout.read)]
     return pl.concat(frames)
 
 
@@ -115,7 +111,7 @@ def test_a_delta_table_is_a_source_even_with_deletion_vectors_off(tmp_path: Path
     write_deltalake(str(tmp_path / "t"), pl.DataFrame(ROWS).to_arrow())
     write_deltalake(str(tmp_path / "t"), pl.DataFrame({**ROWS, "version": [2, 3]}).to_arrow(), mode="append")
     (source,) = find_sources([str(tmp_path / "t")])
-    assert source.format == "delta" and source.version == 1 and "Delta version 1" in source.name
+    assert isinstance(source, DeltaTable) and source.version == 1 and "Delta version 1" in source.name
     assert sorted(updates_in(tmp_path / "t")["version"]) == [0, 1, 2, 3]
 
 
@@ -220,7 +216,7 @@ def test_a_rule_for_a_column_that_is_there_is_refused(tmp_path: Path) -> None:
 def test_extra_columns_are_told_and_left_out(tmp_path: Path) -> None:
     file = parquet(tmp_path / "e.parquet", **ROWS, note=["a", "b"])
     (source,) = find_sources([str(file)])
-    assert fit(source.name, column_types(source), rules()).ignored == ("note",)
+    assert fit(source.name, source.columns(), rules()).ignored == ("note",)
     assert updates_in(file).columns == ["src", "dst", "version", "diff"]
 
 
@@ -665,9 +661,9 @@ def test_row_groups_are_read_apart_with_their_rows(tmp_path: Path) -> None:
     table = pa.table({name: pa.array(range(count)) for name in EDGES} | {"version": [0] * count, "diff": [1] * count})
     pq.write_table(table, tmp_path / "x.parquet", row_group_size=700)
     (source,) = find_sources([str(tmp_path / "x.parquet")])
-    parts = [part for _, part in pieces(source, 10_000)]
+    parts = [part for _, part in source.pieces(10_000)]
     assert len(parts) > 2
-    rows = [(first, frame) for part in parts for first, frame in read_frames(part, ["src"])]
+    rows = [(first, frame) for part in parts for first, frame in part.frames(["src"])]
     assert [first for first, _ in rows] == [1 + frame["src"][0] for _, frame in rows]
     assert pl.concat([frame for _, frame in rows])["src"].to_list() == list(range(count))
 
@@ -688,7 +684,7 @@ def test_files_of_a_delta_table_are_not_read_as_loose_files(tmp_path: Path) -> N
         assert caught.value.hint == f"name the table, as a source of its own: {table}"
     for place in ("data/deep/*", "data/deep/t", "data/loose.parquet"):
         (source,) = find_sources([str(tmp_path / place)])
-        assert source.format == ("parquet" if "loose" in place else "delta")
+        assert isinstance(source, ParquetFile if "loose" in place else DeltaTable)
 
 
 @pytest.mark.parametrize(

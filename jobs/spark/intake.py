@@ -11,18 +11,17 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial, reduce
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from ddcore import errors
 from ddcore.errors import DataError, DdError
 from ddcore.io.checks import Layout
 from ddcore.io.intake import Intake, Part, frames_of
-from ddcore.io.sources import Source, pieces, validate
+from ddcore.io.sources.source import Source
+from ddcore.io.sources.spark import ERROR, error_of, large_frames, shares
 from ddcore.jobs.spark.failures import is_of_spark, telling_line
 
 if TYPE_CHECKING:
@@ -32,8 +31,6 @@ if TYPE_CHECKING:
 
 __all__ = ["take_by_spark"]
 
-_BATCH_ROWS = 1 << 20
-_MOST_BYTES, _OPENING = 128 << 20, 4 << 20  # of files per task; the cost of opening a file, in bytes read
 _UNREADABLE = re.compile(r"reading file (\S+?)\.?\s")
 # Names are case-sensitive, as everywhere here. Nanoseconds are read as integers: otherwise Spark refuses them.
 _READING = {"spark.sql.caseSensitive": "true", "spark.sql.legacy.parquet.nanosAsLong": "true"}
@@ -59,7 +56,7 @@ def take_by_spark(session: SparkSession, intake: Intake, fitted: Fitted) -> list
     answers = [json.loads(row.part) for row in rows]
     for answer in answers:
         if "error" in answer:
-            raise _error(*answer["error"])
+            raise error_of(answer["error"])
     return [Part.from_json(row.part) for row in rows]
 
 
@@ -83,36 +80,19 @@ Read = Callable[["Batches"], Iterator[tuple[Layout, int | None, "pl.DataFrame"]]
 
 def _frames(session: SparkSession, fitted: Fitted) -> Iterator[tuple[DataFrame, Read]]:
     """Spark frames, each with the function that turns its Arrow batches into frames in a task."""
-    shares = _shares(fitted, session.sparkContext.defaultParallelism)
-    if shares:
-        yield session.range(0, len(shares), 1, len(shares)), partial(_read_files, shares)
+    work = shares(fitted, session.sparkContext.defaultParallelism)
+    if work:
+        yield session.range(0, len(work), 1, len(work)), partial(_read_files, work)
     for source, layout in fitted:
-        if source.format == "delta":
-            reader = session.read.format("delta").option("versionAsOf", source.version)
-            yield _columns(reader.load(source.path), layout), partial(_read_table, layout)
-
-
-def _shares(fitted: Fitted, cores: int) -> list[list[tuple[Source, Layout]]]:
-    """What each task reads: files and parts of files, in order, of about equal size."""
-    files = [(source, layout) for source, layout in fitted if source.format != "delta"]
-    total = sum(os.path.getsize(source.path) + _OPENING for source, _ in files)
-    size = min(_MOST_BYTES, max(_OPENING, total // max(cores, 1)))
-    shares: list[list[tuple[Source, Layout]]] = []
-    room = 0
-    for source, layout in files:
-        for length, part in pieces(source, size):
-            if room < length or not shares:
-                shares.append([])
-                room = size
-            shares[-1].append((part, layout))
-            room -= length + _OPENING
-    return shares
+        if source.by_spark:
+            yield _columns(source.spark_frame(session), layout), partial(_read_table, layout)
 
 
 def _columns(frame: DataFrame, layout: Layout) -> DataFrame:
     from pyspark.sql import functions as F
 
-    return frame.select(*(F.col("`" + name.replace("`", "``") + "`") for name in layout.read))
+    names = [*layout.read, *([ERROR] if ERROR in frame.columns else [])]
+    return frame.select(*(F.col("`" + name.replace("`", "``") + "`") for name in names))
 
 
 # --- in the tasks -----------------------------------------------------------------------------------------------------
@@ -128,7 +108,7 @@ def _task(intake: Intake, group: str, read: Read, batches: Batches) -> Batches:
         part = intake.take(writer, read(batches))
         answer = part.to_json() if part.rows else None
     except DdError as error:
-        answer = json.dumps({"error": [type(error).__name__, error.message, error.hint]})
+        answer = json.dumps({"error": json.dumps([type(error).__name__, error.message, error.hint])})
     if answer is not None:
         yield pa.record_batch({"part": pa.array([answer], pa.string())})
 
@@ -139,41 +119,11 @@ def _read_files(shares: Sequence[Fitted], batches: Batches) -> Iterator[tuple[La
 
 
 def _read_table(layout: Layout, batches: Batches) -> Iterator[tuple[Layout, int | None, pl.DataFrame]]:
-    for frame in _large(layout.where, batches):
+    for frame in large_frames(layout.where, batches):
         yield layout, None, frame
 
 
-def _large(name: str, batches: Batches) -> Iterator[pl.DataFrame]:
-    """The rows of Spark's small batches in fewer, larger frames."""
-    import polars as pl
-    import pyarrow as pa
-
-    buffer: list[pa.RecordBatch] = []
-    rows = 0
-
-    def frame() -> pl.DataFrame:
-        table = pa.Table.from_batches(buffer)
-        validate(name, table)
-        rows = pl.from_arrow(table)
-        assert isinstance(rows, pl.DataFrame)
-        return rows
-
-    for batch in batches:
-        buffer.append(batch)
-        rows += len(batch)
-        if rows >= _BATCH_ROWS:
-            yield frame()
-            buffer, rows = [], 0
-    if rows:
-        yield frame()
-
-
 # --- errors -----------------------------------------------------------------------------------------------------------
-
-
-def _error(kind: str, message: str, hint: str) -> DdError:
-    error = getattr(errors, kind, DataError)
-    return error(message, hint) if issubclass(error, DdError) else DataError(message, hint)
 
 
 def _explain(error: Exception, fitted: Fitted) -> Exception:

@@ -1,0 +1,54 @@
+"""Positions: how far sources were taken in that are not recognised by their rows, such as snapshots.
+
+The ledger keeps a position with each such source: its stamp, which is cheap to compare, and the fingerprint of its
+content, for a file that was only copied or touched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol
+
+from ddcore.io.ingest_index import IngestIndex
+from ddcore.io.known import Placed, identity, names_at
+from ddcore.io.ledger import Ledger
+
+__all__ = ["Stamped", "last_positions", "position"]
+
+
+class Stamped(Placed, Protocol):
+    """A source that can be compared with its position: see :class:`ddcore.io.sources.source.Source`."""
+
+    def stamp(self) -> str: ...  # noqa: D102
+    def fingerprint(self) -> str: ...  # noqa: D102
+    def is_at(self, position: str) -> bool: ...  # noqa: D102
+
+
+def position(source: Stamped) -> str:
+    """The position of a source for the ledger. Reads all bytes of a file."""
+    return f"{source.stamp()}/{source.fingerprint()}"
+
+
+def last_positions(
+    ledger: Ledger, index: IngestIndex, sources: Sequence[Placed], root: Path
+) -> list[tuple[int, str] | None]:
+    """For each source the last ingest from its place, and its position there, which is empty if that ingest kept none;
+    None for a place that nothing was taken in from.
+
+    Reads the records of these ingests only.
+    """
+    names = names_at(index, [identity(source, root) for source in sources], root)
+    entries = index.last_named({name for of in names for name in of})
+    lasts = [max((entries[name] for name in of if name in entries), default=None) for of in names]
+    wanted = sorted({entry for entry in lasts if entry is not None})
+    records = dict(zip(wanted, ledger.ingests_at(index, wanted), strict=True))
+    positions: list[tuple[int, str] | None] = []
+    for entry, of in zip(lasts, names, strict=True):
+        taken = None
+        if entry is not None:
+            record = records[entry]
+            kept = [source.position for source in record.sources if source.name in of]
+            taken = (record.number, kept[-1])
+        positions.append(taken)
+    return positions

@@ -1,0 +1,162 @@
+"""Delta tables of others: their rows as of one version."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from urllib.parse import unquote
+
+from ddcore.errors import DataError
+from ddcore.io.sources.parquetfile import MOST_ROWS
+from ddcore.io.sources.source import Batches, Source, first_line
+from ddcore.io.tables import values
+
+if TYPE_CHECKING:
+    import deltalake
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["DeltaTable", "delta_table", "delta_versions"]
+
+
+@dataclass(frozen=True)
+class DeltaTable(Source):
+    """A Delta table as of ``version``."""
+
+    kind = "Delta table"
+    hint = "read it with Spark, which supports every table feature: --engine spark"
+    by_spark = True
+    version: int = 0
+    identity: str = ""
+
+    def row_count(self) -> int | None:
+        """The number of rows that the statistics of the files tell, if all do."""
+        rows = values(self._table().get_add_actions().column("num_records"))
+        return None if None in rows else int(sum(rows))
+
+    def stamp(self) -> str:
+        """The table's identity and its version."""
+        return f"{self.identity}-{self.version}"
+
+    def fingerprint(self) -> str:
+        """The same, because a version never changes."""
+        return self.stamp()
+
+    def is_at(self, position: str) -> bool:
+        """Whether this version or a later one of the same table was taken in."""
+        identity, _, version = position.partition("/")[0].rpartition("-")
+        return identity == self.identity != "" and self.version <= int(version)
+
+    def fields(self) -> list[tuple[str, pa.DataType]]:
+        """The columns in the table's log."""
+        import pyarrow as pa
+
+        return [(field.name, field.type) for field in pa.schema(self._table().schema().to_arrow())]
+
+    def batches(self, columns: Sequence[str]) -> Batches:
+        """Batches of DataFusion, which supports deletion vectors and column mapping."""
+        import pyarrow as pa
+        from deltalake import QueryBuilder
+
+        names = ", ".join('"' + name.replace('"', '""') + '"' for name in columns)
+        try:
+            table = self._table()
+            size = sum(values(table.get_add_actions().column("size_bytes")))
+            reader = QueryBuilder().register("source", table).execute(f"SELECT {names} FROM source")
+            done = 0
+            for batch in reader:
+                done += batch.num_rows
+                if done > MOST_ROWS * size:
+                    raise DataError(
+                        f"{self.name}: not a readable Delta table: {size:,} bytes hold more than {done:,} rows",
+                        "write it again at its origin with smaller pages and shorter values, or leave it out",
+                    )
+                yield pa.record_batch(batch)
+        except DataError:
+            raise
+        except Exception as error:
+            raise self.explain(error) from error
+
+    def spark_frame(self, session: SparkSession) -> DataFrame:
+        """The table as Spark reads it."""
+        return session.read.format("delta").option("versionAsOf", self.version).load(self.path)
+
+    def _table(self) -> deltalake.DeltaTable:
+        import deltalake
+
+        return deltalake.DeltaTable(self.path, version=self.version)
+
+
+def delta_table(path: str, place: str, version: int | None = None) -> DeltaTable:
+    """The Delta table in the folder ``path``, at its newest version or at ``version``.
+
+    DataError for a log that cannot be read, and for a version that is not there or no longer.
+    """
+    import deltalake
+
+    try:
+        table = deltalake.DeltaTable(path, version=version)
+        version, files = table.version(), values(table.get_add_actions().column("path"))
+    except Exception as error:
+        if version is not None and _newest(path) is not None:
+            raise _missing(path, place, version) from error
+        raise DataError(
+            f"{place}: not a readable Delta table: {first_line(error)}",
+            "write it again at its origin, or export its rows to Parquet and ingest that",
+        ) from error
+    for file in files:
+        _check_inside(place, str(file))
+    name = f"{place} (Delta version {version})"
+    return DeltaTable(name, path, version=version, identity=str(table.metadata().id))
+
+
+def delta_versions(path: str, place: str, first: int | None, last: int | None) -> list[DeltaTable]:
+    """The Delta table in the folder ``path`` at each version from ``first`` to ``last``, without them from the first
+    that it can still be read at, up to the newest.
+    """
+    newest = delta_table(path, place).version
+    start = min(_versions(path), default=0) if first is None else first
+    stop = newest if last is None else last
+    if stop > newest:
+        raise _missing(path, place, stop)
+    if not start <= stop:
+        raise DataError(f"{place}: names no version: {start} is after {stop}", "say: TABLE@v3..v7, or TABLE@v3..")
+    return [delta_table(path, place, version) for version in range(start, stop + 1)]
+
+
+def _versions(path: str) -> list[int]:
+    """The versions whose commits or checkpoints are in the log."""
+    names = (name.partition(".") for name in os.listdir(os.path.join(path, "_delta_log")))
+    return [int(stem) for stem, _, _ in names if stem.isdecimal()]
+
+
+def _newest(path: str) -> int | None:
+    import deltalake
+
+    try:
+        return deltalake.DeltaTable(path).version()
+    except Exception:  # whatever makes it unreadable
+        return None
+
+
+def _missing(path: str, place: str, version: int) -> DataError:
+    """The error for a version of a readable table that cannot be read."""
+    newest, first = _newest(path), min(_versions(path), default=0)
+    if newest is not None and version > newest:
+        return DataError(f"{place}: there is no version {version}; the newest is {newest}", "name one up to that")
+    return DataError(
+        f"{place}: version {version} can no longer be read: its commit was deleted, and the log begins at {first}",
+        "retention deleted it at its origin: restore it there, or name a later version",
+    )
+
+
+def _check_inside(table: str, path: str) -> None:
+    """Raise DataError for a data file outside of its Delta table's folder: the log could name any file of the user."""
+    decoded = unquote(unquote(path))
+    if decoded.startswith("/") or "://" in decoded or decoded.startswith("file:") or ".." in decoded.split("/"):
+        raise DataError(
+            f"{table}: its log names a file outside of the table's folder: {path[:200]!r}",
+            "copy the table with its files (a shallow clone has none), or export its rows to Parquet and ingest that",
+        )

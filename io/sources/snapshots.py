@@ -1,0 +1,241 @@
+"""Snapshots: files, folders and tables that hold the whole content of an input at a version.
+
+An input stores differences, so a series of snapshots is itself a source of updates: what the first changes in what the
+input holds, and what each of the others changes in the one before it. Rows are compared as everywhere here: null equals
+null, NaN equals NaN. A row that occurs twice has the count 2.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from ddcore.errors import DataError
+from ddcore.io.checks import DIFF, Layout, Rules, rows_of
+from ddcore.io.sources.source import Batches, Source
+from ddcore.io.sources.spark import in_tasks, shares, through
+
+if TYPE_CHECKING:
+    import polars as pl
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+    from ddcore.io.changelog import ChangeLog
+    from ddcore.io.tables import LiveFile, TableState
+
+__all__ = ["Series", "Snapshot"]
+
+_MOST_ROWS = 2 << 20  # of snapshots that are compared at once
+
+Time = tuple[int, ...]
+Frames = Iterator["pl.DataFrame"]
+How = tuple[Layout, Time, Time | None]
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """One snapshot: a file, a table at one version, or all files of a folder. ``path`` is its place."""
+
+    name: str
+    path: str
+    parts: tuple[Source, ...]
+
+    @property
+    def real(self) -> str:
+        """The path with all symbolic links resolved."""
+        return os.path.realpath(self.path)
+
+    def stamp(self) -> str:
+        """As that of a source, over all parts."""
+        return self._over_parts(lambda part: part.stamp())
+
+    def fingerprint(self) -> str:
+        """As that of a source, over all parts."""
+        return self._over_parts(lambda part: part.fingerprint())
+
+    def is_at(self, position: str) -> bool:
+        """As that of a source, over all parts."""
+        if len(self.parts) == 1:
+            return self.parts[0].is_at(position)
+        stamp, _, fingerprint = position.partition("/")
+        return bool(position) and (self.stamp() == stamp or self.fingerprint() == fingerprint)
+
+    def _over_parts(self, text: Callable[[Source], str]) -> str:
+        if len(self.parts) == 1:
+            return text(self.parts[0])
+        whole = "\0".join(f"{os.path.relpath(part.path, self.path)}\0{text(part)}" for part in self.parts)
+        return hashlib.blake2b(whole.encode(), digest_size=16).hexdigest()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Series(Source):
+    """The updates that snapshots make to the change log of an input, each at its time.
+
+    ``snapshots``: the times, which ascend, and the parts, with their layouts for ``rules``. ``log`` at ``state`` is the
+    input; what it holds at or before ``until`` is the content before the first snapshot.
+    """
+
+    kind = "series of snapshots"
+    by_spark = True
+
+    log: ChangeLog
+    state: TableState | None
+    until: Time
+    rules: Rules
+    snapshots: tuple[tuple[Time, tuple[tuple[Source, Layout], ...]], ...]
+
+    @property
+    def size(self) -> int:
+        """The bytes of all files of snapshots."""
+        return sum(source.size for _, parts in self.snapshots for source, _ in parts)
+
+    def fields(self) -> list[tuple[str, pa.DataType]]:
+        """The columns of the change log."""
+        return [(name, kind.arrow) for name, kind in self.log.columns.items()]
+
+    def batches(self, columns: Sequence[str]) -> Batches:
+        """The updates as Arrow batches."""
+        for _, frame in self.frames(columns):
+            yield from frame.to_arrow().to_batches()
+
+    def frames(self, columns: Sequence[str]) -> Iterator[tuple[int, pl.DataFrame]]:
+        """The updates, consolidated; in memory are some 2M rows of snapshots, or two snapshots if they are larger.
+
+        O(rows of all snapshots and of the log).
+        """
+        import polars as pl
+
+        before = pl.concat([rows.lazy() for rows in self._held()]) if self._files() else None
+        window: list[tuple[Time, pl.DataFrame]] = []
+        row = 1
+
+        def differences() -> pl.DataFrame:
+            parts = [] if before is None else [_at(before, self.rules.dims, window[0][0])]
+            for place, (time, rows) in enumerate(window):
+                parts.append(_at(rows.lazy().with_columns(pl.lit(1).alias(DIFF)), self.rules.dims, time))
+                if place + 1 < len(window):
+                    gone = rows.lazy().with_columns(pl.lit(-1).alias(DIFF))
+                    parts.append(_at(gone, self.rules.dims, window[place + 1][0]))
+            keys = [*self.rules.schema, *self.rules.dims]
+            sums = pl.concat(parts).group_by(keys).agg(pl.col(DIFF).sum()).filter(pl.col(DIFF) != 0)
+            return sums.collect(engine="streaming").select(columns)
+
+        for place, (time, parts) in enumerate(self.snapshots):
+            window.append((time, self._rows(parts)))
+            is_last = place + 1 == len(self.snapshots)
+            if is_last or sum(len(rows) for _, rows in window) >= _MOST_ROWS:
+                frame = differences()
+                yield row, frame
+                row += len(frame)
+                before = window[-1][1].lazy().with_columns(pl.lit(-1).alias(DIFF))
+                window = []
+
+    def spark_frame(self, session: SparkSession) -> DataFrame:
+        """The updates by one aggregation, whose tasks read snapshots and log by the readers of this package."""
+        import pyarrow as pa
+        from pyspark.sql import functions as F
+
+        from ddcore.io.sources.spark import ERROR
+
+        schema = pa.schema(self.fields())
+        frames = [in_tasks(session, self._files(), self._held_of, schema)] if self._files() else []
+        for source, how in self._work():
+            if source.by_spark:
+                columns = source.spark_frame(session).select(*(F.col(_quoted(name)) for name in how[0].read))
+                frames.append(through(columns, partial(self._changed, how), schema, source.name))
+        if work := shares(self._work(), session.sparkContext.defaultParallelism):
+            frames.append(in_tasks(session, work, self._updates_of, schema))
+        union = frames[0]
+        for frame in frames[1:]:
+            union = union.unionByName(frame)
+        keys = [F.col(_quoted(name)) for name in (*self.rules.schema, *self.rules.dims, ERROR)]
+        sums = union.groupBy(*keys).agg(F.sum(DIFF).alias(DIFF))
+        return sums.where((F.col(DIFF) != 0) | F.col(ERROR).isNotNull())
+
+    # --- what tasks and this process read ---
+
+    def _files(self) -> list[LiveFile]:
+        """The files of the log with updates at or before ``until``."""
+        return [
+            file
+            for file in (self.log.files(self.state) if self.state is not None else [])
+            if all(file.lower.get(dim, 0) <= last for dim, last in zip(self.rules.dims, self.until, strict=True))
+        ]
+
+    def _held(self) -> Frames:
+        for file in self._files():
+            yield from self._held_of(file)
+
+    def _held_of(self, file: LiveFile) -> Frames:
+        """What one file of the log holds, as updates that take it away at the first snapshot."""
+        import polars as pl
+
+        from ddcore.lattice import is_before
+
+        updates = self.log.scan_files([file]).filter(is_before(self.rules.dims, self.until))
+        gone = _at(updates.with_columns(-pl.col(DIFF)), self.rules.dims, self.snapshots[0][0])
+        yield self.log.collect(gone.select(*self.rules.schema, *self.rules.dims, DIFF))
+
+    def _rows(self, parts: Sequence[tuple[Source, Layout]]) -> pl.DataFrame:
+        """All rows of one snapshot. DataError where there are none."""
+        import polars as pl
+
+        rows = [
+            rows_of(frame, layout, self.rules, first_row)
+            for source, layout in parts
+            for first_row, frame in source.frames(layout.read)
+        ]
+        if not any(map(len, rows)):
+            raise empty(parts[0][0].name)
+        return pl.concat(rows)
+
+    def _work(self) -> list[tuple[Source, How]]:
+        """Each part with its layout, the time of its snapshot, and that of the next one."""
+        nexts = [time for time, _ in self.snapshots[1:]]
+        return [
+            (source, (layout, time, after))
+            for (time, parts), after in zip(self.snapshots, [*nexts, None], strict=True)
+            for source, layout in parts
+        ]
+
+    def _updates_of(self, share: Sequence[tuple[Source, How]]) -> Frames:
+        for source, (layout, time, after) in share:
+            for first_row, frame in source.frames(layout.read):
+                yield from self._both(rows_of(frame, layout, self.rules, first_row), time, after)
+
+    def _changed(self, how: How, frames: Frames) -> Frames:
+        layout, time, after = how
+        for frame in frames:
+            yield from self._both(rows_of(frame, layout, self.rules), time, after)
+
+    def _both(self, rows: pl.DataFrame, time: Time, after: Time | None) -> Frames:
+        """Rows of a snapshot, inserted at its time and taken away at that of the next."""
+        import polars as pl
+
+        for at, diff in ((time, 1), (after, -1)):
+            if at is not None:
+                yield _at(rows.lazy().with_columns(pl.lit(diff, pl.Int64).alias(DIFF)), self.rules.dims, at).collect()
+
+
+def empty(name: str) -> DataError:
+    """The error for a snapshot without rows."""
+    return DataError(
+        f"{name}: no rows: as a snapshot it would take all rows away",
+        "an empty source is refused: usually a mistake upstream; to empty an input, ingest its rows with diff -1",
+    )
+
+
+def _at(rows: pl.LazyFrame, dims: Sequence[str], time: Time) -> pl.LazyFrame:
+    """Rows with the coordinates of a time, and ``diff`` last."""
+    import polars as pl
+
+    times = [pl.lit(coordinate, pl.Int64).alias(dim) for dim, coordinate in zip(dims, time, strict=True)]
+    return rows.with_columns(times).select(pl.exclude(*dims, DIFF), *dims, pl.col(DIFF).cast(pl.Int64))
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"

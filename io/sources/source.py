@@ -1,0 +1,168 @@
+"""What every source can do: the protocol between the files and tables of others and an ingest."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, ClassVar
+
+from ddcore.errors import DataError
+from ddcore.io.sources.validation import validate
+from ddcore.redaction import masked
+
+if TYPE_CHECKING:
+    import polars as pl
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["Batches", "Source", "first_line"]
+
+Batches = Iterator["pa.RecordBatch | pa.Table"]
+
+_WRITE_AGAIN = "write it again at its origin, or leave it out"
+
+
+@dataclass(frozen=True)
+class Source(ABC):
+    """One thing that is read by itself: a file, or a table as of one version.
+
+    ``name`` is its name in messages; ``path`` is absolute and without ``..``. ``folders`` holds the columns, as text,
+    from folder names of the form ``name=value``. ``member``: the file was found in a folder that the user named.
+    """
+
+    kind: ClassVar[str]  # in messages: "CSV file"
+    hint: ClassVar[str] = _WRITE_AGAIN  # what to do about a source that cannot be read
+    is_text: ClassVar[bool] = False  # whether its values are text to parse, where the input declares other types
+    by_spark: ClassVar[bool] = False  # whether Spark reads it itself, by spark_frame
+
+    name: str
+    path: str
+    folders: tuple[tuple[str, str | None], ...] = ()
+    member: bool = False
+
+    @property
+    def real(self) -> str:
+        """The path with all symbolic links resolved: the same for every spelling of this path."""
+        return os.path.realpath(self.path)
+
+    @property
+    def size(self) -> int:
+        """The bytes that are read in this process or in a task; 0 where Spark reads the source itself."""
+        return 0 if self.by_spark else os.path.getsize(self.path)
+
+    @property
+    def first_row(self) -> int:
+        """The number of the first row, for messages."""
+        return 1
+
+    # --- what each kind does in its own way ---
+
+    @abstractmethod
+    def fields(self) -> list[tuple[str, pa.DataType]]:
+        """The columns and their types, from a footer, header or log, without reading rows.
+
+        Any exception of the library that reads it means that the source is unreadable.
+        """
+
+    @abstractmethod
+    def batches(self, columns: Sequence[str]) -> Batches:
+        """The rows, with these columns, batch by batch; never all at once, as a source may be larger than memory."""
+
+    def row_count(self) -> int | None:
+        """The number of rows where it is known without reading them."""
+        return None
+
+    def pieces(self, size: int) -> list[tuple[int, Source]]:
+        """Parts of about ``size`` bytes that different tasks may read: each part's bytes, and the part."""
+        del size
+        return [(self.size, self)]
+
+    def stamp(self) -> str:
+        """A short text that changes whenever the content does, and perhaps also when it does not; read no rows."""
+        status = os.stat(self.path)
+        return f"{status.st_size}-{status.st_mtime_ns}"
+
+    def fingerprint(self) -> str:
+        """A short text that only equal contents share. Reads all bytes of a file."""
+        with open(self.path, "rb") as file:
+            return hashlib.file_digest(file, partial(hashlib.blake2b, digest_size=16)).hexdigest()
+
+    def is_at(self, position: str) -> bool:
+        """Whether all of its content was taken in at a position, which is a stamp, ``/`` and a fingerprint.
+
+        Reads a file only if its stamp differs.
+        """
+        stamp, _, fingerprint = position.partition("/")
+        return bool(position) and (self.stamp() == stamp or self.fingerprint() == fingerprint)
+
+    def spark_frame(self, session: SparkSession) -> DataFrame:
+        """The rows as a frame of Spark, where ``by_spark``."""
+        raise NotImplementedError
+
+    def explain(self, error: BaseException) -> DataError:
+        """The error for a source whose bytes are not what they should be."""
+        return DataError(f"{self.name}: not a readable {self.kind}: {first_line(error)}", self.hint)
+
+    # --- what all have ---
+
+    def columns(self) -> dict[str, pl.DataType]:
+        """The columns and their types. Reads no rows.
+
+        Columns of a type that no input can have (maps, time of day, ...) are ``pl.Object``, also inside lists and
+        structs. Raises DataError when the source is unreadable, truncated, or has two columns of one name.
+        """
+        from ddcore.schema import polars_type
+
+        try:
+            fields = self.fields()
+        except _foreign() as error:
+            raise self.explain(error) from error
+        if len(names := dict(fields)) < len(fields):
+            twice = next(name for name, count in Counter(name for name, _ in fields).items() if count > 1)
+            raise DataError(f"{self.name}: the column {twice!r} occurs twice", "give each column its own name")
+        return {name: polars_type(kind) for name, kind in names.items()}
+
+    def frames(self, columns: Sequence[str]) -> Iterator[tuple[int, pl.DataFrame]]:
+        """The rows, with these columns, batch by batch, each with the number of its first row.
+
+        Every batch is fully validated before it becomes a frame. Otherwise bytes that are not UTF-8, indices out of
+        range and decimals with too many digits would be stored as they are, and later readers would fail. Raises
+        DataError when the source is unreadable or has values that its types do not allow.
+        """
+        import polars as pl
+
+        row = self.first_row
+        try:
+            for batch in self.batches(columns):
+                validate(self.name, batch, row)
+                frame = pl.from_arrow(batch)
+                assert isinstance(frame, pl.DataFrame)
+                yield row, frame
+                row += len(frame)
+        except _foreign() as error:
+            raise (self.place_of_error(error, columns) or self.explain(error)) from error
+
+    def place_of_error(self, error: BaseException, columns: Sequence[str]) -> DataError | None:
+        """The error with the column and the row where reading failed, if they can be found out."""
+        del error, columns
+        return None
+
+
+def _foreign() -> tuple[type[BaseException], ...]:
+    """The errors of libraries and of the file system, not those of our code."""
+    import polars as pl
+    import pyarrow as pa
+    from polars.exceptions import PanicException
+
+    return (pa.ArrowException, OSError, UnicodeDecodeError, pl.exceptions.PolarsError, PanicException)
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of an error's text, without secrets, at most 200 characters."""
+    lines = masked(str(error)).strip().splitlines() or [type(error).__name__]
+    return lines[0][:200]

@@ -1,0 +1,136 @@
+"""Frames of Spark that the readers of this package fill, in Spark's tasks.
+
+Spark's own readers replace bytes that are not UTF-8, turn decimals with too many digits into nulls, have no row
+numbers, and skip files whose names begin with ``_``. So its tasks read files with the same readers as the inline
+engine. An error of ours travels as a row: the column ``ERROR`` is null in all others.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ddcore import errors
+from ddcore.errors import DataError, DdError
+from ddcore.io.sources.validation import validate
+
+if TYPE_CHECKING:
+    import polars as pl
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+    from ddcore.io.sources.source import Source
+
+__all__ = ["ERROR", "error_of", "in_tasks", "large_frames", "shares", "through"]
+
+ERROR = "_error"
+
+_BATCH_ROWS = 1 << 20
+_MOST_BYTES, _OPENING = 128 << 20, 4 << 20  # of files per task; the cost of opening a file, in bytes read
+
+Share = TypeVar("Share")
+How = TypeVar("How")
+Batches = Iterator["pa.RecordBatch"]
+Frames = Iterator["pl.DataFrame"]
+
+
+def shares(work: Iterable[tuple[Source, How]], cores: int) -> list[list[tuple[Source, How]]]:
+    """What each task reads: files and parts of files, in order, of about equal size, each with how it is read."""
+    files = [(source, how) for source, how in work if not source.by_spark]
+    total = sum(source.size + _OPENING for source, _ in files)
+    size = min(_MOST_BYTES, max(_OPENING, total // max(cores, 1)))
+    parts: list[list[tuple[Source, How]]] = []
+    room = 0
+    for source, how in files:
+        for length, part in source.pieces(size):
+            if room < length or not parts:
+                parts.append([])
+                room = size
+            parts[-1].append((part, how))
+            room -= length + _OPENING
+    return parts
+
+
+def in_tasks(
+    session: SparkSession, work: Sequence[Share], read: Callable[[Share], Frames], schema: pa.Schema
+) -> DataFrame:
+    """The frames that ``read`` makes of each element of ``work``, in a task each. ``schema`` has their columns."""
+    tasks = session.range(0, len(work), 1, max(len(work), 1))
+    return tasks.mapInArrow(partial(_read_shares, work, read, _with_error(schema)), _spark_schema(schema))
+
+
+def through(frame: DataFrame, change: Callable[[Frames], Frames], schema: pa.Schema, name: str) -> DataFrame:
+    """The rows of ``frame`` as ``change`` leaves them, partition by partition; ``name`` is their source, for errors."""
+    return frame.mapInArrow(partial(_change_batches, name, change, _with_error(schema)), _spark_schema(schema))
+
+
+def error_of(text: str) -> DdError:
+    """The error that a task put into the column ``ERROR``."""
+    kind, message, hint = json.loads(text)
+    error = getattr(errors, kind, DataError)
+    return error(message, hint) if issubclass(error, DdError) else DataError(message, hint)
+
+
+def large_frames(name: str, batches: Batches) -> Frames:
+    """The rows of Spark's small batches in fewer, larger frames, validated; the first error of a task, if any."""
+    import polars as pl
+    import pyarrow as pa
+
+    def frame(parts: list[pa.RecordBatch]) -> pl.DataFrame:
+        table = pa.Table.from_batches(parts)
+        if ERROR in table.column_names:
+            for text in table[ERROR].drop_null()[:1].to_pylist():
+                raise error_of(text)
+            table = table.drop_columns(ERROR)
+        validate(name, table)
+        rows = pl.from_arrow(table)
+        assert isinstance(rows, pl.DataFrame)
+        return rows
+
+    buffer: list[pa.RecordBatch] = []
+    for batch in batches:
+        buffer.append(batch)
+        if sum(map(len, buffer)) >= _BATCH_ROWS:
+            yield frame(buffer)
+            buffer = []
+    if any(map(len, buffer)):
+        yield frame(buffer)
+
+
+def _with_error(schema: pa.Schema) -> pa.Schema:
+    import pyarrow as pa
+
+    return schema.append(pa.field(ERROR, pa.string()))
+
+
+def _spark_schema(schema: pa.Schema) -> Any:
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    return from_arrow_schema(_with_error(schema))
+
+
+def _read_shares(
+    work: Sequence[Share], read: Callable[[Share], Frames], schema: pa.Schema, batches: Batches
+) -> Batches:
+    numbers = (number for batch in batches for number in batch.column(0).to_pylist())
+    yield from _as_batches((frame for number in numbers for frame in read(work[number])), schema)
+
+
+def _change_batches(name: str, change: Callable[[Frames], Frames], schema: pa.Schema, batches: Batches) -> Batches:
+    yield from _as_batches(change(large_frames(name, batches)), schema)
+
+
+def _as_batches(frames: Frames, schema: pa.Schema) -> Batches:
+    import polars as pl
+    import pyarrow as pa
+
+    try:
+        for frame in frames:
+            table = frame.with_columns(pl.lit(None, pl.String).alias(ERROR)).to_arrow()
+            yield from table.select(schema.names).cast(schema).to_batches(max_chunksize=1 << 16)
+    except DdError as error:
+        text = json.dumps([type(error).__name__, error.message, error.hint])
+        columns = [pa.nulls(1, field.type) for field in schema][:-1]
+        yield pa.RecordBatch.from_arrays([*columns, pa.array([text], pa.string())], schema=schema)
