@@ -28,6 +28,7 @@ from ddcore.cli.options import (
 from ddcore.cli.output import SCHEMA_VERSION, Output
 from ddcore.cli.text import cell, count, laid_out, plain
 from ddcore.errors import UsageError
+from ddcore.io.labels import label_text
 from ddcore.io.times import json_time, named
 from ddcore.wording import listed, meant
 
@@ -175,8 +176,7 @@ def _selection(verification: Verification, at: Sequence[str], last: int, every: 
     from ddcore.jobs.verify import Selection
 
     dims, claims = verification.plan.dims, verification.claims
-    names = verification.ledger.version_names(dims)
-    readable = Readable(dims, claims.since or nothing_closed(dims), claims.upper, names)
+    readable = Readable(dims, claims.since or nothing_closed(dims), claims.upper, verification.names)
     for option, value in (("--last", last), ("--every", every)):
         if value and len(dims) > 1:
             raise UsageError(
@@ -209,6 +209,7 @@ def tell_verdict(out: Output, project: Project, verdict: Verdict, write: Callabl
         if not verdict.holds:
             rows = f"{count(len(verdict.differing))} differ, {rows} expected"
         what = f"{verdict.output} at {named(verdict.time, project.dims)}"
+        what += f" ({label_text(verdict.names['label'])})" if verdict.names["label"] else ""
         write((word, color), f"{' ' * (9 - len(word))}{what}  {rows}  by {verdict.by} in {verdict.took:.1f}s")
 
 

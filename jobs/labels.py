@@ -114,17 +114,18 @@ class Naming:
         return "version" if len(self.dims) == 1 else self.dims[place]
 
     def _leave_out_known(self, mine: list[dict[int, Label]], own: Names) -> None:
-        """Leave out what the input's earlier ingests said, so that a source that grows is not recorded again and again.
+        """Leave out what the input's earlier ingests said about versions of which this one brings no rows: a source
+        that grows says it every time.
 
         A restatement says it again: its labels replace all that were given from there on.
         """
-        for of, names in zip(mine, own, strict=False):
-            for coordinate, label in list(of.items()):
-                if (name := names.get(coordinate)) is not None:
-                    text = "" if label.text in name.labels else label.text
-                    of[coordinate] = Label(text, label.instant if name.instant is None else None)
-                    if not of[coordinate]:
-                        del of[coordinate]
+        for place, (of, names) in enumerate(zip(mine, own, strict=False)):
+            landed = {coordinates(time)[place] for time in self.times}
+            for coordinate in [each for each in of if each in names and each not in landed]:
+                label, name = of.pop(coordinate), names[coordinate]
+                text = "" if label.text in name.labels else label.text
+                if new := Label(text, label.instant if name.instant is None else None):
+                    of[coordinate] = new
 
     def _add_dates(self, mine: list[dict[int, Label]], everyone: Names) -> None:
         """Add the dates of sources for versions of which nobody said when they were made."""

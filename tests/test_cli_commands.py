@@ -349,7 +349,7 @@ def test_diff_exit_code(here: Path, dd: Any) -> None:
         (["journeys", "1..9"], "B: version 9 is not yet complete: the last folded version is 5", "ddcore status"),
         (["journeys", "0..0"], "version 0 is before the first one, 1", "1..5"),
         (["journeys", "1"], "diff needs two versions", "A B or A..B"),
-        (["journeys", "1", "x"], "'x' is not a version", "a number, latest"),
+        (["journeys", "1", "x"], "'x' is not a version", "a number, a label"),
         (["journeys", "1..2", "--key", "stp"], "--key: journeys has no column 'stp'", "did you mean 'stop'?"),
         (["journeys", "1..2", "--limit", "-5"], "'-5' is not a whole number from 0 up", "ddcore diff --help"),
     ],

@@ -8,6 +8,7 @@ import re
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -93,9 +94,10 @@ def test_without_options_it_is_the_last_version_and_the_reference(here: Path, dd
     assert (code, err) == (0, [])
     (record,) = records(out)
     assert record.pop("took") < 60
+    assert datetime.now(UTC) - datetime.fromisoformat(record.pop("instant")) < timedelta(days=1), "the file's date"
     assert record == {
-        "schema_version": 1, "output": "journeys", "version": 5, "by": "reference", "holds": True, "rows": 7,
-        "differing": 0,
+        "schema_version": 1, "output": "journeys", "version": 5, "label": None, "by": "reference", "holds": True,
+        "rows": 7, "differing": 0,
     }  # fmt: skip
 
 

@@ -372,7 +372,7 @@ def labelled_ledger(folder: Path, ingests: int) -> None:
             ledger.append(replace(ingest(number, number, number), labels=(given,)))
 
 
-@pytest.mark.parametrize("ingests", [40, pytest.param(10_000, marks=pytest.mark.long)])
+@pytest.mark.parametrize("ingests", [40, pytest.param(1_000, marks=pytest.mark.long)])
 def test_a_look_up_reads_no_records_however_old_the_ledger_is(
     ingests: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -816,9 +816,11 @@ def test_a_project_without_labels_has_no_column_for_them(here: Path, dd: Command
 
 def test_verify_takes_names(till: Path, dd: Command) -> None:
     code, out, _ = dd("verify", "--at", "2026-11-20")
-    assert (code, len(out)) == (0, 1) and "stock at version 2 " in out[0]
+    assert (code, len(out)) == (0, 1) and "stock at version 2 (2026-11-20) " in out[0]
     code, out, _ = dd("verify", "--at", "2026-11-20..stocktaking")
     assert [line.split()[4] for line in out] == ["2", "3", "4"]
+    _, out, _ = dd("verify", "--at", "stocktaking", "--json")
+    assert [each["label"] for each in lines_of(out)] == ["stocktaking"]
 
 
 def test_a_run_ends_at_a_name_and_begins_at_one(own: Path, dd: Command) -> None:
