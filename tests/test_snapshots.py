@@ -366,7 +366,7 @@ def test_spark_gives_the_same_updates_and_errors(tmp_path: Path) -> None:
 
 
 def test_the_page_shows_what_the_commands_print(tmp_path: Path, dd: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    pages.follow("snapshots.md", tmp_path, dd, monkeypatch, steps=20)
+    pages.follow("snapshots.md", tmp_path, dd, monkeypatch, steps=21)
 
 
 # --- several time dimensions ------------------------------------------------------------------------------------------
