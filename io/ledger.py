@@ -194,12 +194,12 @@ class Ledger:
             self._table = tables.open_table(folder)
             _keep_out(self._table)
 
-    def upgrade(self) -> None:
+    def upgrade(self) -> bool:
         """Give the ledger of an older format the number of this one, so that an older ddcore refuses what this one
-        writes. Nothing else differs between these formats. The caller holds the warehouse's lock.
+        writes; False if it has it. Nothing else differs between these formats. The caller holds the warehouse's lock.
         """
         if self._table is None or self.format == FORMAT:
-            return
+            return False
         folder = self.warehouse.ledger
         with reporting(folder, "write the ledger", tables.mend_hint(folder)):
             tables.require_lock()
@@ -208,6 +208,7 @@ class Ledger:
             tables.settle(folder, self._table.version(), self._table.version())
         self.format = FORMAT
         failpoint("after-format")
+        return True
 
     def append(self, record: Record) -> None:
         """Write a record: every reader sees its effects from now on. The caller holds the warehouse's lock.
