@@ -54,7 +54,7 @@ def ingest(
         typer.Argument(
             metavar="SOURCE",
             parser=filled,
-            help="Parquet or CSV files, folders of them, quoted globs, or Delta tables.",
+            help="Parquet, CSV or JSON lines files, folders of them, quoted globs, or Delta tables.",
             show_default=False,
         ),
     ] = None,

@@ -242,9 +242,10 @@ def shown(row: Mapping[str, Any]) -> str:
 
 def fitted(sources: Sequence[Source], rules: Rules) -> list[tuple[Source, Layout]]:
     """Each source with its layout; DataError for the first that does not fit. Reads footers and headers only."""
+    declared = [source.as_declared(rules.types) for source in sources]
     return [
         (source, fit(source.name, source.columns(), rules, folders=source.folders, text=source.is_text))
-        for source in sources
+        for source in declared
     ]
 
 

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pyspark
 import pytest
+from deltalake import write_deltalake
 from ingesting import Desk
 from real_data import shared_data
 
@@ -82,6 +83,27 @@ def test_a_delta_table_of_any_feature_gets_in(tmp_path: Path, spark: SparkSessio
     assert desk.updates() == [(8, 8, 0, 1), (9, 9, 0, 1)]
     desk.engine = "inline"
     assert desk.ingest(str(table), rename={"dst": "target"}).nothing_new
+
+
+def test_json_lines_and_fields_by_their_paths_get_in_as_they_do_inline(tmp_path: Path) -> None:
+    by_spark, inline = both(tmp_path, {"k": "int64", "day": "date", "a`b.c": "int64"})
+    after = [{"id": number, "day": None if number % 3 else datetime(2026, 1, 1 + number).date()} for number in range(9)]
+    frame = pl.DataFrame({"after": [None, *after], "version": range(10), "diff": [1] * 10, "a`b.c": range(10)})
+    frame.write_ndjson(tmp_path / "a.jsonl")
+    frame.with_columns(pl.col("version") + 10).write_parquet(tmp_path / "b.parquet")
+    write_deltalake(str(tmp_path / "c"), frame.with_columns(pl.col("version") + 20).to_arrow())
+    places = [str(tmp_path / name) for name in ("a.jsonl", "b.parquet", "c")]
+    (tmp_path / "bad.jsonl").write_text(
+        '{"after": {"id": 1, "day": "2026-01-32"}, "version": 40, "diff": 1, "a`b.c": 1}\n'
+    )
+    messages = []
+    for desk in (by_spark, inline):
+        desk.ingest(*places, rename={"k": "after.id", "day": "after.day"})
+        with pytest.raises(DataError, match="'2026-01-32' is not a date") as caught:
+            desk.ingest(str(tmp_path / "bad.jsonl"), rename={"k": "after.id", "day": "after.day"})
+        messages.append(caught.value.message)
+    assert by_spark.updates() == inline.updates() and len(inline.updates()) == 30
+    assert messages[0] == messages[1]
 
 
 def test_bad_rows_are_refused_as_they_are_inline(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from urllib.parse import unquote
 from ddcore.errors import DataError, DdError
 from ddcore.io.checks import Layout
 from ddcore.io.intake import Intake, Part, frames_of
+from ddcore.io.sources.paths import named_again, spark_columns
 from ddcore.io.sources.source import Source
 from ddcore.io.sources.spark import ERROR, error_of, large_frames, shares
 from ddcore.jobs.spark.failures import is_of_spark, telling_line
@@ -89,10 +90,8 @@ def _frames(session: SparkSession, fitted: Fitted) -> Iterator[tuple[DataFrame, 
 
 
 def _columns(frame: DataFrame, layout: Layout) -> DataFrame:
-    from pyspark.sql import functions as F
-
-    names = [*layout.read, *([ERROR] if ERROR in frame.columns else [])]
-    return frame.select(*(F.col("`" + name.replace("`", "``") + "`") for name in names))
+    error = [ERROR] if ERROR in frame.columns else []
+    return frame.select(*spark_columns(frame, layout.read), *error)
 
 
 # --- in the tasks -----------------------------------------------------------------------------------------------------
@@ -120,7 +119,7 @@ def _read_files(shares: Sequence[Fitted], batches: Batches) -> Iterator[tuple[La
 
 def _read_table(layout: Layout, batches: Batches) -> Iterator[tuple[Layout, int | None, pl.DataFrame]]:
     for frame in large_frames(layout.where, batches):
-        yield layout, None, frame
+        yield layout, None, named_again(frame, layout.read)
 
 
 # --- errors -----------------------------------------------------------------------------------------------------------
