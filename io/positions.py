@@ -14,7 +14,7 @@ from ddcore.io.ingest_index import IngestIndex
 from ddcore.io.known import Placed, identity, names_at
 from ddcore.io.ledger import Ledger
 
-__all__ = ["Stamped", "is_at", "last_positions", "position"]
+__all__ = ["Stamped", "last_positions", "position"]
 
 
 class Stamped(Placed, Protocol):
@@ -22,17 +22,12 @@ class Stamped(Placed, Protocol):
 
     def stamp(self) -> str: ...  # noqa: D102
     def fingerprint(self) -> str: ...  # noqa: D102
+    def is_at(self, position: str) -> bool: ...  # noqa: D102
 
 
 def position(source: Stamped) -> str:
     """The position of a source for the ledger. Reads all bytes of a file."""
     return f"{source.stamp()}/{source.fingerprint()}"
-
-
-def is_at(source: Stamped, text: str) -> bool:
-    """Whether a source has the content that it had at a position. Reads a file only if its stamp differs."""
-    stamp, _, fingerprint = text.partition("/")
-    return bool(text) and (source.stamp() == stamp or source.fingerprint() == fingerprint)
 
 
 def last_positions(

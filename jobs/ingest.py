@@ -375,6 +375,8 @@ class _Work:
     def run(self, take: Take, places: Sequence[str], layouts: Layouts) -> IngestReport:
         """Take the sources in, check them as a whole, and make them visible."""
         notes = self.notes + _ignored_notes(layouts)
+        if self.rules.appends:
+            notes.append("every row counts as inserted")
         self.tell("reading rows", 0, None, ", ".join(places))
         part = take(self.intake, layouts)
         if not part.rows:

@@ -12,7 +12,7 @@ from ddcore.io.checks import LARGEST_TIME, Layout, Rules
 from ddcore.io.ingest_index import IngestIndex
 from ddcore.io.intake import fitted
 from ddcore.io.ledger import Ledger
-from ddcore.io.positions import is_at, last_positions
+from ddcore.io.positions import last_positions
 from ddcore.io.sources.snapshots import Series, Snapshot, empty
 from ddcore.io.sources.source import Source
 from ddcore.io.times import Time, coordinates, is_open, named, time_of
@@ -61,7 +61,7 @@ def new_snapshots(
     """
     index = IngestIndex() if ledger is None else ledger.ingest_index(name)
     places = [None] * len(snapshots) if ledger is None or again else last_positions(ledger, index, snapshots, root)
-    known = [place is not None and is_at(each, place[1]) for each, place in zip(snapshots, places, strict=True)]
+    known = [place is not None and each.is_at(place[1]) for each, place in zip(snapshots, places, strict=True)]
     last = max((number for number, is_known in enumerate(known) if is_known), default=-1)
     for number, is_known in enumerate(known[: last + 1]):
         if not is_known:

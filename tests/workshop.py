@@ -59,6 +59,7 @@ SOURCES = {
     "fixed": "B,C,5,2,-1 C,D,2,3,1 A,D,9,3,1 A,C,7,4,-1",
     "late": "E,F,2,1,1",
 }
+SNAPSHOTS = {"monday": "A,B,4 B,C,5", "tuesday": "A,B,4 C,D,1 C,D,1"}
 TIMES_PROJECT = """
 [project]
 program = "program.py:program"
@@ -158,6 +159,8 @@ class Workshop:
             (folder / "dd.toml").write_text(PROJECT)
             for source, rows in SOURCES.items():
                 (folder / f"{source}.csv").write_text("src,dst,km,version,diff\n" + rows.replace(" ", "\n") + "\n")
+            for source, rows in SNAPSHOTS.items():
+                (folder / f"{source}.csv").write_text("src,dst,km\n" + rows.replace(" ", "\n") + "\n")
             (folder / "depots.csv").write_text("town,version,diff\nA,0,1\n")
         elif name == "times":
             folder.mkdir()
@@ -366,6 +369,17 @@ COMMANDS = {  # the project's state, and the command
     "ingest after one killed at its table": ("half ingested", "ingest", "roads", "last.csv"),
     "ingest after an undo killed at its table": ("half undone", "ingest", "roads", "most.csv"),
     "run after an ingest killed at its table": ("half ingested", "run"),
+    "snapshots": ("folded", "ingest", "roads", "monday.csv", "tuesday.csv", "--snapshot"),
+    "snapshots that replace a history": (
+        "folded",
+        "ingest",
+        "roads",
+        "monday.csv",
+        "tuesday.csv",
+        "--snapshot",
+        "--restate",
+        "2",
+    ),
     "undo": ("folded", "ingest", "--undo", "3"),
     "first run": ("ingested", "run"),
     "later run": ("folded", "run"),

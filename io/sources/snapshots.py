@@ -58,6 +58,13 @@ class Snapshot:
         """As that of a source, over all parts."""
         return self._over_parts(lambda part: part.fingerprint())
 
+    def is_at(self, position: str) -> bool:
+        """As that of a source, over all parts."""
+        if len(self.parts) == 1:
+            return self.parts[0].is_at(position)
+        stamp, _, fingerprint = position.partition("/")
+        return bool(position) and (self.stamp() == stamp or self.fingerprint() == fingerprint)
+
     def _over_parts(self, text: Callable[[Source], str]) -> str:
         if len(self.parts) == 1:
             return text(self.parts[0])
