@@ -24,7 +24,7 @@ from ddcore.cli.options import (
 )
 from ddcore.cli.output import Output, count
 from ddcore.errors import UsageError
-from ddcore.io.times import Frontier, named, parse, shown_frontier, span, time_of
+from ddcore.io.times import Frontier, named, shown_frontier, span, time_of
 from ddcore.jobs.report import spelled
 from ddcore.wording import meant
 
@@ -71,13 +71,21 @@ def ingest(
             "Delta table, also TABLE@v3 or TABLE@v3..v7. What it changes is ingested.",
         ),
     ] = False,
+    feed: Annotated[
+        bool,
+        typer.Option(
+            "--feed",
+            help="Each source is a Delta table; the changes of its commits since the last ingest are taken in, at the "
+            "commits' numbers.",
+        ),
+    ] = False,
     version: Annotated[
         str | None,
         typer.Option(
             parser=time_text,
-            metavar="N",
-            help="The version of every row, if the sources have no version column. With several time dimensions the "
-            "whole time: day=7,revision=1.",
+            metavar="N|next",
+            help="The version of every row, if the sources have no version column, or the next version of the input. "
+            "With several time dimensions the whole time: day=7,revision=1.",
             show_default=False,
         ),
     ] = None,
@@ -167,12 +175,12 @@ def ingest(
     assert input_name is not None and sources
     opened.input_schema(input_name)
     _check_late(late)
-    form = _form({"append": append, "snapshot": snapshot})
-    rename, time = _renamed(column or []), None if version is None else parse(version, opened.dims, "--version")
+    form = _form({"append": append, "snapshot": snapshot, "feed": feed})
+    rename = _renamed(column or [])
     from ddcore.cli.notices import notices
     from ddcore.jobs import ingest as job
 
-    start = job.start_of(restate, opened.dims)
+    start, time = job.start_of(restate, opened.dims), job.version_of(version, opened.dims)
     with out.claimed(), out.progress() as progress, notices(out):
         report = job.ingest(
             opened,

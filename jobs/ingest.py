@@ -14,7 +14,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
@@ -40,6 +40,8 @@ from ddcore.io.project import ENGINES, Project, find_project
 from ddcore.io.records import IngestRecord
 from ddcore.io.records import Source as TakenSource
 from ddcore.io.restatement import Changes, Replacement, closed_changes, replace_from
+from ddcore.io.sources.deltafeed import COMMIT
+from ddcore.io.sources.deltatable import DeltaTable
 from ddcore.io.sources.finding import find_snapshots, find_sources
 from ddcore.io.sources.snapshots import Snapshot
 from ddcore.io.sources.source import Source
@@ -62,16 +64,18 @@ from ddcore.io.updates import Digest, RowCount
 from ddcore.io.warehouse import Warehouse
 from ddcore.jobs import predecessor
 from ddcore.jobs.arguments import filled
+from ddcore.jobs.following import Followed, follow
 from ddcore.jobs.report import json_line, spelled
 from ddcore.jobs.snapshots import Snapshots, new_snapshots, next_version, times_of
 from ddcore.jobs.undo import UndoReport, undo
 from ddcore.lattice import is_beyond, le
 from ddcore.redaction import masked
 
-__all__ = ["FIRST", "FORMS", "LATE", "IngestReport", "ingest", "main", "start_of"]
+__all__ = ["FIRST", "FORMS", "LATE", "IngestReport", "ingest", "main", "start_of", "version_of"]
 
 LATE = ("refuse", "move", "restate")
-FORMS = ("log", "append", "snapshot")  # how the rows of sources become updates
+FORMS = ("log", "append", "snapshot", "feed")  # how the rows of sources become updates
+NEXT = "next"  # ingest at the version after all that the input has
 FIRST = "first"  # restate from the first version of the sources on
 _BULK_BYTES = 256 << 20
 _NAMED = 3
@@ -130,7 +134,7 @@ def ingest(
     *,
     engine: str = "spark",
     form: str = "log",
-    version: Time | None = None,
+    version: Time | str | None = None,
     diff: int | None = None,
     rename: Mapping[str, str] | None = None,
     late: str = "refuse",
@@ -142,8 +146,9 @@ def ingest(
     """Append the rows of ``sources`` to the change log of the input ``input_name``, or replace its history by them.
 
     ``sources`` are files, folders, globs or Delta tables. ``form`` is what they hold: ``log``, change logs; ``append``,
-    rows to insert; ``snapshot``, the whole content at a version each, one after the other. ``version`` and ``diff``
-    replace columns they lack; without it, rows and snapshots get the next versions.
+    rows to insert; ``snapshot``, the whole content at a version each, one after the other; ``feed``, Delta tables whose
+    changes since the last ingest are taken in. ``version`` and ``diff`` replace columns they lack; without it, rows and
+    snapshots get the next versions, and the changes of a commit its number; ``next`` gives them the next version, too.
     ``rename`` maps our name of a column to theirs. ``late`` is what to do with rows at closed times: ``refuse``,
     ``move`` to the next open one, or ``restate``: take them in at their own times, so that the next run folds again
     from there. With ``restate``, a time or ``first`` (the least time of the sources), the sources are the input's
@@ -159,11 +164,14 @@ def ingest(
     """
     start = time.monotonic()
     _check_choices(engine, form, late, restate, diff)
+    version, at_next = _version(version, form, project.dims)
     rules = _rules(project, input_name, version, diff, rename or {})
     tell = listener or _silent
     tell("reading columns")
     warehouse = Warehouse(project.warehouse)
-    found = _find(form, sources, rules, warehouse, input_name, root=project.root, again=restate is not None)
+    found = _find(
+        form, sources, rules, warehouse, input_name, root=project.root, again=restate is not None, at_next=at_next
+    )
     warehouse.begin(project.root, new=new_warehouse)
     with predecessor.succeeding(warehouse, "ddcore ingest") as (lock, ledger):
         ledger.check_dims(project.dims)
@@ -185,6 +193,11 @@ def ingest(
 def start_of(text: str | None, dims: Sequence[str]) -> Time | str | None:
     """What ``--restate`` says: a time, or ``first``. UsageError."""
     return text if text is None or text == FIRST else parse(text, dims, "--restate")
+
+
+def version_of(text: str | None, dims: Sequence[str]) -> Time | str | None:
+    """What ``--version`` says: a time, or ``next``. UsageError."""
+    return text if text is None or text == NEXT else parse(text, dims, "--version")
 
 
 # --- the arguments ----------------------------------------------------------------------------------------------------
@@ -213,6 +226,18 @@ def _check_choices(engine: str, form: str, late: str, restate: Time | str | None
             f"--late {late} and --restate: a restatement takes its rows in at their own versions",
             "leave one of the two out",
         )
+
+
+def _version(version: Time | str | None, form: str, dims: Sequence[str]) -> tuple[Time | None, bool]:
+    """The version for all rows, if there is one, and whether it is the next one of the input. UsageError."""
+    if not isinstance(version, str):
+        return version, False
+    if version != NEXT or form == "log" or len(dims) > 1:
+        raise UsageError(
+            f"--version {version}: with --append, --snapshot or --feed, and one time dimension only",
+            "say which version the rows have: --version N",
+        )
+    return (0, True) if form == "feed" else (None, False)
 
 
 def _rules(project: Project, name: str, version: Time | None, diff: int | None, rename: Mapping[str, str]) -> Rules:
@@ -280,9 +305,45 @@ class _Snapshots:
         return work.run_series(take, self.places, self.snapshots, self.fitting)
 
 
+@dataclass(frozen=True)
+class _Tables:
+    """Delta tables of which only what is new is taken in. With ``at_next`` all of it gets the next version."""
+
+    places: tuple[str, ...]
+    tables: tuple[DeltaTable, ...]
+    found: Followed
+    fitting: Rules
+    feed: bool
+    at_next: bool
+
+    @property
+    def size(self) -> int:
+        """The bytes to read, as far as they are known."""
+        return sum(source.size for source, _ in self.found.layouts)
+
+    def rules(self, ledger: Ledger, name: str) -> Rules:
+        """The rules, with the version of rows that have none."""
+        after = (next_version(ledger, name),) if len(self.fitting.dims) == 1 else None
+        if self.at_next:
+            return replace(self.fitting, time=after)
+        return self.fitting if self.fitting.fallback is None else replace(self.fitting, fallback=after)
+
+    def take_in(self, work: _Work, take: Take) -> IngestReport:
+        found = follow(work.ledger, work.name, self.tables, self.fitting, work.root, feed=self.feed)
+        return work.run_followed(take, self.places, found)
+
+
 def _find(
-    form: str, places: Sequence[str], rules: Rules, warehouse: Warehouse, name: str, *, root: Path, again: bool
-) -> _Updates | _Snapshots:
+    form: str,
+    places: Sequence[str],
+    rules: Rules,
+    warehouse: Warehouse,
+    name: str,
+    *,
+    root: Path,
+    again: bool,
+    at_next: bool = False,
+) -> _Updates | _Snapshots | _Tables:
     """The sources, with layouts that fit, before anything is locked or started. DataError, UsageError."""
     if not places:
         raise UsageError("no source was named", "name files, folders, globs or Delta tables")
@@ -292,13 +353,39 @@ def _find(
         ledger = Ledger.load(warehouse) if warehouse.ledger.is_dir() else None
         found = new_snapshots(ledger, name, snapshots, rules, root, again=again)
         return _Snapshots(tuple(places), snapshots, found, rules)
+    sources = find_sources(places)
     if form == "append":
         one = len(rules.dims) == 1 and rules.time is None
         rules = replace(rules, diff=1, appends=True, fallback=(0,) if one else None)
-    layouts, rules = _fitted(find_sources(places), rules, warehouse, name)
+    if form == "feed" and len(rules.dims) == 1 and rules.time is None:
+        rules = replace(rules, rename={rules.dims[0]: COMMIT, **rules.rename})
+    tables = tuple(source for source in sources if isinstance(source, DeltaTable))
+    if form == "feed" or (form == "append" and tables):
+        _check_tables(form, sources, tables, again=again)
+        ledger = Ledger.load(warehouse) if warehouse.ledger.is_dir() else None
+        feed = form == "feed"
+        found_new = follow(ledger, name, tables, rules, root, feed=feed)
+        return _Tables(tuple(places), tables, found_new, rules, feed, at_next)
+    layouts, rules = _fitted(sources, rules, warehouse, name)
     if all(source.row_count() == 0 for source, _ in layouts):
         raise _empty(places)
     return _Updates(tuple(places), layouts, rules)
+
+
+def _check_tables(form: str, sources: Sequence[Source], tables: Sequence[DeltaTable], *, again: bool) -> None:
+    """UsageError for files among tables that are followed, and for a restatement by them."""
+    for source in sources:
+        if source not in tables:
+            raise UsageError(
+                f"{source.name}: a {source.kind}, " + ("which has no change data feed" if form == "feed" else
+                "beside a Delta table: --append takes files or tables"),
+                "name Delta tables only; a file is taken in with --append or --snapshot",
+            )  # fmt: skip
+    if again:
+        raise UsageError(
+            f"--restate with --{form} of a Delta table: only commits that are new are taken in",
+            "restate with snapshots: TABLE@v3..v7 --snapshot --restate V",
+        )
 
 
 def _fitted(sources: Sequence[Source], rules: Rules, warehouse: Warehouse, name: str) -> tuple[Layouts, Rules]:
@@ -441,6 +528,32 @@ class _Work:
         self._judge(part, [], checks_counts=False)
         self._commit(part, self._snapshot_sources(found, part, series.name, times))
         return self._report(places, part, self.intake.number, nothing_new=False, notes=notes)
+
+    def run_followed(self, take: Take, places: Sequence[str], found: Followed) -> IngestReport:
+        """Take in what is new in Delta tables, and keep how far they were read: also if it changes nothing."""
+        layouts, notes = found.layouts, [*self.notes, *found.notes, *_ignored_notes(found.layouts)]
+        self.tell("reading rows", 0, None, ", ".join(places))
+        part = take(self.intake, layouts) if layouts else Part()
+        if not part.counts and found.new and len(self.rules.dims) == 1:
+            default = self.rules.time or self.rules.fallback or (max(table.version for table, _ in found.new),)
+            if self.upper is None or is_open(default[0], self.upper):
+                part.counts = {default[0]: (0, 0)}
+        if not part.counts:
+            return self._report(places, part, found.ingest, nothing_new=True, notes=notes)
+        self._judge(part, layouts)
+        if self.repeated is not None:
+            notes.append(_repeat_note(*self.repeated, self.rules.dims, self.intake.number))
+        taken = tuple(
+            TakenSource(identity(table, self.root), self._stored_digest(part, parts), position(table))
+            for table, parts in found.new
+        )
+        self._commit(part, taken, found.rests_on)
+        return self._report(places, part, self.intake.number, nothing_new=False, notes=notes)
+
+    def _stored_digest(self, part: Part, layouts: Iterable[tuple[Source, Layout]]) -> str:
+        """The digest of all rows of some sources together, for the ledger."""
+        of = (one for source, _ in layouts for one in part.digests.get(source.name, {}).values())
+        return stored(sum(of, Digest()), self.intake.key)
 
     def _restated(self) -> Time | None:
         """The version from which on a restatement replaces the history; None without one. With snapshots ``first`` is
@@ -681,7 +794,10 @@ class _Work:
         return UnknownRetraction(
             f"{where}: retracts {shown(short.row)} at {named(version, self.rules.dims)}, and the row does not exist: "
             f"its count would be {short.count}{later}",
-            "nothing was ingested; insert the row first, or take the retraction out of the source",
+            "nothing was ingested; the input does not hold what the table held; to go on from what the table holds now: "
+            "--snapshot"
+            if any(source.cancels for source, _ in layouts)
+            else "nothing was ingested; insert the row first, or take the retraction out of the source",
         )
 
     def _culprit(self, short: RowCount, layouts: Layouts) -> tuple[str, Time]:
@@ -887,7 +1003,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 options.source,
                 engine=project.engine,
                 form=options.form,
-                version=None if options.version is None else parse(options.version, project.dims, "--version"),
+                version=version_of(options.version, project.dims),
                 diff=options.diff,
                 rename=dict(options.column),
                 late=options.late,
@@ -922,8 +1038,11 @@ def _parser() -> argparse.ArgumentParser:
     forms.add_argument(
         "--snapshot", dest="form", action="store_const", const="snapshot", help="each source is the whole content"
     )
+    forms.add_argument(
+        "--feed", dest="form", action="store_const", const="feed", help="what changed in Delta tables since last time"
+    )
     parser.set_defaults(form="log")
-    parser.add_argument("--version", metavar="T", help="all rows have this version, or this time: day=7,revision=1")
+    parser.add_argument("--version", metavar="T", help="of all rows: a version, next, or a time: day=7,revision=1")
     parser.add_argument("--diff", type=int, metavar="N", help="all rows have this diff")
     parser.add_argument("--undo", type=int, metavar="N", help="take ingest N back")
     parser.add_argument("--column", type=_pair, action="append", default=[], metavar="OURS=THEIRS")

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from ddcore.errors import DataError, DdError
-from ddcore.io.checks import Layout
+from ddcore.io.checks import DIFF, Layout
 from ddcore.io.intake import Intake, Part, frames_of
 from ddcore.io.sources.paths import named_again, spark_columns
 from ddcore.io.sources.source import Source
@@ -86,7 +86,17 @@ def _frames(session: SparkSession, fitted: Fitted) -> Iterator[tuple[DataFrame, 
         yield session.range(0, len(work), 1, len(work)), partial(_read_files, work)
     for source, layout in fitted:
         if source.by_spark:
-            yield _columns(source.spark_frame(session), layout), partial(_read_table, layout)
+            columns = _columns(source.spark_frame(session), layout)
+            yield _added_up(columns, layout) if source.cancels else columns, partial(_read_table, layout)
+
+
+def _added_up(frame: DataFrame, layout: Layout) -> DataFrame:
+    """Updates with the sums of their diffs, without those that cancel. Columns are numbers: see :func:`_columns`."""
+    from pyspark.sql import functions as F
+
+    diff = str(layout.read.index(layout.source_columns[DIFF]))
+    sums = frame.groupBy(*(name for name in frame.columns if name != diff)).agg(F.sum(diff).alias(diff))
+    return sums.where(F.col(diff) != 0).select(*frame.columns)
 
 
 def _columns(frame: DataFrame, layout: Layout) -> DataFrame:
