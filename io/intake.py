@@ -262,4 +262,4 @@ def frames_of(sources: Iterable[tuple[Source, Layout]]) -> Iterator[tuple[Layout
     """The batches of these sources, read in this process."""
     for source, layout in sources:
         for first_row, frame in source.frames(layout.read):
-            yield layout, first_row, frame
+            yield layout, None if source.cancels else first_row, frame

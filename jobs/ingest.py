@@ -794,8 +794,7 @@ class _Work:
         return UnknownRetraction(
             f"{where}: retracts {shown(short.row)} at {named(version, self.rules.dims)}, and the row does not exist: "
             f"its count would be {short.count}{later}",
-            "nothing was ingested; the input does not hold what the table held; to go on from what the table holds now: "
-            "--snapshot"
+            "the input does not hold what the table held; to go on from what the table holds now: --snapshot"
             if any(source.cancels for source, _ in layouts)
             else "nothing was ingested; insert the row first, or take the retraction out of the source",
         )

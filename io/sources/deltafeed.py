@@ -6,7 +6,7 @@ rewritten appear as deleted and inserted rows, which cancel each other.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -16,12 +16,14 @@ from ddcore.io.sources.deltatable import DeltaTable
 from ddcore.io.sources.source import Batches
 
 if TYPE_CHECKING:
+    import polars as pl
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
 __all__ = ["COMMIT", "DeltaFeed"]
 
 CHANGE, COMMIT, TIME = "_change_type", "_commit_version", "_commit_timestamp"
+_MOST_ROWS = 2 << 20  # that are added up at once
 _DIFFS: Mapping[str, int] = {"insert": 1, "update_postimage": 1, "delete": -1, "update_preimage": -1}
 
 
@@ -54,6 +56,25 @@ class DeltaFeed(DeltaTable):
         own = [(CHANGE, pa.string()), (COMMIT, pa.int64()), (TIME, pa.timestamp("ms", "UTC")), (DIFF, pa.int64())]
         names = {name for name, _ in own}
         return [field for field in super().fields() if field[0] not in names] + own
+
+    def frames(self, columns: Sequence[str]) -> Iterator[tuple[int, pl.DataFrame]]:
+        """The changes, added up: in memory are some 2M of them."""
+        import polars as pl
+
+        keys = [name for name in columns if name != DIFF]
+        window: list[pl.DataFrame] = []
+
+        def sums() -> pl.DataFrame:
+            of = pl.concat(window).group_by(keys).agg(pl.col(DIFF).sum())
+            return of.filter(pl.col(DIFF) != 0).select(columns)
+
+        for row, frame in super().frames(columns):
+            window.append(frame)
+            if sum(map(len, window)) >= _MOST_ROWS:
+                yield row, sums()
+                window = []
+        if window:
+            yield 1, sums()
 
     def batches(self, columns: Sequence[str]) -> Batches:
         """Batches of delta-rs. DataError for commits that it does not support."""

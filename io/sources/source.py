@@ -41,7 +41,7 @@ class Source(ABC):
     kind: ClassVar[str]  # in messages: "CSV file"
     hint: ClassVar[str] = _WRITE_AGAIN  # what to do about a source that cannot be read
     is_text: ClassVar[bool] = False  # whether text in it is parsed, where the input declares another type
-    cancels: ClassVar[bool] = False  # whether many of its updates cancel each other: Spark then adds them up first
+    cancels: ClassVar[bool] = False  # whether many of its updates cancel each other, so that they are added up first
     by_spark: ClassVar[bool] = False  # whether Spark reads it itself, by spark_frame
 
     name: str
