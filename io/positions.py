@@ -47,16 +47,16 @@ def last_positions(ledger: Ledger, index: IngestIndex, sources: Sequence[Placed]
     Reads the records of these ingests only.
     """
     names = names_at(index, [identity(source, root) for source in sources], root)
-    entries = index.last_named({name for of in names for name in of})
+    entries = index.last_named(set().union(*names))
     lasts = [max((entries[name] for name in of if name in entries), default=None) for of in names]
     wanted = sorted({entry for entry in lasts if entry is not None})
-    records = dict(zip(wanted, ledger.ingests_at(index, wanted), strict=True))
-    positions: list[Position | None] = []
-    for entry, of in zip(lasts, names, strict=True):
-        taken = None
-        if entry is not None:
-            record = records[entry]
-            kept = [source.position for source in record.sources if source.name in of]
-            taken = Position(record.number, kept[-1], record.last)
-        positions.append(taken)
-    return positions
+    records = zip(wanted, ledger.ingests_at(index, wanted), strict=True)
+    kept = {
+        (entry, source.name): Position(record.number, source.position, record.last)
+        for entry, record in records
+        for source in record.sources
+    }
+    return [
+        None if entry is None else max(kept[entry, name] for name in of if (entry, name) in kept)
+        for entry, of in zip(lasts, names, strict=True)
+    ]

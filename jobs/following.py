@@ -7,8 +7,9 @@ an error and never a gap.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from pathlib import Path
 
 from ddcore.errors import DataError, UsageError
@@ -21,8 +22,8 @@ from ddcore.io.sources.commits import Commit, first_deleted, first_missing, path
 from ddcore.io.sources.deltafeed import COMMIT, DeltaFeed
 from ddcore.io.sources.deltatable import DeltaTable, delta_table
 from ddcore.io.sources.parquetfile import ParquetFile
-from ddcore.io.sources.source import Source
-from ddcore.io.times import coordinates
+from ddcore.io.sources.source import Source, date_of
+from ddcore.io.times import Time, coordinates
 
 __all__ = ["Followed", "follow"]
 
@@ -47,6 +48,21 @@ class Followed:
     def layouts(self) -> list[tuple[Source, Layout]]:
         """All sources of new rows."""
         return [one for _, parts in self.new for one in parts]
+
+    def dates(self, times: Iterable[Time], rules: Rules) -> dict[Time, datetime]:
+        """When the commits of these versions were made; if versions are not commits, the last one the newest commit."""
+        versions = [time for time in times if isinstance(time, int)]
+        dates: dict[Time, datetime] = {}
+        for table, parts in self.new:
+            of = {max(versions): table.date()} if versions else {}
+            for source, _ in parts:
+                if isinstance(source, DeltaFeed) and rules.time is None:
+                    by_commit = rules.rename.get(rules.dims[0]) == COMMIT
+                    of = {v: date_of(t / 1000) for v, t in source.commit_times().items() if by_commit and v in versions}
+            for version, date in of.items():
+                if date is not None:
+                    dates[version] = max(date, dates.get(version, date))
+        return dates
 
 
 def follow(

@@ -11,15 +11,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import pages
 import polars as pl
 import pytest
 from deltalake import write_deltalake
 from ingesting import Desk
 from polars.testing import assert_frame_equal
 from real_data import at, shared_data
+from trams import Command
 
 import ddcore.io.sources.snapshots
 from ddcore.errors import DataError, DdError, LateUpdate, UsageError
+from ddcore.io.sources import pairs
 from ddcore.jobs.ingest import ingest
 
 SCHEMA = {"id": "int64", "name": "string", "f": "float64", "tags": "list[string]"}
@@ -113,6 +116,34 @@ def test_the_package_set_taken_back_from_its_snapshots(tmp_path: Path) -> None:
     expected = log.group_by(keys).agg(pl.col("diff").sum()).filter(pl.col("diff") != 0)
     got = pl.DataFrame(desk.updates(), expected.schema, orient="row")
     assert_frame_equal(got, expected, check_row_order=False)
+
+
+def test_pairs_of_equal_rows_leave_the_difference_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever rows two frames have; where both are in order, all pairs of equal frames are found."""
+    monkeypatch.setattr(pairs, "_LEAST", 0)
+    seed = random.randrange(10**6)
+    print(f"seed {seed}")
+    rng = random.Random(seed)
+
+    def frame() -> pl.DataFrame:
+        ids = sorted(rng.randrange(5) for _ in range(rng.randint(0, 12)))
+        if rng.random() < 0.1:
+            rng.shuffle(ids)
+        others = [(rng.choice([None, "x"]), rng.choice([None, float("nan"), 1.0])) for _ in ids]
+        rows = [(number, *values) for number, values in zip(ids, others, strict=True)]
+        return pl.DataFrame(rows, {"id": pl.Int64, "name": pl.String, "f": pl.Float64}, orient="row")
+
+    for _ in range(300):
+        one, other = frame(), frame()
+        if rng.random() < 0.2:
+            other = one
+        left, right = pairs.without_pairs(one, other, one.columns)
+        before, after = (Counter(map(text, a.rows())) for a in (one, left))
+        before.subtract(map(text, other.rows()))
+        after.subtract(map(text, right.rows()))
+        assert {row: n for row, n in before.items() if n} == {row: n for row, n in after.items() if n}
+        if one is other and one["id"].is_sorted():
+            assert left.is_empty() and right.is_empty()
 
 
 # --- what is known ----------------------------------------------------------------------------------------------------
@@ -332,6 +363,10 @@ def test_spark_gives_the_same_updates_and_errors(tmp_path: Path) -> None:
             desks[-1].ingest(csv(tmp_path, "bad.csv", "1,2", "1,x"), form="snapshot")
         assert desks[-1].ingest(*places, form="snapshot").nothing_new and desks[-1].stray_files() == []
     assert desks[0].updates() == desks[1].updates() == [(1, 2, 0, 1), (3, 4, 1, 1), (3, 4, 2, -1), (5, 6, 2, 1)]
+
+
+def test_the_page_shows_what_the_commands_print(tmp_path: Path, dd: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    pages.follow("snapshots.md", tmp_path, dd, monkeypatch, steps=20)
 
 
 # --- several time dimensions ------------------------------------------------------------------------------------------
