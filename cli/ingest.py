@@ -108,6 +108,22 @@ def ingest(
             show_default=False,
         ),
     ] = None,
+    format: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            parser=filled,
+            help="Read the sources as Spark reads this format: orc, text, xml, or that of a package. With the engine "
+            "spark only.",
+            show_default=False,
+        ),
+    ] = None,
+    option: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--option", metavar="KEY=VALUE", help="An option for --format. May be repeated.", show_default=False
+        ),
+    ] = None,
     late: Annotated[
         str,
         typer.Option(
@@ -191,7 +207,7 @@ def ingest(
     opened.input_schema(input_name)
     _check_late(late)
     form = _form({"append": append, "snapshot": snapshot, "feed": feed})
-    rename = _renamed(column or [])
+    rename = _pairs("--column", column or [], "--column src=from_station")
     from ddcore.cli.notices import notices
     from ddcore.jobs import ingest as job
 
@@ -211,6 +227,8 @@ def ingest(
             allow_gap=allow_gap,
             new_warehouse=new_warehouse,
             label=label or (),
+            format=format,
+            format_options=_pairs("--option", option or [], "--option rowTag=row"),
             listener=progress,
         )
     _tell(out, report, opened.dims)
@@ -252,16 +270,18 @@ def _undo(
     out.result("undo", **spelled({**_fields(report), "took": round(report.took, 3)}, project.dims))
 
 
-def _renamed(columns: list[str]) -> dict[str, str]:
-    rename: dict[str, str] = {}
-    for text in columns:
-        ours, equals, theirs = text.partition("=")
-        if not (equals and ours and theirs):
-            raise UsageError(f"--column: {text!r} is not OURS=THEIRS", "for example: --column src=from_station")
-        if ours in rename:
-            raise UsageError(f"--column: {ours!r} is named twice", "name each of our columns once")
-        rename[ours] = theirs
-    return rename
+def _pairs(flag: str, texts: list[str], example: str) -> dict[str, str]:
+    """What a flag of the form NAME=VALUE says, by name."""
+    pairs: dict[str, str] = {}
+    form = "OURS=THEIRS" if flag == "--column" else "KEY=VALUE"
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not (equals and name and value):
+            raise UsageError(f"{flag}: {text!r} is not {form}", f"for example: {example}")
+        if name in pairs:
+            raise UsageError(f"{flag}: {name!r} is named twice", "name each one once")
+        pairs[name] = value
+    return pairs
 
 
 def _tell(out: Output, report: IngestReport, dims: Sequence[str]) -> None:

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -47,6 +48,7 @@ from ddcore.io.sources.deltatable import DeltaTable
 from ddcore.io.sources.finding import find_snapshots, find_sources
 from ddcore.io.sources.snapshots import Snapshot
 from ddcore.io.sources.source import Source
+from ddcore.io.sources.sparkformat import find_formats
 from ddcore.io.tables import APP, opened
 from ddcore.io.times import (
     Frontier,
@@ -90,6 +92,7 @@ _SCANNED, _SCANNED_EACH = 4 << 20, 16
 Listener = Callable[..., None]  # listener(stage, done, total, note), all but the first optional
 Layouts = list[tuple[Source, Layout]]
 Take = Callable[[Intake, Layouts], Part]
+Find = Callable[[Sequence[str]], list[Source]]
 
 
 @dataclass(frozen=True)
@@ -148,6 +151,8 @@ def ingest(
     new_warehouse: bool = False,
     label: Sequence[str] = (),
     labels: Labels = (),
+    format: str | None = None,
+    format_options: Mapping[str, str] | None = None,
     listener: Listener | None = None,
 ) -> IngestReport:
     """Append the rows of ``sources`` to the change log of the input ``input_name``, or replace its history by them.
@@ -160,7 +165,8 @@ def ingest(
     ``move`` to the next open one, or ``restate``: take them in at their own times, so that the next run folds again
     from there. With ``restate``, a time or ``first`` (the least time of the sources), the sources are the input's
     history from then on: they replace what it holds at or beyond that time. ``allow_gap`` allows a version far beyond
-    all others. ``new_warehouse`` allows a new warehouse outside of the project's folder (see :meth:`Warehouse.begin`).
+    all others. ``format`` and its options are those of ``spark.read``, for sources that only Spark reads.
+    ``new_warehouse`` allows a new warehouse outside of the project's folder (see :meth:`Warehouse.begin`).
     ``label`` labels the one version of the rows, as ``--label`` does; ``labels`` are what the sources call their
     versions, which need not have rows, and when they were made. An unfinished run that committed nothing is given up:
     its versions are open again. ``listener(stage, done, total, note)`` is called with the progress. Cost: one pass over
@@ -172,32 +178,42 @@ def ingest(
     """
     start = time.monotonic()
     _check_choices(engine, form, late, restate, diff)
+    find = _finder(engine, form, format, format_options or {})
     version, at_next = _version(version, form, project.dims)
     rules, asked = _rules(project, input_name, version, diff, rename or {}), asked_labels(label, project.dims)
     tell = listener or _silent
     tell("reading columns")
     warehouse = Warehouse(project.warehouse)
-    found = _find(
-        form, sources, rules, warehouse, input_name, root=project.root, again=restate is not None, at_next=at_next
-    )
-    warehouse.begin(project.root, new=new_warehouse)
-    with predecessor.succeeding(warehouse, "ddcore ingest") as (lock, ledger):
-        ledger.check_dims(project.dims)
-        finished = unrecorded.finish(ledger)
-        notes = [unrecorded.note(record) for record in finished]
-        intent = ledger.open_intent()
-        give_up(ledger, "it was not finished, and an ingest came first")
-        stale_lock = predecessor.tell(
-            lock, ledger, predecessor.given_up(intent, ledger) or predecessor.finished(finished)
+    with _session(project) if format else nullcontext():  # Spark tells the columns
+        found = _find(
+            form,
+            sources,
+            rules,
+            warehouse,
+            input_name,
+            root=project.root,
+            again=restate is not None,
+            at_next=at_next,
+            find=find,
         )
-        options = _Options(late, restate, allow_gap, asked, labels)
-        work = _Work(ledger, input_name, found.rules(ledger, input_name), options, tell=tell, root=project.root)
-        work.notes += notes
-        with work.cleaning(), _taker(engine, project, found.size) as take:
-            report = found.take_in(work, take)
-        names = ledger.version_names(project.dims)
-        unset = not_set(asked, names, report.first, report.last) if report.nothing_new else []
-        report = replace(report, notes=(*report.notes, *unset), **names.fields(report.last))
+        warehouse.begin(project.root, new=new_warehouse)
+        with predecessor.succeeding(warehouse, "ddcore ingest") as (lock, ledger):
+            ledger.check_dims(project.dims)
+            finished = unrecorded.finish(ledger)
+            notes = [unrecorded.note(record) for record in finished]
+            intent = ledger.open_intent()
+            give_up(ledger, "it was not finished, and an ingest came first")
+            stale_lock = predecessor.tell(
+                lock, ledger, predecessor.given_up(intent, ledger) or predecessor.finished(finished)
+            )
+            options = _Options(late, restate, allow_gap, asked, labels)
+            work = _Work(ledger, input_name, found.rules(ledger, input_name), options, tell=tell, root=project.root)
+            work.notes += notes
+            with work.cleaning(), _taker(engine, project, found.size) as take:
+                report = found.take_in(work, take)
+            names = ledger.version_names(project.dims)
+            unset = not_set(asked, names, report.first, report.last) if report.nothing_new else []
+            report = replace(report, notes=(*report.notes, *unset), **names.fields(report.last))
     return replace(report, engine=engine, took=time.monotonic() - start, stale_lock=stale_lock)
 
 
@@ -239,6 +255,19 @@ def _check_choices(engine: str, form: str, late: str, restate: Time | str | None
             f"--late {late} and --restate: a restatement takes its rows in at their own versions",
             "leave one of the two out",
         )
+
+
+def _finder(engine: str, form: str, format: str | None, options: Mapping[str, str]) -> Find:
+    """What finds the sources at places. UsageError."""
+    if format is None:
+        if options:
+            raise UsageError("--option: only with --format", "say how Spark reads the sources: --format NAME")
+        return find_sources
+    if engine != "spark":
+        raise UsageError(f"--format {format}: only Spark reads it", "use --engine spark")
+    if form == "feed":
+        raise UsageError("--format and --feed: only one of them", "--feed reads Delta tables")
+    return partial(find_formats, format=format, options=options)
 
 
 def _version(version: Time | str | None, form: str, dims: Sequence[str]) -> tuple[Time | None, bool]:
@@ -355,18 +384,23 @@ def _find(
     *,
     root: Path,
     again: bool,
-    at_next: bool = False,
+    at_next: bool,
+    find: Find,
 ) -> _Updates | _Snapshots | _Tables:
     """The sources, with layouts that fit, before anything is locked or started. DataError, UsageError."""
     if not places:
         raise UsageError("no source was named", "name files, folders, globs or Delta tables")
     if form == "snapshot":
         rules = replace(rules, rows_only=True)
-        snapshots = tuple(find_snapshots(places))
+        snapshots = tuple(
+            find_snapshots(places)
+            if find is find_sources
+            else (Snapshot(source.name, source.path, (source,)) for source in find(places))
+        )
         ledger = Ledger.load(warehouse) if warehouse.ledger.is_dir() else None
         found = new_snapshots(ledger, name, snapshots, rules, root, again=again)
         return _Snapshots(tuple(places), snapshots, found, rules)
-    sources = find_sources(places)
+    sources = find(places)
     if form == "append":
         one = len(rules.dims) == 1 and rules.time is None
         rules = replace(rules, diff=1, appends=True, fallback=(0,) if one else None)
@@ -431,6 +465,15 @@ def _taker(engine: str, project: Project, size: int) -> AbstractContextManager[T
 
 def _take_inline(intake: Intake, layouts: Layouts) -> Part:
     return merge([intake.take("000", frames_of(layouts))])
+
+
+@contextmanager
+def _session(project: Project) -> Iterator[None]:
+    """A session of Spark, which those inside of it use, too."""
+    from ddcore.jobs.spark.session import spark
+
+    with spark(project.spark_conf, project.spark_master, project.parallelism):
+        yield
 
 
 @contextmanager
@@ -1043,6 +1086,8 @@ def main(argv: Sequence[str] | None = None) -> int:
                 allow_gap=options.allow_gap,
                 new_warehouse=options.new_warehouse,
                 label=options.label,
+                format=options.format,
+                format_options=dict(options.option),
             )
         )
     except DdError as error:
@@ -1079,6 +1124,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--diff", type=int, metavar="N", help="all rows have this diff")
     parser.add_argument("--undo", type=int, metavar="N", help="take ingest N back")
     parser.add_argument("--column", type=_pair, action="append", default=[], metavar="OURS=THEIRS")
+    parser.add_argument("--format", metavar="NAME", help="read the sources as Spark reads this format")
+    parser.add_argument("--option", type=_pair, action="append", default=[], metavar="KEY=VALUE", help="for --format")
     parser.add_argument("--late", choices=LATE, default="refuse")
     parser.add_argument(
         "--restate",

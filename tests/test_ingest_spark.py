@@ -21,7 +21,7 @@ from ingesting import Desk
 from real_data import shared_data
 
 import ddcore.jobs.ingest
-from ddcore.errors import DataError, DdError, LateUpdate, StorageError, UnknownRetraction
+from ddcore.errors import DataError, DdError, LateUpdate, StorageError, UnknownRetraction, UsageError
 from ddcore.io.intake import Intake
 
 if TYPE_CHECKING:
@@ -104,6 +104,29 @@ def test_json_lines_and_fields_by_their_paths_get_in_as_they_do_inline(tmp_path:
         messages.append(caught.value.message)
     assert by_spark.updates() == inline.updates() and len(inline.updates()) == 30
     assert messages[0] == messages[1]
+
+
+def test_formats_that_only_spark_reads(tmp_path: Path, spark: SparkSession) -> None:
+    """ORC in every form, XML with its options; what Spark cannot read is one line."""
+    desk = Desk(tmp_path, engine="spark")
+    orc = str(tmp_path / "orc")
+    spark.sql("SELECT id AS src, struct(id + 1 AS to) AS edge, 0 AS version, 1 AS diff FROM range(3)").write.orc(orc)
+    desk.ingest(orc, format="orc", rename={"dst": "edge.to"})
+    assert desk.updates() == [(0, 1, 0, 1), (1, 2, 0, 1), (2, 3, 0, 1)]
+    assert desk.ingest(orc, format="orc", rename={"dst": "edge.to"}).nothing_new
+    xml = tmp_path / "rows.xml"
+    xml.write_text("<rows><row><src>1</src><dst>2</dst></row><row><src>5</src><dst>6</dst></row></rows>")
+    said = {"format": "xml", "format_options": {"rowTag": "row"}, "form": "snapshot"}
+    desk.ingest(str(xml), **said)
+    assert desk.updates()[3:] == [(0, 1, 1, -1), (2, 3, 1, -1), (5, 6, 1, 1)]
+    assert desk.ingest(str(xml), **said).nothing_new
+    for name, words in (("nonsense", "nonsense"), ("orc", "does not read it as orc")):
+        with pytest.raises(DdError, match=words) as caught:
+            desk.ingest(str(xml), format=name)
+        assert "\n" not in caught.value.message
+    with pytest.raises(UsageError, match="there is no such file"):
+        desk.ingest(str(tmp_path / "none"), format="orc")
+    assert len(desk.records()) == 2 and not desk.stray_files()
 
 
 def test_bad_rows_are_refused_as_they_are_inline(tmp_path: Path) -> None:
