@@ -155,9 +155,11 @@ def shipped_folder() -> Path:
 
 def shipped_kernels() -> list[Path]:
     """The kernels that came with the package, without those that this processor cannot run."""
-    folder, level = shipped_folder(), level_digest()
-    names = sorted(os.listdir(folder)) if folder.is_dir() else []
-    return [folder / name for name in names if level or name.rpartition(".")[2] != _digest_of_level()]
+    folder = shipped_folder()
+    if not folder.is_dir():
+        return []
+    unfit = "" if level_digest() else _digest_of_level()
+    return [folder / name for name in sorted(os.listdir(folder)) if name.rpartition(".")[2] != unfit]
 
 
 def processor_digest(triple: str, processor: str, features: str) -> str:

@@ -191,18 +191,19 @@ class Ledger:
         with reporting(folder, "read the ledger", tables.mend_hint(folder)):
             self._table = tables.open_table(folder)
 
-    def upgrade(self) -> None:
+    def upgrade(self) -> bool:
         """Give the ledger of an older format the number of this one, so that an older ddcore refuses what this one
-        writes. Nothing else differs between these formats. The caller holds the warehouse's lock.
+        writes; False if it has it. Nothing else differs between these formats. The caller holds the warehouse's lock.
         """
         if self._table is None or self.format == FORMAT:
-            return
+            return False
         folder = self.warehouse.ledger
         with reporting(folder, "write the ledger", tables.mend_hint(folder)):
             self._table.alter.set_table_description(f"{_DESCRIPTION}{FORMAT}")
             tables.settle(folder, self._table.version(), self._table.version())
         self.format = FORMAT
         failpoint("after-format")
+        return True
 
     def append(self, record: Record) -> None:
         """Write a record: every reader sees its effects from now on. The caller holds the warehouse's lock.

@@ -27,7 +27,8 @@ def succeeding(warehouse: Warehouse, command: str) -> Iterator[tuple[Lock, Ledge
     with warehouse.lock(command) as lock, kept_open():
         ledger = Ledger.load(warehouse)
         try:
-            ledger.upgrade()
+            if ledger.upgrade():
+                _logger.info("note: the warehouse has the format %d now: an older ddcore refuses it", ledger.format)
             yield lock, ledger
         except Exception:
             tell(lock, ledger, "")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -43,7 +44,10 @@ def copy_sources(target: Path) -> None:
 def compiled(python: Path, cache: Path) -> Path:
     """The folder of all kernels, compiled by this Python; its environment has the package's libraries."""
     environment = {**os.environ, **SETTINGS, "DDCORE_CACHE": str(cache)}
-    done = subprocess.run([python, "-c", COMPILE], env=environment, capture_output=True, text=True, check=False)
+    cache.mkdir(mode=0o700, parents=True, exist_ok=True)
+    words: list[str | Path] = [python, "-c", COMPILE]
+    # In the repository `import ddcore` would find its folder, without io, jobs and cli.
+    done = subprocess.run(words, cwd=cache, env=environment, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         sys.exit(f"{python} cannot compile the kernels:\n{done.stderr}")
     return Path(done.stdout.splitlines()[-1])
@@ -91,6 +95,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         sources = Path(scratch) / "ddcore"
         copy_sources(sources)
+        if platform.machine() not in ("x86_64", "AMD64"):
+            sys.exit(f"kernels are compiled on x86-64 only, and this is {platform.machine()}: use pip wheel .")
         pythons = [Path(sys.executable), *(environment_of(python, sources) for python in options.python)]
         kernels = {compiled(python, TOP / "build" / "kernels-for-wheels") for python in pythons}
         shutil.rmtree(sources / "build", ignore_errors=True)  # what pip left
