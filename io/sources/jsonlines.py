@@ -160,19 +160,19 @@ class JsonLines(Source):
         import pyarrow as pa
 
         schema = pa.schema([(name, _arrow(node)) for name, node in tree.items()])
-        lines = block.split(b"\n")
         if block.count(b"null") != sum(map(block.count, _INSIDE)):  # perhaps only in a text
-            for place, line in enumerate(lines):
+            for place, line in enumerate(block.split(b"\n")):
                 if _BARE_NULL.search(line):
                     self._object(line, number + place)
         try:
             table = _parse(block, schema)
             table.validate(full=True)
         except pa.ArrowException as error:
-            raise self._misfit(lines, number, schema, tree) from error
-        if table.num_rows != len(lines) and table.num_rows != sum(1 for line in lines if line.strip()):
-            for place, line in enumerate(lines):
-                if line.strip():
+            raise self._misfit(block.split(b"\n"), number, schema, tree) from error
+        if table.num_rows != block.count(b"\n") + 1:  # there are empty lines, or an object does not have its line
+            lines = [(place, line) for place, line in enumerate(block.split(b"\n")) if line.strip()]
+            if table.num_rows != len(lines):
+                for place, line in lines:
                     self._object(line, number + place)
         return table
 

@@ -2,7 +2,7 @@
 
 The tasks read files with the same readers as the inline engine. Spark's own readers replace bytes that are not
 UTF-8, turn decimals with too many digits into nulls, have no row numbers, and skip files whose names begin with
-``_``. Parquet is divided by row groups; one task reads a CSV file. Delta tables are read by Spark, which
+``_``. Parquet is divided by row groups; one task reads a CSV or JSON lines file. Delta tables are read by Spark, which
 supports all their features. :meth:`ddcore.io.intake.Intake.take` does the rest, and each task returns one line of JSON
 to the driver.
 """
