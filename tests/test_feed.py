@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 TYPES: dict[str, Any] = {"k": pl.Int64, "v": pl.String}
 Row = tuple[Any, ...]
+ENGINES_BY_NAME = ("spark", "inline")
 ENGINES = ["inline", pytest.param("spark", marks=pytest.mark.spark)]
 
 
@@ -234,6 +235,43 @@ def test_spark_histories_with_deletion_vectors_on_both_engines(tmp_path: Path, s
     inline.ingest(str(path), form="feed")
     assert by_spark.updates() == inline.updates()
     assert [one.counts for one in by_spark.records()] == [one.counts for one in inline.records()]
+
+
+@pytest.mark.spark
+def test_what_spark_wrote_is_the_same_on_both_engines(tmp_path: Path, spark: SparkSession) -> None:
+    """Spark and delta-rs write one table in turns, without deletion vectors."""
+    seed = random.randrange(1 << 32)
+    rng = random.Random(seed)
+    path = tmp_path / "t"
+    name = f"delta.`{path}`"
+    spark.sql(f"CREATE TABLE {name} (k BIGINT, v STRING) USING delta TBLPROPERTIES "
+              "('delta.enableChangeDataFeed' = true, 'delta.enableDeletionVectors' = false)")  # fmt: skip
+    statements = [
+        f"INSERT INTO {name} VALUES (1, 'a'), (2, 'b'), (2, 'b'), (3, NULL)",
+        f"UPDATE {name} SET v = concat(v, 'x') WHERE k = 2",
+        f"DELETE FROM {name} WHERE k = 3",
+        f"MERGE INTO {name} t USING (SELECT 1 AS k, 'm' AS v UNION SELECT 7, 'n') s ON s.k = t.k "
+        "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *",
+        f"OPTIMIZE {name}",
+        f"INSERT OVERWRITE {name} SELECT * FROM {name}",
+    ]
+    rng.shuffle(statements)
+    desks = []
+    for engine in ENGINES_BY_NAME:
+        (tmp_path / engine).mkdir()
+        desks.append(desk(tmp_path / engine, engine))
+    for number, statement in enumerate(statements):
+        spark.sql(statement)
+        random_step(rng, _at(path))
+        if number == 2:
+            for one in desks:
+                one.ingest(str(path), form="feed")
+    for one in desks:
+        one.ingest(str(path), form="feed")
+        for version in range(_at(path).version + 1):
+            assert held(one, version) == _at(path).rows(version), f"seed {seed}, {one.engine}, version {version}"
+    by_spark, inline = desks
+    assert [one.counts for one in by_spark.records()] == [one.counts for one in inline.records()], f"seed {seed}"
 
 
 def _at(path: Path) -> Table:
