@@ -25,7 +25,7 @@ from ddcore.cli.options import (
 from ddcore.cli.output import Output, count
 from ddcore.errors import UsageError
 from ddcore.io.labels import label_text
-from ddcore.io.times import Frontier, named, parse, shown_frontier, span, time_of
+from ddcore.io.times import Frontier, named, shown_frontier, span, time_of
 from ddcore.jobs.report import spelled
 from ddcore.wording import meant
 
@@ -55,7 +55,7 @@ def ingest(
         typer.Argument(
             metavar="SOURCE",
             parser=filled,
-            help="Parquet or CSV files, folders of them, quoted globs, or Delta tables.",
+            help="Parquet, CSV or JSON lines files, folders of them, quoted globs, or Delta tables.",
             show_default=False,
         ),
     ] = None,
@@ -72,13 +72,21 @@ def ingest(
             "Delta table, also TABLE@v3 or TABLE@v3..v7. What it changes is ingested.",
         ),
     ] = False,
+    feed: Annotated[
+        bool,
+        typer.Option(
+            "--feed",
+            help="Each source is a Delta table; the changes of its commits since the last ingest are taken in, at the "
+            "commits' numbers.",
+        ),
+    ] = False,
     version: Annotated[
         str | None,
         typer.Option(
             parser=time_text,
-            metavar="N",
-            help="The version of every row, if the sources have no version column. With several time dimensions the "
-            "whole time: day=7,revision=1.",
+            metavar="N|next",
+            help="The version of every row, if the sources have no version column, or the next version of the input. "
+            "With several time dimensions the whole time: day=7,revision=1.",
             show_default=False,
         ),
     ] = None,
@@ -98,6 +106,22 @@ def ingest(
             metavar="OURS=THEIRS",
             help="A column that has another name in the sources; also for version and diff. May be repeated.",
             show_default=False,
+        ),
+    ] = None,
+    format: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            parser=filled,
+            help="Read the sources as Spark reads this format: orc, text, xml, or that of a package. With the engine "
+            "spark only.",
+            show_default=False,
+        ),
+    ] = None,
+    option: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--option", metavar="KEY=VALUE", help="An option for --format. May be repeated.", show_default=False
         ),
     ] = None,
     late: Annotated[
@@ -182,12 +206,12 @@ def ingest(
     assert input_name is not None and sources
     opened.input_schema(input_name)
     _check_late(late)
-    form = _form({"append": append, "snapshot": snapshot})
-    rename, time = _renamed(column or []), None if version is None else parse(version, opened.dims, "--version")
+    form = _form({"append": append, "snapshot": snapshot, "feed": feed})
+    rename = _pairs("--column", column or [], "--column src=from_station")
     from ddcore.cli.notices import notices
     from ddcore.jobs import ingest as job
 
-    start = job.start_of(restate, opened)
+    start, time = job.start_of(restate, opened), job.version_of(version, opened.dims)
     with out.claimed(), out.progress() as progress, notices(out):
         report = job.ingest(
             opened,
@@ -203,6 +227,8 @@ def ingest(
             allow_gap=allow_gap,
             new_warehouse=new_warehouse,
             label=label or (),
+            format=format,
+            format_options=_pairs("--option", option or [], "--option rowTag=row"),
             listener=progress,
         )
     _tell(out, report, opened.dims)
@@ -244,16 +270,18 @@ def _undo(
     out.result("undo", **spelled({**_fields(report), "took": round(report.took, 3)}, project.dims))
 
 
-def _renamed(columns: list[str]) -> dict[str, str]:
-    rename: dict[str, str] = {}
-    for text in columns:
-        ours, equals, theirs = text.partition("=")
-        if not (equals and ours and theirs):
-            raise UsageError(f"--column: {text!r} is not OURS=THEIRS", "for example: --column src=from_station")
-        if ours in rename:
-            raise UsageError(f"--column: {ours!r} is named twice", "name each of our columns once")
-        rename[ours] = theirs
-    return rename
+def _pairs(flag: str, texts: list[str], example: str) -> dict[str, str]:
+    """What a flag of the form NAME=VALUE says, by name."""
+    pairs: dict[str, str] = {}
+    form = "OURS=THEIRS" if flag == "--column" else "KEY=VALUE"
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not (equals and name and value):
+            raise UsageError(f"{flag}: {text!r} is not {form}", f"for example: {example}")
+        if name in pairs:
+            raise UsageError(f"{flag}: {name!r} is named twice", "name each one once")
+        pairs[name] = value
+    return pairs
 
 
 def _tell(out: Output, report: IngestReport, dims: Sequence[str]) -> None:

@@ -64,8 +64,8 @@ def whole_number(least: int, greatest: int = 2**63 - 2) -> Callable[[str], int]:
 
 
 def time_text(text: str) -> str:
-    """A parser for a time, whose dimensions are not known yet; a bare number must be a version."""
-    if "=" not in text:
+    """A parser for a time, whose dimensions are not known yet; a bare number must be a version, and so is ``next``."""
+    if "=" not in text and text != "next":
         whole_number(0)(filled(text))
     return text
 

@@ -21,8 +21,9 @@ import polars as pl
 
 from ddcore import nested
 from ddcore.errors import DataError, DdError
+from ddcore.io.sources.paths import fields_below, steps, type_at
 from ddcore.io.times import LARGEST_TIME, example
-from ddcore.schema import Schema, Type, type_of
+from ddcore.schema import Schema, Type, parse_type, type_of
 
 __all__ = [
     "DIFF",
@@ -88,15 +89,21 @@ class Rules:
         """The columns that sources need, in order: those of a change log, which are the row, the time and ``diff``."""
         return tuple(self.schema) if self.rows_only else (*self.schema, *self.dims, DIFF)
 
+    @property
+    def types(self) -> dict[str, Type]:
+        """The types of these columns, by their names or paths in the sources."""
+        whole = parse_type("int64")
+        return {self.rename.get(name, name): self.schema.get(name, whole) for name in self.columns}
+
 
 @dataclass(frozen=True)
 class Layout:
     """How the columns of one source serve an input.
 
-    ``source_columns`` maps our name to the column that is read, ``folders`` our name to a value in a folder's name.
-    With ``text``, the values of ``source_columns`` are text to parse. ``ignored`` are the source's other columns,
-    ``absent`` added columns that it lacks. Sources of equal ``shape`` have the same columns of the same types, as far
-    as they are read.
+    ``source_columns`` maps our name to the column that is read, or to the path of a field in it; ``folders`` our name
+    to a value in a folder's name. With ``text``, text in ``source_columns`` is parsed if the input declares another
+    type. ``ignored`` are the source's other columns, ``absent`` added columns that it lacks. Sources of equal ``shape``
+    have the same columns of the same types, as far as they are read.
     """
 
     where: str
@@ -133,24 +140,26 @@ def fit(
     source_columns: dict[str, str] = {}
     from_folders: dict[str, str | None] = {}
     absent: list[str] = []
+    read: dict[str, pl.DataType] = {}
     for name in rules.columns:
         source_name = rules.rename.get(name, name)
-        by_option = _is_given_by_option(name, rules)
-        if source_name in types and not by_option:
+        by_option, actual = _is_given_by_option(name, rules), type_at(types, source_name)
+        if actual is not None and not by_option:
             source_columns[name] = source_name
-            if text:
+            read[source_name] = actual
+            if text and isinstance(actual, pl.String):
                 _check_text(where, name, rules.schema.get(name))
             else:
-                _check_type(where, name, types[source_name], rules.schema.get(name))
+                _check_type(where, name, actual, rules.schema.get(name), text=text)
         elif source_name in in_folders and not by_option:
             from_folders[name] = in_folders[source_name]
             _check_text(where, name, rules.schema.get(name))
-        elif name == DIFF and rules.appends and (source_name in types or source_name in in_folders):
+        elif name == DIFF and rules.appends and (actual is not None or source_name in in_folders):
             raise DataError(
                 f"{where}: has a column {source_name!r}, but --append inserts every row",
                 "if it is a change log, leave --append out; else rename the column at the source",
             )
-        elif source_name in types or source_name in in_folders:
+        elif actual is not None or source_name in in_folders:
             raise DataError(
                 f"{where}: has a column {source_name!r}, but --{_flag(name)} gives its value for all rows",
                 f"leave out --{_flag(name)}, or remove the column from the source",
@@ -158,10 +167,10 @@ def fit(
         elif name in rules.added:
             absent.append(name)
         elif not (by_option or (name in rules.dims and rules.fallback is not None)):
-            raise _missing(where, name, source_name, [*types, *in_folders], rules)
-    used = set(source_columns.values())
+            raise _missing(where, name, source_name, [*fields_below(types, source_name), *in_folders], rules)
+    used = {found[0] for path in read if (found := steps(types, path))}
     ignored = tuple(name for name in types if name not in used)
-    shape = ", ".join(f"{name} {types[name]}" for name in sorted(used))
+    shape = ", ".join(f"{path} {kind}" for path, kind in sorted(read.items()))
     return Layout(where, source_columns, from_folders, text, ignored, shape, tuple(absent))
 
 
@@ -218,22 +227,25 @@ def _check_text(where: str, name: str, declared: Type | None) -> None:
         )
 
 
-def _check_type(where: str, name: str, actual: pl.DataType, declared: Type | None) -> None:
+def _check_type(where: str, name: str, actual: pl.DataType, declared: Type | None, *, text: bool) -> None:
     if declared is None:
         if not (actual.is_integer() or actual.is_float() or actual.is_decimal()):
             raise DataError(
                 f"{where}: the column {name!r} holds {_type_name(actual)}, not whole numbers",
                 "cast it to int64 at the source",
             )
-    elif misfit := _misfit(actual, declared, name):
+    elif misfit := _misfit(actual, declared, name, text=text):
         path, what = misfit
         kind = _type_or_none(actual)
         other = f", or write {name} = {str(kind)!r} in dd.toml" if kind else f" to {declared}, or leave it out"
         raise DataError(f"{where}: the column {path!r} {what}", f"cast it at the source{other}")
 
 
-def _misfit(actual: pl.DataType, declared: Type, path: str) -> tuple[str, str] | None:
-    """The first part of a column that the declared type does not hold, and what is wrong there; None: it fits."""
+def _misfit(actual: pl.DataType, declared: Type, path: str, *, text: bool) -> tuple[str, str] | None:
+    """The first part of a column that the declared type does not hold, and what is wrong there; None: it fits.
+
+    With ``text``, text fits every type that is not nested.
+    """
     if isinstance(actual, pl.Struct) and declared.fields:
         theirs = {each.name: _instance(each.dtype) for each in actual.fields}
         ours = dict(declared.fields)
@@ -246,10 +258,10 @@ def _misfit(actual: pl.DataType, declared: Type, path: str) -> tuple[str, str] |
     elif isinstance(actual, pl.List | pl.Array) and declared.element is not None:
         inside = [(_instance(actual.inner), declared.element)]
     else:
-        fits = _fits(actual, declared)
+        fits = (text and isinstance(actual, pl.String) and not declared.is_nested) or _fits(actual, declared)
         return None if fits else (path, f"is {_type_name(actual)}, but the input declares {declared}")
     parts = zip(inside, declared.inner, strict=True)
-    found = (_misfit(kind, inner, path + suffix) for (kind, inner), (suffix, _) in parts)
+    found = (_misfit(kind, inner, path + suffix, text=text) for (kind, inner), (suffix, _) in parts)
     return next(filter(None, found), None)
 
 
@@ -298,14 +310,14 @@ def rows_of(frame: pl.DataFrame, layout: Layout, rules: Rules, first_row: int | 
         series, text = _source_values(frame, name, layout, rules)
         column = _Column(layout.where, name, series.alias(name), first_row)
         if name in rules.schema:
-            columns.append(_parse(column, rules.schema[name]) if text else _convert_nested(column, rules.schema[name]))
+            columns.append(_convert_nested(column, rules.schema[name], text))
         else:
             columns.append(_time_or_diff(column, text))
     return pl.DataFrame(columns)
 
 
 def _source_values(frame: pl.DataFrame, name: str, layout: Layout, rules: Rules) -> tuple[pl.Series, bool]:
-    """The values of one of our columns as the source has them, and whether they are text to parse."""
+    """The values of one of our columns as the source has them, and whether text in them is parsed."""
     if name in layout.source_columns:
         return frame[layout.source_columns[name]], layout.text
     if name in layout.folders:
@@ -348,11 +360,14 @@ def shown_value(value: object) -> str:
 _FIX_ROW = "fix the row at the source"
 
 
-def _convert_nested(column: _Column, kind: Type) -> pl.Series:
-    """:func:`_convert` for each column inside lists and structs, whose fields get the order of ``kind``."""
+def _convert_nested(column: _Column, kind: Type, text: bool) -> pl.Series:
+    """:func:`_convert` for each column inside lists and structs, whose fields get the order of ``kind``.
+
+    With ``text``, :func:`_parse` for text.
+    """
     values = column.values
     if not kind.is_nested:
-        return _convert(column, kind)
+        return _parse(column, kind) if text and values.dtype == pl.String else _convert(column, kind)
     if isinstance(values.dtype, pl.Array):
         values = values.arr.to_list()
     valid = values.is_not_null().to_numpy() if values.null_count() else None
@@ -360,7 +375,7 @@ def _convert_nested(column: _Column, kind: Type) -> pl.Series:
     if kind.element is not None:
         rows = np.repeat(np.arange(len(values)) if rows is None else rows, nested.lengths(values))
     inside = [
-        _convert_nested(replace(column, name=part.name, values=part, rows=rows), inner)
+        _convert_nested(replace(column, name=part.name, values=part, rows=rows), inner, text)
         for part, inner in nested.parts(values, kind)
     ]
     if kind.element is not None:

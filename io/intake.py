@@ -278,9 +278,10 @@ def shown(row: Mapping[str, Any]) -> str:
 
 def fitted(sources: Sequence[Source], rules: Rules) -> list[tuple[Source, Layout]]:
     """Each source with its layout; DataError for the first that does not fit. Reads footers and headers only."""
+    declared = [source.as_declared(rules.types) for source in sources]
     return [
         (source, fit(source.name, source.columns(), rules, folders=source.folders, text=source.is_text))
-        for source in sources
+        for source in declared
     ]
 
 
@@ -288,4 +289,4 @@ def frames_of(sources: Iterable[tuple[Source, Layout]]) -> Iterator[tuple[Layout
     """The batches of these sources, read in this process."""
     for source, layout in sources:
         for first_row, frame in source.frames(layout.read):
-            yield layout, first_row, frame
+            yield layout, None if source.cancels else first_row, frame

@@ -8,13 +8,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from ddcore.io.ingest_index import IngestIndex
 from ddcore.io.known import Placed, identity, names_at
 from ddcore.io.ledger import Ledger
+from ddcore.io.times import Time
 
-__all__ = ["Stamped", "last_positions", "position"]
+__all__ = ["Position", "Stamped", "last_positions", "position"]
+
+
+class Position(NamedTuple):
+    """How far a source was taken in: the number of the last ingest from its place, the text that this kept, which may
+    be empty, and the last version of that ingest.
+    """
+
+    ingest: int
+    text: str
+    last: Time
 
 
 class Stamped(Placed, Protocol):
@@ -30,11 +41,8 @@ def position(source: Stamped) -> str:
     return f"{source.stamp()}/{source.fingerprint()}"
 
 
-def last_positions(
-    ledger: Ledger, index: IngestIndex, sources: Sequence[Placed], root: Path
-) -> list[tuple[int, str] | None]:
-    """For each source the last ingest from its place, and its position there, which is empty if that ingest kept none;
-    None for a place that nothing was taken in from.
+def last_positions(ledger: Ledger, index: IngestIndex, sources: Sequence[Placed], root: Path) -> list[Position | None]:
+    """For each source its position; None for a place that nothing was taken in from.
 
     Reads the records of these ingests only.
     """
@@ -44,7 +52,9 @@ def last_positions(
     wanted = sorted({entry for entry in lasts if entry is not None})
     records = zip(wanted, ledger.ingests_at(index, wanted), strict=True)
     kept = {
-        (entry, source.name): (record.number, source.position) for entry, record in records for source in record.sources
+        (entry, source.name): Position(record.number, source.position, record.last)
+        for entry, record in records
+        for source in record.sources
     }
     return [
         None if entry is None else max(kept[entry, name] for name in of if (entry, name) in kept)

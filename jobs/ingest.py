@@ -14,10 +14,11 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ import polars as pl
 
 from ddcore.errors import DataError, DdError, LateUpdate, UnknownRetraction, UsageError
 from ddcore.io import unrecorded
+from ddcore.io.address import is_url
 from ddcore.io.balance import Balance
 from ddcore.io.changelog import ChangeLog
 from ddcore.io.checks import DIFF, LARGEST_TIME, Layout, Rules, check_complete, listed_names
@@ -42,9 +44,12 @@ from ddcore.io.project import ENGINES, Project, find_project
 from ddcore.io.records import IngestRecord
 from ddcore.io.records import Source as TakenSource
 from ddcore.io.restatement import Changes, Replacement, closed_changes, replace_from
+from ddcore.io.sources.deltafeed import COMMIT
+from ddcore.io.sources.deltatable import DeltaTable
 from ddcore.io.sources.finding import find_snapshots, find_sources
 from ddcore.io.sources.snapshots import Snapshot
 from ddcore.io.sources.source import Source
+from ddcore.io.sources.sparkformat import find_formats
 from ddcore.io.store import delete, is_folder
 from ddcore.io.tables import APP, opened, require_lock
 from ddcore.io.times import (
@@ -65,6 +70,7 @@ from ddcore.io.updates import Digest, RowCount
 from ddcore.io.warehouse import Warehouse
 from ddcore.jobs import predecessor
 from ddcore.jobs.arguments import filled, time_named
+from ddcore.jobs.following import Followed, follow
 from ddcore.jobs.labels import Naming, asked_labels, not_set, snapshot_names, source_dates
 from ddcore.jobs.report import json_line, spelled
 from ddcore.jobs.snapshots import Snapshots, new_snapshots, next_version, times_of
@@ -72,10 +78,11 @@ from ddcore.jobs.undo import UndoReport, undo
 from ddcore.lattice import is_beyond, le
 from ddcore.redaction import masked
 
-__all__ = ["FIRST", "FORMS", "LATE", "IngestReport", "ingest", "main", "start_of"]
+__all__ = ["FIRST", "FORMS", "LATE", "IngestReport", "ingest", "main", "start_of", "version_of"]
 
 LATE = ("refuse", "move", "restate")
-FORMS = ("log", "append", "snapshot")  # how the rows of sources become updates
+FORMS = ("log", "append", "snapshot", "feed")  # how the rows of sources become updates
+NEXT = "next"  # ingest at the version after all that the input has
 FIRST = "first"  # restate from the first version of the sources on
 _BULK_BYTES = 256 << 20
 _NAMED = 3
@@ -87,6 +94,7 @@ _SCANNED, _SCANNED_EACH = 4 << 20, 16
 Listener = Callable[..., None]  # listener(stage, done, total, note), all but the first optional
 Layouts = list[tuple[Source, Layout]]
 Take = Callable[[Intake, Layouts], Part]
+Find = Callable[[Sequence[str]], list[Source]]
 
 
 @dataclass(frozen=True)
@@ -136,7 +144,7 @@ def ingest(
     *,
     engine: str = "spark",
     form: str = "log",
-    version: Time | None = None,
+    version: Time | str | None = None,
     diff: int | None = None,
     rename: Mapping[str, str] | None = None,
     late: str = "refuse",
@@ -145,18 +153,22 @@ def ingest(
     new_warehouse: bool = False,
     label: Sequence[str] = (),
     labels: Labels = (),
+    format: str | None = None,
+    format_options: Mapping[str, str] | None = None,
     listener: Listener | None = None,
 ) -> IngestReport:
     """Append the rows of ``sources`` to the change log of the input ``input_name``, or replace its history by them.
 
     ``sources`` are files, folders, globs or Delta tables. ``form`` is what they hold: ``log``, change logs; ``append``,
-    rows to insert; ``snapshot``, the whole content at a version each, one after the other. ``version`` and ``diff``
-    replace columns they lack; without it, rows and snapshots get the next versions.
+    rows to insert; ``snapshot``, the whole content at a version each, one after the other; ``feed``, Delta tables whose
+    changes since the last ingest are taken in. ``version`` and ``diff`` replace columns they lack; without it, rows and
+    snapshots get the next versions, and the changes of a commit its number; ``next`` gives them the next version, too.
     ``rename`` maps our name of a column to theirs. ``late`` is what to do with rows at closed times: ``refuse``,
     ``move`` to the next open one, or ``restate``: take them in at their own times, so that the next run folds again
     from there. With ``restate``, a time or ``first`` (the least time of the sources), the sources are the input's
     history from then on: they replace what it holds at or beyond that time. ``allow_gap`` allows a version far beyond
-    all others. ``new_warehouse`` allows a new warehouse outside of the project's folder (see :meth:`Warehouse.begin`).
+    all others. ``format`` and its options are those of ``spark.read``, for sources that only Spark reads.
+    ``new_warehouse`` allows a new warehouse outside of the project's folder (see :meth:`Warehouse.begin`).
     ``label`` labels the one version of the rows, as ``--label`` does; ``labels`` are what the sources call their
     versions, which need not have rows, and when they were made. An unfinished run that committed nothing is given up:
     its versions are open again. ``listener(stage, done, total, note)`` is called with the progress. Cost: one pass over
@@ -168,35 +180,53 @@ def ingest(
     """
     start = time.monotonic()
     _check_choices(engine, form, late, restate, diff)
+    find = _finder(engine, form, format, format_options or {})
+    version, at_next = _version(version, form, project.dims)
     rules, asked = _rules(project, input_name, version, diff, rename or {}), asked_labels(label, project.dims)
     tell = listener or _silent
     tell("reading columns")
     warehouse = Warehouse(project.warehouse)
-    found = _find(form, sources, rules, warehouse, input_name, root=project.root, again=restate is not None)
-    warehouse.begin(project.root, new=new_warehouse)
-    with predecessor.succeeding(warehouse, "ddcore ingest") as (lock, ledger):
-        ledger.check_dims(project.dims)
-        finished = unrecorded.finish(ledger)
-        notes = [unrecorded.note(record) for record in finished]
-        intent = ledger.open_intent()
-        give_up(ledger, "it was not finished, and an ingest came first")
-        stale_lock = predecessor.tell(
-            lock, ledger, predecessor.given_up(intent, ledger) or predecessor.finished(finished)
+    with _session(project) if format else nullcontext():  # Spark tells the columns
+        found = _find(
+            form,
+            sources,
+            rules,
+            warehouse,
+            input_name,
+            root=project.root,
+            again=restate is not None,
+            at_next=at_next,
+            find=find,
         )
-        options = _Options(late, restate, allow_gap, asked, labels)
-        work = _Work(ledger, input_name, found.rules(ledger, input_name), options, tell=tell, root=project.root)
-        work.notes += notes
-        with work.cleaning(), _taker(engine, project, found.size) as take:
-            report = found.take_in(work, take)
-        names = ledger.version_names(project.dims)
-        unset = not_set(asked, names, report.first, report.last) if report.nothing_new else []
-        report = replace(report, notes=(*report.notes, *unset), **names.fields(report.last))
+        warehouse.begin(project.root, new=new_warehouse)
+        with predecessor.succeeding(warehouse, "ddcore ingest") as (lock, ledger):
+            ledger.check_dims(project.dims)
+            finished = unrecorded.finish(ledger)
+            notes = [unrecorded.note(record) for record in finished]
+            intent = ledger.open_intent()
+            give_up(ledger, "it was not finished, and an ingest came first")
+            stale_lock = predecessor.tell(
+                lock, ledger, predecessor.given_up(intent, ledger) or predecessor.finished(finished)
+            )
+            options = _Options(late, restate, allow_gap, asked, labels)
+            work = _Work(ledger, input_name, found.rules(ledger, input_name), options, tell=tell, root=project.root)
+            work.notes += notes
+            with work.cleaning(), _taker(engine, project, found.size) as take:
+                report = found.take_in(work, take)
+            names = ledger.version_names(project.dims)
+            unset = not_set(asked, names, report.first, report.last) if report.nothing_new else []
+            report = replace(report, notes=(*report.notes, *unset), **names.fields(report.last))
     return replace(report, engine=engine, took=time.monotonic() - start, stale_lock=stale_lock)
 
 
 def start_of(text: str | None, project: Project) -> Time | str | None:
     """What ``--restate`` says: a time, by numbers or names, or ``first``. UsageError."""
     return text if text is None or text == FIRST else time_named(project, text, "--restate", begins=True)
+
+
+def version_of(text: str | None, dims: Sequence[str]) -> Time | str | None:
+    """What ``--version`` says: a time, or ``next``. UsageError."""
+    return text if text is None or text == NEXT else parse(text, dims, "--version")
 
 
 # --- the arguments ----------------------------------------------------------------------------------------------------
@@ -227,6 +257,31 @@ def _check_choices(engine: str, form: str, late: str, restate: Time | str | None
             f"--late {late} and --restate: a restatement takes its rows in at their own versions",
             "leave one of the two out",
         )
+
+
+def _finder(engine: str, form: str, format: str | None, options: Mapping[str, str]) -> Find:
+    """What finds the sources at places. UsageError."""
+    if format is None:
+        if options:
+            raise UsageError("--option: only with --format", "say how Spark reads the sources: --format NAME")
+        return find_sources
+    if engine != "spark":
+        raise UsageError(f"--format {format}: only Spark reads it", "use --engine spark")
+    if form == "feed":
+        raise UsageError("--format and --feed: only one of them", "--feed reads Delta tables")
+    return partial(find_formats, format=format, options=options)
+
+
+def _version(version: Time | str | None, form: str, dims: Sequence[str]) -> tuple[Time | None, bool]:
+    """The version for all rows, if there is one, and whether it is the next one of the input. UsageError."""
+    if not isinstance(version, str):
+        return version, False
+    if version != NEXT or form == "log" or len(dims) > 1:
+        raise UsageError(
+            f"--version {version}: with --append, --snapshot or --feed, and one time dimension only",
+            "say which version the rows have: --version N",
+        )
+    return (0, True) if form == "feed" else (None, False)
 
 
 def _rules(project: Project, name: str, version: Time | None, diff: int | None, rename: Mapping[str, str]) -> Rules:
@@ -294,25 +349,97 @@ class _Snapshots:
         return work.run_series(take, self.places, self.snapshots, self.found, self.fitting)
 
 
+@dataclass(frozen=True)
+class _Tables:
+    """Delta tables of which only what is new is taken in. With ``at_next`` all of it gets the next version."""
+
+    places: tuple[str, ...]
+    tables: tuple[DeltaTable, ...]
+    found: Followed
+    fitting: Rules
+    feed: bool
+    at_next: bool
+
+    @property
+    def size(self) -> int:
+        """The bytes to read, as far as they are known."""
+        return sum(source.size for source, _ in self.found.layouts)
+
+    def rules(self, ledger: Ledger, name: str) -> Rules:
+        """The rules, with the version of rows that have none."""
+        after = (next_version(ledger, name),) if len(self.fitting.dims) == 1 else None
+        if self.at_next:
+            return replace(self.fitting, time=after)
+        return self.fitting if self.fitting.fallback is None else replace(self.fitting, fallback=after)
+
+    def take_in(self, work: _Work, take: Take) -> IngestReport:
+        found = follow(work.ledger, work.name, self.tables, self.fitting, work.root, feed=self.feed)
+        return work.run_followed(take, self.places, found)
+
+
 def _find(
-    form: str, places: Sequence[str], rules: Rules, warehouse: Warehouse, name: str, *, root: Path, again: bool
-) -> _Updates | _Snapshots:
+    form: str,
+    places: Sequence[str],
+    rules: Rules,
+    warehouse: Warehouse,
+    name: str,
+    *,
+    root: Path,
+    again: bool,
+    at_next: bool,
+    find: Find,
+) -> _Updates | _Snapshots | _Tables:
     """The sources, with layouts that fit, before anything is locked or started. DataError, UsageError."""
     if not places:
         raise UsageError("no source was named", "name files, folders, globs or Delta tables")
     if form == "snapshot":
         rules = replace(rules, rows_only=True)
-        snapshots = tuple(find_snapshots(places))
+        snapshots = tuple(
+            find_snapshots(places)
+            if find is find_sources
+            else (Snapshot(source.name, source.path, (source,)) for source in find(places))
+        )
         ledger = Ledger.load(warehouse) if is_folder(warehouse.ledger) else None
         found = new_snapshots(ledger, name, snapshots, rules, root, again=again)
         return _Snapshots(tuple(places), snapshots, found, rules)
+    sources = find(places)
     if form == "append":
         one = len(rules.dims) == 1 and rules.time is None
         rules = replace(rules, diff=1, appends=True, fallback=(0,) if one else None)
-    layouts, rules = _fitted(find_sources(places), rules, warehouse, name)
+    if form == "feed" and len(rules.dims) == 1 and rules.time is None:
+        rules = replace(rules, rename={rules.dims[0]: COMMIT, **rules.rename})
+    tables = tuple(source for source in sources if isinstance(source, DeltaTable))
+    if form == "feed" or (form == "append" and tables):
+        _check_tables(form, sources, tables, again=again)
+        ledger = Ledger.load(warehouse) if is_folder(warehouse.ledger) else None
+        feed = form == "feed"
+        found_new = follow(ledger, name, tables, rules, root, feed=feed)
+        return _Tables(tuple(places), tables, found_new, rules, feed, at_next)
+    layouts, rules = _fitted(sources, rules, warehouse, name)
     if all(source.row_count() == 0 for source, _ in layouts):
         raise _empty(places)
     return _Updates(tuple(places), layouts, rules)
+
+
+def _check_tables(form: str, sources: Sequence[Source], tables: Sequence[DeltaTable], *, again: bool) -> None:
+    """UsageError for files among tables that are followed, and for a restatement by them."""
+    for source in sources:
+        if source not in tables:
+            raise UsageError(
+                f"{source.name}: a {source.kind}, " + ("which has no change data feed" if form == "feed" else
+                "beside a Delta table: --append takes files or tables"),
+                "name Delta tables only; a file is taken in with --append or --snapshot",
+            )  # fmt: skip
+        if is_url(source.path):
+            raise UsageError(
+                f"{source.name}: the commits of a Delta table in an object store are not followed yet",
+                "take in the table as it is, or --snapshot",
+            )
+    if again:
+        raise UsageError(
+            f"--restate with --{form} of a Delta table: only commits that are new are taken in",
+            "restate with snapshots: TABLE@v3..v7 --snapshot --restate V",
+        )
 
 
 def _fitted(sources: Sequence[Source], rules: Rules, warehouse: Warehouse, name: str) -> tuple[Layouts, Rules]:
@@ -345,6 +472,15 @@ def _taker(engine: str, project: Project, size: int) -> AbstractContextManager[T
 
 def _take_inline(intake: Intake, layouts: Layouts) -> Part:
     return merge([intake.take("000", frames_of(layouts))])
+
+
+@contextmanager
+def _session(project: Project) -> Iterator[None]:
+    """A session of Spark, which those inside of it use, too."""
+    from ddcore.jobs.spark.session import spark
+
+    with spark(project.spark_conf, project.spark_master, project.parallelism):
+        yield
 
 
 @contextmanager
@@ -468,6 +604,33 @@ class _Work:
         notes += self._name(part, dates, self.options.labels or labels)
         self._commit(part, self._snapshot_sources(found, part, series.name, times))
         return self._report(places, part, self.intake.number, nothing_new=False, notes=notes)
+
+    def run_followed(self, take: Take, places: Sequence[str], found: Followed) -> IngestReport:
+        """Take in what is new in Delta tables, and keep how far they were read: also if it changes nothing."""
+        layouts, notes = found.layouts, [*self.notes, *found.notes, *_ignored_notes(found.layouts)]
+        self.tell("reading rows", 0, None, ", ".join(places))
+        part = take(self.intake, layouts) if layouts else Part()
+        if not part.counts and found.new and len(self.rules.dims) == 1:
+            default = self.rules.time or self.rules.fallback or (max(table.version for table, _ in found.new),)
+            if self.upper is None or is_open(default[0], self.upper):
+                part.counts = {default[0]: (0, 0)}
+        if not part.counts:
+            return self._report(places, part, found.ingest, nothing_new=True, notes=notes)
+        self._judge(part, layouts)
+        notes += self._name(part, found.dates(part.counts, self.rules), self.options.labels)
+        if self.repeated is not None:
+            notes.append(_repeat_note(*self.repeated, self.rules.dims, self.intake.number))
+        taken = tuple(
+            TakenSource(identity(table, self.root), self._stored_digest(part, parts), position(table))
+            for table, parts in found.new
+        )
+        self._commit(part, taken, found.rests_on)
+        return self._report(places, part, self.intake.number, nothing_new=False, notes=notes)
+
+    def _stored_digest(self, part: Part, layouts: Iterable[tuple[Source, Layout]]) -> str:
+        """The digest of all rows of some sources together, for the ledger."""
+        of = (one for source, _ in layouts for one in part.digests.get(source.name, {}).values())
+        return stored(sum(of, Digest()), self.intake.key)
 
     def _restated(self) -> Time | None:
         """The version from which on a restatement replaces the history; None without one. With snapshots ``first`` is
@@ -729,7 +892,9 @@ class _Work:
         return UnknownRetraction(
             f"{where}: retracts {shown(short.row)} at {named(version, self.rules.dims)}, and the row does not exist: "
             f"its count would be {short.count}{later}",
-            "nothing was ingested; insert the row first, or take the retraction out of the source",
+            "the input does not hold what the table held; to go on from what the table holds now: --snapshot"
+            if any(source.cancels for source, _ in layouts)
+            else "nothing was ingested; insert the row first, or take the retraction out of the source",
         )
 
     def _culprit(self, short: RowCount, layouts: Layouts) -> tuple[str, Time]:
@@ -946,7 +1111,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 options.source,
                 engine=project.engine,
                 form=options.form,
-                version=None if options.version is None else parse(options.version, project.dims, "--version"),
+                version=version_of(options.version, project.dims),
                 diff=options.diff,
                 rename=dict(options.column),
                 late=options.late,
@@ -954,6 +1119,8 @@ def main(argv: Sequence[str] | None = None) -> int:
                 allow_gap=options.allow_gap,
                 new_warehouse=options.new_warehouse,
                 label=options.label,
+                format=options.format,
+                format_options=dict(options.option),
             )
         )
     except DdError as error:
@@ -982,11 +1149,16 @@ def _parser() -> argparse.ArgumentParser:
     forms.add_argument(
         "--snapshot", dest="form", action="store_const", const="snapshot", help="each source is the whole content"
     )
+    forms.add_argument(
+        "--feed", dest="form", action="store_const", const="feed", help="what changed in Delta tables since last time"
+    )
     parser.set_defaults(form="log")
-    parser.add_argument("--version", metavar="T", help="all rows have this version, or this time: day=7,revision=1")
+    parser.add_argument("--version", metavar="T", help="of all rows: a version, next, or a time: day=7,revision=1")
     parser.add_argument("--diff", type=int, metavar="N", help="all rows have this diff")
     parser.add_argument("--undo", type=int, metavar="N", help="take ingest N back")
     parser.add_argument("--column", type=_pair, action="append", default=[], metavar="OURS=THEIRS")
+    parser.add_argument("--format", metavar="NAME", help="read the sources as Spark reads this format")
+    parser.add_argument("--option", type=_pair, action="append", default=[], metavar="KEY=VALUE", help="for --format")
     parser.add_argument("--late", choices=LATE, default="refuse")
     parser.add_argument(
         "--restate",

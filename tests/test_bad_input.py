@@ -190,7 +190,7 @@ def test_empty_source(mine: Path, refused: Refused) -> None:
     frame.write_parquet("wrong.parquet")
     assert "wrong.parquet: no rows" in refused(1, "ingest", "links", "wrong.parquet")[0]
     Path("nothing").mkdir()
-    assert "no Parquet or CSV file" in refused(1, "ingest", "links", "nothing")[0]
+    assert "no data file" in refused(1, "ingest", "links", "nothing")[0]
 
 
 def test_no_version_column_and_no_rule(mine: Path, dd: Command, refused: Refused) -> None:

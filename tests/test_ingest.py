@@ -723,3 +723,14 @@ def test_a_static_graph_gets_in_as_one_version(tmp_path: Path) -> None:
     report = desk.ingest(str(shared_data("wiki_vote", "edges.parquet")), version=0, diff=1)
     assert (report.rows, report.plus, report.versions) == (103_689, 103_689, 1)
     assert len(desk.updates()) == 103_689
+
+
+def test_a_format_of_spark_needs_spark(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    for said, words in (
+        ({"format": "orc"}, "only Spark reads it"),
+        ({"format_options": {"a": "b"}}, "--option: only with --format"),
+        ({"format": "delta", "form": "feed", "engine": "spark"}, "only one of them"),
+    ):
+        with pytest.raises(UsageError, match=words):
+            desk.ingest(desk.source("a.csv"), **said)

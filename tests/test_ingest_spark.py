@@ -16,12 +16,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pyspark
 import pytest
+from deltalake import write_deltalake
 from ingesting import Desk
 from places import local
 from real_data import shared_data
 
 import ddcore.jobs.ingest
-from ddcore.errors import DataError, DdError, LateUpdate, StorageError, UnknownRetraction
+from ddcore.errors import DataError, DdError, LateUpdate, StorageError, UnknownRetraction, UsageError
 from ddcore.io.intake import Intake
 
 if TYPE_CHECKING:
@@ -83,6 +84,50 @@ def test_a_delta_table_of_any_feature_gets_in(tmp_path: Path, spark: SparkSessio
     assert desk.updates() == [(8, 8, 0, 1), (9, 9, 0, 1)]
     desk.engine = "inline"
     assert desk.ingest(str(table), rename={"dst": "target"}).nothing_new
+
+
+def test_json_lines_and_fields_by_their_paths_get_in_as_they_do_inline(tmp_path: Path) -> None:
+    by_spark, inline = both(tmp_path, {"k": "int64", "day": "date", "a`b.c": "int64"})
+    after = [{"id": number, "day": None if number % 3 else datetime(2026, 1, 1 + number).date()} for number in range(9)]
+    frame = pl.DataFrame({"after": [None, *after], "version": range(10), "diff": [1] * 10, "a`b.c": range(10)})
+    frame.write_ndjson(tmp_path / "a.jsonl")
+    frame.with_columns(pl.col("version") + 10).write_parquet(tmp_path / "b.parquet")
+    write_deltalake(str(tmp_path / "c"), frame.with_columns(pl.col("version") + 20).to_arrow())
+    places = [str(tmp_path / name) for name in ("a.jsonl", "b.parquet", "c")]
+    (tmp_path / "bad.jsonl").write_text(
+        '{"after": {"id": 1, "day": "2026-01-32"}, "version": 40, "diff": 1, "a`b.c": 1}\n'
+    )
+    messages = []
+    for desk in (by_spark, inline):
+        desk.ingest(*places, rename={"k": "after.id", "day": "after.day"})
+        with pytest.raises(DataError, match="'2026-01-32' is not a date") as caught:
+            desk.ingest(str(tmp_path / "bad.jsonl"), rename={"k": "after.id", "day": "after.day"})
+        messages.append(caught.value.message)
+    assert by_spark.updates() == inline.updates() and len(inline.updates()) == 30
+    assert messages[0] == messages[1]
+
+
+def test_formats_that_only_spark_reads(tmp_path: Path, spark: SparkSession) -> None:
+    """ORC in every form, XML with its options; what Spark cannot read is one line."""
+    desk = Desk(tmp_path, engine="spark")
+    orc = str(tmp_path / "orc")
+    spark.sql("SELECT id AS src, struct(id + 1 AS to) AS edge, 0 AS version, 1 AS diff FROM range(3)").write.orc(orc)
+    desk.ingest(orc, format="orc", rename={"dst": "edge.to"})
+    assert desk.updates() == [(0, 1, 0, 1), (1, 2, 0, 1), (2, 3, 0, 1)]
+    assert desk.ingest(orc, format="orc", rename={"dst": "edge.to"}).nothing_new
+    xml = tmp_path / "rows.xml"
+    xml.write_text("<rows><row><src>1</src><dst>2</dst></row><row><src>5</src><dst>6</dst></row></rows>")
+    said = {"format": "xml", "format_options": {"rowTag": "row"}, "form": "snapshot"}
+    desk.ingest(str(xml), **said)
+    assert desk.updates()[3:] == [(0, 1, 1, -1), (2, 3, 1, -1), (5, 6, 1, 1)]
+    assert desk.ingest(str(xml), **said).nothing_new
+    for name, words in (("nonsense", "nonsense"), ("orc", "does not read it as orc")):
+        with pytest.raises(DdError, match=words) as caught:
+            desk.ingest(str(xml), format=name)
+        assert "\n" not in caught.value.message
+    with pytest.raises(UsageError, match="there is no such file"):
+        desk.ingest(str(tmp_path / "none"), format="orc")
+    assert len(desk.records()) == 2 and not desk.stray_files()
 
 
 def test_bad_rows_are_refused_as_they_are_inline(tmp_path: Path) -> None:

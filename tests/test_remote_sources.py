@@ -78,6 +78,9 @@ def test_a_delta_table_in_a_store(desk: Desk, box: str) -> None:
     write_deltalake(url, frame.with_columns(src=pl.lit(5, pl.Int64)).to_arrow(), mode="append", storage_options=options)
     assert desk.ingest(url).rows == 2
     assert desk.updates() == [(1, 2, 0, 1), (5, 2, 0, 1)]
+    for form in ("feed", "append"):
+        with pytest.raises(UsageError, match="not followed yet"):
+            desk.ingest(url, form=form)
     file = next(place for place, *_ in objects.entries(address_of(url, "test")) if place.name.endswith(".parquet"))
     with pytest.raises(DataError, match="a file of the Delta table"):
         find_sources([str(file)])

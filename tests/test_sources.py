@@ -124,7 +124,7 @@ def test_a_place_that_is_not_there_is_said_with_its_neighbour(tmp_path: Path) ->
 
 @pytest.mark.parametrize("place", ["*.parquet", "."])
 def test_a_place_with_nothing_to_read_is_an_error(tmp_path: Path, place: str) -> None:
-    with pytest.raises(DataError, match="no Parquet or CSV file"):
+    with pytest.raises(DataError, match="no data file"):
         find_sources([str(tmp_path / place)])
 
 

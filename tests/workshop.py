@@ -16,6 +16,7 @@ from functools import cache
 from pathlib import Path
 
 import polars as pl
+from deltalake import write_deltalake
 from forks import Ended, Forks
 from warehouses import unnumbered
 
@@ -186,6 +187,7 @@ class Workshop:
             for source, rows in SNAPSHOTS.items():
                 (folder / f"{source}.csv").write_text("src,dst,km\n" + rows.replace(" ", "\n") + "\n")
             (folder / "depots.csv").write_text("town,version,diff\nA,0,1\n")
+            _write_history(folder / "history.delta")
         elif name == "times":
             folder.mkdir()
             (folder / "program.py").write_text(TIMES_PROGRAM)
@@ -198,7 +200,7 @@ class Workshop:
         return folder
 
     def done(self, project: Path, *arguments: str) -> None:
-        arguments = tuple(str(project / each) if each.endswith(".csv") else each for each in arguments)
+        arguments = tuple(str(project / each) if each.endswith((".csv", ".delta")) else each for each in arguments)
         ended = self.command(project, *arguments, "-q")
         assert ended.code == 0, ended
 
@@ -233,7 +235,7 @@ class Workshop:
 
     @staticmethod
     def placed(project: Path, arguments: Sequence[str]) -> list[str]:
-        return [str(project / each) if each.endswith(".csv") else each for each in arguments]
+        return [str(project / each) if each.endswith((".csv", ".delta")) else each for each in arguments]
 
     def disturb(self, name: str, place: str, n: int, action: str) -> None:
         """Disturb a command at one place and run it again; check what is seen in between and afterwards."""
@@ -394,6 +396,16 @@ BASES: dict[str, tuple[str, Build]] = {
     "unnumbered": ("folded", _unnumbered),
     "many runs": ("ingested", _many_runs),
 }
+
+
+def _write_history(table: Path) -> None:
+    """A Delta table with a change data feed: rows, of which some are taken away and come again."""
+    for rows in ("A,X,4 X,Y,5", "A,X,4 Y,Z,1 Y,Z,1"):
+        source = pl.DataFrame([row.split(",") for row in rows.split()], ["src", "dst", "km"], orient="row")
+        arrow = source.with_columns(pl.col("km").cast(pl.Int64)).to_arrow()
+        write_deltalake(str(table), arrow, mode="overwrite", configuration={"delta.enableChangeDataFeed": "true"})
+
+
 COMMANDS = {  # the project's state, and the command
     "first ingest": ("new", "ingest", "roads", "roads.csv"),
     "later ingest": ("folded", "ingest", "roads", "most.csv"),
@@ -402,6 +414,8 @@ COMMANDS = {  # the project's state, and the command
     "ingest after an undo killed at its table": ("half undone", "ingest", "roads", "most.csv"),
     "run after an ingest killed at its table": ("half ingested", "run"),
     "snapshots": ("folded", "ingest", "roads", "monday.csv", "tuesday.csv", "--snapshot"),
+    "change data feed": ("folded", "ingest", "roads", "history.delta", "--feed", "--version", "next"),
+    "appended rows of a table": ("folded", "ingest", "roads", "history.delta", "--append"),
     "snapshots that replace a history": (
         "folded",
         "ingest",

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["DeltaTable", "delta_table", "delta_versions"]
+__all__ = ["DeltaTable", "check_inside", "delta_table", "delta_versions"]
 
 
 @dataclass(frozen=True)
@@ -64,6 +64,14 @@ class DeltaTable(Source):
         import pyarrow as pa
 
         return [(field.name, field.type) for field in pa.schema(self._table().schema().to_arrow())]
+
+    def settings(self) -> dict[str, str]:
+        """The table's properties at this version."""
+        return {name: str(value) for name, value in self._table().metadata().configuration.items()}
+
+    def schema_text(self) -> str:
+        """The columns and their types as the log has them, as JSON."""
+        return self._table().schema().to_json()
 
     def batches(self, columns: Sequence[str]) -> Batches:
         """Batches of DataFusion, which supports deletion vectors and column mapping."""
@@ -121,7 +129,7 @@ def delta_table(path: str, place: str, version: int | None = None) -> DeltaTable
             "write it again at its origin, or export its rows to Parquet and ingest that",
         ) from error
     for file in files:
-        _check_inside(place, str(file))
+        check_inside(place, str(file))
     name = f"{place} (Delta version {version})"
     return DeltaTable(name, path, version=version, identity=str(table.metadata().id))
 
@@ -170,7 +178,7 @@ def _missing(path: str, place: str, version: int) -> DataError:
     )
 
 
-def _check_inside(table: str, path: str) -> None:
+def check_inside(table: str, path: str) -> None:
     """Raise DataError for a data file outside of its Delta table's folder: the log could name any file of the user."""
     decoded = unquote(unquote(path))
     if decoded.startswith("/") or "://" in decoded or decoded.startswith("file:") or ".." in decoded.split("/"):

@@ -13,6 +13,7 @@ from ddcore.io import store
 from ddcore.io.address import SCHEMES, Address, Place
 from ddcore.io.sources.csvfile import CsvFile
 from ddcore.io.sources.deltatable import delta_table, delta_versions
+from ddcore.io.sources.jsonlines import JsonLines
 from ddcore.io.sources.parquetfile import ParquetFile
 from ddcore.io.sources.remote import address_at, matching
 from ddcore.io.sources.snapshots import Snapshot
@@ -22,6 +23,7 @@ __all__ = ["FILES", "find_snapshots", "find_sources"]
 
 FILES: Mapping[str, type[Source]] = {
     ".parquet": ParquetFile, ".pq": ParquetFile, ".csv": CsvFile, ".csv.gz": CsvFile,
+    ".jsonl": JsonLines, ".jsonl.gz": JsonLines, ".ndjson": JsonLines, ".ndjson.gz": JsonLines,
 }  # fmt: skip
 _GLOB = frozenset("*?[")
 _VERSIONS = re.compile(r"(?P<table>.+)@(?:v?(?P<first>[0-9]+))?(?P<range>\.\.(?:v?(?P<last>[0-9]+))?)?")
@@ -198,7 +200,8 @@ def _sources_matching(pattern: str, place: str) -> list[tuple[str, list[Source]]
             matches.append((match, _sources_at(match)))
     if not matches:
         raise DataError(
-            f"{place}: matches no Parquet or CSV file", "quote the pattern, and list what it matches with: ls"
+            f"{place}: matches no data file: these end in {', '.join(FILES)}",
+            "quote the pattern, and list what it matches with: ls",
         )
     return matches
 
@@ -217,7 +220,7 @@ def _sources_under(folder: Path, place: str) -> list[Source]:
                 sources.append(kind(shown, _absolute(path), carried, member=True))
     if not sources:
         raise DataError(
-            f"{place}: no Parquet or CSV file in this folder, and it is not a Delta table",
+            f"{place}: no data file in this folder, and it is not a Delta table",
             f"data files end in {', '.join(FILES)}; names that begin with . or _ are ignored",
         )
     return sources

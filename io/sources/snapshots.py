@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from ddcore.errors import DataError
 from ddcore.io.address import is_url
 from ddcore.io.checks import DIFF, Layout, Rules, rows_of
+from ddcore.io.sources.paths import named_again, spark_columns
 from ddcore.io.sources.source import Batches, Source
 from ddcore.io.sources.spark import in_tasks, shares, through
 
@@ -161,7 +162,8 @@ class Series(Source):
         frames = [in_tasks(session, self._files(), self._held_of, schema)] if self._files() else []
         for source, how in self._work():
             if source.by_spark:
-                columns = source.spark_frame(session).select(*(F.col(_quoted(name)) for name in how[0].read))
+                whole = source.spark_frame(session)
+                columns = whole.select(*spark_columns(whole, how[0].read))
                 frames.append(through(columns, partial(self._changed, how), schema, source.name))
         if work := shares(self._work(), session.sparkContext.defaultParallelism):
             frames.append(in_tasks(session, work, self._updates_of, schema))
@@ -226,7 +228,7 @@ class Series(Source):
     def _changed(self, how: How, frames: Frames) -> Frames:
         layout, time, after = how
         for frame in frames:
-            yield from self._both(rows_of(frame, layout, self.rules), time, after)
+            yield from self._both(rows_of(named_again(frame, layout.read), layout, self.rules), time, after)
 
     def _both(self, rows: pl.DataFrame, time: Time, after: Time | None) -> Frames:
         """Rows of a snapshot, inserted at its time and taken away at that of the next."""

@@ -6,7 +6,7 @@ import hashlib
 import os
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from ddcore.errors import DataError
 from ddcore.io.address import is_url
+from ddcore.io.sources.paths import picked, roots
 from ddcore.io.sources.validation import validate
 from ddcore.redaction import masked
 
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     import polars as pl
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
+
+    from ddcore.schema import Type
 
 __all__ = ["Batches", "Source", "date_of", "first_line"]
 
@@ -39,7 +42,8 @@ class Source(ABC):
 
     kind: ClassVar[str]  # in messages: "CSV file"
     hint: ClassVar[str] = _WRITE_AGAIN  # what to do about a source that cannot be read
-    is_text: ClassVar[bool] = False  # whether its values are text to parse, where the input declares other types
+    is_text: ClassVar[bool] = False  # whether text in it is parsed, where the input declares another type
+    cancels: ClassVar[bool] = False  # whether many of its updates cancel each other, so that they are added up first
     by_spark: ClassVar[bool] = False  # whether Spark reads it itself, by spark_frame
 
     name: str
@@ -89,6 +93,11 @@ class Source(ABC):
     @abstractmethod
     def batches(self, columns: Sequence[str]) -> Batches:
         """The rows, with these columns, batch by batch; never all at once, as a source may be larger than memory."""
+
+    def as_declared(self, types: Mapping[str, Type]) -> Source:
+        """This source, read as these types of ours, by names or paths of its columns, if it has no types of its own."""
+        del types
+        return self
 
     def row_count(self) -> int | None:
         """The number of rows where it is known without reading them."""
@@ -159,6 +168,7 @@ class Source(ABC):
     def frames(self, columns: Sequence[str]) -> Iterator[tuple[int, pl.DataFrame]]:
         """The rows, with these columns, batch by batch, each with the number of its first row.
 
+        A column may be a path into a struct column: see :mod:`ddcore.io.sources.paths`.
         Every batch is fully validated before it becomes a frame. Otherwise bytes that are not UTF-8, indices out of
         range and decimals with too many digits would be stored as they are, and later readers would fail. Raises
         DataError when the source is unreadable or has values that its types do not allow.
@@ -166,15 +176,16 @@ class Source(ABC):
         import polars as pl
 
         row = self.first_row
+        whole = roots(self.columns(), columns) if any("." in name for name in columns) else columns
         try:
-            for batch in self.batches(columns):
+            for batch in self.batches(whole):
                 validate(self.name, batch, row)
                 frame = pl.from_arrow(batch)
                 assert isinstance(frame, pl.DataFrame)
-                yield row, frame
+                yield row, picked(frame, columns)
                 row += len(frame)
         except _foreign() as error:
-            raise (self.place_of_error(error, columns) or self.explain(error)) from error
+            raise (self.place_of_error(error, whole) or self.explain(error)) from error
 
     def place_of_error(self, error: BaseException, columns: Sequence[str]) -> DataError | None:
         """The error with the column and the row where reading failed, if they can be found out."""

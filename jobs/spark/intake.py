@@ -2,7 +2,7 @@
 
 The tasks read files with the same readers as the inline engine. Spark's own readers replace bytes that are not
 UTF-8, turn decimals with too many digits into nulls, have no row numbers, and skip files whose names begin with
-``_``. Parquet is divided by row groups; one task reads a CSV file. Delta tables are read by Spark, which
+``_``. Parquet is divided by row groups; one task reads a CSV or JSON lines file. Delta tables are read by Spark, which
 supports all their features. :meth:`ddcore.io.intake.Intake.take` does the rest, and each task returns one line of JSON
 to the driver.
 """
@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from ddcore.errors import DataError, DdError
-from ddcore.io.checks import Layout
+from ddcore.io.checks import DIFF, Layout
 from ddcore.io.intake import Intake, Part, frames_of
+from ddcore.io.sources.paths import named_again, spark_columns
 from ddcore.io.sources.source import Source
 from ddcore.io.sources.spark import ERROR, error_of, large_frames, shares
 from ddcore.jobs.spark.failures import is_of_spark, telling_line
@@ -85,14 +86,22 @@ def _frames(session: SparkSession, fitted: Fitted) -> Iterator[tuple[DataFrame, 
         yield session.range(0, len(work), 1, len(work)), partial(_read_files, work)
     for source, layout in fitted:
         if source.by_spark:
-            yield _columns(source.spark_frame(session), layout), partial(_read_table, layout)
+            columns = _columns(source.spark_frame(session), layout)
+            yield _added_up(columns, layout) if source.cancels else columns, partial(_read_table, layout)
+
+
+def _added_up(frame: DataFrame, layout: Layout) -> DataFrame:
+    """Updates with the sums of their diffs, without those that cancel. Columns are numbers: see :func:`_columns`."""
+    from pyspark.sql import functions as F
+
+    diff = str(layout.read.index(layout.source_columns[DIFF]))
+    sums = frame.groupBy(*(name for name in frame.columns if name != diff)).agg(F.sum(diff).alias(diff))
+    return sums.where(F.col(diff) != 0).select(*frame.columns)
 
 
 def _columns(frame: DataFrame, layout: Layout) -> DataFrame:
-    from pyspark.sql import functions as F
-
-    names = [*layout.read, *([ERROR] if ERROR in frame.columns else [])]
-    return frame.select(*(F.col("`" + name.replace("`", "``") + "`") for name in names))
+    error = [ERROR] if ERROR in frame.columns else []
+    return frame.select(*spark_columns(frame, layout.read), *error)
 
 
 # --- in the tasks -----------------------------------------------------------------------------------------------------
@@ -120,7 +129,7 @@ def _read_files(shares: Sequence[Fitted], batches: Batches) -> Iterator[tuple[La
 
 def _read_table(layout: Layout, batches: Batches) -> Iterator[tuple[Layout, int | None, pl.DataFrame]]:
     for frame in large_frames(layout.where, batches):
-        yield layout, None, frame
+        yield layout, None, named_again(frame, layout.read)
 
 
 # --- errors -----------------------------------------------------------------------------------------------------------

@@ -1,0 +1,270 @@
+"""JSON lines: UTF-8, one JSON object on each line, plain or compressed. A field that a line lacks is null.
+
+JSON has numbers, text, true and false; ``dd.toml`` says what they are. pyarrow reads numbers as the declared type and
+nothing else. Dates, timestamps and bytes are text, which :func:`ddcore.io.checks.rows_of` parses as that of CSV files.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ddcore.errors import DataError
+from ddcore.io.sources.jsonobjects import TEXTS, Object, Tree, first_misfit, parse_object
+from ddcore.io.sources.source import Batches, Source, first_line
+from ddcore.schema import Type
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["JsonLines"]
+
+_BLOCK, _LONGEST_LINE = 4 << 20, 16 << 20
+_SCANNED = 1 << 20  # bytes of the lines that are searched for fields, if these have all that are wanted
+# pyarrow 26 ends the process where null stands outside of an object. Inside it follows one of : , [
+_INSIDE = (b":null", b": null", b",null", b", null", b"[null", b"[ null")
+_BARE_NULL = re.compile(rb"(?:^|[^:,\[\s])\s*null")
+
+
+@dataclass(frozen=True)
+class JsonLines(Source):
+    """A file of JSON lines. ``declared``: the types that its fields are to have, by name or path."""
+
+    kind = "JSON lines file"
+    hint = "each line needs one JSON object: find and fix the line at the source"
+    is_text = True
+
+    declared: Mapping[str, Type] = field(default_factory=dict, hash=False)
+
+    def as_declared(self, types: Mapping[str, Type]) -> Source:
+        """This file, read as these types."""
+        return replace(self, declared=dict(types))
+
+    def fields(self) -> list[tuple[str, pa.DataType]]:
+        """The fields of the first lines, and the declared ones of all lines; those that are not declared as null."""
+        import pyarrow as pa
+
+        tree = self._tree
+        return [(name, _arrow(tree[name]) if name in tree else pa.null()) for name in self._names.names]
+
+    def batches(self, columns: Sequence[str]) -> Batches:
+        """Batches of some 4 MiB of the file."""
+        tree = {name: self._tree[name] for name in columns if name in self._tree}
+        for first_line_number, block in self._blocks():
+            table = self._parse_block(block, first_line_number, tree)
+            for name in columns:
+                if name not in tree:  # any column, for the number of rows
+                    table = table.append_column(name, _nulls(table.num_rows))
+            yield table.select(list(columns))
+
+    # --- the fields ---
+
+    @cached_property
+    def _names(self) -> _Names:
+        """The names of fields at the top, and the declared names and paths that some line has.
+
+        Reads the first MiB; goes on to the first line that has the last declared one, at worst to the end.
+        """
+        names: dict[str, None] = {}
+        missing, seen, done = set(self.declared), set[str](), 0
+        for number, block in self._blocks():
+            for place, line in enumerate(block.split(b"\n")):
+                if done > _SCANNED and not any(_may_have(line, path) for path in missing):
+                    continue
+                if not line.strip():
+                    continue
+                value = self._object(line, number + place)
+                if done <= _SCANNED:
+                    names.update(dict.fromkeys(value))
+                for path in [path for path in missing if _has(value, path)]:
+                    missing.discard(path)
+                    seen.add(path)
+                    names.setdefault(path if path in value else path.partition(".")[0])
+                done += len(line) + 1
+            if done > _SCANNED and not missing:
+                break
+        if not done:
+            raise DataError(f"{self.name}: an empty file, without any line", "leave it out, or write it again")
+        return _Names(tuple(names), frozenset(seen))
+
+    @cached_property
+    def _tree(self) -> Tree:
+        """The types of the declared fields that the file has, by the steps of their paths."""
+        tree: dict[str, Any] = {}
+        for path, kind in self.declared.items():
+            if path not in self._names.seen:
+                continue
+            *parents, last = [path] if path in self._names.names else path.split(".")
+            inside = tree
+            for step in parents:
+                inside = inside.setdefault(step, {})
+                if isinstance(inside, Type):
+                    raise self._read_twice(path)
+            if last in inside and inside[last] != kind:
+                raise self._read_twice(path)
+            inside[last] = kind
+        return tree
+
+    def _read_twice(self, path: str) -> DataError:
+        return DataError(
+            f"{self.name}: {path!r} is read as two types, or both whole and by its fields",
+            "declare one type for it in dd.toml, or name only its fields with --column",
+        )
+
+    # --- the lines ---
+
+    def _blocks(self) -> Iterator[tuple[int, bytes]]:
+        """Whole lines of some 4 MiB, each with the number of the first. DataError for text that is not UTF-8."""
+        number, rest = 1, b""
+        with self._open() as file:
+            while chunk := file.read(_BLOCK):
+                if number == 1 and not rest:
+                    chunk = chunk.removeprefix(b"\xef\xbb\xbf")
+                whole, newline, after = chunk.rpartition(b"\n")
+                if newline:
+                    yield number, self._checked(rest + whole, number)
+                    number += rest.count(b"\n") + whole.count(b"\n") + 1
+                    rest = b""
+                rest += after
+                if len(rest) > _LONGEST_LINE:
+                    raise DataError(
+                        f"{self.name}: not a readable {self.kind}: line {number} has more than "
+                        f"{_LONGEST_LINE >> 20} MiB",
+                        "write one object on each line; longer ones are read from Parquet only",
+                    )
+        if rest:
+            yield number, self._checked(rest, number)
+
+    def _open(self) -> pa.NativeFile:
+        import pyarrow as pa
+
+        return pa.input_stream(self.file, compression="gzip" if self.path.lower().endswith(".gz") else None)
+
+    def _checked(self, block: bytes, number: int) -> bytes:
+        try:
+            block.decode()
+        except UnicodeDecodeError as error:
+            line = number + block.count(b"\n", 0, error.start)
+            raise DataError(
+                f"{self.name}: not UTF-8: {first_line(error)} (line {line})",
+                "write it again as UTF-8, for example with: iconv",
+            ) from error
+        return block
+
+    def _parse_block(self, block: bytes, number: int, tree: Tree) -> pa.Table:
+        """The objects on these lines. DataError for the first line that is not one object of the declared types."""
+        import pyarrow as pa
+
+        schema = pa.schema([(name, _arrow(node)) for name, node in tree.items()])
+        if block.count(b"null") != sum(map(block.count, _INSIDE)):  # perhaps only in a text
+            for place, line in enumerate(block.split(b"\n")):
+                if _BARE_NULL.search(line):
+                    self._object(line, number + place)
+        try:
+            table = _parse(block, schema)
+            table.validate(full=True)
+        except pa.ArrowException as error:
+            raise self._misfit(block.split(b"\n"), number, schema, tree) from error
+        if table.num_rows != block.count(b"\n") + 1:  # there are empty lines, or an object does not have its line
+            lines = [(place, line) for place, line in enumerate(block.split(b"\n")) if line.strip()]
+            if table.num_rows != len(lines):
+                for place, line in lines:
+                    self._object(line, number + place)
+        return table
+
+    def _misfit(self, lines: list[bytes], number: int, schema: pa.Schema, tree: Tree) -> DataError:
+        """What is wrong with the first line that pyarrow refuses; found by halves."""
+        import pyarrow as pa
+
+        low, high = 0, len(lines)  # lines[:low] are fine, lines[:high] are not
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if _is_fine(lines[low:middle], schema) else (low, middle)
+        where = f"(line {number + low})"
+        if misfit := first_misfit(self._object(lines[low], number + low), tree):
+            return DataError(f"{self.name}: column {misfit.path!r}: {misfit.what} {where}", misfit.hint)
+        try:
+            _parse(lines[low], schema).validate(full=True)
+        except pa.ArrowException as error:
+            return DataError(f"{self.name}: not a readable {self.kind}: {first_line(error)} {where}", self.hint)
+        raise AssertionError(f"{self.name}: no line by itself is refused")
+
+    def _object(self, line: bytes, number: int) -> Object:
+        """The object on a line. DataError for anything else."""
+        try:
+            return parse_object(line.decode())
+        except ValueError as error:
+            what = f"line {number} is {first_line(error)}"
+            raise DataError(f"{self.name}: not a readable {self.kind}: {what}", self.hint) from error
+
+
+class _Names(NamedTuple):
+    """The fields at the top of the lines, and which of the declared names and paths there are."""
+
+    names: tuple[str, ...]
+    seen: frozenset[str]
+
+
+def _may_have(line: bytes, path: str) -> bool:
+    """Whether a line may have the last step of a path as a key; keys may be written with escapes."""
+    return b"\\u" in line or json.dumps(path.rpartition(".")[2], ensure_ascii=False).encode()[1:-1] in line
+
+
+def _has(value: dict[str, Any], path: str) -> bool:
+    """Whether an object has a field of this name, or fields at the steps of this path."""
+    if path in value:
+        return True
+    inside: Any = value
+    for step in path.split("."):
+        if not isinstance(inside, dict) or step not in inside:
+            return False
+        inside = inside[step]
+    return True
+
+
+def _arrow(node: Type | Tree) -> pa.DataType:
+    """The type that pyarrow reads: the declared one, but text for what JSON has as text only."""
+    import pyarrow as pa
+
+    if not isinstance(node, Type):
+        return pa.struct([(name, _arrow(inner)) for name, inner in node.items()])
+    if node.element is not None:
+        return pa.list_(_arrow(node.element))
+    if node.fields:
+        return pa.struct([(name, _arrow(inner)) for name, inner in node.fields])
+    return pa.string() if node.name in TEXTS else node.arrow
+
+
+def _nulls(rows: int) -> pa.Array:
+    import pyarrow as pa
+
+    return pa.nulls(rows)
+
+
+def _parse(block: bytes, schema: pa.Schema) -> pa.Table:
+    import pyarrow as pa
+    from pyarrow import json as reader
+
+    if not block.strip():
+        return schema.empty_table()
+    return reader.read_json(
+        pa.BufferReader(block),
+        read_options=reader.ReadOptions(use_threads=False, block_size=len(block) + 1),
+        parse_options=reader.ParseOptions(
+            explicit_schema=schema, newlines_in_values=False, unexpected_field_behavior="ignore"
+        ),
+    )
+
+
+def _is_fine(lines: list[bytes], schema: pa.Schema) -> bool:
+    import pyarrow as pa
+
+    try:
+        _parse(b"\n".join(lines), schema).validate(full=True)
+    except pa.ArrowException:
+        return False
+    return True
