@@ -380,10 +380,10 @@ def test_a_commit_that_failed_half_way_is_seen(shop: Shop, monkeypatch: pytest.M
     assert shop.results() == shop.complete
 
 
-def _commit_and_fail(table: DeltaTable, *rest: Any) -> None:
+def _commit_and_fail(table: DeltaTable, *rest: Any, **options: Any) -> None:
     if Path(table.table_uri.removeprefix("file://")).name == "ledger":
-        return change(table, *rest)
-    change(DeltaTable(table.table_uri), *rest)
+        return change(table, *rest, **options)
+    change(DeltaTable(table.table_uri), *rest, **options)
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
