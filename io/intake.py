@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -49,7 +50,8 @@ class Part:
     the log holds already are included. ``former``: the same over each list of columns that the input had before.
     ``counts``: insertions and retractions at each time, after late rows were
     moved. ``late`` counts updates at closed times; ``first_late`` is the first of them. ``retracts``: whether any
-    diff is negative. ``most`` is the largest diff. Both are of consolidated updates.
+    diff is negative. ``most`` is the largest diff. Both are of consolidated updates. ``tallies``: the sums of the
+    layout's.
     """
 
     files: list[AddedFile] = field(default_factory=list)
@@ -61,6 +63,7 @@ class Part:
     first_late: tuple[Time, str, str] | None = None  # time, source, row
     retracts: bool = False
     most: int = 0
+    tallies: dict[str, int] = field(default_factory=dict)
 
     def to_json(self) -> str:
         """This part as text, to be sent between processes."""
@@ -96,6 +99,7 @@ def merge(parts: Sequence[Part]) -> Part:
         first_late=min(late) if late else None,
         retracts=any(part.retracts for part in parts),
         most=max((part.most for part in parts), default=0),
+        tallies=dict(sum((Counter(part.tallies) for part in parts), Counter())),
     )
 
 
@@ -168,6 +172,8 @@ class Intake:
         for layout, first_row, frame in frames:
             updates = normalise(frame, layout, self.rules, first_row)
             part.rows += len(frame)
+            for name in layout.tallies:
+                part.tallies[name] = part.tallies.get(name, 0) + int(frame[name].sum())
             _add(part.digests.setdefault(layout.where, {}), digests(updates, self.dims, self.key))
             for columns, of in zip(self.former, part.former, strict=True):
                 narrow = updates.select(*columns, *self.dims, DIFF)

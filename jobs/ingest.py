@@ -40,9 +40,11 @@ from ddcore.io.project import ENGINES, Project, find_project
 from ddcore.io.records import IngestRecord
 from ddcore.io.records import Source as TakenSource
 from ddcore.io.restatement import Changes, Replacement, closed_changes, replace_from
+from ddcore.io.sources.events import Events, words_of
 from ddcore.io.sources.finding import find_snapshots, find_sources
 from ddcore.io.sources.snapshots import Snapshot
 from ddcore.io.sources.source import Source
+from ddcore.io.sources.upserts import ROWS
 from ddcore.io.tables import APP, opened
 from ddcore.io.times import (
     Frontier,
@@ -65,13 +67,14 @@ from ddcore.jobs.arguments import filled
 from ddcore.jobs.report import json_line, spelled
 from ddcore.jobs.snapshots import Snapshots, new_snapshots, next_version, times_of
 from ddcore.jobs.undo import UndoReport, undo
+from ddcore.jobs.upserts import EVENT_FORMS, EventOptions, events_of, find_events, new_events, tally_notes
 from ddcore.lattice import is_beyond, le
 from ddcore.redaction import masked
 
 __all__ = ["FIRST", "FORMS", "LATE", "IngestReport", "ingest", "main", "start_of"]
 
 LATE = ("refuse", "move", "restate")
-FORMS = ("log", "append", "snapshot")  # how the rows of sources become updates
+FORMS = ("log", "append", "snapshot", *EVENT_FORMS)  # how the rows of sources become updates
 FIRST = "first"  # restate from the first version of the sources on
 _BULK_BYTES = 256 << 20
 _NAMED = 3
@@ -130,6 +133,7 @@ def ingest(
     *,
     engine: str = "spark",
     form: str = "log",
+    events: EventOptions | None = None,
     version: Time | None = None,
     diff: int | None = None,
     rename: Mapping[str, str] | None = None,
@@ -142,8 +146,9 @@ def ingest(
     """Append the rows of ``sources`` to the change log of the input ``input_name``, or replace its history by them.
 
     ``sources`` are files, folders, globs or Delta tables. ``form`` is what they hold: ``log``, change logs; ``append``,
-    rows to insert; ``snapshot``, the whole content at a version each, one after the other. ``version`` and ``diff``
-    replace columns they lack; without it, rows and snapshots get the next versions.
+    rows to insert; ``snapshot``, the whole content at a version each, one after the other; ``upsert`` and ``op``,
+    events, as ``events`` says. ``version`` and ``diff`` replace columns they lack; without it, rows, snapshots and
+    events get the next versions.
     ``rename`` maps our name of a column to theirs. ``late`` is what to do with rows at closed times: ``refuse``,
     ``move`` to the next open one, or ``restate``: take them in at their own times, so that the next run folds again
     from there. With ``restate``, a time or ``first`` (the least time of the sources), the sources are the input's
@@ -163,7 +168,13 @@ def ingest(
     tell = listener or _silent
     tell("reading columns")
     warehouse = Warehouse(project.warehouse)
-    found = _find(form, sources, rules, warehouse, input_name, root=project.root, again=restate is not None)
+    again = restate is not None
+    found: _Updates | _Snapshots | _Events
+    if form in EVENT_FORMS:
+        reading = events_of(project, input_name, form, events or EventOptions(), rules, again=again)
+        found = _Events(tuple(sources), find_events(reading, find_sources(sources)), reading)
+    else:
+        found = _find(form, sources, rules, warehouse, input_name, root=project.root, again=again)
     warehouse.begin(project.root, new=new_warehouse)
     with predecessor.succeeding(warehouse, "ddcore ingest") as (lock, ledger):
         ledger.check_dims(project.dims)
@@ -278,6 +289,28 @@ class _Snapshots:
 
     def take_in(self, work: _Work, take: Take) -> IngestReport:
         return work.run_series(take, self.places, self.snapshots, self.fitting)
+
+
+@dataclass(frozen=True)
+class _Events:
+    """Sources with events; each with its layout."""
+
+    places: tuple[str, ...]
+    layouts: tuple[tuple[Source, Layout], ...]
+    events: Events
+
+    @property
+    def size(self) -> int:
+        """The bytes to read."""
+        return sum(source.size for source, _ in self.layouts)
+
+    def rules(self, ledger: Ledger, name: str) -> Rules:
+        """The rules for the updates that the events make."""
+        del ledger, name
+        return Rules(self.events.rules.schema, self.events.rules.dims)
+
+    def take_in(self, work: _Work, take: Take) -> IngestReport:
+        return work.run_events(take, self.places, self.layouts, self.events)
 
 
 def _find(
@@ -431,13 +464,48 @@ class _Work:
         stamps = found.stamps
         part = take(self.intake, [(series, Layout(series.name, {n: n for n in self.rules.columns}, {}, False, ()))])
         for (snapshot, _), before, after in zip(found.new, stamps, found.stamps, strict=True):
-            if before != after:
-                raise DataError(f"{snapshot.name}: changed while it was read", "run it again when it is complete")
+            _check_unchanged(snapshot.name, before, after)
         part.counts = {**dict.fromkeys(times, (0, 0)), **part.counts}
         if self.options.restate is not None:
             self._replace(part)
         self._judge(part, [], checks_counts=False)
         self._commit(part, self._snapshot_sources(found, part, series.name, times))
+        return self._report(places, part, self.intake.number, nothing_new=False, notes=notes)
+
+    def run_events(
+        self, take: Take, places: Sequence[str], layouts: tuple[tuple[Source, Layout], ...], events: Events
+    ) -> IngestReport:
+        """Take in the events of the new ones of these sources, as what they change in the input's log."""
+        restated = self._restated()
+        found = new_events(self.ledger, self.name, events, layouts, self.root, again=restated is not None)
+        notes = [*self.notes, *found.notes()]
+        if not found.new:
+            return self._report(places, Part(), found.ingest, nothing_new=True, notes=notes)
+        time = found.time(self.ledger, self.name, restated)
+        source = found.log(self.log, self.base, time, restated)
+        notes += _ignored_notes([*found.new])
+        self.tell("reading rows", 0, None, ", ".join(places))
+        stamps, layout = found.stamps, source.layout()
+        part = take(self.intake, [(source, layout)])
+        for (one, _), before, after in zip(found.new, stamps, found.stamps, strict=True):
+            _check_unchanged(one.name, before, after)
+        part.rows = part.tallies.get(ROWS, 0)
+        if not part.rows:
+            raise _empty(places)
+        notes += tally_notes(part.tallies, events.order)
+        if self.options.restate is not None:
+            part.counts = {**({} if restated is None else {restated: (0, 0)}), **part.counts}
+            self._replace(part)
+        elif not part.files:
+            return self._report(places, part, 0, nothing_new=True, notes=notes)
+        self._judge(part, [(source, layout)], checks_counts=not events.key)
+        if self.repeated is not None:
+            notes.append(_repeat_note(*self.repeated, self.rules.dims, self.intake.number))
+        taken = tuple(
+            TakenSource(identity(one, self.root), stored(Digest(), self.intake.key), position(one))
+            for one, _ in found.new
+        )
+        self._commit(part, taken)
         return self._report(places, part, self.intake.number, nothing_new=False, notes=notes)
 
     def _restated(self) -> Time | None:
@@ -780,6 +848,12 @@ def _former_columns(index: IngestIndex, rules: Rules) -> tuple[tuple[str, ...], 
     )
 
 
+def _check_unchanged(name: str, before: str, after: str) -> None:
+    """Raise DataError where the stamp of a source is another than before it was read."""
+    if before != after:
+        raise DataError(f"{name}: changed while it was read", "run it again when it is complete")
+
+
 def _ignored_notes(layouts: Layouts) -> list[str]:
     """A note for every set of columns that sources have and the input does not."""
     by_columns: dict[tuple[str, ...], list[str]] = {}
@@ -884,7 +958,10 @@ def main(argv: Sequence[str] | None = None) -> int:
                 options.input,
                 options.source,
                 engine=project.engine,
-                form=options.form,
+                form=_form(options),
+                events=EventOptions(
+                    options.key, options.order_by, options.op, words_of(options.op_values) if options.op_values else {}
+                ),
                 version=None if options.version is None else parse(options.version, project.dims, "--version"),
                 diff=options.diff,
                 rename=dict(options.column),
@@ -920,7 +997,14 @@ def _parser() -> argparse.ArgumentParser:
     forms.add_argument(
         "--snapshot", dest="form", action="store_const", const="snapshot", help="each source is the whole content"
     )
+    forms.add_argument(
+        "--upsert", dest="form", action="store_const", const="upsert", help="each row is the newest value of its key"
+    )
+    forms.add_argument("--op", metavar="COLUMN", help="events with an operation in this column")
     parser.set_defaults(form="log")
+    parser.add_argument("--key", type=_names, default=(), metavar="COLUMN,...", help="the columns of the key of events")
+    parser.add_argument("--order-by", type=_names, default=(), metavar="COLUMN,...", help="the order of events")
+    parser.add_argument("--op-values", action="append", default=[], metavar="insert=A,delete=B", help="other words")
     parser.add_argument("--version", metavar="T", help="all rows have this version, or this time: day=7,revision=1")
     parser.add_argument("--diff", type=int, metavar="N", help="all rows have this diff")
     parser.add_argument("--undo", type=int, metavar="N", help="take ingest N back")
@@ -933,6 +1017,14 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--allow-gap", action="store_true", help="take in a version far beyond all others")
     return parser
+
+
+def _form(options: argparse.Namespace) -> str:
+    return "op" if options.op is not None else str(options.form)
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(",") if name.strip())
 
 
 def _pair(text: str) -> tuple[str, str]:

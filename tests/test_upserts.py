@@ -1,0 +1,393 @@
+"""Upserts and change data capture: events of keys become the input's updates."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from deltalake import write_deltalake
+from ingesting import Desk
+
+from ddcore.errors import DataError, DdError, UnknownRetraction, UsageError
+from ddcore.io.sources.events import words_of
+from ddcore.jobs.upserts import EventOptions
+
+PEOPLE = {"id": "string", "name": "string"}
+ORDERED = {**PEOPLE, "ts": "int64"}
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    return Desk(tmp_path, PEOPLE, keys={"edges": ("id",)})
+
+
+def table(desk: Desk, name: str, columns: Sequence[str], *rows: Sequence[Any]) -> str:
+    """A source of these rows; its format follows from the name."""
+    kinds: dict[str, Any] = {
+        **{name: kind.polars for name, kind in desk.schema.items()},
+        "version": pl.Int64,
+        "op": pl.String,
+    }
+    frame = pl.DataFrame(list(rows), {name: kinds[name] for name in columns}, orient="row")
+    path = desk.folder / name
+    if name.endswith(".csv"):
+        frame.write_csv(path, quote_style="non_numeric")
+    else:
+        frame.write_parquet(path)
+    return str(path)
+
+
+def options(key: str = "id", order: str = "", op: str | None = None, words: str = "") -> EventOptions:
+    names = tuple(order.split(",")) if order else ()
+    return EventOptions(tuple(key.split(",")) if key else (), names, op, words_of([words]) if words else {})
+
+
+def refused(desk: Desk, kind: type[DdError], *sources: str, **how: Any) -> DdError:
+    """The error of an ingest, which has left everything as it was."""
+    before = str(desk.updates()) if desk.ledger.inputs() else "", len(desk.records())
+    with pytest.raises(kind) as caught:
+        desk.ingest(*sources, **how)
+    assert type(caught.value) is kind, caught.value
+    assert (str(desk.updates()) if desk.ledger.inputs() else "", len(desk.records())) == before
+    assert "\n" not in caught.value.message and caught.value.hint
+    return caught.value
+
+
+T47 = [("f", "m", 0), ("f", "z", 1), ("f", None, 2), ("f", "o", 3), ("f", "o", 4), ("f", None, 5)]
+T47_UPDATES = [
+    ("f", "m", 0, 1), ("f", "m", 1, -1), ("f", "z", 1, 1), ("f", "z", 2, -1), ("f", "o", 3, 1), ("f", "o", 5, -1),
+]  # fmt: skip
+
+
+def test_T47_upserts_by_key(desk: Desk) -> None:
+    source = table(desk, "a.parquet", ["id", "name", "version"], *T47)
+    report = desk.ingest(source, form="upsert")
+    assert desk.updates() == T47_UPDATES
+    assert (report.rows, report.plus, report.minus, report.first, report.last) == (6, 3, 3, 0, 5)
+    again = desk.ingest(source, form="upsert")
+    assert again.nothing_new and "1 source was taken in before and left out" in again.notes
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_T47_in_any_order(desk: Desk, seed: int) -> None:
+    print("seed", seed)
+    events = T47 * 2
+    random.Random(seed).shuffle(events)
+    places = [table(desk, f"{n}.csv", ["id", "name", "version"], *events[n::3]) for n in range(3)]
+    desk.ingest(*places, form="upsert")
+    assert desk.updates() == T47_UPDATES
+
+
+def test_without_versions_each_ingest_is_the_next_one(desk: Desk) -> None:
+    desk.ingest(table(desk, "a.csv", ["id", "name"], ("a", "x"), ("b", "y"), ("a", "z")), form="upsert")
+    desk.ingest(table(desk, "b.csv", ["id", "name"], ("b", None), ("c", "w"), ("d", None)), form="upsert")
+    assert desk.updates() == [("a", "z", 0, 1), ("b", "y", 0, 1), ("b", "y", 1, -1), ("c", "w", 1, 1)]
+    report = desk.ingest(table(desk, "c.csv", ["id", "name"], ("a", "z")), form="upsert")
+    assert report.nothing_new
+
+
+def test_an_event_between_two_versions_changes_what_follows(desk: Desk) -> None:
+    columns = ["id", "name", "version"]
+    desk.ingest(table(desk, "a.csv", columns, ("a", "x", 0), ("a", "z", 5)), form="upsert")
+    desk.ingest(table(desk, "b.csv", columns, ("a", "y", 3), ("a", None, 4)), form="upsert")
+    assert desk.updates() == [
+        ("a", "x", 0, 1),
+        ("a", "x", 3, -1),
+        ("a", "y", 3, 1),
+        ("a", "y", 4, -1),
+        ("a", "z", 5, 1),
+    ]
+    assert desk.ingest(table(desk, "c.csv", columns, ("a", "z", 5), ("a", "y", 3)), form="upsert").nothing_new
+
+
+# --- against a replay of dictionaries ---------------------------------------------------------------------------------
+
+Event = tuple[str, str | None, int, int]  # key, value, version, order
+
+
+def edits(rng: random.Random, versions: int) -> list[Event]:
+    """Edits of a table of eight keys: several of one key at a version, deletes, inserts after them; in order."""
+    count, events = 0, []
+    for version in range(versions):
+        for _ in range(rng.randint(0, 6)):
+            count += 1
+            value = None if rng.random() < 0.3 else rng.choice("xyz")
+            events.append((rng.choice("abcdefgh"), value, version, count))
+    return events
+
+
+class Replay:
+    """The table that events make, by a dictionary for each key. What leaves no update in a log is forgotten."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, dict[int, tuple[str | None, int]]] = {}
+
+    def take(self, events: Sequence[Event]) -> None:
+        for key, value, version, order in events:
+            of = self.values.setdefault(key, {})
+            if version not in of or of[version][1] < order:
+                of[version] = (value, order)
+        for of in self.values.values():
+            last: tuple[str | None, int] = (None, -1)
+            for version in sorted(of):
+                if of[version][0] is None and last[0] is None:
+                    del of[version]
+                else:
+                    last = of[version]
+
+    def at(self, version: int) -> list[tuple[str, str, int]]:
+        rows = []
+        for key, of in self.values.items():
+            past = [v for v in of if v <= version]
+            value, order = of[max(past)] if past else (None, 0)
+            if value is not None:
+                rows.append((key, value, order))
+        return sorted(rows)
+
+
+def collection(desk: Desk, version: int) -> list[tuple[Any, ...]]:
+    counts: dict[tuple[Any, ...], int] = {}
+    for *row, at, diff in desk.updates():
+        if at <= version:
+            counts[tuple(row)] = counts.get(tuple(row), 0) + diff
+    assert all(count in (0, 1) for count in counts.values())
+    return sorted(row for row, count in counts.items() if count)
+
+
+def source_of(desk: Desk, name: str, events: Sequence[Event]) -> str:
+    """Events as rows with an operation; deletes have the key and the order alone."""
+    rows = [
+        (key, value, order, version, "D" if value is None else "I" if order % 2 else "u")
+        for key, value, version, order in events
+    ]
+    return table(desk, name, ["id", "name", "ts", "version", "op"], *rows)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_events_in_any_order_are_what_dictionaries_say(tmp_path: Path, seed: int) -> None:
+    """In one ingest, with some of them twice."""
+    print("seed", seed)
+    rng = random.Random(seed)
+    desk, replay = Desk(tmp_path, ORDERED), Replay()
+    events = edits(rng, 8) or [("a", "x", 0, 1)]
+    replay.take(events)
+    shuffled = events + rng.sample(events, len(events) // 3)
+    rng.shuffle(shuffled)
+    half = len(shuffled) // 2
+    sources = [source_of(desk, "a.csv", shuffled[:half]), source_of(desk, "b.parquet", shuffled[half:])]
+    desk.ingest(*sources, form="op", events=options(op="op", order="ts"))
+    for version in range(8):
+        assert collection(desk, version) == replay.at(version)
+    assert desk.ingest(*sources, form="op", events=options(op="op", order="ts")).nothing_new
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_events_of_several_ingests_are_what_dictionaries_say(tmp_path: Path, seed: int) -> None:
+    """Batches come late and again; each version is complete in one of them."""
+    print("seed", seed)
+    rng = random.Random(seed)
+    desk, replay = Desk(tmp_path, ORDERED), Replay()
+    events = edits(rng, 8)
+    batches = [[event for event in events if event[2] == version] for version in range(8)]
+    batches += rng.sample(batches, 3)
+    rng.shuffle(batches)
+    for number, batch in enumerate(batch for batch in batches if batch):
+        rng.shuffle(batch)
+        desk.ingest(source_of(desk, f"{number}.csv", batch), form="op", events=options(op="op", order="ts"))
+        replay.take(batch)
+        for version in range(8):
+            assert collection(desk, version) == replay.at(version)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_batches_that_come_again_change_nothing_by_their_order(tmp_path: Path, seed: int) -> None:
+    """Without versions, each ingest is one; some earlier batches come again, in another file."""
+    print("seed", seed)
+    rng = random.Random(seed)
+    desk = Desk(tmp_path, ORDERED)
+    events = edits(rng, 8)
+    batches = [batch for version in range(8) if (batch := [event for event in events if event[2] == version])]
+    last: dict[str, tuple[str | None, int]] = {}
+    for number, batch in enumerate(batches):
+        for again in (batch, rng.choice(batches[: number + 1])):
+            name = f"{number}-{again is batch}.parquet"
+            source = source_of(desk, name, rng.sample(again, len(again)))
+            frame = pl.read_parquet(source).drop("version")
+            frame.write_parquet(source)
+            desk.ingest(source, form="op", events=options(op="op", order="ts"))
+        for key, value, _, order in batch:
+            last[key] = (value, order)
+        held = collection(desk, 1 << 40)
+        assert held == sorted((key, value, order) for key, (value, order) in last.items() if value is not None)
+
+
+# --- what is refused --------------------------------------------------------------------------------------------------
+
+
+def test_words_that_name_no_operation_are_refused_with_their_row(desk: Desk) -> None:
+    source = table(desk, "a.csv", ["id", "name", "op"], ("a", "x", "I"), ("b", "y", "Q"))
+    error = refused(desk, DataError, source, form="op", events=options(op="op"))
+    assert error.message == f"{source}: column 'op': 'Q' is no operation (row 3)"
+    assert "--op-values" in error.hint
+    source = table(desk, "b.csv", ["id", "name", "op"], ("a", "x", None))
+    assert (
+        "null is no operation (row 2)" in refused(desk, DataError, source, form="op", events=options(op="op")).message
+    )
+    source = table(desk, "c.csv", ["id", "name", "op"], ("a", "x", "t"))
+    error = refused(desk, DataError, source, form="op", events=options(op="op"))
+    assert "'t' empties the table at its origin" in error.message and "--snapshot" in error.hint
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [("insert", "is not KIND=VALUE"), ("drop=x", "is not KIND=VALUE"), ("insert=1,delete=1", "'1' has two kinds")],
+)
+def test_words_that_cannot_be_are_refused(words: str, says: str) -> None:
+    with pytest.raises(UsageError, match=says):
+        words_of([words])
+
+
+def test_other_words_replace_the_usual_ones(desk: Desk) -> None:
+    """Such as the numbers of SQL Server."""
+    rows = [("a", "x", 0, "2"), ("a", "x", 1, "3"), ("a", "y", 1, "4"), ("a", "y", 2, "1")]
+    source = table(desk, "a.csv", ["id", "name", "version", "op"], *rows)
+    how = options(op="op", words="insert=2,before=3,after=4,delete=1")
+    report = desk.ingest(source, form="op", events=how)
+    assert desk.updates() == [("a", "x", 0, 1), ("a", "x", 1, -1), ("a", "y", 1, 1), ("a", "y", 2, -1)]
+    assert "1 event is left out, as it only says what a row was" in report.notes
+    source = table(desk, "b.csv", ["id", "name", "version", "op"], ("a", "x", 4, "I"))
+    assert "--op-values has 2, 3, 4, 1" in refused(desk, DataError, source, form="op", events=how).hint
+
+
+def test_an_event_without_a_key_or_an_order_is_refused_with_its_row(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, ORDERED)
+    source = table(desk, "a.csv", ["id", "name", "ts", "op"], ("a", "x", 1, "I"), (None, "x", 2, "D"))
+    error = refused(desk, DataError, source, form="op", events=options(op="op", order="ts"))
+    assert error.message == f"{source}: column 'id': null is no key, so the event is about no row (row 3)"
+    source = table(desk, "b.csv", ["id", "name", "ts", "op"], ("a", "x", 1, "I"), ("a", None, None, "D"))
+    error = refused(desk, DataError, source, form="op", events=options(op="op", order="ts"))
+    assert error.message == f"{source}: column 'ts': null is no order (row 3)"
+
+
+def test_two_events_of_one_order_are_refused_with_both(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, ORDERED)
+    columns = ["id", "name", "ts", "op"]
+    same = table(desk, "a.csv", columns, ("a", "x", 1, "I"), ("a", "x", 1, "c"), ("b", "x", 1, "c"))
+    desk.ingest(same, form="op", events=options(op="op", order="ts"))
+    source = table(desk, "b.csv", columns, ("a", "x", 2, "I"), ("b", "x", 2, "D"), ("a", "y", 2, "u"))
+    error = refused(desk, DataError, source, form="op", events=options(op="op", order="ts"))
+    assert "id='a', name='x', ts=2; and id='a', name='y', ts=2" in error.message
+    source = table(desk, "c.csv", columns, ("b", "x", 2, "I"), ("b", "x", 2, "D"))
+    error = refused(desk, DataError, source, form="op", events=options(op="op", order="ts"))
+    assert "delete id='b', ts=2; and id='b', name='x', ts=2" in error.message
+
+
+def test_a_key_that_the_input_holds_twice_is_refused_with_its_rows(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, PEOPLE)
+    desk.ingest(table(desk, "a.csv", ["id", "name"], ("a", "x"), ("a", "y"), ("b", "y")), form="append")
+    desk.ingest(table(desk, "b.csv", ["id", "name"], ("b", "z")), form="upsert", events=options())
+    source = table(desk, "c.csv", ["id", "name"], ("a", "z"))
+    error = refused(desk, DataError, source, form="upsert", events=options())
+    assert "edges holds more than one row of the key id: id='a', name='x'; and id='a', name='y'" in error.message
+
+
+@pytest.mark.parametrize(
+    ("how", "says"),
+    [
+        ({"form": "upsert"}, "the input edges has no key"),
+        ({"form": "upsert", "events": options(key="idd")}, "no column 'idd'"),
+        ({"form": "upsert", "events": options(key="id,id")}, "names a column twice"),
+        ({"form": "upsert", "events": options(order="id")}, "is a column of the key"),
+        ({"form": "upsert", "events": options(key="id,name")}, "no columns beside the key"),
+        ({"form": "op", "events": options(key="", op="op", order="name")}, "--order-by without a key"),
+        ({"form": "upsert", "diff": 1}, "--diff and --upsert: only one of them"),
+    ],
+)
+def test_options_that_cannot_be_are_refused(tmp_path: Path, how: dict[str, Any], says: str) -> None:
+    desk = Desk(tmp_path, PEOPLE)
+    with pytest.raises(UsageError, match=says):
+        desk.ingest(table(desk, "a.csv", ["id", "name"], ("a", "x")), **how)
+
+
+def test_a_column_that_is_not_there_is_refused(desk: Desk) -> None:
+    source = table(desk, "a.csv", ["id", "name", "op"], ("a", "x", "I"))
+    error = refused(desk, DataError, source, form="op", events=options(op="opp"))
+    assert "there is no column 'opp' with the operation" in error.message and "'op'" in error.hint
+    source = table(desk, "b.csv", ["id", "op"], ("a", "D"))
+    assert "'name' is missing" in refused(desk, DataError, source, form="op", events=options(op="op")).message
+
+
+# --- events without a key ---------------------------------------------------------------------------------------------
+
+
+def test_without_a_key_events_are_insertions_and_retractions(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, PEOPLE)
+    columns = ["id", "name", "version", "op"]
+    rows = [("a", "x", 0, "I"), ("a", "x", 0, "I"), ("a", "x", 1, "-U"), ("a", "y", 1, "+U"), ("a", "x", 2, "D")]
+    source = table(desk, "a.parquet", columns, *rows)
+    report = desk.ingest(source, form="op", events=options(key="", op="op"))
+    assert desk.updates() == [("a", "x", 0, 2), ("a", "x", 1, -1), ("a", "y", 1, 1), ("a", "x", 2, -1)]
+    assert report.repeated == 1 and report.rows == 5
+    assert desk.ingest(source, form="op", events=options(key="", op="op")).nothing_new
+    source = table(desk, "b.csv", columns, ("q", "x", 3, "D"))
+    error = refused(desk, UnknownRetraction, source, form="op",
+                    events=options(key="", op="op"))  # fmt: skip
+    assert "retracts id='q', name='x' at version 3" in error.message
+    source = table(desk, "c.csv", columns, ("a", "x", 3, "I"), ("a", "y", 3, "u"))
+    error = refused(desk, DataError, source, form="op", events=options(key="", op="op"))
+    assert "(row 3)" in error.message and "--key" in error.hint
+
+
+# --- with Spark -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.spark
+@pytest.mark.usefixtures("spark")
+def test_spark_makes_the_same_updates(tmp_path: Path) -> None:
+    """T47, a Delta table, and events in random order after those that are held; and the same errors."""
+    (tmp_path / "T47").mkdir()
+    desk = Desk(tmp_path / "T47", PEOPLE, "spark", keys={"edges": ("id",)})
+    source = table(desk, "a.parquet", ["id", "name", "version"], *T47)
+    report = desk.ingest(source, form="upsert")
+    assert desk.updates() == T47_UPDATES and report.rows == 6
+    assert desk.ingest(source, form="upsert").nothing_new
+    rng = random.Random(7)
+    events = edits(rng, 8)
+    desks = []
+    for engine in ("spark", "inline"):
+        (tmp_path / engine).mkdir()
+        desks.append(Desk(tmp_path / engine, ORDERED, engine))
+    for number, batch in enumerate((events[::2], events[1::2], events[:4])):
+        reports = []
+        for desk in desks:
+            source = source_of(desk, f"{number}.{'csv' if number else 'parquet'}", batch)
+            if number == 1:
+                write_deltalake(str(desk.folder / "table"), pl.read_csv(source).to_arrow())
+                source = str(desk.folder / "table")
+            reports.append(desk.ingest(source, form="op", events=options(op="op", order="ts")))
+        assert desks[0].updates() == desks[1].updates() != []
+        one, other = (replace(each, engine="", took=0.0, sources=()) for each in reports)
+        assert one == other
+    for rows in ([("a", "x", 900, 99, "Q")], [("a", "x", 900, 99, "I"), ("a", "y", 900, 99, "I")]):
+        errors = []
+        for desk in desks:
+            source = table(desk, f"bad{len(rows)}.csv", ["id", "name", "ts", "version", "op"], *rows)
+            errors.append(refused(desk, DataError, source, form="op", events=options(op="op", order="ts")))
+        assert errors[0].message.replace("/spark/", "/inline/") == errors[1].message
+
+
+@pytest.mark.spark
+@pytest.mark.usefixtures("spark")
+def test_spark_takes_events_without_a_key(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, PEOPLE, "spark")
+    rows = [("a", "x", 0, "I"), ("a", "x", 1, "-U"), ("a", "y", 1, "+U")]
+    source = table(desk, "a.parquet", ["id", "name", "version", "op"], *rows)
+    desk.ingest(source, form="op", events=options(key="", op="op"))
+    assert desk.updates() == [("a", "x", 0, 1), ("a", "x", 1, -1), ("a", "y", 1, 1)]
+    source = table(desk, "b.csv", ["id", "name", "version", "op"], ("q", "x", 3, "D"))
+    refused(desk, UnknownRetraction, source, form="op", events=options(key="", op="op"))
