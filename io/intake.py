@@ -174,9 +174,13 @@ class Intake:
             part.rows += len(frame)
             for name in layout.tallies:
                 part.tallies[name] = part.tallies.get(name, 0) + int(frame[name].sum())
-            _add(part.digests.setdefault(layout.where, {}), digests(updates, self.dims, self.key))
+            # Rows without a time of their own are the same rows at whatever version they come in.
+            own = (
+                updates if self._has_times(layout) else updates.with_columns(pl.lit(0).alias(dim) for dim in self.dims)
+            )
+            _add(part.digests.setdefault(layout.where, {}), digests(own, self.dims, self.key))
             for columns, of in zip(self.former, part.former, strict=True):
-                narrow = updates.select(*columns, *self.dims, DIFF)
+                narrow = own.select(*columns, *self.dims, DIFF)
                 _add(of.setdefault(layout.where, {}), digests(narrow, self.dims, self.key))
             updates = self._without_known(layout.where, updates)
             self._note_late(part, updates, layout.where)
@@ -186,6 +190,11 @@ class Intake:
                 batches = []
         self._write(part, writer, batches)
         return part
+
+    def _has_times(self, layout: Layout) -> bool:
+        """Whether the rows of a source have times, also those of an option, or else the next version."""
+        own = {*layout.source_columns, *layout.folders}
+        return self.rules.fallback is None or not own.isdisjoint(self.dims)
 
     def _note_late(self, part: Part, updates: pl.DataFrame, where: str) -> None:
         if self.upper is None:

@@ -14,7 +14,7 @@ from ddcore.io.ingest_index import IngestIndex
 from ddcore.io.known import Placed, identity, names_at
 from ddcore.io.ledger import Ledger
 
-__all__ = ["Stamped", "is_at", "last_positions", "position"]
+__all__ = ["Stamped", "last_positions", "position"]
 
 
 class Stamped(Placed, Protocol):
@@ -22,17 +22,12 @@ class Stamped(Placed, Protocol):
 
     def stamp(self) -> str: ...  # noqa: D102
     def fingerprint(self) -> str: ...  # noqa: D102
+    def is_at(self, position: str) -> bool: ...  # noqa: D102
 
 
 def position(source: Stamped) -> str:
     """The position of a source for the ledger. Reads all bytes of a file."""
     return f"{source.stamp()}/{source.fingerprint()}"
-
-
-def is_at(source: Stamped, text: str) -> bool:
-    """Whether a source has the content that it had at a position. Reads a file only if its stamp differs."""
-    stamp, _, fingerprint = text.partition("/")
-    return bool(text) and (source.stamp() == stamp or source.fingerprint() == fingerprint)
 
 
 def last_positions(
@@ -44,16 +39,14 @@ def last_positions(
     Reads the records of these ingests only.
     """
     names = names_at(index, [identity(source, root) for source in sources], root)
-    entries = index.last_named({name for of in names for name in of})
+    entries = index.last_named(set().union(*names))
     lasts = [max((entries[name] for name in of if name in entries), default=None) for of in names]
     wanted = sorted({entry for entry in lasts if entry is not None})
-    records = dict(zip(wanted, ledger.ingests_at(index, wanted), strict=True))
-    positions: list[tuple[int, str] | None] = []
-    for entry, of in zip(lasts, names, strict=True):
-        taken = None
-        if entry is not None:
-            record = records[entry]
-            kept = [source.position for source in record.sources if source.name in of]
-            taken = (record.number, kept[-1])
-        positions.append(taken)
-    return positions
+    records = zip(wanted, ledger.ingests_at(index, wanted), strict=True)
+    kept = {
+        (entry, source.name): (record.number, source.position) for entry, record in records for source in record.sources
+    }
+    return [
+        None if entry is None else max(kept[entry, name] for name in of if (entry, name) in kept)
+        for entry, of in zip(lasts, names, strict=True)
+    ]

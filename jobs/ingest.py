@@ -25,7 +25,7 @@ import polars as pl
 
 from ddcore.errors import DataError, DdError, LateUpdate, UnknownRetraction, UsageError
 from ddcore.io import unrecorded
-from ddcore.io.balance import Balance
+from ddcore.io.balance import Balance, repeated_key, repeated_key_error
 from ddcore.io.changelog import ChangeLog
 from ddcore.io.checks import DIFF, LARGEST_TIME, Layout, Rules, check_complete, listed_names
 from ddcore.io.deltalog import last_transaction, named_files
@@ -185,7 +185,7 @@ def ingest(
         stale_lock = predecessor.tell(
             lock, ledger, predecessor.given_up(intent, ledger) or predecessor.finished(finished)
         )
-        options = _Options(late, restate, allow_gap)
+        options = _Options(late, restate, allow_gap, tuple(project.keys.get(input_name, ())))
         work = _Work(ledger, input_name, found.rules(ledger, input_name), options, tell=tell, root=project.root)
         work.notes += notes
         with work.cleaning(), _taker(engine, project, found.size) as take:
@@ -203,11 +203,12 @@ def start_of(text: str | None, dims: Sequence[str]) -> Time | str | None:
 
 @dataclass(frozen=True)
 class _Options:
-    """What an ingest may do with rows at closed times, and with versions far beyond others."""
+    """What an ingest may do with rows at closed times, and with versions far beyond others; ``key``: the input's."""
 
     late: str = "refuse"
     restate: Time | str | None = None
     allow_gap: bool = False
+    key: tuple[str, ...] = ()
 
 
 def _check_choices(engine: str, form: str, late: str, restate: Time | str | None, diff: int | None) -> None:
@@ -280,7 +281,7 @@ class _Snapshots:
     @property
     def size(self) -> int:
         """The bytes to read."""
-        return sum(source.size for _, parts in self.found.new for source, _ in parts)
+        return sum(source.size for source, _ in self.found.parts)
 
     def rules(self, ledger: Ledger, name: str) -> Rules:
         """The rules for the updates that the snapshots make."""
@@ -288,7 +289,7 @@ class _Snapshots:
         return Rules(self.fitting.schema, self.fitting.dims)
 
     def take_in(self, work: _Work, take: Take) -> IngestReport:
-        return work.run_series(take, self.places, self.snapshots, self.fitting)
+        return work.run_series(take, self.places, self.snapshots, self.found, self.fitting)
 
 
 @dataclass(frozen=True)
@@ -408,6 +409,8 @@ class _Work:
     def run(self, take: Take, places: Sequence[str], layouts: Layouts) -> IngestReport:
         """Take the sources in, check them as a whole, and make them visible."""
         notes = self.notes + _ignored_notes(layouts)
+        if self.rules.appends:
+            notes.append("every row counts as inserted")
         self.tell("reading rows", 0, None, ", ".join(places))
         part = take(self.intake, layouts)
         if not part.rows:
@@ -448,22 +451,26 @@ class _Work:
         return self._report(places, part, self.intake.number, nothing_new=False, notes=notes)
 
     def run_series(
-        self, take: Take, places: Sequence[str], snapshots: Sequence[Snapshot], fitting: Rules
+        self, take: Take, places: Sequence[str], snapshots: Sequence[Snapshot], found: Snapshots, fitting: Rules
     ) -> IngestReport:
-        """Take in the new ones of these snapshots, as what each changes in the content before it."""
+        """Take in the new ones of these snapshots, as what each changes in the content before it.
+
+        ``found``: those that were new before the warehouse was locked.
+        """
         restated = self._restated()
-        found = new_snapshots(self.ledger, self.name, snapshots, fitting, self.root, again=restated is not None)
+        again = self.options.restate is not None
+        found = new_snapshots(self.ledger, self.name, snapshots, fitting, self.root, again=again, fits=found.new)
         notes = [*self.notes, *_series_notes(found)]
         if not found.new:
             return self._report(places, Part(), found.ingest, nothing_new=True, notes=notes)
         time = None if fitting.time is None else time_of(fitting.time)
         times = times_of(self.ledger, self.name, len(found.new), time, restated=restated, dims=self.rules.dims)
-        series = replace(found.series(self.log, fitting, times, restated), state=self.base)
-        notes += _ignored_notes([part for _, parts in found.new for part in parts])
+        series = found.series(self.log, self.base, fitting, times, restated)
+        notes += _ignored_notes(found.parts)
         self.tell("reading rows", 0, None, ", ".join(places))
         stamps = found.stamps
         part = take(self.intake, [(series, Layout(series.name, {n: n for n in self.rules.columns}, {}, False, ()))])
-        for (snapshot, _), before, after in zip(found.new, stamps, found.stamps, strict=True):
+        for snapshot, before, after in zip(found.new, stamps, found.stamps, strict=True):
             _check_unchanged(snapshot.name, before, after)
         part.counts = {**dict.fromkeys(times, (0, 0)), **part.counts}
         if self.options.restate is not None:
@@ -526,7 +533,7 @@ class _Work:
                 stored(digests.get(time, Digest()), self.intake.key),
                 position(snapshot),
             )
-            for (snapshot, _), time in zip(found.new, times, strict=True)
+            for snapshot, time in zip(found.new, times, strict=True)
         )
 
     def _overlap_notes(self, source: Seen) -> Iterator[str]:
@@ -613,8 +620,13 @@ class _Work:
         if not self.options.allow_gap:
             self._refuse_gap(part)
         self._find_restated(part)
-        if not checks_counts:
-            return
+        if checks_counts:
+            self._check_counts(part, layouts)
+        if self.options.key:
+            self._check_key(part)
+
+    def _check_counts(self, part: Part, layouts: Layouts) -> None:
+        """Raise the error of a row that would have a count below 0 or beyond int64; note rows that now repeat."""
         balance, finds_repeats, large = self._balance(part)
         if not (part.retracts or finds_repeats or large):
             return
@@ -630,6 +642,20 @@ class _Work:
             )
         if finds_repeats:
             self.repeated = balance.repeated(counts)
+
+    def _check_key(self, part: Part) -> None:
+        """Raise DataError where two rows of the input would have one key at some version."""
+        replaced = self.replacement
+        kept, rest, removed = (
+            (replaced.kept, replaced.rest, replaced.removed) if replaced else (self.log.files(self.base), (), ())
+        )
+        # A count grows where rows are inserted, and where retractions are taken away.
+        touched = [self.log.scan_files(part.files).filter(pl.col(DIFF) > 0)]
+        touched += [self.log.scan_files(removed).filter(pl.col(DIFF) < 0, replaced.beyond)] if replaced else []
+        self.tell("checking the key")
+        rows = repeated_key(self.log, self.options.key, [*kept, *rest, *part.files], pl.concat(touched))
+        if rows:
+            raise repeated_key_error(", ".join(part.digests), self.name, self.options.key, rows, self.rules.dims)
 
     def _replace(self, part: Part) -> None:
         """Find what the restatement replaces, and write what it leaves of files that it removes.

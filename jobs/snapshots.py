@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,9 +12,10 @@ from ddcore.io.checks import LARGEST_TIME, Layout, Rules
 from ddcore.io.ingest_index import IngestIndex
 from ddcore.io.intake import fitted
 from ddcore.io.ledger import Ledger
-from ddcore.io.positions import is_at, last_positions
+from ddcore.io.positions import last_positions
 from ddcore.io.sources.snapshots import Series, Snapshot, empty
 from ddcore.io.sources.source import Source
+from ddcore.io.tables import TableState
 from ddcore.io.times import Time, coordinates, is_open, named, time_of
 from ddcore.io.times import shown as spelled_time
 
@@ -23,45 +24,57 @@ __all__ = ["Snapshots", "new_snapshots", "next_version"]
 _NAMED = 3
 
 
+Parts = tuple[tuple[Source, Layout], ...]
+
+
 @dataclass(frozen=True)
 class Snapshots:
-    """The snapshots of a command: those that are ``new``, each with its parts' layouts, and how many are ``known``, the
+    """The snapshots of a command: the layouts of the parts of each that is ``new``, and how many are ``known``, the
     last of them taken in by ``ingest``.
     """
 
-    new: tuple[tuple[Snapshot, tuple[tuple[Source, Layout], ...]], ...]
+    new: Mapping[Snapshot, Parts]
     known: int
     ingest: int
 
     @property
     def stamps(self) -> list[str]:
         """The stamps of the new ones, which tell whether one of them changes while it is read."""
-        return [snapshot.stamp() for snapshot, _ in self.new]
+        return [snapshot.stamp() for snapshot in self.new]
 
-    def series(self, log: ChangeLog, rules: Rules, times: Sequence[Time], restated: Time | None) -> Series:
-        """The new ones as a source of updates of ``log``, at these times; with ``restated`` against its content before.
+    @property
+    def parts(self) -> list[tuple[Source, Layout]]:
+        """The parts of all new ones."""
+        return [part for parts in self.new.values() for part in parts]
 
-        Without state: the caller adds it.
+    def series(
+        self, log: ChangeLog, state: TableState | None, rules: Rules, times: Sequence[Time], restated: Time | None
+    ) -> Series:
+        """The new ones as a source of updates of ``log``, at these times: against its content at ``state``, with
+        ``restated`` only that before.
         """
         until = coordinates(times[0]) if restated is None else (coordinates(restated)[0] - 1,)
-        names = [snapshot.name for snapshot, _ in self.new]
-        name = ", ".join(names) if len(names) <= _NAMED else f"{names[0]} .. {names[-1]}"
-        each = tuple((coordinates(time), parts) for time, (_, parts) in zip(times, self.new, strict=True))
-        path = self.new[0][0].path
-        return Series(name, path, log=log, state=None, until=until, rules=rules, snapshots=each)
+        first, *others = self.new
+        name = (
+            ", ".join(each.name for each in self.new) if len(others) < _NAMED else f"{first.name} .. {others[-1].name}"
+        )
+        each = tuple((coordinates(time), parts) for time, parts in zip(times, self.new.values(), strict=True))
+        return Series(name, first.path, log=log, state=state, until=until, rules=rules, snapshots=each)
 
 
 def new_snapshots(
-    ledger: Ledger | None, name: str, snapshots: Sequence[Snapshot], rules: Rules, root: Path, *, again: bool
-) -> Snapshots:
+    ledger: Ledger | None, name: str, snapshots: Sequence[Snapshot], rules: Rules, root: Path, *, again: bool,
+    fits: Mapping[Snapshot, Parts] | None = None,
+) -> Snapshots:  # fmt: skip
     """The snapshots that the input ``name`` has not taken in; with ``again`` all of them, for a restatement.
 
-    A snapshot is known if the last ingest from its place took in the same content. DataError for a new one before a
-    known one, because the versions of snapshots follow each other, and for one without rows.
+    A snapshot is known if the last ingest from its place took in the same content. ``fits``: layouts from before.
+    DataError for a new one before a known one, because the versions of snapshots follow each other, and for one without
+    rows.
     """
     index = IngestIndex() if ledger is None else ledger.ingest_index(name)
     places = [None] * len(snapshots) if ledger is None or again else last_positions(ledger, index, snapshots, root)
-    known = [place is not None and is_at(each, place[1]) for each, place in zip(snapshots, places, strict=True)]
+    known = [place is not None and each.is_at(place[1]) for each, place in zip(snapshots, places, strict=True)]
     last = max((number for number, is_known in enumerate(known) if is_known), default=-1)
     for number, is_known in enumerate(known[: last + 1]):
         if not is_known:
@@ -74,16 +87,20 @@ def new_snapshots(
                 "snapshots follow each other: name only those after it; or restate the history from its version on "
                 "with all snapshots from there: --restate V",
             )
-    new = tuple(
-        (snapshot, tuple(fitted(snapshot.parts, rules)))
-        for snapshot, is_known in zip(snapshots, known, strict=True)
+    fits = fits or {}
+    new = {
+        each: fits.get(each) or _fitted(each, rules)
+        for each, is_known in zip(snapshots, known, strict=True)
         if not is_known
-    )
-    for snapshot, _ in new:
-        if all(part.row_count() == 0 for part in snapshot.parts):
-            raise empty(snapshot.name)
+    }
     ingests = [place[0] for place, is_known in zip(places, known, strict=True) if is_known and place is not None]
     return Snapshots(new, sum(known), max(ingests, default=0))
+
+
+def _fitted(snapshot: Snapshot, rules: Rules) -> Parts:
+    if all(part.row_count() == 0 for part in snapshot.parts):
+        raise empty(snapshot.name)
+    return tuple(fitted(snapshot.parts, rules))
 
 
 def next_version(ledger: Ledger, name: str) -> int:

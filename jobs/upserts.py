@@ -11,7 +11,7 @@ from ddcore.io.changelog import ChangeLog
 from ddcore.io.checks import Layout, Rules
 from ddcore.io.ingest_index import IngestIndex
 from ddcore.io.ledger import Ledger
-from ddcore.io.positions import is_at, last_positions
+from ddcore.io.positions import last_positions
 from ddcore.io.project import Project
 from ddcore.io.sources.events import Events
 from ddcore.io.sources.source import Source
@@ -158,7 +158,7 @@ def new_events(ledger: Ledger, name: str, events: Events, layouts: Layouts, root
     new: list[tuple[Source, Layout]] = []
     ingests, others = [0], dict[str, int]()
     for one, place in zip(layouts, places, strict=True):
-        if place is not None and is_at(one[0], place[1]):
+        if place is not None and one[0].is_at(place[1]):
             ingests.append(place[0])
             continue
         new.append(one)

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 from forks import forks
-from workshop import CODES, COMMANDS, Workshop
+from workshop import CODES, COMMANDS, ON_SPARK, Workshop
 
 from ddcore.errors import UsageError
 from ddcore.io import failpoint as failpoints
@@ -104,6 +104,15 @@ def test_a_sample_of_all_places(workshop: Workshop) -> None:
 def test_T23_every_place_of_a_command(name: str, action: str, workshop: Workshop) -> None:
     for place, n in workshop.scenario(name).points:
         workshop.disturb(name, place, n, action)
+
+
+@pytest.mark.long
+@pytest.mark.spark
+@pytest.mark.parametrize("name", ON_SPARK)
+def test_T23_every_place_of_a_command_on_spark(name: str, workshop: Workshop) -> None:
+    """The first time that a process of it gets there; what comes later is the same code as inline."""
+    for place in workshop.scenario(name).places:
+        workshop.disturb(name, place, 1, "kill")
 
 
 @pytest.mark.long

@@ -14,7 +14,9 @@ from deltalake import write_deltalake
 from ingesting import Desk
 
 from ddcore.errors import DataError, DdError, UnknownRetraction, UsageError
+from ddcore.io.project import find_project
 from ddcore.io.sources.events import words_of
+from ddcore.jobs.undo import undo
 from ddcore.jobs.upserts import EventOptions
 
 PEOPLE = {"id": "string", "name": "string"}
@@ -391,3 +393,70 @@ def test_spark_takes_events_without_a_key(tmp_path: Path) -> None:
     assert desk.updates() == [("a", "x", 0, 1), ("a", "x", 1, -1), ("a", "y", 1, 1)]
     source = table(desk, "b.csv", ["id", "name", "version", "op"], ("q", "x", 3, "D"))
     refused(desk, UnknownRetraction, source, form="op", events=options(key="", op="op"))
+
+
+# --- the key of an input ----------------------------------------------------------------------------------------------
+
+
+def test_two_rows_of_one_key_are_refused_with_the_rows(desk: Desk) -> None:
+    desk.ingest(desk.source("a.csv", ("a", "x", 0, 1), ("b", "x", 0, 1), ("b", "x", 4, -1)))
+    source = desk.source("b.csv", ("b", "y", 2, 1))
+    error = refused(desk, DataError, source)
+    assert error.message == (
+        f"{source}: the input edges would hold more than one row of the key id as of version 2: id='b', name='x'; and "
+        "id='b', name='y'"
+    )
+    assert "take key out of [inputs.edges]" in error.hint
+    desk.ingest(desk.source("c.csv", ("b", "y", 4, 1), ("a", "x", 5, -1), ("a", "y", 5, 1)))
+    assert "(2 times)" in refused(desk, DataError, desk.source("d.csv", ("q", "y", 6, 2))).message
+    source = table(desk, "e.csv", ["id", "name"], ("a", "v"), ("c", "v"), ("c", "w"))
+    for form in ("append", "snapshot"):
+        error = refused(desk, DataError, source, form=form)
+        assert "as of version 6: id=" in error.message
+    error = refused(desk, DataError, desk.source("f.csv", ("b", "z", 3, 1)), restate=3)
+    assert "of the key id as of version 3: id='b', name='x'; and id='b', name='z'" in error.message
+    error = refused(desk, DataError, table(desk, "h.csv", ["id", "name"], ("d", "y")), form="upsert",
+                    events=options(key="name"))  # fmt: skip
+    assert "edges holds more than one row of the key name" in error.message
+
+
+def test_an_undo_that_leaves_two_rows_of_one_key_is_refused(desk: Desk) -> None:
+    desk.ingest(desk.source("a.csv", ("a", "x", 0, 1)))
+    desk.ingest(desk.source("b.csv", ("a", "x", 1, -1)))
+    desk.ingest(desk.source("c.csv", ("a", "y", 2, 1)))
+    before = desk.updates()
+    with pytest.raises(
+        DataError, match=r"ingest 2 cannot be taken back: .* as of version 2: id='a', name='x'; and id='a'"
+    ):
+        undo(desk.project, 2)
+    assert desk.updates() == before and len(desk.records()) == 3
+    undo(desk.project, 3)
+    undo(desk.project, 2)
+    assert desk.updates() == [("a", "x", 0, 1)]
+
+
+def test_an_undo_of_a_restatement_that_leaves_two_rows_of_one_key_is_refused(tmp_path: Path) -> None:
+    """The key was written into dd.toml after the first of these ingests."""
+    desk = Desk(tmp_path, PEOPLE)
+    desk.ingest(desk.source("a.csv", ("a", "x", 0, 1), ("a", "y", 1, 1)))
+    desk.project = replace(desk.project, keys={"edges": ("id",)})
+    desk.ingest(desk.source("b.csv", ("a", "x", 1, -1), ("a", "y", 1, 1)), restate=1)
+    with pytest.raises(DataError, match="ingest 2 cannot be taken back: the input edges would hold more than one row"):
+        undo(desk.project, 2)
+
+
+def test_the_key_of_an_input_is_read_from_the_file(desk: Desk) -> None:
+    file = desk.folder / "dd.toml"
+    text = file.read_text()
+    for key, says in (
+        ('["id"]', ""),
+        ('["idd"]', "there is no column 'idd'"),
+        ("[]", "names no column"),
+        ('"id"', "must be a list"),
+    ):
+        file.write_text(text + f"key = {key}\n")
+        if says:
+            with pytest.raises(UsageError, match=rf"\[inputs.edges\] key: {says}"):
+                find_project(desk.folder, {})
+        else:
+            assert find_project(desk.folder, {}).keys == {"edges": ("id",)}

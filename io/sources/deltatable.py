@@ -44,6 +44,11 @@ class DeltaTable(Source):
         """The same, because a version never changes."""
         return self.stamp()
 
+    def is_at(self, position: str) -> bool:
+        """Whether this version or a later one of the same table was taken in."""
+        identity, _, version = position.partition("/")[0].rpartition("-")
+        return identity == self.identity != "" and self.version <= int(version)
+
     def fields(self) -> list[tuple[str, pa.DataType]]:
         """The columns in the table's log."""
         import pyarrow as pa
@@ -114,6 +119,8 @@ def delta_versions(path: str, place: str, first: int | None, last: int | None) -
     newest = delta_table(path, place).version
     start = min(_versions(path), default=0) if first is None else first
     stop = newest if last is None else last
+    if stop > newest:
+        raise _missing(path, place, stop)
     if not start <= stop:
         raise DataError(f"{place}: names no version: {start} is after {stop}", "say: TABLE@v3..v7, or TABLE@v3..")
     return [delta_table(path, place, version) for version in range(start, stop + 1)]

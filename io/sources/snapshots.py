@@ -12,6 +12,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from ddcore.errors import DataError
@@ -57,6 +58,13 @@ class Snapshot:
         """As that of a source, over all parts."""
         return self._over_parts(lambda part: part.fingerprint())
 
+    def is_at(self, position: str) -> bool:
+        """As that of a source, over all parts."""
+        if len(self.parts) == 1:
+            return self.parts[0].is_at(position)
+        stamp, _, fingerprint = position.partition("/")
+        return bool(position) and (self.stamp() == stamp or self.fingerprint() == fingerprint)
+
     def _over_parts(self, text: Callable[[Source], str]) -> str:
         if len(self.parts) == 1:
             return text(self.parts[0])
@@ -100,32 +108,41 @@ class Series(Source):
 
         O(rows of all snapshots and of the log).
         """
-        import polars as pl
-
-        before = pl.concat([rows.lazy() for rows in self._held()]) if self._files() else None
+        before = list(self._held())
         window: list[tuple[Time, pl.DataFrame]] = []
-        row = 1
-
-        def differences() -> pl.DataFrame:
-            parts = [] if before is None else [_at(before, self.rules.dims, window[0][0])]
-            for place, (time, rows) in enumerate(window):
-                parts.append(_at(rows.lazy().with_columns(pl.lit(1).alias(DIFF)), self.rules.dims, time))
-                if place + 1 < len(window):
-                    gone = rows.lazy().with_columns(pl.lit(-1).alias(DIFF))
-                    parts.append(_at(gone, self.rules.dims, window[place + 1][0]))
-            keys = [*self.rules.schema, *self.rules.dims]
-            sums = pl.concat(parts).group_by(keys).agg(pl.col(DIFF).sum()).filter(pl.col(DIFF) != 0)
-            return sums.collect(engine="streaming").select(columns)
-
+        row, many = 1, 0
         for place, (time, parts) in enumerate(self.snapshots):
             window.append((time, self._rows(parts)))
+            many += len(window[-1][1])
             is_last = place + 1 == len(self.snapshots)
-            if is_last or sum(len(rows) for _, rows in window) >= _MOST_ROWS:
-                frame = differences()
+            if is_last or many >= _MOST_ROWS:
+                frame = self._differences(before, window).select(columns)
                 yield row, frame
                 row += len(frame)
-                before = window[-1][1].lazy().with_columns(pl.lit(-1).alias(DIFF))
-                window = []
+                before = [] if is_last else [_at(window[-1][1], -1, self.rules.dims, self.snapshots[place + 1][0])]
+                window, many = [], 0
+
+    def _differences(self, before: Sequence[pl.DataFrame], window: Sequence[tuple[Time, pl.DataFrame]]) -> pl.DataFrame:
+        """The updates that some snapshots make; ``before`` takes the content before away at the first of them."""
+        import polars as pl
+
+        from ddcore.io.sources.pairs import without_pairs
+
+        rows, dims = list(self.rules.schema), self.rules.dims
+        (time, first), gone = window[0], list(before)
+        if len(window) == 1 and gone:
+            # A row that is inserted is equal to at most one that is taken away: the largest of these files has most.
+            largest = max(range(len(gone)), key=lambda place: len(gone[place]))
+            once = gone[largest][DIFF] == -1
+            if not once.all():
+                gone.append(gone[largest].filter(~once))
+                gone[largest] = gone[largest].filter(once)
+            gone[largest], first = without_pairs(gone[largest], first, rows)
+        parts = [*gone, _at(first, 1, dims, time)]
+        for (_, ours), (after, theirs) in pairwise(window):
+            parts += [_at(ours, -1, dims, after), _at(theirs, 1, dims, after)]
+        sums = pl.concat(parts).lazy().group_by(*rows, *dims).agg(pl.col(DIFF).sum()).filter(pl.col(DIFF) != 0)
+        return sums.collect(engine="streaming")
 
     def spark_frame(self, session: SparkSession) -> DataFrame:
         """The updates by one aggregation, whose tasks read snapshots and log by the readers of this package."""
@@ -169,9 +186,9 @@ class Series(Source):
 
         from ddcore.lattice import is_before
 
-        updates = self.log.scan_files([file]).filter(is_before(self.rules.dims, self.until))
-        gone = _at(updates.with_columns(-pl.col(DIFF)), self.rules.dims, self.snapshots[0][0])
-        yield self.log.collect(gone.select(*self.rules.schema, *self.rules.dims, DIFF))
+        dims, time = self.rules.dims, self.snapshots[0][0]
+        updates = self.log.collect(self.log.scan_files([file]).filter(is_before(dims, self.until)))
+        yield _at(updates, -pl.col(DIFF), dims, time)
 
     def _rows(self, parts: Sequence[tuple[Source, Layout]]) -> pl.DataFrame:
         """All rows of one snapshot. DataError where there are none."""
@@ -207,11 +224,9 @@ class Series(Source):
 
     def _both(self, rows: pl.DataFrame, time: Time, after: Time | None) -> Frames:
         """Rows of a snapshot, inserted at its time and taken away at that of the next."""
-        import polars as pl
-
         for at, diff in ((time, 1), (after, -1)):
             if at is not None:
-                yield _at(rows.lazy().with_columns(pl.lit(diff, pl.Int64).alias(DIFF)), self.rules.dims, at).collect()
+                yield _at(rows, diff, self.rules.dims, at)
 
 
 def empty(name: str) -> DataError:
@@ -222,12 +237,13 @@ def empty(name: str) -> DataError:
     )
 
 
-def _at(rows: pl.LazyFrame, dims: Sequence[str], time: Time) -> pl.LazyFrame:
+def _at(rows: pl.DataFrame, diff: int | pl.Expr, dims: Sequence[str], time: Time) -> pl.DataFrame:
     """Rows with the coordinates of a time, and ``diff`` last."""
     import polars as pl
 
     times = [pl.lit(coordinate, pl.Int64).alias(dim) for dim, coordinate in zip(dims, time, strict=True)]
-    return rows.with_columns(times).select(pl.exclude(*dims, DIFF), *dims, pl.col(DIFF).cast(pl.Int64))
+    diffs = (pl.lit(diff, pl.Int64) if isinstance(diff, int) else diff).alias(DIFF)
+    return rows.select(pl.exclude(*dims, DIFF), *times, diffs)
 
 
 def _quoted(name: str) -> str:

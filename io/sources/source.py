@@ -92,6 +92,14 @@ class Source(ABC):
         with open(self.path, "rb") as file:
             return hashlib.file_digest(file, partial(hashlib.blake2b, digest_size=16)).hexdigest()
 
+    def is_at(self, position: str) -> bool:
+        """Whether all of its content was taken in at a position, which is a stamp, ``/`` and a fingerprint.
+
+        Reads a file only if its stamp differs.
+        """
+        stamp, _, fingerprint = position.partition("/")
+        return bool(position) and (self.stamp() == stamp or self.fingerprint() == fingerprint)
+
     def spark_frame(self, session: SparkSession) -> DataFrame:
         """The rows as a frame of Spark, where ``by_spark``."""
         raise NotImplementedError

@@ -1,0 +1,65 @@
+"""Pairs of equal rows in two frames, which two snapshots of the same thing mostly consist of.
+
+Whatever pairs are found, taking both rows of each out leaves the difference of the two frames as it is. So only the
+search has to be fast, not complete: rows are compared where both frames ascend by one of their columns, which exported
+tables often do by their first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import polars as pl
+
+__all__ = ["without_pairs"]
+
+_LEAST = 1 << 16  # rows below which the search is not worth it
+
+
+def without_pairs(one: pl.DataFrame, other: pl.DataFrame, columns: Sequence[str]) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Both frames without pairs of rows, one of each, that are equal in ``columns``; not all pairs are found.
+
+    O(n) comparisons where both ascend by a column of numbers or times without nulls, else nothing is done.
+    """
+    if min(len(one), len(other)) < _LEAST or any(one.schema[name].is_nested() for name in columns):
+        return one, other
+    name = next((name for name in columns if _ascends(one[name]) and _ascends(other[name])), None)
+    if name is None:
+        return one, other
+    mine, theirs = (frame[name].to_physical().to_numpy() for frame in (one, other))
+    left, right = _aligned(mine, theirs)
+    equal = np.ones(len(left), dtype=bool)
+    for column in columns:
+        equal &= _taken(one[column], left).eq_missing(_taken(other[column], right)).to_numpy()
+    return _without(one, left[equal]), _without(other, right[equal])
+
+
+def _aligned(mine: np.ndarray, theirs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Places of equal values in two ascending arrays: the n-th of a value in the one, and the n-th in the other."""
+    short = min(len(mine), len(theirs))
+    differs = mine[:short] != theirs[:short]
+    start = int(differs.argmax()) if differs.any() else short  # up to here the n-th is simply at the same place
+    start = int(np.searchsorted(mine, mine[start])) if start < len(mine) else start
+    rest, others = mine[start:], theirs[start:]
+    places = np.searchsorted(others, rest) + np.arange(len(rest)) - np.searchsorted(rest, rest)
+    inside = places < len(others)
+    inside[inside] = others[places[inside]] == rest[inside]
+    same = np.arange(start)
+    return np.concatenate([same, start + np.flatnonzero(inside)]), np.concatenate([same, start + places[inside]])
+
+
+def _taken(values: pl.Series, places: np.ndarray) -> pl.Series:
+    """The values at ascending places; all of them without a copy."""
+    return values if len(places) == len(values) else values.gather(places)
+
+
+def _ascends(values: pl.Series) -> bool:
+    is_ordered = values.dtype.is_integer() or values.dtype.is_temporal()
+    return is_ordered and values.null_count() == 0 and values.is_sorted()
+
+
+def _without(frame: pl.DataFrame, places: np.ndarray) -> pl.DataFrame:
+    keeps = np.ones(len(frame), dtype=bool)
+    keeps[places] = False
+    return frame.filter(pl.Series(keeps))
