@@ -89,6 +89,13 @@ def ingest(
             show_default=False,
         ),
     ] = None,
+    debezium: Annotated[
+        bool,
+        typer.Option(
+            "--debezium",
+            help="The sources hold Debezium's events: columns op, before and after, or one column with them as JSON.",
+        ),
+    ] = False,
     op_values: Annotated[
         list[str] | None,
         typer.Option(
@@ -216,7 +223,7 @@ def ingest(
     assert input_name is not None and sources
     opened.input_schema(input_name)
     _check_late(late)
-    form = _form({"append": append, "snapshot": snapshot, "upsert": upsert, "op": op is not None})
+    form = _form({"append": append, "snapshot": snapshot, "upsert": upsert, "op": op is not None, "debezium": debezium})
     rename, time = _renamed(column or []), None if version is None else parse(version, opened.dims, "--version")
     from ddcore.cli.notices import notices
     from ddcore.jobs import ingest as job
@@ -262,7 +269,7 @@ def _events(
 
     given = {"--key": key, "--order-by": order_by, "--op-values": op_values}
     for option in (option for option, value in given.items() if value and form not in EVENT_FORMS):
-        raise UsageError(f"{option}: only for events", "say what the sources hold: --upsert or --op COLUMN")
+        raise UsageError(f"{option}: only for events", "say what the sources hold: --upsert, --op COLUMN or --debezium")
     if op_values and op is None:
         raise UsageError("--op-values without --op", "name the column with the operation: --op COLUMN")
     if form not in EVENT_FORMS:

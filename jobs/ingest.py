@@ -146,18 +146,17 @@ def ingest(
     """Append the rows of ``sources`` to the change log of the input ``input_name``, or replace its history by them.
 
     ``sources`` are files, folders, globs or Delta tables. ``form`` is what they hold: ``log``, change logs; ``append``,
-    rows to insert; ``snapshot``, the whole content at a version each, one after the other; ``upsert`` and ``op``,
-    events, as ``events`` says. ``version`` and ``diff`` replace columns they lack; without it, rows, snapshots and
-    events get the next versions.
-    ``rename`` maps our name of a column to theirs. ``late`` is what to do with rows at closed times: ``refuse``,
-    ``move`` to the next open one, or ``restate``: take them in at their own times, so that the next run folds again
-    from there. With ``restate``, a time or ``first`` (the least time of the sources), the sources are the input's
-    history from then on: they replace what it holds at or beyond that time. ``allow_gap`` allows a version far beyond
-    all others. ``new_warehouse`` allows a new warehouse outside of the project's folder (see :meth:`Warehouse.begin`).
-    An unfinished run that committed nothing is given up: its versions are open again. ``listener(stage, done, total,
-    note)`` is called with the progress. Cost: one pass over the sources, two if a part of them was ingested before;
-    plus one over the log if rows are retracted, or if rows may now count more than once and the log is not much larger
-    than the source; plus one over what is replaced.
+    rows to insert; ``snapshot``, the whole content at a version each, one after the other; ``upsert``, ``op`` and
+    ``debezium``, events, as ``events`` says. ``version`` and ``diff`` replace columns they lack; without it, rows,
+    snapshots and events get the next versions. ``rename`` maps our name of a column to theirs. ``late`` is what to do
+    with rows at closed times: ``refuse``, ``move`` to the next open one, or ``restate``: take them in at their own
+    times, so that the next run folds again from there. With ``restate``, a time or ``first`` (the least time of the
+    sources), the sources are the input's history from then on: they replace what it holds at or beyond that time.
+    ``allow_gap`` allows a version far beyond all others. ``new_warehouse`` allows a new warehouse outside of the
+    project's folder (see :meth:`Warehouse.begin`). An unfinished run that committed nothing is given up: its versions
+    are open again. ``listener(stage, done, total, note)`` is called with the progress. Cost: one pass over the sources,
+    two if a part of them was ingested before; plus one over the log if rows are retracted, or if rows may now count
+    more than once and the log is not much larger than the source; plus one over what is replaced.
 
     Raises UsageError (unknown input, no such file), DataError (rows that cannot be taken in), LateUpdate,
     UnknownRetraction, LockHeld, StorageError; the input is then as it was.
@@ -1025,6 +1024,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     forms.add_argument(
         "--upsert", dest="form", action="store_const", const="upsert", help="each row is the newest value of its key"
+    )
+    forms.add_argument(
+        "--debezium", dest="form", action="store_const", const="debezium", help="events in Debezium's envelope"
     )
     forms.add_argument("--op", metavar="COLUMN", help="events with an operation in this column")
     parser.set_defaults(form="log")

@@ -13,6 +13,7 @@ from ddcore.io.ingest_index import IngestIndex
 from ddcore.io.ledger import Ledger
 from ddcore.io.positions import last_positions
 from ddcore.io.project import Project
+from ddcore.io.sources.debezium import Envelopes
 from ddcore.io.sources.events import Events
 from ddcore.io.sources.source import Source
 from ddcore.io.sources.upserts import ABSENT, REDELIVERED, SKIPPED, EventLog
@@ -26,7 +27,7 @@ from ddcore.wording import listed, meant
 
 __all__ = ["EVENT_FORMS", "EventOptions", "EventSources", "events_of", "find_events", "tally_notes"]
 
-EVENT_FORMS = ("upsert", "op")
+EVENT_FORMS = ("upsert", "op", "debezium")
 
 Layouts = tuple[tuple[Source, Layout], ...]
 
@@ -124,7 +125,8 @@ def events_of(project: Project, name: str, form: str, options: EventOptions, rul
             f"say which: --version {example_time(rules.dims)}",
         )
     rules = replace(rules, events=True, fallback=(0,) if one and rules.time is None else None)
-    events = Events(rules, tuple(key), options.order, options.op if form == "op" else None, options.words)
+    how = Envelopes if form == "debezium" else Events
+    events = how(rules, tuple(key), options.order, options.op if form == "op" else None, options.words)
     if form == "upsert" and not key:
         raise UsageError(f"--upsert: the input {name} has no key", f"say: --key COLUMN,..., or write key = [...] under "
                          f"[inputs.{name}] in dd.toml")  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Sequence
 from dataclasses import replace
@@ -460,3 +461,104 @@ def test_the_key_of_an_input_is_read_from_the_file(desk: Desk) -> None:
                 find_project(desk.folder, {})
         else:
             assert find_project(desk.folder, {}).keys == {"edges": ("id",)}
+
+
+# --- Debezium ---------------------------------------------------------------------------------------------------------
+
+# As in Debezium's documentation of its connectors: a read of the first snapshot, an insert, an update, a delete with
+# the key alone before it (of a table whose replica identity is its key), and the tombstone that follows.
+ENVELOPES: list[dict[str, Any] | None] = [
+    {"before": None, "after": {"id": 1004, "first_name": "Anne", "score": 1.5}, "op": "r", "ts_ms": 1},
+    {"before": None, "after": {"id": 1005, "first_name": "Jon", "score": None}, "op": "c", "ts_ms": 2},
+    {
+        "before": {"id": 1004, "first_name": "Anne", "score": 1.5},
+        "after": {"id": 1004, "first_name": "Anne Marie", "score": 1.5}, "op": "u", "ts_ms": 3,
+    },
+    {"before": {"id": 1005, "first_name": None, "score": None}, "after": None, "op": "d", "ts_ms": 4},
+    None,
+]  # fmt: skip
+CUSTOMERS = {"id": "int64", "first_name": "string", "score": "float64"}
+
+
+def envelopes(folder: Path, shape: str, events: Sequence[dict[str, Any] | None] = ENVELOPES) -> str:
+    """A source of these events in one of the shapes in which they are written."""
+    path = folder / f"{shape}.{'csv' if shape == 'csv' else 'parquet'}"
+    row = pl.Struct({"id": pl.Int32, "first_name": pl.String, "score": pl.Float64})
+    kinds: dict[str, Any] = {"before": row, "after": row, "op": pl.String, "ts_ms": pl.Int64}
+    source = {"lsn": 7, "db": "shop"}
+    full = [{name: None if one is None else one[name] for name in kinds} for one in events]
+    if shape == "structs":
+        frame = pl.DataFrame(full, kinds).with_columns(source=pl.struct(lsn=pl.lit(7), db=pl.lit("shop")))
+    elif shape == "payload":
+        frame = pl.DataFrame({"payload": full}, {"payload": pl.Struct(kinds)})
+    elif shape == "texts":
+        texts = [{name: json.dumps(one[name]) if name in ("before", "after") and one[name] else one[name]
+                  for name in kinds} for one in full]  # fmt: skip
+        frame = pl.DataFrame(texts, {**kinds, "before": pl.String, "after": pl.String})
+    else:
+        whole = [None if one is None else {**one, "source": source} for one in events]
+        if shape == "schema":
+            whole = [None if one is None else {"schema": {"type": "struct"}, "payload": one} for one in whole]
+        frame = pl.DataFrame({"value": [None if one is None else json.dumps(one) for one in whole]})
+        frame = frame if shape != "csv" else frame.with_columns(offset=pl.int_range(pl.len()))
+    frame.write_csv(path) if shape == "csv" else frame.write_parquet(path)
+    return str(path)
+
+
+@pytest.mark.parametrize("shape", ["structs", "payload", "texts", "json", "schema", "csv"])
+def test_envelopes_of_debezium_in_each_shape(tmp_path: Path, shape: str) -> None:
+    desk = Desk(tmp_path, CUSTOMERS)
+    source = envelopes(tmp_path, shape)
+    report = desk.ingest(source, form="debezium", events=options())
+    assert desk.updates() == [(1004, "Anne Marie", 1.5, 0, 1)]
+    assert report.rows == 5 and desk.ingest(source, form="debezium", events=options()).nothing_new
+
+
+def test_the_envelope_has_versions_and_an_order(tmp_path: Path) -> None:
+    for shape in ("structs", "json"):
+        (tmp_path / shape).mkdir()
+        desk = Desk(tmp_path / shape, {**CUSTOMERS, "lsn": "int64"})
+        rename = {"lsn": "source.lsn", "version": "ts_ms"}
+        desk.ingest(envelopes(tmp_path, shape, ENVELOPES[:4]), form="debezium", events=options(), rename=rename)
+        assert desk.updates() == [
+            (1004, "Anne", 1.5, 7, 1, 1), (1005, "Jon", None, 7, 2, 1), (1004, "Anne", 1.5, 7, 3, -1),
+            (1004, "Anne Marie", 1.5, 7, 3, 1), (1005, "Jon", None, 7, 4, -1),
+        ]  # fmt: skip
+        (tmp_path / f"{shape}-order").mkdir()
+        desk = Desk(tmp_path / f"{shape}-order", {**CUSTOMERS, "ts_ms": "int64"})
+        backwards = envelopes(tmp_path, shape, ENVELOPES[3::-1])
+        desk.ingest(backwards, form="debezium", events=options(order="ts_ms"))
+        assert desk.updates() == [(1004, "Anne Marie", 1.5, 3, 0, 1)]
+
+
+def test_envelopes_without_a_key_are_rows_before_and_after(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, CUSTOMERS)
+    how = options(key="")
+    desk.ingest(envelopes(tmp_path, "structs", [*ENVELOPES[:3], None]), form="debezium", events=how, version=3)
+    assert desk.updates() == [(1004, "Anne Marie", 1.5, 3, 1), (1005, "Jon", None, 3, 1)]
+    error = refused(desk, UnknownRetraction, envelopes(tmp_path, "json", ENVELOPES[3:4]), form="debezium", events=how)
+    assert "id=1005, first_name=null" not in str(desk.updates()) and "retracts id=1005" in error.message
+    bare = [{"before": None, "after": {"id": 1, "first_name": "x", "score": 0.0}, "op": "u", "ts_ms": 1}]
+    error = refused(desk, DataError, envelopes(tmp_path, "texts", bare), form="debezium", events=how)
+    assert "updates a row without the row before it (row 1)" in error.message and "--key" in error.hint
+
+
+def test_bad_envelopes_are_refused_with_their_rows(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, CUSTOMERS)
+    path = tmp_path / "bad.parquet"
+    good = json.dumps(ENVELOPES[0])
+    for text, says in (
+        ('{"op": "c"', "is not JSON of an event (row 2)"),
+        ('{"op": "x", "after": {"id": 1, "first_name": "a", "score": 1}}', "'x' is no operation (row 2)"),
+        ('{"op": "t"}', "'t' empties the table at its origin"),
+        ('{"op": "d", "before": null}', "null is no key, so the event is about no row (row 2)"),
+        ('{"op": "c", "after": {"id": "q", "first_name": "a", "score": 1}}', "'q' is not a whole number (row 2)"),
+    ):
+        pl.DataFrame({"value": [good, text]}).write_parquet(path)
+        assert says in refused(desk, DataError, str(path), form="debezium", events=options()).message
+    pl.DataFrame({"value": [good.replace("score", "points")]}).write_parquet(path)
+    assert (
+        "no event has a field 'score'" in refused(desk, DataError, str(path), form="debezium", events=options()).message
+    )
+    pl.DataFrame({"a": [1], "b": [2]}).write_parquet(path)
+    assert "no envelope of Debezium" in refused(desk, DataError, str(path), form="debezium", events=options()).message

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     import polars as pl
     import pyarrow as pa
 
-__all__ = ["AFTER", "BEFORE", "DELETE", "INSERT", "KINDS", "OP", "PLACE", "UPDATE", "Events", "words_of"]
+__all__ = ["AFTER", "BEFORE", "DELETE", "INSERT", "KINDS", "NOTHING", "OP", "PLACE", "UPDATE", "Events", "words_of"]
 
 OP, PLACE = "_op", "_place"  # the columns that events have beside those of the row and the time
-INSERT, UPDATE, AFTER, DELETE, BEFORE, TRUNCATE = 1, 2, 3, -1, -2, -3
+INSERT, UPDATE, AFTER, DELETE, BEFORE, TRUNCATE, NOTHING = 1, 2, 3, -1, -2, -3, 0
 KINDS: Mapping[str, int] = {
     "insert": INSERT, "update": UPDATE, "after": AFTER, "delete": DELETE, "before": BEFORE,
 }  # fmt: skip
@@ -56,6 +56,11 @@ class Events:
     words: Mapping[str, int] = field(default_factory=dict)
 
     @property
+    def usual(self) -> Mapping[str, int]:
+        """The operation of each word: those that were given, or the usual ones, in lower case."""
+        return self.words or _WORDS
+
+    @property
     def values(self) -> tuple[str, ...]:
         """The columns that are neither of the key nor of the order."""
         return tuple(name for name in self.rules.schema if name not in (*self.key, *self.order))
@@ -71,8 +76,9 @@ class Events:
             )
         return replace(layout, ignored=tuple(name for name in layout.ignored if name != self.op))
 
-    def columns(self, layout: Layout) -> list[str]:
+    def columns(self, source: Source, layout: Layout) -> list[str]:
         """The columns of a source to read."""
+        del source
         return list(dict.fromkeys([*layout.read, *([] if self.op is None else [self.op])]))
 
     def schema(self) -> pa.Schema:
@@ -88,11 +94,20 @@ class Events:
         ``PLACE`` ascends from source to source and from row to row; all rows of a source without an order, whose
         ``first_row`` is None, are at one place.
         """
-        import polars as pl
 
         rows = rows_of(frame, layout, self.rules, first_row)
-        rows = rows.with_columns(self._operations(frame, rows, layout.where, first_row).alias(OP))
-        self._check(rows, layout.where, first_row)
+        return self.placed(
+            rows, self._operations(frame, rows, layout.where, first_row), layout.where, number, first_row
+        )
+
+    def placed(
+        self, rows: pl.DataFrame, operations: pl.Series, where: str, number: int, first_row: int | None
+    ) -> pl.DataFrame:
+        """These rows as events, after a check of each."""
+        import polars as pl
+
+        rows = rows.with_columns(operations.alias(OP))
+        self._check(rows, where, first_row)
         start = number * _SOURCE
         if first_row is None:
             return rows.with_columns(pl.lit(start, pl.Int64).alias(PLACE))
@@ -132,14 +147,17 @@ class Events:
         """Raise DataError for an event without a key or an order, and for an update that does not say of what row."""
         import polars as pl
 
+        is_event = ~rows[OP].is_in([BEFORE, NOTHING])
         for name in self.order:
             Column(where, name, rows[name], first_row).refuse(
-                rows[name].is_null(), "is no order", "--order-by needs a value in every event, also in deletes"
+                rows[name].is_null() & is_event,
+                "is no order",
+                "--order-by needs a value in every event, also in deletes",
             )
         if self.key:
             lacks = rows.select(pl.all_horizontal(pl.col(name).is_null() for name in self.key)).to_series()
             Column(where, ", ".join(self.key), rows[self.key[0]], first_row).refuse(
-                lacks, "is no key, so the event is about no row", "fix the row at the source"
+                lacks & is_event, "is no key, so the event is about no row", "fix the row at the source"
             )
             return
         Column(where, self.op or OP, rows[OP], first_row).refuse(

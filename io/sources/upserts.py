@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from ddcore.errors import DataError
 from ddcore.io.checks import DIFF, Layout, shown_value
-from ddcore.io.sources.events import BEFORE, DELETE, OP, PLACE, Events
+from ddcore.io.sources.events import BEFORE, DELETE, NOTHING, OP, PLACE, Events
 from ddcore.io.sources.source import Batches, Source
 from ddcore.io.sources.spark import ERROR, in_tasks, shares, through
 from ddcore.io.times import named, time_of
@@ -104,7 +104,7 @@ class EventLog(Source):
         frames = []
         for source, (layout, number) in self._work():
             if source.by_spark:
-                columns = source.spark_frame(session).select(*map(_quoted, self.events.columns(layout)))
+                columns = source.spark_frame(session).select(*map(_quoted, self.events.columns(source, layout)))
                 frames.append(through(columns, partial(self._read, layout, number), given, source.name))
         if work := shares(self._work(), session.sparkContext.defaultParallelism):
             frames.append(in_tasks(session, work, self._events_of, given))
@@ -139,7 +139,7 @@ class EventLog(Source):
 
     def _events_of(self, share: Sequence[tuple[Source, How]]) -> Frames:
         for source, (layout, number) in share:
-            for first_row, frame in source.frames(self.events.columns(layout)):
+            for first_row, frame in source.frames(self.events.columns(source, layout)):
                 row = None if source.by_spark else first_row  # a table has no order
                 yield self._with_diff(self.events.read(frame, layout, number, row))
 
@@ -225,7 +225,7 @@ class EventLog(Source):
         from ddcore.io.updates import consolidate
 
         tallies = {ROWS: len(events)}
-        events = events.filter(pl.col(OP) != BEFORE)
+        events = events.filter(~pl.col(OP).is_in([BEFORE, NOTHING]))
         tallies[SKIPPED] = tallies[ROWS] - len(events)
         events = self._in_order(events)
         firsts = events.group_by(_KEY).agg(pl.col(_AT).min().alias(_FIRST))
