@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ddcore.cli.completion import version_names
 from ddcore.cli.options import (
     DebugOption,
     JsonOption,
@@ -35,9 +36,10 @@ def compact(
         typer.Option(
             parser=filled,
             metavar="V",
-            help="The first version that can still be read afterwards: a folded one, latest, or an offset: -100. "
-            "With one time dimension only. Default: all that can be read now.",
+            help="The first version that can still be read afterwards: a folded one, latest, an offset: -100, a label, "
+            "or a date, whose first version it is. With one time dimension only. Default: all that can be read now.",
             show_default=False,
+            autocompletion=version_names,
         ),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be done; write nothing.")] = False,
@@ -70,16 +72,17 @@ def _time(project: Project, text: str | None) -> Time | None:
         return None
     from ddcore.io.ledger import Ledger
     from ddcore.io.published import finished_run
-    from ddcore.io.times import parse
     from ddcore.io.warehouse import Warehouse
 
-    if len(project.dims) > 1:
-        return parse(text, project.dims, "--since")
     warehouse = Warehouse(project.warehouse)
     warehouse.check()
-    last = finished_run(Ledger.load(warehouse)).last
+    ledger = Ledger.load(warehouse)
+    names = ledger.version_names(project.dims)
+    if len(project.dims) > 1:
+        return names.time(text, "--since", begins=True)
+    last = finished_run(ledger).last
     assert isinstance(last, int), "one dimension"
-    return version_number(text, last, "--since", project.dims[0])
+    return version_number(text, last, "--since", names, begins=True)
 
 
 def _tell(out: Output, report: CompactReport, dry_run: bool) -> None:

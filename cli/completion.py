@@ -20,6 +20,8 @@ _FILE_NAME = "dd.toml"
 _ENGINES = ("inline", "spark")
 _EXAMPLES = ("bitemporal", "trams")
 _WAYS = ("reference", "scratch")
+_VERSIONS = ("latest", "today", "yesterday")
+_MOST = 100  # labels that are offered
 
 
 def input_names(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -48,9 +50,19 @@ def way_names(incomplete: str) -> list[str]:
     return _starting(incomplete, _WAYS)
 
 
-def version_names(incomplete: str) -> list[str]:
-    """Words that name a version; numbers need no completion."""
-    return _starting(incomplete, ("latest",))
+def version_names(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Words and labels that name a version, of the labels the newest; numbers need no completion."""
+    from ddcore.io import datafile, labels
+
+    ledger, notes = _warehouse(ctx, _project(ctx)) / "ledger", []
+    try:
+        notes = [datafile.glance(file, labels.FOOTER) or "" for file in ledger.glob("entries-*.parquet")]
+        names = labels.merged(notes)
+    except (OSError, ValueError, LookupError, TypeError):
+        names = []
+    known = [(coordinate, label) for of in names for coordinate, name in of.items() for label in name.labels]
+    fitting = [label for _, label in sorted(known) if label.startswith(incomplete)]
+    return _starting(incomplete, (*_VERSIONS, *fitting[-_MOST:]))
 
 
 def key_names(ctx: typer.Context, incomplete: str) -> list[str]:

@@ -43,8 +43,8 @@ def diff(
         str,
         typer.Argument(
             metavar="A",
-            help="A version, exclusive, or A..B: a number, latest, or an offset: -1. With several time dimensions: "
-            "day=7,revision=1.",
+            help="A version, exclusive, or A..B: a number, latest, an offset: -1, a label, or a date: 2026-11-19, "
+            "yesterday. With several time dimensions: day=7,revision=1.",
             show_default=False,
             autocompletion=version_names,
         ),
@@ -131,11 +131,13 @@ def _head(out: Output, log: OutputLog, span: tuple[Time | None, Time], counts: t
         schema = {name: str(kind) for name, kind in log.schema.items()}
         out.record(schema_version=SCHEMA_VERSION, output=log.name, schema=schema)
         ends = {"from": json_time(start, log.log.dims), "to": json_time(end, log.log.dims)}
-        out.record(**ends, plus=plus, minus=minus)
+        before, after = log.names.fields(start), log.names.fields(end)
+        names = {name: {"from": before[name], "to": after[name]} for name in after}
+        out.record(**ends, **names, plus=plus, minus=minus)
         return
     out.data((log.heading, "bold"))
-    begin = "" if start is None else shown(start, log.log.dims)
-    out.data(f"{begin}..{shown(end, log.log.dims)}  ", (f"+{count(plus)}", "green"), " ", (f"-{count(minus)}", "red"))
+    begin = "" if start is None else log.names.shown(start)
+    out.data(f"{begin}..{log.names.shown(end)}  ", (f"+{count(plus)}", "green"), " ", (f"-{count(minus)}", "red"))
 
 
 def _stat(out: Output, log: OutputLog, start: Time | None, end: Time) -> None:
@@ -143,11 +145,14 @@ def _stat(out: Output, log: OutputLog, start: Time | None, end: Time) -> None:
     name = "version" if len(dims) == 1 else "time"
     if out.json:
         for version, plus, minus in steps:
-            out.record(**{name: json_time(version, dims)}, plus=plus, minus=minus)
+            out.record(**{name: json_time(version, dims)}, **log.names.fields(version), plus=plus, minus=minus)
         return
     if steps:
+        labels = ["label", *(log.names.label(version) for version, *_ in steps)]
         table = [[name, "inserted", "deleted"]]
         table += [[shown(version, dims), f"+{count(plus)}", f"-{count(minus)}"] for version, plus, minus in steps]
+        if any(labels[1:]):
+            table = [[*row, label] for row, label in zip(table, labels, strict=True)]
         out.data()
         for line in aligned(table, right=(0, 1, 2), width=out.width):
             out.data(line)

@@ -15,6 +15,7 @@ from ddcore.io.ledger import Ledger
 from ddcore.io.published import check_output, finished_run
 from ddcore.io.tables import opened, reading, row_type
 from ddcore.io.times import Time, Window, greatest, nothing_closed, time_of, up_to, versions
+from ddcore.io.version_names import VersionNames
 from ddcore.io.warehouse import Warehouse
 from ddcore.schema import Schema
 
@@ -46,6 +47,11 @@ class OutputLog:
     def schema(self) -> Schema:
         """The columns of a row."""
         return self.log.schema
+
+    @property
+    def names(self) -> VersionNames:
+        """The names of versions."""
+        return self.readable.names
 
     @property
     def heading(self) -> str:
@@ -118,7 +124,8 @@ def output_log(project: Project, name: str) -> OutputLog:
     folder = warehouse.output(name)
     log = ChangeLog(folder, _row_schema(folder, table, project.dims), project.dims)
     since = ledger.since() or nothing_closed(project.dims)
-    readable, first = Readable(project.dims, since, upper), ledger.first_ingested()
+    readable = Readable(project.dims, since, upper, ledger.version_names(project.dims))
+    first = ledger.first_ingested()
     return OutputLog(name, log, table, readable, first if isinstance(first, int) else 0)
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ddcore.cli.completion import input_names
+from ddcore.cli.completion import input_names, version_names
 from ddcore.cli.options import (
     DebugOption,
     EngineOption,
@@ -24,6 +24,7 @@ from ddcore.cli.options import (
 )
 from ddcore.cli.output import Output, count
 from ddcore.errors import UsageError
+from ddcore.io.labels import label_text
 from ddcore.io.times import Frontier, named, parse, shown_frontier, span, time_of
 from ddcore.jobs.report import spelled
 from ddcore.wording import meant
@@ -169,14 +170,26 @@ def ingest(
             metavar="V|first",
             parser=filled,
             help="Replace the input's history from version V on, or from the sources' first version on, by the "
-            "sources. With several time dimensions V is a time: day=3,revision=0.",
+            "sources. V may be a label, or a date, whose first version it is. With several time dimensions V is a "
+            "time: day=3,revision=0.",
             show_default=False,
+            autocompletion=version_names,
         ),
     ] = None,
     allow_gap: Annotated[
         bool,
         typer.Option("--allow-gap", help="Accept a version far beyond all others, which is usually a typo."),
     ] = False,
+    label: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="TEXT",
+            parser=filled,
+            help="What to call the version of the rows, which must be one: commands then take TEXT for it. With "
+            "several time dimensions: day=TEXT. May be repeated.",
+            show_default=False,
+        ),
+    ] = None,
     undo: Annotated[
         int | None,
         typer.Option(
@@ -217,6 +230,8 @@ def ingest(
     if undo is not None:
         if restate is not None:
             raise UsageError("--undo and --restate: only one of them", "to take a restatement back: --undo N")
+        if label:
+            raise UsageError("--undo and --label: only one of them", "the labels of an undone ingest go with it")
         _check_late(late)
         _undo(out, opened, undo, input_name, sources, restate=late == "restate")
         return 0
@@ -229,7 +244,7 @@ def ingest(
     from ddcore.jobs import ingest as job
 
     events = _events(form, op, op_values or [], key, order_by)
-    start = job.start_of(restate, opened.dims)
+    start = job.start_of(restate, opened)
     with out.claimed(), out.progress() as progress, notices(out):
         report = job.ingest(
             opened,
@@ -245,6 +260,7 @@ def ingest(
             restate=start,
             allow_gap=allow_gap,
             new_warehouse=new_warehouse,
+            label=label or (),
             listener=progress,
         )
     _tell(out, report, opened.dims)
@@ -357,8 +373,16 @@ def _times(report: IngestReport | UndoReport, dims: Sequence[str]) -> str:
     """The times of an ingest, for people."""
     assert report.first is not None and report.last is not None
     if len(dims) > 1:
-        return f"times: {span(report.first, report.last, dims)}"
-    return f"versions={span(report.first, report.last, dims)}"
+        return f"times: {span(report.first, report.last, dims)}{_label(report)}"
+    return f"versions={span(report.first, report.last, dims)}{_label(report)}"
+
+
+def _label(report: IngestReport | UndoReport) -> str:
+    """The label of an ingest's only version, for people."""
+    label = getattr(report, "label", None)
+    if not label or report.first != report.last:
+        return ""
+    return f" ({label_text(label)})"
 
 
 def _fields(report: IngestReport | UndoReport) -> dict[str, Any]:

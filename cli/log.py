@@ -11,6 +11,7 @@ import typer
 from ddcore.cli.options import DebugOption, JsonOption, LimitOption, ProjectOption, WarehouseOption, open_project
 from ddcore.cli.output import SCHEMA_VERSION, Output
 from ddcore.cli.text import aligned, cell, count
+from ddcore.io.labels import json_instant
 from ddcore.io.times import (
     Time,
     frontier_json,
@@ -27,6 +28,7 @@ from ddcore.io.times import (
 if TYPE_CHECKING:
     from ddcore.io.ledger import Ledger
     from ddcore.io.records import Counts, FailureRecord, IngestRecord, IntentRecord, RunRecord, UndoRecord
+    from ddcore.io.version_names import VersionNames
 
 __all__ = ["changed", "log", "moment"]
 
@@ -57,14 +59,14 @@ def log(
     home.check()
     ledger = Ledger.load(home)
     ledger.check_dims(dims)
-    records = _versions(ledger) if versions else _entries(ledger)
+    records, names = _versions(ledger) if versions else _entries(ledger), ledger.version_names(dims)
     limit = (ON_TERMINAL if out.on_terminal else 0) if limit is None else limit
     part = records[: limit or None]
     if out.json:
         for record in part:
             if out.unread:
                 break
-            out.record(schema_version=SCHEMA_VERSION, **_spelled(record, dims))
+            out.record(schema_version=SCHEMA_VERSION, **_spelled(record, names))
         return 0
     if not records:
         waits = versions and ledger.newest() is not None
@@ -75,7 +77,12 @@ def log(
     if len(dims) > 1:
         headers = [{"versions": "times", "version": "time"}.get(header, header) for header in headers]
     table = [headers, *(_version_row(each, dims) if versions else _entry_row(each, dims) for each in part)]
-    right = (0, 3, 4) if versions else (2, 3, 4)
+    right = [0, 3, 4] if versions else [2, 3, 4]
+    labels = [_label(each, names) for each in part]
+    if any(labels):
+        place = headers.index("in")
+        table = [[*row[:place], label, *row[place:]] for row, label in zip(table, ["label", *labels], strict=True)]
+        right = [column + (column >= place) for column in right]
     for place, line in enumerate(aligned(table, right, out.width, header=True)):
         out.data((line, "" if place else "dim"))
     if len(records) > len(part):
@@ -90,15 +97,31 @@ _HEADERS = {
 }
 
 
-def _spelled(record: dict[str, Any], dims: Sequence[str]) -> dict[str, Any]:
-    """A record with its times as in JSON."""
+def _spelled(record: dict[str, Any], names: VersionNames) -> dict[str, Any]:
+    """A record with its times as in JSON, the label and the instant of its version or its last one, and the labels that
+    an ingest gave.
+    """
+    dims = names.dims
     spelled = {name: json_time(value, dims) if name in _TIMES else value for name, value in record.items()}
     if len(dims) > 1 and "version" in spelled:
         spelled = {"time": spelled.pop("version"), **spelled}
     for name in ("upper", "restates"):
         if name in spelled:
             spelled[name] = frontier_json(record[name], dims)
-    return spelled
+    if "labels" in record:
+        spelled["labels"] = [
+            {dim: coordinate, "label": label.text or None, "instant": json_instant(label.instant)}
+            for dim, of in zip(dims, record["labels"], strict=False)
+            for coordinate, label in sorted(of.items())
+        ]
+    return {**spelled, **names.fields(record.get("version", record.get("last")))}
+
+
+def _label(record: dict[str, Any], names: VersionNames) -> str:
+    """The label of a version, or of the first and the last of a record, for people."""
+    if "version" in record:
+        return names.label(record["version"])
+    return names.span(record["first"], record["last"])
 
 
 def _entries(ledger: Ledger) -> list[dict[str, Any]]:
@@ -166,6 +189,7 @@ def _ingest(ingest: IngestRecord) -> dict[str, Any]:
         "removed": ingest.removed,
         "restates": ingest.restates,
         "replaced_by": ingest.replaced_by or None,
+        "labels": ingest.labels,
     }
 
 

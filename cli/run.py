@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ddcore.cli.completion import version_names
 from ddcore.cli.options import (
     DebugOption,
     EngineOption,
@@ -41,13 +42,20 @@ def run(
         str | None,
         typer.Option(
             metavar="N",
-            help="Fold everything again from this version on, inclusive. With several dimensions: a time.",
+            help="Fold everything again from this version on, inclusive: a number, a label, or a date, whose first "
+            "version it is. With several dimensions: a time.",
             show_default=False,
+            autocompletion=version_names,
         ),
     ] = None,
     to_version: Annotated[
         str | None,
-        typer.Option(metavar="N", help="The last version to fold, inclusive. Default: latest.", show_default=False),
+        typer.Option(
+            metavar="N",
+            help="The last version to fold, inclusive: a number, a label, or a date. Default: latest.",
+            show_default=False,
+            autocompletion=version_names,
+        ),
     ] = None,
     to: Annotated[
         str | None,

@@ -19,7 +19,7 @@ from ddcore.cli.options import (
 )
 from ddcore.cli.output import SCHEMA_VERSION, Output
 from ddcore.cli.text import cell, count, laid_out, plain
-from ddcore.io.times import Time, json_time, shown
+from ddcore.io.times import Time, json_time
 
 if TYPE_CHECKING:
     import polars as pl
@@ -39,8 +39,8 @@ def show(
         typer.Option(
             "--at",
             metavar="V",
-            help="As of this version, inclusive: a number, latest, or an offset: -1. With several time dimensions: "
-            "day=7,revision=1.",
+            help="As of this version, inclusive: a number, latest, an offset: -1, a label, or a date: 2026-11-19, "
+            "yesterday. With several time dimensions: day=7,revision=1.",
             autocompletion=version_names,
         ),
     ] = "latest",
@@ -71,7 +71,7 @@ def show(
 def _json_rows(out: Output, log: OutputLog, rows: pl.DataFrame, time: Time, limit: int | None) -> None:
     schema = {name: str(kind) for name, kind in log.schema.items()}
     out.record(schema_version=SCHEMA_VERSION, output=log.name, schema=schema)
-    out.record(at=json_time(time, log.log.dims), rows=len(rows))
+    out.record(at=json_time(time, log.log.dims), **log.names.fields(time), rows=len(rows))
     names = list(log.schema)
     for row in _first(rows, names, limit or 0).iter_rows():
         if out.unread:
@@ -86,7 +86,7 @@ def _text_rows(
     names = list(log.schema)
     part = _first(rows, names, limit)
     out.data((log.heading, "bold"))
-    out.data(f"at {shown(time, log.log.dims)}  {count(len(rows))} {'row' if len(rows) == 1 else 'rows'}")
+    out.data(f"at {log.names.shown(time)}  {count(len(rows))} {'row' if len(rows) == 1 else 'rows'}")
     if not len(part):
         return
     repeated = bool((rows["diff"] != 1).any())

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from ddcore.io.ledger import Ledger
     from ddcore.io.project import Project
     from ddcore.io.tables import TableState
+    from ddcore.io.version_names import VersionNames
     from ddcore.io.warehouse import Warehouse
 
 __all__ = ["size", "status"]
@@ -68,13 +69,13 @@ def status(
     place.check()
     ledger = Ledger.load(place)
     ledger.check_dims(settings.dims)
-    summary = _summary(settings, place, ledger)
+    summary, names = _summary(settings, place, ledger), ledger.version_names(settings.dims)
     tables = [*_inputs(settings, place, ledger), *_of_run(settings, place, ledger)]
     if out.json:
         records = [{**vars(table), "through": json_time(table.through, settings.dims)} for table in tables]
-        out.record(schema_version=SCHEMA_VERSION, **_spelled(summary, settings.dims), tables=records)
+        out.record(schema_version=SCHEMA_VERSION, **_spelled(summary, names), tables=records)
     else:
-        _tell(out, settings, ledger, summary, tables)
+        _tell(out, settings, ledger, summary, tables, names=names)
     return 0
 
 
@@ -105,10 +106,13 @@ def _frontiers(ledger: Ledger, dims: tuple[str, ...]) -> dict[str, Any]:
     return {"folded": corners(upper), "since": list(ledger.since() or nothing_closed(dims)), "upper": list(upper)}
 
 
-def _spelled(summary: dict[str, Any], dims: tuple[str, ...]) -> dict[str, Any]:
-    """The summary with its times as in JSON."""
+def _spelled(summary: dict[str, Any], names: VersionNames) -> dict[str, Any]:
+    """The summary with its times as in JSON, and the labels and instants of those that are folded."""
+    dims = names.dims
     if len(dims) == 1:
-        return summary
+        return {**summary, **names.fields(summary["folded"])}
+    fields = [names.fields(time) for time in summary["folded"]]
+    summary = {**summary, **{name: [each[name] for each in fields] for name in ("label", "instant")}}
     lists = {
         name: [json_time(time, dims) for time in summary[name]] for name in ("folded", "since", "upper", "waiting")
     }
@@ -169,7 +173,15 @@ def _extent(folder: Path, state: TableState | None, dims: tuple[str, ...]) -> tu
     return sum(file.rows for file in files), len(files), sum(file.size for file in files), columns
 
 
-def _tell(out: Output, project: Project, ledger: Ledger, summary: dict[str, Any], tables: list[_Table]) -> None:
+def _tell(
+    out: Output,
+    project: Project,
+    ledger: Ledger,
+    summary: dict[str, Any],
+    tables: list[_Table],
+    *,
+    names: VersionNames,
+) -> None:
     run, waiting, unfinished = summary["last_run"], summary["waiting"], summary["unfinished"]
     where = project.origin.get("warehouse", "")
     origin = "" if where in ("", "dd.toml", "default") else f"  (from {'--warehouse' if where == 'flag' else where})"
@@ -177,14 +189,14 @@ def _tell(out: Output, project: Project, ledger: Ledger, summary: dict[str, Any]
     folded = "nothing yet"
     if run is not None:
         tops = summary["folded"] if isinstance(summary["folded"], list) else [summary["folded"]]
-        through = " and ".join(named(top, project.dims) for top in tops)
+        through = " and ".join(names.named(top) for top in tops)
         folded = f"through {through}  (run {run['run']}, {run['at']}, program {run['program'][:8]})"
     lines.append(["folded", folded])
-    lines.append(["waiting", f"{_spans(waiting, project.dims)}  (ddcore run)" if waiting else "nothing"])
+    lines.append(["waiting", f"{_spans(waiting, names)}  (ddcore run)" if waiting else "nothing"])
     if summary["corrections"] and isinstance(summary["folded"], int):
         following = summary["folded"] + 1
-        names = ", ".join(summary["corrections"]).replace("outputs/", "")
-        lines.append(["corrections", f"of {names}, for version {following}  (ddcore run --to-version {following})"])
+        outputs = ", ".join(summary["corrections"]).replace("outputs/", "")
+        lines.append(["corrections", f"of {outputs}, for version {following}  (ddcore run --to-version {following})"])
     if summary["restated"]:
         restated = ledger.restated()
         where = (
@@ -217,12 +229,14 @@ def _tell_tables(out: Output, tables: list[_Table], dims: tuple[str, ...]) -> No
         out.data((line, "" if place else "dim"))
 
 
-def _spans(times: list[Time], dims: tuple[str, ...]) -> str:
+def _spans(times: list[Time], names: VersionNames) -> str:
     """``version 7`` or ``40 versions, 8..47``; with several dimensions ``4 times, day=8..9,revision=0..1``."""
     if len(times) == 1:
-        return named(times[0], dims)
-    what = "versions" if len(dims) == 1 else "times"
-    return f"{count(len(times))} {what}, {span(least(times), greatest(times), dims)}"
+        return names.named(times[0])
+    first, last = least(times), greatest(times)
+    labels = f" ({names.span(first, last)})" if names.span(first, last) else ""
+    what = "versions" if len(names.dims) == 1 else "times"
+    return f"{count(len(times))} {what}, {span(first, last, names.dims)}{labels}"
 
 
 def size(number: float) -> str:

@@ -28,6 +28,7 @@ from ddcore.cli.options import (
 from ddcore.cli.output import SCHEMA_VERSION, Output
 from ddcore.cli.text import cell, count, laid_out, plain
 from ddcore.errors import UsageError
+from ddcore.io.labels import label_text
 from ddcore.io.times import json_time, named
 from ddcore.wording import listed, meant
 
@@ -57,9 +58,9 @@ def verify(
         typer.Option(
             "--at",
             metavar="V",
-            help="At this version: a number, latest, or an offset: -1. A..B: at A, and at each later one up to B at "
-            "which something changed. With several time dimensions: day=7,revision=1. May be repeated. Default: "
-            "the last folded one.",
+            help="At this version: a number, latest, an offset: -1, a label, or a date: yesterday. A..B: at A, and at "
+            "each later one up to B at which something changed. With several time dimensions: day=7,revision=1. May be "
+            "repeated. Default: the last folded one.",
             show_default=False,
             autocompletion=version_names,
         ),
@@ -175,7 +176,7 @@ def _selection(verification: Verification, at: Sequence[str], last: int, every: 
     from ddcore.jobs.verify import Selection
 
     dims, claims = verification.plan.dims, verification.claims
-    readable = Readable(dims, claims.since or nothing_closed(dims), claims.upper)
+    readable = Readable(dims, claims.since or nothing_closed(dims), claims.upper, verification.names)
     for option, value in (("--last", last), ("--every", every)):
         if value and len(dims) > 1:
             raise UsageError(
@@ -185,7 +186,7 @@ def _selection(verification: Verification, at: Sequence[str], last: int, every: 
     for text in at:
         if ".." in text and len(dims) == 1:
             begin, _, end = text.partition("..")
-            first = readable.time(begin, "--at") if begin.strip() else claims.least
+            first = readable.time(begin, "--at", begins=True) if begin.strip() else claims.least
             final = readable.time(end.strip() or "latest", "--at")
             assert isinstance(first, int) and isinstance(final, int)
             if first > final:
@@ -208,6 +209,7 @@ def tell_verdict(out: Output, project: Project, verdict: Verdict, write: Callabl
         if not verdict.holds:
             rows = f"{count(len(verdict.differing))} differ, {rows} expected"
         what = f"{verdict.output} at {named(verdict.time, project.dims)}"
+        what += f" ({label_text(verdict.names['label'])})" if verdict.names["label"] else ""
         write((word, color), f"{' ' * (9 - len(word))}{what}  {rows}  by {verdict.by} in {verdict.took:.1f}s")
 
 

@@ -1,9 +1,10 @@
-"""Versions as people type them: ``7``, ``latest``, ``-1``, ``3..7``; and times of several dimensions.
+"""Versions as people type them: ``7``, ``latest``, ``-1``, ``3..7``, ``2026-11-19``; and times of several dimensions.
 
 ``latest`` is the last folded version; a negative number counts back from it in numbers, so ``-1`` is ``latest - 1``.
 With several dimensions ``latest`` is the greatest complete time, if there is one, and there are no offsets. A range
 ``A..B`` is what happened after A, up to and including B; ``..B`` begins with nothing and ``A..`` ends at latest.
-Nothing here reads a table: the caller passes what is complete.
+Labels and dates are looked up in :mod:`ddcore.io.version_names`. Nothing here reads a table: the caller passes what is
+complete, and the names.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ddcore.errors import UsageError
-from ddcore.io.times import Frontier, Time, coordinates, corners, example, is_open, named, parse, shown_frontier
+from ddcore.io.times import Frontier, Time, coordinates, corners, example, is_open, named, shown_frontier
+from ddcore.io.version_names import VersionNames
 
 __all__ = ["Readable", "one_version", "version_number"]
 
@@ -24,21 +26,22 @@ _VERSIONS = "the folded versions: ddcore log --versions"
 
 @dataclass(frozen=True)
 class Readable:
-    """The times that can be read: at or beyond ``since`` and not at or beyond ``upper``."""
+    """The times that can be read: at or beyond ``since`` and not at or beyond ``upper``; and their names."""
 
     dims: tuple[str, ...]
     since: Frontier
     upper: Frontier
+    names: VersionNames
 
-    def time(self, text: str, origin: str) -> Time:
-        """The time that ``text`` names; UsageError unless it can be read."""
+    def time(self, text: str, origin: str, *, begins: bool = False) -> Time:
+        """The time that ``text`` names; UsageError unless it can be read. ``begins``: a range begins there."""
         if len(self.dims) == 1:
-            version = one_version(text, self.upper[0][0] - 1, origin, self.dims[0])
+            version = one_version(text, self.upper[0][0] - 1, origin, self.names, begins=begins)
             self.check(version, origin)
             return version
         if text.strip() == "latest":
             return self.latest(origin)
-        time = parse(text, self.dims, origin)
+        time = self.names.time(text, origin, begins=begins)
         self.check(time, origin)
         return time
 
@@ -66,12 +69,16 @@ class Readable:
         return _range(first, second, self.time, "-1 latest" if len(self.dims) == 1 else f"{example(self.dims)} latest")
 
 
-def one_version(text: str, latest: int, origin: str = "version", dim: str = "version") -> int:
+def one_version(
+    text: str, latest: int, origin: str = "version", names: VersionNames | None = None, *, begins: bool = False
+) -> int:
     """The version that ``text`` names; UsageError unless it is folded (at most ``latest``)."""
-    version = version_number(text, latest, origin, dim)
+    version = version_number(text, latest, origin, names, begins=begins)
     if version > latest:
+        is_number = text.rpartition("=")[2].strip().isdigit()
+        what = f"version {version} is" if is_number else f"{text.strip()!r} is version {version}, which is"
         raise UsageError(
-            f"{origin}: version {version} is not yet complete: the last folded version is {latest}",
+            f"{origin}: {what} not yet complete: the last folded version is {latest}",
             "which versions are waiting: ddcore status",
         )
     return version
@@ -91,10 +98,13 @@ def _range(first: str, second: str | None, time: Callable[[str, str], Time], exa
     return start, time(second.strip() or "latest", "B")
 
 
-def version_number(text: str, latest: int, origin: str, dim: str = "version") -> int:
+def version_number(
+    text: str, latest: int, origin: str, names: VersionNames | None = None, *, begins: bool = False
+) -> int:
     """The number that ``text`` stands for, where ``latest`` is the latest; it need not be folded.
 
-    ``dim`` is the name of the time dimension: ``version=7`` is 7.
+    ``version=7`` is 7. ``names`` has the name of the time dimension and those of versions. ``begins``: something begins
+    at that version.
     """
     text = text.strip()
     if text == "latest":
@@ -109,10 +119,11 @@ def version_number(text: str, latest: int, origin: str, dim: str = "version") ->
         if version < 0:
             raise UsageError(f"{origin}: {text!r} goes back beyond version 0: the latest is {latest}", _VERSIONS)
         return version
-    if "=" in text:
-        (version,) = coordinates(parse(text, (dim,), origin))
-        return version
-    raise UsageError(f"{origin}: {text!r} is not a version", "say a number, latest, or a negative offset such as -1")
+    names = names or VersionNames(("version",))
+    if "=" not in text:
+        return names.coordinate(text, origin, begins=begins)
+    (version,) = coordinates(names.time(text, origin, begins=begins))
+    return version
 
 
 def _number(digits: str) -> int:

@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING
 
 from ddcore.cli.versions import version_number
 from ddcore.errors import UsageError
-from ddcore.io.times import Time, coordinates, example, greatest, parse, shown
+from ddcore.io.times import Time, coordinates, example, greatest, shown
 
 if TYPE_CHECKING:
     from ddcore.io.ledger import Ledger
     from ddcore.io.project import Project
+    from ddcore.io.version_names import VersionNames
 
 __all__ = ["window"]
 
@@ -21,8 +22,8 @@ def window(
     """The first and the last version to fold, both inclusive; None leaves an end to the ledger.
 
     From the first version on everything is folded again; it may also be the next unfolded version, but no version may
-    be left out. ``to`` is the last one too; with several time dimensions a time. UsageError for anything else, and for
-    a version that was not ingested.
+    be left out. ``to`` is the last one too; with several time dimensions a time. Each may be a name. UsageError for
+    anything else, and for a version that was not ingested.
     """
     if first is None and last is None and to is None:
         return None, None
@@ -41,18 +42,18 @@ def window(
     warehouse.check()
     ledger = Ledger.load(warehouse)
     ledger.check_dims(project.dims)
-    latest = latest_of(ledger)
+    latest, names = latest_of(ledger), ledger.version_names(project.dims)
     if latest is None:
         raise UsageError("no version was ingested yet", "begin with: ddcore ingest INPUT SOURCE")
     if isinstance(latest, int):
         option, end = ("--to-version", last) if to is None else ("--to", to)
-        return _versions(ledger, latest, project.dims[0], first, (option, end))
-    start = None if first is None else parse(first, project.dims, "--from-version")
-    return start, None if to is None else _time(to, project.dims, latest)
+        return _versions(ledger, latest, names, first, (option, end))
+    start = None if first is None else names.time(first, "--from-version", begins=True)
+    return start, None if to is None else _time(to, names, latest)
 
 
-def _time(text: str, dims: tuple[str, ...], latest: Time) -> Time:
-    end = latest if text.strip() == "latest" else parse(text, dims, "--to")
+def _time(text: str, names: VersionNames, latest: Time) -> Time:
+    end, dims = latest if text.strip() == "latest" else names.time(text, "--to"), names.dims
     if greatest([end, latest]) != latest:
         raise UsageError(
             f"--to: {shown(end, dims)} was not ingested: the greatest coordinates are {shown(latest, dims)}",
@@ -62,12 +63,12 @@ def _time(text: str, dims: tuple[str, ...], latest: Time) -> Time:
 
 
 def _versions(
-    ledger: Ledger, latest: int, dim: str, first: str | None, last: tuple[str, str | None]
+    ledger: Ledger, latest: int, names: VersionNames, first: str | None, last: tuple[str, str | None]
 ) -> tuple[int | None, int | None]:
     """The first and the last version to fold."""
     option, text = last
-    start = None if first is None else version_number(first, latest, "--from-version", dim)
-    end = None if text is None else version_number(text, latest, option, dim)
+    start = None if first is None else version_number(first, latest, "--from-version", names, begins=True)
+    end = None if text is None else version_number(text, latest, option, names)
     if end is not None and end > latest:
         raise UsageError(f"{option}: version {end} was not ingested: the last one is {latest}", f"say {option} latest")
     if start is not None and end is not None and start > end:

@@ -24,12 +24,13 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-__all__ = ["DataFile", "digest_of", "has_digests", "note", "verify", "write"]
+__all__ = ["DataFile", "digest_of", "glance", "has_digests", "notes", "verify", "write"]
 
 _NAME = re.compile(r"-([0-9a-f]{16})\.parquet$")
 _KEY = b"ddcore.digests"  # in the footer's metadata; its value: "[END:DIGEST,END:DIGEST]", one pair per row group
 _LIST = re.compile(rb"ddcore\.digests[^\[]*\[([0-9a-f:,]*)\]")
 _MAGIC = b"PAR1"
+_TEXT = b"\x18"  # before each text, in Thrift's compact protocol
 _FEW = 32  # rows; with fewer, a dictionary only adds to the size
 _TAIL = 64 * 1024  # bytes of the first read: holds most footers, and most small files
 
@@ -77,18 +78,35 @@ def verify(path: Path, hint: str) -> None:
                 raise _damaged(path, hint)
 
 
-def note(path: Path, name: str, hint: str) -> str | None:
-    """A note in the footer of a file that we wrote; None without it. Raises StorageError as :class:`DataFile` does."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
+def notes(path: Path, hint: str, names: Iterable[str]) -> dict[str, str]:
+    """Those of some notes, by name, that the footer of a file has. Raises StorageError as :class:`DataFile` does.
 
+    Does not import PyArrow, which takes longer than a command that reads a few notes.
+    """
     expected = _digest_in_name(path)
     if expected is None:
-        return None
+        return {}
     with reporting(path, "read", hint), path.open("rb") as file:
         footer = _check_footer(file, path, expected, hint)
-        value = (pq.read_metadata(pa.BufferReader(footer)).metadata or {}).get(name.encode())
-    return None if value is None else value.decode()
+    return {name: text for name in names if (text := _note(footer, name)) is not None}
+
+
+def glance(path: Path, name: str) -> str | None:
+    """A note of a file; None without it. Checks nothing: for offers that a command checks when it gets them."""
+    with path.open("rb") as file:
+        return _note(_footer(file, os.fstat(file.fileno()).st_size) or b"", name)
+
+
+def _note(footer: bytes, name: str) -> str | None:
+    """A note in a footer. Notes are JSON, so nothing else has the name and the byte 24, which is before each text."""
+    _, key, rest = footer.rpartition(name.encode() + _TEXT)
+    length = place = 0
+    while key:  # the length, in groups of seven bits, the lowest first; each but the last has the eighth
+        length |= (rest[place] & 127) << 7 * place
+        place += 1
+        if rest[place - 1] < 128:
+            return rest[place : place + length].decode()
+    return None
 
 
 class DataFile:

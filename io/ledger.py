@@ -39,6 +39,8 @@ from ddcore.io.deltalog import (
 )
 from ddcore.io.failpoint import failpoint
 from ddcore.io.ingest_index import FOOTER, IngestIndex, index_of
+from ddcore.io.labels import FOOTER as LABELS
+from ddcore.io.labels import labels_of
 from ddcore.io.records import (
     CompactRecord,
     FailureRecord,
@@ -55,6 +57,7 @@ from ddcore.io.records import (
 from ddcore.io.summary import Input, Summary
 from ddcore.io.tables import TableState
 from ddcore.io.times import Frontier, Time
+from ddcore.io.version_names import VersionNames
 from ddcore.io.warehouse import Warehouse, reporting
 from ddcore.lattice import frontier
 
@@ -83,6 +86,7 @@ _SETTINGS = {
 _KEPT = 3600  # seconds that a file is kept after its merge, for readers that have just opened the table
 _KEPT_LEAST = 20  # the same where there are more than so many files:
 _KEPT_FILES = 64
+_NOTES = (FOOTER, LABELS)
 _DESCRIPTION = "ledger of ddcore, format "
 
 
@@ -126,6 +130,7 @@ class Ledger:
         self._table = table
         self._files: list[str] = []
         self._rows: dict[int, _Entry] = {}
+        self._footers: dict[str, dict[str, str]] = {}  # the notes of files
         self._last: int | None = None  # the newest row
         self._summary = Summary()
         self._rewrites = False  # whether the next record comes with all rows, in one file that has their index
@@ -226,24 +231,47 @@ class Ledger:
         """The index of an input's ingests. Reads a footer of each file, and all rows of files that have no index: those
         of an older ddcore or of another program. The next record replaces them.
         """
+        notes = self._notes()
+        return IngestIndex.of([index_of(self._range(0))] if notes is None else [note[0] for note in notes], input)
+
+    def version_names(self, dims: Sequence[str]) -> VersionNames:
+        """The names of versions. They are read when they are needed: a footer of each file, and no file where no ingest
+        ever gave a label; all rows of files that have no index.
+        """
+        return VersionNames(dims, self.labels)
+
+    def labels(self) -> list[str]:
+        """The labels of all ingests, as :func:`ddcore.io.labels.merged` reads them."""
+        if not self._summary.labels:
+            return []
+        notes = self._notes()
+        return [labels_of(self._range(0))] if notes is None else [note[1] for note in notes]
+
+    def _notes(self) -> list[tuple[str, str]] | None:
+        """For each file, in the order of their rows, its index of ingests and its labels. None where a file of an older
+        ddcore or of another program has none.
+        """
         folder, paths = self.warehouse.ledger, sorted(self._files)
-        texts = [datafile.note(folder / path, FOOTER, tables.mend_hint(folder)) for path in paths]
+        for path in paths:
+            if path not in self._footers:
+                self._footers[path] = datafile.notes(folder / path, tables.mend_hint(folder), _NOTES)
+        notes = [self._footers[path] for path in paths]
         spans = [span for path in paths if (span := _span(path)) is not None]
-        if None in texts or len(spans) < len(paths):
+        if not all(FOOTER in each for each in notes) or len(spans) < len(paths):
             self._rewrites = True
-            return IngestIndex.of([index_of(self._range(0))], input)
+            return None
         end = 0 if self._last is None else self._last + 1
         if [*(first for first, _ in spans), end] != [0, *(last + 1 for _, last in spans)]:
             raise _damaged(folder, f"some of the entries 0..{end - 1} are missing or occur twice")
-        return IngestIndex.of([text for text in texts if text], input)
+        return [(each[FOOTER], each.get(LABELS, "")) for each in notes]
 
     def check(self) -> None:
         """Raise StorageError for a changed row, and for a file whose index is not that of its rows. Reads all rows."""
         folder = self.warehouse.ledger
         rows = list(self._range(0))
         for path in self._files:
-            text, span = datafile.note(folder / path, FOOTER, tables.mend_hint(folder)), _span(path)
-            if text is not None and span is not None and text != index_of(rows[span[0] : span[1] + 1]):
+            notes, span = datafile.notes(folder / path, tables.mend_hint(folder), _NOTES), _span(path)
+            if FOOTER in notes and span is not None and notes != _notes_of(rows[span[0] : span[1] + 1]):
                 raise _damaged(folder, f"the index of ingests in {path} is not that of its rows")
 
     def ingests_at(self, index: IngestIndex, entries: Iterable[int]) -> list[IngestRecord]:
@@ -590,7 +618,8 @@ class Ledger:
             one = replace(one, first=times.least(spans), last=times.greatest(spans))
         inputs = {**now.inputs, record.input: one}
         restated = frontier((*now.restated, *record.restates))
-        return replace(now, ingests=max(now.ingests, record.number), inputs=inputs, dims=record.dims, restated=restated)
+        now = replace(now, dims=record.dims, restated=restated, labels=now.labels or bool(record.labels))
+        return replace(now, ingests=max(now.ingests, record.number), inputs=inputs)
 
     def _without_ingest(self, record: UndoRecord) -> Summary:
         """The summary after an undo. Reads all rows: the remaining ingests say which versions the input has."""
@@ -642,7 +671,7 @@ class Ledger:
         stem = f"entries-{first:08d}-{row.entry:08d}"
         file = tables.write_file(
             folder, stem, tables.arrow_table(columns, schema), bounded=["entry"], row_group=_ROW_GROUP,
-            notes={FOOTER: index_of(rows)},
+            notes=_notes_of(rows),
         )  # fmt: skip
         merged = [path for path in self._files if (_span(path) or (first, 0))[0] >= first]
         tables.change(table, [file], [path for path in merged if path != file.path], row.entry)
@@ -688,6 +717,12 @@ class Ledger:
             if number is not None and number > known:
                 return place, "ingest" if part == "inputs" else "run", number
         return None
+
+
+def _notes_of(rows: Sequence[_Entry]) -> dict[str, str]:
+    """The notes in the footer of a file with these rows."""
+    labels = labels_of(rows)
+    return {FOOTER: index_of(rows), **({LABELS: labels} if labels else {})}
 
 
 def _width(rows: int) -> int:

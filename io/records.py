@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from ddcore.io import times
+from ddcore.io.labels import Labels, labels_from_json, labels_to_json
 from ddcore.io.tables import AddedFile, TableState
 from ddcore.io.times import Frontier, Time
 from ddcore.lattice import le
@@ -49,7 +50,8 @@ class IngestRecord:
     beginnings of some sources; of these, only the remaining rows were ingested. With several time dimensions, whose
     names are in ``dims``, ``first`` and ``last`` are the least and the greatest coordinates of the times in ``counts``.
     ``restates``: the least closed times whose contents changed. What was folded from there on has to be folded again.
-    ``columns``: the columns that the digests of the sources cover, in order.
+    ``columns``: the columns that the digests of the sources cover, in order. ``labels``: what it calls the versions,
+    and when these were made.
 
     A restatement replaced the history at and beyond ``replaces``: it removed ``removed`` updates, and ``before`` is the
     table's state before it. ``replaced`` and ``replaced_by`` are set when the ledger is read: the counts of those rows
@@ -75,6 +77,7 @@ class IngestRecord:
     replaces: Time | None = None
     removed: int = 0
     before: TableState | None = None
+    labels: Labels = ()
     replaced: Counts = field(default_factory=dict)
     replaced_by: int = 0
 
@@ -222,7 +225,7 @@ Record = IngestRecord | UndoRecord | IntentRecord | FailureRecord | RunRecord | 
 
 _SELDOM = (
     "dims", "lower", "upper", "restates", "base", "appends", "definitions", "arrangements", "corrections",
-    "since", "columns", "replaces", "removed", "before",
+    "since", "columns", "replaces", "removed", "before", "labels",
 )  # fmt: skip
 _WHEN_READ = ("replaced", "replaced_by")
 _RUNS: dict[str, Any] = {"intent": IntentRecord, "failure": FailureRecord, "run": RunRecord}
@@ -246,6 +249,8 @@ def to_json(record: Record) -> dict[str, Any]:
     if isinstance(record, IngestRecord):
         body["sources"] = [[text for text in astuple(source) if text] for source in record.sources]
         body["counts"] = _counts_to_json(record.counts)
+        if record.labels:
+            body["labels"] = labels_to_json(record.labels)
         if record.before is not None:
             body["before"] = astuple(record.before)
     if isinstance(record, IngestRecord | UndoRecord):
@@ -298,7 +303,7 @@ def from_json(kind: str, body: dict[str, Any]) -> Record:
             body["before"] = TableState(*body["before"])
         body["sources"] = tuple(Source(*source) for source in body["sources"])
         body["files"], body["counts"] = tuple(body["files"]), _counts(body["counts"])
-        body["table"] = TableState(*body["table"])
+        body["table"], body["labels"] = TableState(*body["table"]), labels_from_json(body.get("labels", ()))
         return IngestRecord(**body)
     body["tables"] = {name: TableState(*state) for name, state in body["tables"].items()}
     if kind == "compact":

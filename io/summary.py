@@ -35,7 +35,7 @@ class Summary:
     folded, unless it was undone or its row is in ``open``. ``dims`` and ``upper``: with several time dimensions, their
     names, and the frontier after the last finished run; without them no row has these two. ``compact``: the row of the
     last compaction, if no run came after it. ``since``: as in its record. ``restated``: the least closed times at which
-    ingests changed an input; the next run folds again from there.
+    ingests changed an input; the next run folds again from there. ``labels``: whether any ingest gave labels.
     """
 
     head: int = 0
@@ -53,12 +53,12 @@ class Summary:
     compact: int | None = None
     since: Frontier = ()
     restated: Frontier = ()
+    labels: bool = False
 
     def to_json(self) -> str:
         """The text in the ledger's column ``summary``."""
-        return json.dumps(
-            without_empty(asdict(self), "open", "dims", "upper", "compact", "since", "restated"), separators=(",", ":")
-        )
+        seldom = ("open", "dims", "upper", "compact", "since", "restated", "labels")
+        return json.dumps(without_empty(asdict(self), *seldom), separators=(",", ":"))
 
     @classmethod
     def from_json(cls, text: str) -> Summary:

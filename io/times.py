@@ -13,7 +13,7 @@ Must not import anything heavy: every command reads the ledger first.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -92,16 +92,23 @@ def greatest(times: Iterable[Time]) -> Time:
     return time_of([max(axis) for axis in zip(*map(coordinates, times), strict=True)])
 
 
-def parse(text: str, dims: Sequence[str], origin: str) -> Time:
+def parse(text: str, dims: Sequence[str], origin: str, by_name: Callable[[str, int], int] | None = None) -> Time:
     """The time that ``text`` spells, such as ``day=7,revision=1`` in any order; a bare number with one dimension.
 
+    ``by_name(text, place)``: the coordinate that a text other than a number means, in the dimension at that place.
     UsageError, beginning with ``origin``, names what is missing, unknown, repeated or not a whole number from 0 up.
     """
+
+    def coordinate(value: str, dim: str) -> int:
+        if by_name is None or _WHOLE.fullmatch(value.strip()) or not value.strip():
+            return _coordinate(value, dim, origin)
+        return by_name(value.strip(), dims.index(dim))
+
     hint = f"name every dimension once, for example: {example(dims)}"
     if "=" not in text:
         if len(dims) > 1:
             raise UsageError(f"{origin}: {text.strip()!r} is not a time of {listed(dims)}", hint)
-        return time_of([_coordinate(text, dims[0], origin)])
+        return time_of([coordinate(text, dims[0])])
     values: dict[str, int] = {}
     for part in text.split(","):
         name, equals, number = (word.strip() for word in part.partition("="))
@@ -112,7 +119,7 @@ def parse(text: str, dims: Sequence[str], origin: str) -> Time:
             raise UsageError(f"{origin}: {known}", meant(name, dims) or hint)
         if name in values:
             raise UsageError(f"{origin}: {name} occurs twice in {text!r}", hint)
-        values[name] = _coordinate(number, name, origin)
+        values[name] = coordinate(number, name)
     missing = [dim for dim in dims if dim not in values]
     if missing:
         raise UsageError(f"{origin}: {text!r} has no {listed(missing)}", hint)

@@ -1,4 +1,4 @@
-"""Arguments of the entries for ``spark-submit``: parsers for argparse that refuse empty values (of unset variables)."""
+"""Arguments of jobs: parsers for argparse that refuse empty values (of unset variables), and times by their names."""
 
 from __future__ import annotations
 
@@ -6,7 +6,13 @@ import argparse
 from collections.abc import Callable
 from typing import TypeVar
 
-__all__ = ["filled", "natural"]
+from ddcore.io.ledger import Ledger
+from ddcore.io.project import Project
+from ddcore.io.times import Time
+from ddcore.io.version_names import VersionNames
+from ddcore.io.warehouse import Warehouse
+
+__all__ = ["filled", "natural", "time_named"]
 
 Value = TypeVar("Value")
 
@@ -20,6 +26,14 @@ def filled(kind: Callable[[str], Value]) -> Callable[[str], Value]:
         return kind(text)
 
     return parse
+
+
+def time_named(project: Project, text: str, origin: str, *, begins: bool = False) -> Time:
+    """The time that a text names: numbers, or names of versions, for which alone it reads the ledger. ``begins``: as in
+    :meth:`VersionNames.coordinate`. UsageError, beginning with ``origin``.
+    """
+    names = VersionNames(project.dims, lambda: Ledger.load(Warehouse(project.warehouse)).labels())
+    return names.time(text, origin, begins=begins)
 
 
 def natural(least: int) -> Callable[[str], int]:

@@ -30,12 +30,11 @@ from ddcore.io.times import (
     is_open,
     named,
     nothing_closed,
-    parse,
     shown_frontier,
 )
 from ddcore.io.warehouse import Warehouse
 from ddcore.jobs import predecessor
-from ddcore.jobs.arguments import filled
+from ddcore.jobs.arguments import filled, time_named
 from ddcore.jobs.report import json_line
 from ddcore.redaction import masked
 
@@ -254,7 +253,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         project = find_project(options.project, flags={"warehouse": options.warehouse})
-        since = None if options.since is None else parse(options.since, project.dims, "--since")
+        since = None if options.since is None else time_named(project, options.since, "--since", begins=True)
         report = compact(project, since=since, dry_run=options.dry_run)
     except DdError as error:
         print(masked(f"error: {error}"), file=sys.stderr)

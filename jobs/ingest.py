@@ -16,7 +16,8 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
+from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,7 @@ from ddcore.io.ingest_index import IngestIndex
 from ddcore.io.intake import Intake, Part, fitted, frames_of, merge, shown
 from ddcore.io.intent import check_restated, give_up
 from ddcore.io.known import Earlier, Known, Seen, digest_key, find_earlier, identity, stored
+from ddcore.io.labels import Labels
 from ddcore.io.ledger import Ledger
 from ddcore.io.positions import position
 from ddcore.io.project import ENGINES, Project, find_project
@@ -63,7 +65,8 @@ from ddcore.io.times import shown as spelled_time
 from ddcore.io.updates import Digest, RowCount
 from ddcore.io.warehouse import Warehouse
 from ddcore.jobs import predecessor
-from ddcore.jobs.arguments import filled
+from ddcore.jobs.arguments import filled, time_named
+from ddcore.jobs.labels import Naming, asked_labels, not_set, snapshot_names, source_dates
 from ddcore.jobs.report import json_line, spelled
 from ddcore.jobs.snapshots import Snapshots, new_snapshots, next_version, times_of
 from ddcore.jobs.undo import UndoReport, undo
@@ -100,7 +103,7 @@ class IngestReport:
     checked rows now count more than once, where no row of the input did before; ``repeated_first`` is the first of
     them. ``notes`` are sentences for the user, such as columns and files left out.
     ``stale_lock``: as in :class:`~ddcore.jobs.report.RunReport`. With several time dimensions
-    ``first`` and ``last`` are the least and the greatest coordinates.
+    ``first`` and ``last`` are the least and the greatest coordinates. ``label`` and ``instant`` are those of ``last``.
     """
 
     input: str
@@ -124,6 +127,8 @@ class IngestReport:
     removed: int = 0
     restates: Frontier = ()
     stale_lock: dict[str, Any] | None = None
+    label: Any = None
+    instant: Any = None
 
 
 def ingest(
@@ -141,6 +146,8 @@ def ingest(
     restate: Time | str | None = None,
     allow_gap: bool = False,
     new_warehouse: bool = False,
+    label: Sequence[str] = (),
+    labels: Labels = (),
     listener: Listener | None = None,
 ) -> IngestReport:
     """Append the rows of ``sources`` to the change log of the input ``input_name``, or replace its history by them.
@@ -153,17 +160,19 @@ def ingest(
     times, so that the next run folds again from there. With ``restate``, a time or ``first`` (the least time of the
     sources), the sources are the input's history from then on: they replace what it holds at or beyond that time.
     ``allow_gap`` allows a version far beyond all others. ``new_warehouse`` allows a new warehouse outside of the
-    project's folder (see :meth:`Warehouse.begin`). An unfinished run that committed nothing is given up: its versions
-    are open again. ``listener(stage, done, total, note)`` is called with the progress. Cost: one pass over the sources,
-    two if a part of them was ingested before; plus one over the log if rows are retracted, or if rows may now count
-    more than once and the log is not much larger than the source; plus one over what is replaced.
+    project's folder (see :meth:`Warehouse.begin`). ``label`` labels the one version of the rows, as ``--label`` does;
+    ``labels`` are what the sources call their versions, which need not have rows, and when they were made. An
+    unfinished run that committed nothing is given up: its versions are open again. ``listener(stage, done, total,
+    note)`` is called with the progress. Cost: one pass over the sources, two if a part of them was ingested before;
+    plus one over the log if rows are retracted, or if rows may now count more than once and the log is not much larger
+    than the source; plus one over what is replaced.
 
     Raises UsageError (unknown input, no such file), DataError (rows that cannot be taken in), LateUpdate,
     UnknownRetraction, LockHeld, StorageError; the input is then as it was.
     """
     start = time.monotonic()
     _check_choices(engine, form, late, restate, diff)
-    rules = _rules(project, input_name, version, diff, rename or {})
+    rules, asked = _rules(project, input_name, version, diff, rename or {}), asked_labels(label, project.dims)
     tell = listener or _silent
     tell("reading columns")
     warehouse = Warehouse(project.warehouse)
@@ -184,17 +193,20 @@ def ingest(
         stale_lock = predecessor.tell(
             lock, ledger, predecessor.given_up(intent, ledger) or predecessor.finished(finished)
         )
-        options = _Options(late, restate, allow_gap, tuple(project.keys.get(input_name, ())))
+        options = _Options(late, restate, allow_gap, asked, labels, tuple(project.keys.get(input_name, ())))
         work = _Work(ledger, input_name, found.rules(ledger, input_name), options, tell=tell, root=project.root)
         work.notes += notes
         with work.cleaning(), _taker(engine, project, found.size) as take:
             report = found.take_in(work, take)
+        names = ledger.version_names(project.dims)
+        unset = not_set(asked, names, report.first, report.last) if report.nothing_new else []
+        report = replace(report, notes=(*report.notes, *unset), **names.fields(report.last))
     return replace(report, engine=engine, took=time.monotonic() - start, stale_lock=stale_lock)
 
 
-def start_of(text: str | None, dims: Sequence[str]) -> Time | str | None:
-    """What ``--restate`` says: a time, or ``first``. UsageError."""
-    return text if text is None or text == FIRST else parse(text, dims, "--restate")
+def start_of(text: str | None, project: Project) -> Time | str | None:
+    """What ``--restate`` says: a time, by numbers or names, or ``first``. UsageError."""
+    return text if text is None or text == FIRST else time_named(project, text, "--restate", begins=True)
 
 
 # --- the arguments ----------------------------------------------------------------------------------------------------
@@ -202,11 +214,15 @@ def start_of(text: str | None, dims: Sequence[str]) -> Time | str | None:
 
 @dataclass(frozen=True)
 class _Options:
-    """What an ingest may do with rows at closed times, and with versions far beyond others; ``key``: the input's."""
+    """What an ingest may do with rows at closed times and versions far beyond others, what it calls versions; and
+    the ``key`` of the input.
+    """
 
     late: str = "refuse"
     restate: Time | str | None = None
     allow_gap: bool = False
+    label: Mapping[int, str] = field(default_factory=dict)
+    labels: Labels = ()
     key: tuple[str, ...] = ()
 
 
@@ -404,6 +420,7 @@ class _Work:
         self.changes: Changes | None = None  # if history is restated
         self.restates: Frontier = ()
         self.repeated: tuple[int, RowCount] | None = None
+        self.labels: Labels = ()
 
     def run(self, take: Take, places: Sequence[str], layouts: Layouts) -> IngestReport:
         """Take the sources in, check them as a whole, and make them visible."""
@@ -442,6 +459,8 @@ class _Work:
         if self.changes is not None and self.changes.times.is_empty():
             return self._report(places, part, 0, nothing_new=True, notes=notes)
         self._judge(part, layouts)
+        dates = source_dates((source for source, _ in layouts), part.digests)
+        notes += self._name(part, dates, self.options.labels)
         if self.repeated is not None:
             notes.append(_repeat_note(*self.repeated, self.rules.dims, self.intake.number))
         taken = tuple(TakenSource(one.identity, stored(one.whole, self.intake.key)) for one in identities)
@@ -475,6 +494,8 @@ class _Work:
         if self.options.restate is not None:
             self._replace(part)
         self._judge(part, [], checks_counts=False)
+        dates, labels = snapshot_names(list(found.new), times)
+        notes += self._name(part, dates, self.options.labels or labels)
         self._commit(part, self._snapshot_sources(found, part, series.name, times))
         return self._report(places, part, self.intake.number, nothing_new=False, notes=notes)
 
@@ -505,6 +526,8 @@ class _Work:
         elif not part.files:
             return self._report(places, part, 0, nothing_new=True, notes=notes)
         self._judge(part, [(source, layout)], checks_counts=not events.key)
+        dates = source_dates((one for one, _ in found.new), {one.name: part.counts for one, _ in found.new})
+        notes += self._name(part, dates, self.options.labels)
         if self.repeated is not None:
             notes.append(_repeat_note(*self.repeated, self.rules.dims, self.intake.number))
         taken = tuple(
@@ -534,6 +557,13 @@ class _Work:
             )
             for snapshot, time in zip(found.new, times, strict=True)
         )
+
+    def _name(self, part: Part, dates: Mapping[Time, datetime], labels: Labels) -> list[str]:
+        """Find the labels of the versions; ``dates`` and ``labels``: what the sources say. Returns notes."""
+        moved, restates = self.intake.move and part.late > 0, self.replacement is not None
+        dims, asked, times = self.rules.dims, self.options.label, [*part.counts]
+        self.labels, notes = Naming(self.name, dims, asked, labels, dates, times, moved, restates).labels(self.ledger)
+        return notes
 
     def _overlap_notes(self, source: Seen) -> Iterator[str]:
         """A note if rows of a source may be in the log already, and are added all the same."""
@@ -821,6 +851,7 @@ class _Work:
             replaces=time_of(replaced.start) if replaced else None,
             removed=replaced.rows if replaced else 0,
             before=self.base if replaced else None,
+            labels=self.labels,
         )
         carries = unrecorded.carried(record)
         without = [file.path for file in removed]
@@ -972,6 +1003,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.error("INPUT and SOURCE are needed, or --undo N")
     if options.undo is not None and options.source:
         parser.error("--undo takes a whole ingest back, not a source")
+    if options.undo is not None and options.label:
+        parser.error("--undo and --label: only one of them")
     report: IngestReport | UndoReport
     try:
         project = find_project(options.project, flags={"warehouse": options.warehouse, "engine": options.engine})
@@ -991,9 +1024,10 @@ def main(argv: Sequence[str] | None = None) -> int:
                 diff=options.diff,
                 rename=dict(options.column),
                 late=options.late,
-                restate=start_of(options.restate, project.dims),
+                restate=start_of(options.restate, project),
                 allow_gap=options.allow_gap,
                 new_warehouse=options.new_warehouse,
+                label=options.label,
             )
         )
     except DdError as error:
@@ -1044,6 +1078,7 @@ def _parser() -> argparse.ArgumentParser:
         help="replace the history from this version or time on; first: from the sources' first",
     )
     parser.add_argument("--allow-gap", action="store_true", help="take in a version far beyond all others")
+    parser.add_argument("--label", action="append", default=[], metavar="TEXT", help="what to call the rows' version")
     return parser
 
 

@@ -35,12 +35,11 @@ from ddcore.io.times import (
     named,
     nothing_closed,
     ordered,
-    parse,
     shown,
 )
 from ddcore.io.warehouse import Lock, Warehouse
 from ddcore.jobs import engines, predecessor
-from ddcore.jobs.arguments import filled, natural
+from ddcore.jobs.arguments import filled, natural, time_named
 from ddcore.jobs.compact import after_run
 from ddcore.jobs.failures import one_line
 from ddcore.jobs.fold import Fold, Listener
@@ -390,10 +389,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             options.project,
             flags={"warehouse": options.warehouse, "engine": options.engine, "parallelism": options.parallelism},
         )
+        first = options.from_version
         report = run(
             project,
-            first=None if options.from_version is None else parse(options.from_version, project.dims, "--from-version"),
-            last=_last(options, project.dims),
+            first=None if first is None else time_named(project, first, "--from-version", begins=True),
+            last=_last(options, project),
             full_refresh=options.full_refresh,
             corrections=options.corrections,
             engine=project.engine,
@@ -412,13 +412,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _last(options: argparse.Namespace, dims: Sequence[str]) -> Time | None:
+def _last(options: argparse.Namespace, project: Project) -> Time | None:
     """The time that ``--to`` or ``--to-version`` names. UsageError."""
     if options.to is not None and options.to_version is not None:
         raise UsageError("--to and --to-version say the same", "leave one of the two out")
+    dims = project.dims
     if options.to_version is not None and len(dims) > 1:
         raise UsageError(f"--to-version {options.to_version}: it has one dimension", f"say: --to {example(dims)}")
-    return options.to_version if options.to is None else parse(options.to, dims, "--to")
+    return options.to_version if options.to is None else time_named(project, options.to, "--to")
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -80,6 +80,7 @@ class Verdict:
 
     ``rows``: of the collection that the program gives. ``differing``: the rows whose counts differ, with the columns
     EXPECTED and ACTUAL, sorted; none where the law holds. ``took``: seconds, for all outputs at this time.
+    ``names``: the label and the instant of the time, as in JSON.
     """
 
     output: str
@@ -88,6 +89,7 @@ class Verdict:
     rows: int
     differing: pl.DataFrame
     took: float
+    names: Mapping[str, Any]
 
     @property
     def holds(self) -> bool:
@@ -100,6 +102,7 @@ def fields_of(verdict: Verdict, dims: Sequence[str]) -> dict[str, Any]:
     return {
         "output": verdict.output,
         "version" if len(dims) == 1 else "time": json_time(verdict.time, dims),
+        **verdict.names,
         "by": verdict.by,
         "holds": verdict.holds,
         "rows": verdict.rows,
@@ -170,7 +173,7 @@ class Verification:
         self.ledger = Ledger.load(self.warehouse)
         self.ledger.check_dims(project.dims)
         self.run = finished_run(self.ledger)
-        self.claims = Claims(self.ledger, project.dims)
+        self.claims, self.names = Claims(self.ledger, project.dims), self.ledger.version_names(project.dims)
         self.plan = load_plan(project)
         self._holds_spark = False
         self._check_program()
@@ -258,10 +261,11 @@ class Verification:
                 with self._naming(time, by):
                     expected = self._by_reference(inputs) if by == "reference" else self._from_scratch(inputs, stack)
                 took = clock.perf_counter() - start
+                names = self.names.fields(time)
                 for output in self.claimed(time, outputs):
                     log, state = self._output(output)
                     differing = _differing(expected[output], log.between(None, time, state))
-                    yield Verdict(output, time, by, len(expected[output]), differing, took)
+                    yield Verdict(output, time, by, len(expected[output]), differing, took, names)
 
     @contextmanager
     def _naming(self, time: Time, by: Way) -> Iterator[None]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -54,7 +55,7 @@ def follow(
 def _run(line: str, expected: str, dd: Command, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The lines that one command of a page prints."""
     command, _, word = line.partition(" | grep ")
-    words = command.split()
+    words = shlex.split(command)
     if words[0] == "cd":
         monkeypatch.chdir(words[1])
         return []

@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,13 @@ from trams import records
 from ddcore.io.ledger import Ledger
 from ddcore.io.records import IntentRecord
 from ddcore.io.warehouse import Warehouse
+
+NO_ENDS = {"from": None, "to": None}  # no version at either end has a label, or an instant
+
+
+def date_of(file: Path) -> str:
+    return datetime.fromtimestamp(int(file.stat().st_mtime), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
 
 # --- ingest and run ---------------------------------------------------------------------------------------------------
 
@@ -283,7 +291,7 @@ def test_diff_json(here: Path, dd: Any) -> None:
     schema = {"stop": "string", "total": "int64"}
     assert records(dd("diff", "journeys", "-3..-2", "--json")[1]) == [
         {"schema_version": 1, "output": "journeys", "schema": schema},
-        {"from": 2, "to": 3, "plus": 1, "minus": 1},
+        {"from": 2, "to": 3, "label": NO_ENDS, "instant": NO_ENDS, "plus": 1, "minus": 1},
         {"row": {"stop": "Zoo", "total": 7}, "diff": -1},
         {"row": {"stop": "Zoo", "total": 14}, "diff": 1},
     ]
@@ -317,7 +325,8 @@ def test_diff_stat(here: Path, dd: Any) -> None:
         "      5        +2       -0",
     ]
     steps = records(dd("diff", "journeys", "3..1", "--stat", "--json")[1])[2:]
-    assert steps == [{"version": 3, "plus": 1, "minus": 1}, {"version": 2, "plus": 2, "minus": 3}]
+    none = {"label": None, "instant": None}
+    assert steps == [{"version": 3, **none, "plus": 1, "minus": 1}, {"version": 2, **none, "plus": 2, "minus": 3}]
 
 
 def test_diff_limit(here: Path, dd: Any) -> None:
@@ -340,7 +349,7 @@ def test_diff_exit_code(here: Path, dd: Any) -> None:
         (["journeys", "1..9"], "B: version 9 is not yet complete: the last folded version is 5", "ddcore status"),
         (["journeys", "0..0"], "version 0 is before the first one, 1", "1..5"),
         (["journeys", "1"], "diff needs two versions", "A B or A..B"),
-        (["journeys", "1", "x"], "'x' is not a version", "a number, latest"),
+        (["journeys", "1", "x"], "'x' is not a version", "a number, a label"),
         (["journeys", "1..2", "--key", "stp"], "--key: journeys has no column 'stp'", "did you mean 'stop'?"),
         (["journeys", "1..2", "--limit", "-5"], "'-5' is not a whole number from 0 up", "ddcore diff --help"),
     ],
@@ -385,7 +394,7 @@ def test_show_json_and_limit(here: Path, dd: Any) -> None:
     _, out, err = dd("show", "journeys", "--json", "--limit", "1")
     assert records(out) == [
         {"schema_version": 1, "output": "journeys", "schema": {"stop": "string", "total": "int64"}},
-        {"at": 5, "rows": 7},
+        {"at": 5, "label": None, "instant": date_of(here / "data/links.csv"), "rows": 7},
         {"row": {"stop": "Bridge", "total": 6}, "count": 1},
     ]
     assert err == []

@@ -17,8 +17,10 @@ from ddcore.cli.folded import OutputLog
 from ddcore.cli.output import Output
 from ddcore.cli.versions import Readable
 from ddcore.io.changelog import ChangeLog
+from ddcore.io.version_names import VersionNames
 from ddcore.schema import Schema, parse_type
 
+NAMES = VersionNames(("version",))
 VALUES: dict[str, list[Any]] = {
     "int64": [-(2**63) + 1, -1, 0, 1, 2**63 - 1],
     "float64": [float("nan"), float("inf"), float("-inf"), -0.0, 0.0, 1.5, 5e-324],
@@ -45,7 +47,7 @@ def _log(dice: random.Random, folder: Path) -> OutputLog:
     diffs = [dice.choice([1, 1, 2]) for _ in range(size)]
     updates = pl.DataFrame({**columns, "version": [dice.randrange(2) for _ in range(size)], "diff": diffs})
     log = ChangeLog(folder, schema)
-    return OutputLog("output", log, log.append(updates, 1, base=None), Readable(("version",), ((0,),), ((2,),)))
+    return OutputLog("output", log, log.append(updates, 1, base=None), Readable(("version",), ((0,),), ((2,),), NAMES))
 
 
 def _lines(capsys: pytest.CaptureFixture[str]) -> list[str]:
@@ -78,7 +80,7 @@ def test_nulls_come_first_and_nan_last(tmp_path: Path) -> None:
     log = ChangeLog(tmp_path / "log", {"x": parse_type("float64")})
     values = [1.0, None, float("nan"), -1.0]
     version = log.append(pl.DataFrame({"x": values, "version": [0] * 4, "diff": [1] * 4}), 1, base=None)
-    rows = OutputLog("output", log, version, Readable(("version",), ((0,),), ((1,),))).accumulate(0)
+    rows = OutputLog("output", log, version, Readable(("version",), ((0,),), ((1,),), NAMES)).accumulate(0)
     order = [row[0] for row in show._first(rows, ["x"], 0).iter_rows()]
     assert order[:3] == [None, -1.0, 1.0]
     assert math.isnan(order[3])

@@ -6,8 +6,9 @@ import pytest
 
 from ddcore.cli.versions import Readable, one_version
 from ddcore.errors import UsageError
+from ddcore.io.version_names import VersionNames
 
-UP_TO_10 = Readable(("version",), ((0,),), ((11,),))
+UP_TO_10 = Readable(("version",), ((0,),), ((11,),), VersionNames(("version",)))
 
 
 @pytest.mark.parametrize(

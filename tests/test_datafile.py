@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from pathlib import Path
 
@@ -94,3 +95,22 @@ def test_files_of_other_programs_are_read_as_they_are(tmp_path: Path) -> None:
     pq.write_table(pa.table({"n": [1, 2]}), path)
     datafile.verify(path, "")
     assert DataFile(path, "").read([0], ["n"])["n"].to_pylist() == [1, 2]
+
+
+def test_notes_are_those_that_parquet_has(tmp_path: Path) -> None:
+    seed = random.randrange(10**6)
+    print(f"seed {seed}")
+    rng = random.Random(seed)
+    for number in range(40):
+        length = rng.choice([0, 1, 127, 128, 16_383, 16_384, 200_000])
+        texts = [json.dumps("".join(rng.choice("ab\\x18é\x18") for _ in range(length))) for _ in range(2)]
+        given = {"ddcore.one": texts[0], "ddcore.two": texts[1]} if number % 5 else {"ddcore.two": texts[1]}
+        table = pa.table({"text": ["ddcore.one", "ddcore.two\x18", "ddcore.two\x18\x03abc"], "n": [1, 2, 3]})
+        path = tmp_path / f"{number}.tmp"
+        _, digest = datafile.write([table], table.schema, 3, path, 2, notes=given)
+        path = path.rename(tmp_path / f"{number}-{digest}.parquet")
+        inside = pq.read_metadata(path).metadata
+        expected = {name: inside[name.encode()].decode() for name in given}
+        assert datafile.notes(path, "", ["ddcore.one", "ddcore.two", "ddcore.three"]) == expected
+        assert datafile.glance(path, "ddcore.two") == texts[1]
+        assert datafile.glance(path, "ddcore.three") is None

@@ -168,7 +168,7 @@ class Reads:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.rows = self.records = self.footers = 0
-        load, parse, note = Ledger._load_each, records.from_json, datafile.note
+        load, parse, note = Ledger._load_each, records.from_json, datafile.notes
 
         def count_rows(ledger: Ledger, entries: Sequence[int]) -> None:
             self.rows += len(entries)
@@ -178,13 +178,13 @@ class Reads:
             self.records += 1
             return parse(kind, body)
 
-        def count_footers(path: Path, name: str, hint: str) -> str | None:
+        def count_footers(path: Path, hint: str, names: Sequence[str]) -> dict[str, str]:
             self.footers += 1
-            return note(path, name, hint)
+            return note(path, hint, names)
 
         monkeypatch.setattr(Ledger, "_load_each", count_rows)
         monkeypatch.setattr(ledger_module, "from_json", count_records)
-        monkeypatch.setattr(datafile, "note", count_footers)
+        monkeypatch.setattr(datafile, "notes", count_footers)
 
     def take(self) -> tuple[int, int, int]:
         """The counts since the last call."""

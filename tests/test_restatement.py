@@ -578,7 +578,7 @@ def test_restating_from_the_command_line(desk: Desk, capsys: pytest.CaptureFixtu
     [
         (["--restate", "9"], 2, "--restate 9: the input edges has no rows from there on; it has rows up to version 6"),
         (["--restate", "5"], 1, "b.csv: has rows at version 4, but --restate 5 replaces the history from version 5 on"),
-        (["--restate", "x"], 2, "--restate: version is 'x', not a whole number"),
+        (["--restate", "x"], 2, "--restate: 'x' is not a version"),
         (["--restate", "-1"], 2, "--restate: version is -1, which is negative"),
         (["--restate", "day=1"], 2, "--restate: there is no time dimension 'day'"),
         (["--restate", "4", "--late", "move"], 2, "--late move and --restate"),

@@ -11,12 +11,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import pages
 import polars as pl
 import pytest
 from deltalake import write_deltalake
 from ingesting import Desk
 from polars.testing import assert_frame_equal
 from real_data import at, shared_data
+from trams import Command
 
 import ddcore.io.sources.snapshots
 from ddcore.errors import DataError, DdError, LateUpdate, UsageError
@@ -361,6 +363,10 @@ def test_spark_gives_the_same_updates_and_errors(tmp_path: Path) -> None:
             desks[-1].ingest(csv(tmp_path, "bad.csv", "1,2", "1,x"), form="snapshot")
         assert desks[-1].ingest(*places, form="snapshot").nothing_new and desks[-1].stray_files() == []
     assert desks[0].updates() == desks[1].updates() == [(1, 2, 0, 1), (3, 4, 1, 1), (3, 4, 2, -1), (5, 6, 2, 1)]
+
+
+def test_the_page_shows_what_the_commands_print(tmp_path: Path, dd: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    pages.follow("snapshots.md", tmp_path, dd, monkeypatch, steps=20)
 
 
 # --- several time dimensions ------------------------------------------------------------------------------------------

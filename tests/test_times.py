@@ -42,6 +42,7 @@ from ddcore.io.program import load_program
 from ddcore.io.project import Project, find_project
 from ddcore.io.records import IngestRecord, RunRecord, TableState
 from ddcore.io.updates import running_counts
+from ddcore.io.version_names import VersionNames
 from ddcore.io.warehouse import Warehouse
 from ddcore.jobs import engines, replay
 from ddcore.jobs.engines import exchange, messages
@@ -424,7 +425,7 @@ def test_the_entries_for_spark_submit_take_times(words: Path, capsys: pytest.Cap
         (["run", "--to", "day=1"], "--to: 'day=1' has no revision", "day=7,revision=1"),
         (["run", "--to", "day=1,revision=0,hour=2"], "there is no time dimension 'hour'; there are: day", "name every"),
         (["run", "--to", "day=-1,revision=0"], "--to: day is -1, which is negative", "times start at 0"),
-        (["run", "--to", "day=one,revision=0"], "--to: day is 'one', not a whole number", "whole numbers"),
+        (["run", "--to", "day=one,revision=0"], "--to: 'one' is not a day", "say a number"),
         (["run", "--to", "3"], "--to: '3' is not a time of day, revision", "day=7,revision=1"),
         (["run", "--to", "day=1,revision=9"], "day=1,revision=9 was not ingested: the greatest", "latest"),
         (["run", "--to-version", "3"], "--to-version 3: dd.toml has the time dimensions day, revision", "--to day=7"),
@@ -460,7 +461,7 @@ def refusing(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_T20_reads_between_since_and_upper() -> None:
-    readable = Readable(DIMS, ((2, 0), (0, 2)), ((5, 0), (0, 5)))
+    readable = Readable(DIMS, ((2, 0), (0, 2)), ((5, 0), (0, 5)), VersionNames(DIMS))
     assert readable.time("day=2,revision=1", "--at") == (2, 1)
     for text, why in (("day=1,revision=1", "can no longer be read"), ("day=5,revision=0", "is not yet complete")):
         with pytest.raises(UsageError) as caught:

@@ -8,6 +8,7 @@ import re
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -92,9 +93,10 @@ def test_without_options_it_is_the_last_version_and_the_reference(here: Path, dd
     assert (code, err) == (0, [])
     (record,) = records(out)
     assert record.pop("took") < 60
+    assert datetime.now(UTC) - datetime.fromisoformat(record.pop("instant")) < timedelta(days=1), "the file's date"
     assert record == {
-        "schema_version": 1, "output": "journeys", "version": 5, "by": "reference", "holds": True, "rows": 7,
-        "differing": 0,
+        "schema_version": 1, "output": "journeys", "version": 5, "label": None, "by": "reference", "holds": True,
+        "rows": 7, "differing": 0,
     }  # fmt: skip
 
 
@@ -143,8 +145,8 @@ def test_versions_at_which_nothing_changed_are_verified_once(tmp_path: Path, dd:
         (["--at", "0"], "--at: version 0 is before the first one, 1", "ddcore log --versions"),
         (["--at", "0..2"], "--at: version 0 is before the first one, 1", "ddcore log --versions"),
         (["--at", "4..2"], "--at 4..2: the first version is after the last", "both ends are inclusive"),
-        (["--at", "soon"], "--at: 'soon' is not a version", "say a number, latest, or a negative offset such as -1"),
-        (["--at", ""], "--at: '' is not a version", "say a number, latest, or a negative offset such as -1"),
+        (["--at", "soon"], "--at: 'soon' is not a version", "say a number, a label, or a date such as 2026-11-19"),
+        (["--at", ""], "--at: '' is not a version", "say a number, a label, or a date such as 2026-11-19"),
         (["--by", "refrence"], "--by: there is no 'refrence'", "did you mean 'reference'?"),
         (["--by", ""], "invalid value for '--by': the value is empty", "see: ddcore verify --help"),
         (["--last", "0"], "invalid value for '--last': '0' is not a whole number from 1 up", "see: ddcore verify"),

@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from ddcore.errors import DataError
+from ddcore.io.deltalog import commit_info
 from ddcore.io.sources.parquetfile import MOST_ROWS
-from ddcore.io.sources.source import Batches, Source, first_line
+from ddcore.io.sources.source import Batches, Source, date_of, first_line
 from ddcore.io.tables import values
 
 if TYPE_CHECKING:
@@ -39,6 +42,11 @@ class DeltaTable(Source):
     def stamp(self) -> str:
         """The table's identity and its version."""
         return f"{self.identity}-{self.version}"
+
+    def date(self) -> datetime | None:
+        """When its version was committed; None where the log no longer has that commit."""
+        milliseconds = commit_info(Path(self.path), self.version).get("timestamp")
+        return date_of(milliseconds / 1000) if isinstance(milliseconds, int) else None
 
     def fingerprint(self) -> str:
         """The same, because a version never changes."""

@@ -11,6 +11,7 @@ import hashlib
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -53,6 +54,10 @@ class Snapshot:
     def stamp(self) -> str:
         """As that of a source, over all parts."""
         return self._over_parts(lambda part: part.stamp())
+
+    def date(self) -> datetime | None:
+        """As that of a source, of its newest part."""
+        return max((date for part in self.parts if (date := part.date()) is not None), default=None)
 
     def fingerprint(self) -> str:
         """As that of a source, over all parts."""

@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["Batches", "Source", "first_line"]
+__all__ = ["Batches", "Source", "date_of", "first_line"]
 
 Batches = Iterator["pa.RecordBatch | pa.Table"]
 
@@ -86,6 +87,10 @@ class Source(ABC):
         """A short text that changes whenever the content does, and perhaps also when it does not; read no rows."""
         status = os.stat(self.path)
         return f"{status.st_size}-{status.st_mtime_ns}"
+
+    def date(self) -> datetime | None:
+        """When it was written, to the second; None where nobody knows."""
+        return date_of(os.stat(self.path).st_mtime)
 
     def fingerprint(self) -> str:
         """A short text that only equal contents share. Reads all bytes of a file."""
@@ -160,6 +165,14 @@ def _foreign() -> tuple[type[BaseException], ...]:
     from polars.exceptions import PanicException
 
     return (pa.ArrowException, OSError, UnicodeDecodeError, pl.exceptions.PolarsError, PanicException)
+
+
+def date_of(seconds: float) -> datetime | None:
+    """So many seconds after the beginning of 1970, whole ones, as a date; None in a year that no date has."""
+    try:
+        return datetime.fromtimestamp(int(seconds), UTC)
+    except (ValueError, OverflowError, OSError):
+        return None
 
 
 def first_line(error: BaseException) -> str:

@@ -1,0 +1,184 @@
+"""The labels and instants that an ingest gives its versions: from ``--label``, its sources, and the dates of files."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from ddcore.errors import UsageError
+from ddcore.io.labels import Label, Labels, Names, merged, moment_of, unusable
+from ddcore.io.ledger import Ledger
+from ddcore.io.sources.snapshots import Snapshot
+from ddcore.io.sources.source import Source
+from ddcore.io.times import Time, coordinates, span
+from ddcore.io.version_names import VersionNames
+from ddcore.wording import listed, meant
+
+__all__ = ["Naming", "asked_labels", "not_set", "snapshot_names", "source_dates"]
+
+
+_DATES = re.compile(r"(?<![0-9])[0-9]{4}-[0-9]{2}-[0-9]{2}(?![0-9])")
+
+
+def asked_labels(texts: Sequence[str], dims: Sequence[str]) -> dict[int, str]:
+    """What ``--label`` says: a label for a dimension, by the place of that. With one dimension the text is the label;
+    with several it is ``day=2026-11-19``, and ``,`` separates dimensions. UsageError for what cannot be a label.
+    """
+    asked: dict[int, str] = {}
+    for text in texts:
+        for part in text.split(",") if "=" in text else [text]:
+            name, equals, label = part.partition("=") if "=" in part else (dims[0], "", part)
+            name, label = name.strip(), label.strip()
+            if name not in dims:
+                known = f"there is no time dimension {name!r:.60}; there are: {listed(dims)}"
+                raise UsageError(f"--label: {known}", meant(name, dims) or _example(dims))
+            if not equals and len(dims) > 1:
+                raise UsageError(f"--label: {text!r:.60} names none of the dimensions {listed(dims)}", _example(dims))
+            if why := unusable(label):
+                raise UsageError(f"--label: {label!r:.60} cannot be a label: {why}", _example(dims))
+            if dims.index(name) in asked:
+                raise UsageError(f"--label: {name} is labelled twice", "the rows of an ingest have one label at most")
+            asked[dims.index(name)] = label
+    return asked
+
+
+def _example(dims: Sequence[str]) -> str:
+    return "for example: --label 2026-11-19" if len(dims) == 1 else f"for example: --label {dims[0]}=2026-11-19"
+
+
+@dataclass(frozen=True)
+class Naming:
+    """How an ingest names its versions: ``asked`` by ``--label``, for a dimension by its place, ``given`` by sources,
+    and the ``dates`` of sources. ``times`` are those that its rows go to; ``moved``: some are late. ``restates``: it
+    replaces history.
+    """
+
+    input: str
+    dims: tuple[str, ...]
+    asked: Mapping[int, str]
+    given: Labels
+    dates: Mapping[Time, datetime]
+    times: Sequence[Time]
+    moved: bool
+    restates: bool
+
+    def labels(self, ledger: Ledger) -> tuple[Labels, list[str]]:
+        """The labels for the ingest's record, and notes for the user. UsageError where a label names no single version.
+
+        Reads a footer of each of the ledger's files.
+        """
+        notes: list[str] = []
+        known, mine = ledger.labels(), [dict[int, Label]() for _ in self.dims]
+        everyone, own = merged(known), merged(known, [self.input])
+        self._add_given(mine, notes)
+        if not self.restates:
+            self._leave_out_known(mine, own)
+        for place, text in self.asked.items():
+            coordinate = self._only(place, text)
+            mine[place][coordinate] = Label(text, mine[place].get(coordinate, Label()).instant)
+            notes += _shared(VersionNames(self.dims, lambda: known), place, coordinate, text)
+        self._add_dates(mine, everyone)
+        return (tuple(mine) if any(mine) else ()), notes
+
+    def _add_given(self, mine: list[dict[int, Label]], notes: list[str]) -> None:
+        """Add what the sources say. A text that cannot be a label is left out, because nobody typed it."""
+        left_out = []
+        for place, of in enumerate(self.given):
+            landed = {coordinates(time)[place] for time in self.times}
+            for coordinate, label in of.items():
+                why = unusable(label.text) if label.text else ""
+                if why:
+                    left_out.append(f"{label.text!r:.60} of {self._word(place)} {coordinate}: {why}")
+                one = Label("" if why else label.text, label.instant)
+                if one and (coordinate in landed or not self.moved):  # else its rows went to another version
+                    mine[place][coordinate] = one
+        if left_out:
+            more = f", and {len(left_out) - 1} more" if len(left_out) > 1 else ""
+            notes.append(f"left out, because it cannot be a label: {left_out[0]}{more}")
+
+    def _only(self, place: int, text: str) -> int:
+        """The coordinate of all rows. UsageError where there are several."""
+        values = sorted({coordinates(time)[place] for time in self.times})
+        if len(values) != 1:
+            what = f"{self._word(place)}s {span(values[0], values[-1], [''])}" if values else "no rows"
+            raise UsageError(
+                f"--label {text}: a label names one {self._word(place)}, and the sources have {what}",
+                f"ingest each {self._word(place)} by itself, or leave --label out",
+            )
+        return values[0]
+
+    def _word(self, place: int) -> str:
+        return "version" if len(self.dims) == 1 else self.dims[place]
+
+    def _leave_out_known(self, mine: list[dict[int, Label]], own: Names) -> None:
+        """Leave out what the input's earlier ingests said about versions of which this one brings no rows: a source
+        that grows says it every time.
+
+        A restatement says it again: its labels replace all that were given from there on.
+        """
+        for place, (of, names) in enumerate(zip(mine, own, strict=False)):
+            landed = {coordinates(time)[place] for time in self.times}
+            for coordinate in [each for each in of if each in names and each not in landed]:
+                label, name = of.pop(coordinate), names[coordinate]
+                text = "" if label.text in name.labels else label.text
+                if new := Label(text, label.instant if name.instant is None else None):
+                    of[coordinate] = new
+
+    def _add_dates(self, mine: list[dict[int, Label]], everyone: Names) -> None:
+        """Add the dates of sources for versions of which nobody said when they were made."""
+        for time, date in self.dates.items():
+            (coordinate,) = coordinates(time)
+            label = mine[0].get(coordinate, Label())
+            said = everyone[0].get(coordinate) if everyone else None
+            if time in self.times and label.instant is None and (said is None or said.moment is None):
+                mine[0][coordinate] = Label(label.text, date)
+
+
+def _shared(names: VersionNames, place: int, coordinate: int, text: str) -> Iterator[str]:
+    """A note where a label names another version already. A date may do so: it means the last version of the day."""
+    others = [each for each in names.labels(place).get(text, ()) if each != coordinate]
+    if others and moment_of(text) is None:
+        versions = names.listed(sorted([*others, coordinate]), place)
+        yield f"{text!r} is now the label of {versions}: commands that are given it will refuse it"
+
+
+def source_dates(sources: Iterable[Source], times: Mapping[str, Iterable[Time]]) -> dict[Time, datetime]:
+    """When the last version of each source was made at the latest: the date of the file, or of the table's commit; of
+    several sources the latest. ``times``: those of each source's rows, by its name; none with several dimensions.
+    """
+    dates: dict[Time, datetime] = {}
+    for source in sources:
+        last = max((time for time in times.get(source.name, ()) if isinstance(time, int)), default=None)
+        if last is not None and (date := source.date()) is not None:
+            dates[last] = max(date, dates.get(last, date))
+    return dates
+
+
+def snapshot_names(snapshots: Iterable[Snapshot], times: Iterable[Time]) -> tuple[dict[Time, datetime], Labels]:
+    """The dates of snapshots, and their labels: a date that is in the name of the file or folder; none with several
+    dimensions.
+    """
+    dates: dict[Time, datetime] = {}
+    labels: dict[int, Label] = {}
+    for snapshot, time in zip(snapshots, times, strict=True):
+        if isinstance(time, int):
+            found = _DATES.findall(os.path.basename(snapshot.path))
+            if len(found) == 1 and not unusable(found[0]):
+                labels[time] = Label(found[0])
+            if (date := snapshot.date()) is not None:
+                dates[time] = date
+    return dates, (labels,) if labels else ()
+
+
+def not_set(asked: Mapping[int, str], names: VersionNames, first: Time | None, last: Time | None) -> list[str]:
+    """Notes on labels that were asked for, where nothing was ingested, and that the versions do not have."""
+    ends = [coordinates(time) for time in (first, last) if time is not None]
+    missing = [
+        text
+        for place, text in asked.items()
+        if text not in names.labels(place) or any(text not in names.name(end[place], place).labels for end in ends)
+    ]
+    return [f"the label {text!r} was not set, because nothing was ingested" for text in missing]
