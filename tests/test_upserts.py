@@ -9,14 +9,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pages
 import polars as pl
 import pytest
 from deltalake import write_deltalake
 from ingesting import Desk
+from trams import Command
+from workshop import Workshop
 
-from ddcore.errors import DataError, DdError, UnknownRetraction, UsageError
+from ddcore.cli.main import run_command
+from ddcore.errors import DataError, DdError, LateUpdate, UnknownRetraction, UsageError
+from ddcore.io.changelog import ChangeLog
 from ddcore.io.project import find_project
 from ddcore.io.sources.events import words_of
+from ddcore.jobs.ingest import main
 from ddcore.jobs.undo import undo
 from ddcore.jobs.upserts import EventOptions
 
@@ -562,3 +568,87 @@ def test_bad_envelopes_are_refused_with_their_rows(tmp_path: Path) -> None:
     )
     pl.DataFrame({"a": [1], "b": [2]}).write_parquet(path)
     assert "no envelope of Debezium" in refused(desk, DataError, str(path), form="debezium", events=options()).message
+
+
+# --- closed versions, restatements, several dimensions, crashes -------------------------------------------------------
+
+
+def test_late_events_follow_the_option(desk: Desk) -> None:
+    columns = ["id", "name", "version"]
+    desk.ingest(table(desk, "a.csv", columns, ("a", "x", 0), ("b", "x", 2), ("a", "z", 9)), form="upsert")
+    desk.fold(6)
+    known = table(desk, "b.csv", columns, ("a", "x", 0), ("b", "x", 2))
+    assert desk.ingest(known, form="upsert").nothing_new, "what is held is not late"
+    late = table(desk, "c.csv", columns, ("a", "y", 1), ("b", None, 3))
+    assert "version 6 is closed" in refused(desk, LateUpdate, late, form="upsert").message
+    before = desk.updates()
+    report = desk.ingest(late, form="upsert", late="move")
+    assert report.first == 7 and report.moved > 0
+    for version, rows in ((6, [("a", "x"), ("b", "x")]), (7, [("a", "y")]), (9, [("a", "z")])):
+        assert collection(desk, version) == rows
+    undo(desk.project, 2)
+    assert desk.updates() == before
+    report = desk.ingest(late, form="upsert", late="restate")
+    assert report.restates == ((1,),)
+    for version, rows in ((0, [("a", "x")]), (2, [("a", "y"), ("b", "x")]), (3, [("a", "y")]), (9, [("a", "z")])):
+        assert collection(desk, version) == rows
+
+
+def test_events_may_replace_a_history(desk: Desk) -> None:
+    columns = ["id", "name", "version"]
+    desk.ingest(table(desk, "a.csv", columns, ("a", "x", 0), ("b", "x", 2), ("a", "z", 4)), form="upsert")
+    early = table(desk, "b.csv", columns, ("a", "q", 1), ("a", "r", 2))
+    assert "has rows at version 1" in refused(desk, DataError, early, form="upsert", restate=2).message
+    report = desk.ingest(table(desk, "c.csv", columns, ("a", "y", 3)), form="upsert", restate=2)
+    assert (report.replaces, report.removed) == (2, 3)
+    assert desk.updates() == [("a", "x", 0, 1), ("a", "x", 3, -1), ("a", "y", 3, 1)]
+    desk.ingest(table(desk, "d.csv", ["id", "name"], ("c", "y")), form="upsert", restate="first")
+    assert desk.updates() == [("c", "y", 0, 1)]
+
+
+def test_with_several_dimensions_all_events_get_one_time(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, PEOPLE, dims=("day", "revision"), keys={"edges": ("id",)})
+    log = ChangeLog(desk.log.folder, desk.schema, ("day", "revision"))
+    first = table(desk, "a.csv", ["id", "name"], ("a", "x"), ("b", "x"))
+    with pytest.raises(UsageError, match="all events get one time"):
+        desk.ingest(first, form="upsert")
+    desk.ingest(first, form="upsert", version=(1, 0))
+    desk.ingest(table(desk, "b.csv", ["id", "name"], ("a", "y"), ("b", None)), form="upsert", version=(1, 2))
+    desk.ingest(table(desk, "c.csv", ["id", "name"], ("b", "z")), form="upsert", version=(1, 2))
+    with pytest.raises(UsageError, match="events come at or after all of them"):
+        desk.ingest(table(desk, "d.csv", ["id", "name"], ("b", "w")), form="upsert", version=(0, 9))
+    frame = log.collect(log.scan(desk.ledger.input_table("edges"))).sort("day", "revision", "id", "diff")
+    assert frame.rows() == [
+        ("a", "x", 1, 0, 1), ("b", "x", 1, 0, 1), ("a", "x", 1, 2, -1), ("a", "y", 1, 2, 1), ("b", "x", 1, 2, -1),
+        ("b", "z", 1, 2, 1),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("place", ["after-file", "after-table"])
+def test_killed_at_its_commit_it_is_taken_in_once(workshop: Workshop, place: str) -> None:
+    """test_failpoints.py kills it at every place."""
+    workshop.disturb("events", place, 1, "kill")
+
+
+def test_the_options_of_the_command_line(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
+    source = table(desk, "a.csv", ["id", "name", "op"], ("a", "x", "A"), ("b", "x", "A"), ("a", "y", "B"))
+    there = ["edges", source, "--project", str(desk.folder), "--engine", "inline"]
+    words = ["--op", "op", "--op-values", "insert=A,update=B", "--key", "id"]
+    for wrong, says in (
+        (["--key", "id"], "--key: only for events"),
+        (["--append", "--op-values", "insert=A"], "--op-values: only for events"),
+        (["--upsert", "--op-values", "insert=A", "--key", "id"], "--op-values without --op"),
+        (["--upsert", "--op", "op"], "--upsert and --op: only one of them"),
+        (["--debezium", "--snapshot"], "only one of them"),
+    ):
+        assert run_command(["ingest", *there, *wrong]) == 2
+        assert says in capsys.readouterr().err
+    assert run_command(["ingest", *there, *words, "--json"]) == 0
+    assert desk.updates() == [("a", "y", 0, 1), ("b", "x", 0, 1)]
+    assert json.loads(capsys.readouterr().out.splitlines()[-1])["rows"] == 3
+    assert main([*there, *words]) == 0
+    assert json.loads(capsys.readouterr().out.splitlines()[-1])["nothing_new"]
+
+
+def test_the_page_shows_what_the_commands_print(tmp_path: Path, dd: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    pages.follow("cdc.md", tmp_path, dd, monkeypatch, steps=14)
