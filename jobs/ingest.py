@@ -525,7 +525,8 @@ class _Work:
             self._replace(part)
         elif not part.files:
             return self._report(places, part, 0, nothing_new=True, notes=notes)
-        self._judge(part, [(source, layout)], checks_counts=not events.key)
+        has_key = events.key if len(self.rules.dims) == 1 else ()
+        self._judge(part, [(source, layout)], checks_counts=not events.key, has_key=has_key)
         dates = source_dates((one for one, _ in found.new), {one.name: part.counts for one, _ in found.new})
         notes += self._name(part, dates, self.options.labels)
         if self.repeated is not None:
@@ -632,10 +633,13 @@ class _Work:
                 known |= {name: one for name, one in seen.items() if one.number != number}
         return known
 
-    def _judge(self, part: Part, layouts: Layouts, *, checks_counts: bool = True) -> None:
+    def _judge(
+        self, part: Part, layouts: Layouts, *, checks_counts: bool = True, has_key: tuple[str, ...] = ()
+    ) -> None:
         """Raise the error of the source as a whole, if any; note whether rows now count more than once.
 
-        ``checks_counts``: the counts of rows need a check, as what a snapshot changes does not.
+        ``checks_counts``: the counts of rows need a check, as what a snapshot changes does not. ``has_key``: columns
+        in which no two rows are equal by construction.
         """
         if part.first_late is not None and self.options.late == "refuse":
             time, where, row = part.first_late
@@ -651,7 +655,7 @@ class _Work:
         self._find_restated(part)
         if checks_counts:
             self._check_counts(part, layouts)
-        if self.options.key:
+        if self.options.key and set(self.options.key) != set(has_key):
             self._check_key(part)
 
     def _check_counts(self, part: Part, layouts: Layouts) -> None:

@@ -400,6 +400,15 @@ def test_spark_takes_events_without_a_key(tmp_path: Path) -> None:
     assert desk.updates() == [("a", "x", 0, 1), ("a", "x", 1, -1), ("a", "y", 1, 1)]
     source = table(desk, "b.csv", ["id", "name", "version", "op"], ("q", "x", 3, "D"))
     refused(desk, UnknownRetraction, source, form="op", events=options(key="", op="op"))
+    for shape in ("structs", "json"):
+        (tmp_path / shape).mkdir()
+        desk = Desk(tmp_path / shape, CUSTOMERS, "spark")
+        source = envelopes(tmp_path, shape)
+        if shape == "structs":
+            write_deltalake(str(tmp_path / "table"), pl.read_parquet(source).to_arrow())
+            source = str(tmp_path / "table")
+        desk.ingest(source, form="debezium", events=options())
+        assert desk.updates() == [(1004, "Anne Marie", 1.5, 0, 1)]
 
 
 # --- the key of an input ----------------------------------------------------------------------------------------------
@@ -535,6 +544,21 @@ def test_the_envelope_has_versions_and_an_order(tmp_path: Path) -> None:
         backwards = envelopes(tmp_path, shape, ENVELOPES[3::-1])
         desk.ingest(backwards, form="debezium", events=options(order="ts_ms"))
         assert desk.updates() == [(1004, "Anne Marie", 1.5, 3, 0, 1)]
+
+
+def test_values_may_be_lists_and_structs(tmp_path: Path) -> None:
+    desk = Desk(
+        tmp_path, {"id": "int64", "tags": "list[string]", "place": "struct[x: float64]"}, keys={"edges": ("id",)}
+    )
+    frame = pl.DataFrame({"id": [1, 2, 1], "tags": [["a"], None, ["a", "b"]], "place": [{"x": 1.0}, None, None]})
+    frame.write_parquet(tmp_path / "a.parquet")
+    desk.ingest(str(tmp_path / "a.parquet"), form="upsert", events=options(order=""))
+    frame[:1].write_parquet(tmp_path / "b.parquet")
+    desk.ingest(str(tmp_path / "b.parquet"), form="upsert")
+    log = desk.log.collect(desk.log.scan(desk.ledger.input_table("edges"))).sort("version", "diff")
+    assert log.rows() == [
+        (1, ["a", "b"], None, 0, 1), (1, ["a", "b"], None, 1, -1), (1, ["a"], {"x": 1.0}, 1, 1),
+    ]  # fmt: skip
 
 
 def test_envelopes_without_a_key_are_rows_before_and_after(tmp_path: Path) -> None:
