@@ -6,7 +6,7 @@ MAKEFLAGS += --no-print-directory
 PY := .venv/bin/python
 READY := .venv/ready
 
-.PHONY: help setup demo test test-all check format bench soak clean
+.PHONY: help setup demo test test-all check format bench soak wheel clean
 
 help: ## list the targets
 	@printf 'make TARGET, where TARGET is one of\n\n'
@@ -42,6 +42,9 @@ bench: $(READY) ## measure against peers; a JSON object per line
 
 soak: $(READY) ## kill commands at random moments and run them again; make soak CYCLES=300
 	@$(PY) tools/soak.py --cycles $${CYCLES:-300} $(ARGS)
+
+wheel: $(READY) ## build the wheel, with compiled kernels, in dist/; make wheel ARGS="--python python3.12" for more Pythons
+	@$(PY) tools/build_wheel.py $(ARGS)
 
 clean: ## remove what make created here (the cache of jars and kernels stays)
 	@rm -rf .venv build dist demo *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -12,9 +12,10 @@ from typing import Any
 
 import polars as pl
 
-from bench.measure import Skipped, prompt_to_prompt
+from bench.measure import prompt_to_prompt
 
 REPOSITORY = Path(__file__).resolve().parent.parent
+SAMPLE_DATA = REPOSITORY / "sample_data"
 DDCORE = Path(sys.executable).with_name("ddcore")
 """The command."""
 LAST_VERSION = 1493
@@ -31,11 +32,8 @@ def example_function(name: str, function: str) -> Callable[..., Any]:
 
 
 def package_set() -> Path:
-    """The package set's change log; raises Skipped without ``../shared``."""
-    file = REPOSITORY.parent / "shared" / "data" / "package_sets" / "dependencies.parquet"
-    if not file.exists():
-        raise Skipped("needs package_sets/dependencies.parquet from ../shared/data, beside the repository")
-    return file
+    """The package set's change log."""
+    return SAMPLE_DATA / "package_sets" / "dependencies.parquet"
 
 
 class Project:

@@ -9,13 +9,12 @@ from pathlib import Path
 
 import polars as pl
 
-from bench.project import REPOSITORY
+from bench.project import REPOSITORY, SAMPLE_DATA, package_set
 from ddcore.io.project import Project, find_project
 from ddcore.jobs import replay
 from ddcore.jobs.ingest import ingest
 from ddcore.jobs.verify import WAYS, Selection, Verification
 
-DATA = REPOSITORY / "tests" / "data"
 COUNTS = 'def program(edges):\n    return {"counts": edges.group_by("src").agg(n=dd.count())}\n'
 PAIRS = (
     'def program(edges):\n    pairs = edges.join(edges, on={"dst": "src"})\n'
@@ -56,10 +55,10 @@ def _project(folder: Path, program: str, source: str, rows: int) -> Project:
         '[project]\nprogram = "program.py:program"\n[run]\nengine = "inline"\n'
         f"[inputs.{source}]\nschema = {{ {schema} }}\n"
     )
-    project, file = find_project(folder, {}), DATA / "package_sets" / "dependencies.parquet"
+    project, file = find_project(folder, {}), package_set()
     if source == "edges":
         file = folder / "edges.parquet"
-        edges = pl.read_parquet(DATA / "wiki_vote" / "edges.parquet").head(rows)
+        edges = pl.read_parquet(SAMPLE_DATA / "wiki_vote" / "edges.parquet").head(rows)
         edges.with_columns(version=pl.lit(0), diff=pl.lit(1)).write_parquet(file)
     ingest(project, source, [str(file)], engine="inline")
     replay.run(project, engine="inline")

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from ddcore.cache import missing_kernels
+from ddcore.cache import compiling, missing_kernels
 from ddcore.cli.output import Output, Progress
 
 __all__ = ["listener", "notices"]
@@ -52,8 +52,7 @@ def listener(out: Output, progress: Progress, engine: str) -> Callable[..., None
     def listen(stage: str, *rest: Any) -> None:
         nonlocal started
         if not started and engine == "spark" and (names := missing_kernels()):
-            plural = "s" * (len(names) != 1)
-            out.say(f"compiling {len(names)} kernel{plural}, once on this machine; this can take a minute")
+            out.say(compiling(len(names)))
         started = True
         progress(stage, *rest)
 

@@ -17,17 +17,28 @@ import tempfile
 from pathlib import Path
 
 __all__ = [
+    "LEVEL",
     "OWN_FOLDER",
     "cache_folder",
+    "compiling",
     "distrust",
     "kernel_folder",
     "kernel_names",
+    "level_digest",
     "make_private",
     "missing_kernels",
+    "processor_digest",
+    "shipped_folder",
+    "shipped_kernels",
     "unpacked",
 ]
 
 OWN_FOLDER = "set DDCORE_CACHE to a folder that only you can write to"  # the hint where the cache cannot be used
+LEVEL = "x86-64-v3"  # the processors that a built package has compiled kernels for, in LLVM's words
+_LEVEL_FEATURES = frozenset({
+    "avx", "avx2", "bmi", "bmi2", "cx16", "f16c", "fma", "lzcnt", "movbe", "popcnt", "sahf", "sse3", "sse4.1", "sse4.2",
+    "ssse3", "xsave",
+})  # fmt: skip
 _FORMAT = 1  # of the files that ddcore.kernel_cache writes
 _CODE = "unpacked/"  # the sources inside the package's zip
 
@@ -126,11 +137,56 @@ def _version(package: str) -> str:
 
 
 def kernel_folder() -> Path:
-    """The folder of compiled kernels: one for each state of their sources, Python, numba and llvmlite.
+    """The folder of the kernels compiled on this machine: one for each state of their sources, Python, numba, llvmlite.
 
     The path of the installation does not matter, so a checkout, a wheel and an executor's copy of one version share it.
     """
     return cache_folder() / "kernels" / _kernel_state()
+
+
+def shipped_folder() -> Path:
+    """The folder of the compiled kernels that came with the package. It does not exist in a checkout, or where the
+    versions of Python, numba or llvmlite are others than those that the package was built with.
+
+    These files are code of the package, as its modules are, and trusted like them.
+    """
+    return Path(__file__).parent / "compiled" / _kernel_state()
+
+
+def shipped_kernels() -> list[Path]:
+    """The kernels that came with the package, without those that this processor cannot run."""
+    folder = shipped_folder()
+    if not folder.is_dir():
+        return []
+    unfit = "" if level_digest() else _digest_of_level()
+    return [folder / name for name in sorted(os.listdir(folder)) if name.rpartition(".")[2] != unfit]
+
+
+def processor_digest(triple: str, processor: str, features: str) -> str:
+    """The ending of the files of kernels that are compiled for a processor, as LLVM names it."""
+    return hashlib.blake2b(repr((triple, processor, features)).encode(), digest_size=8).hexdigest()
+
+
+@functools.lru_cache(maxsize=1)
+def level_digest() -> str:
+    """The ending of the files of kernels compiled for ``LEVEL``; empty where this processor lacks one of its features,
+    or numba's environment variables choose a processor.
+    """
+    from llvmlite import binding
+
+    if os.environ.get("NUMBA_CPU_NAME") or os.environ.get("NUMBA_ENABLE_AVX") == "0":
+        return ""
+    try:
+        features = binding.get_host_cpu_features()
+    except RuntimeError:  # LLVM knows no features of this processor
+        return ""
+    return _digest_of_level() if all(features.get(name) for name in _LEVEL_FEATURES) else ""
+
+
+def _digest_of_level() -> str:
+    from llvmlite import binding
+
+    return processor_digest(binding.get_process_triple(), LEVEL, "")
 
 
 def kernel_names() -> list[str]:
@@ -149,8 +205,18 @@ def missing_kernels() -> list[str]:
         files = [] if distrust(folder) else os.listdir(folder)
     except OSError:
         files = []
-    compiled = {file.rpartition(".")[0] for file in files}
+    compiled = {file.rpartition(".")[0] for file in (*files, *(path.name for path in shipped_kernels()))}
     return [name for name in names if name not in compiled]
+
+
+def compiling(count: int) -> str:
+    """What is said when ``count`` kernels are compiled, and why, where the package brought some."""
+    why = ""
+    if shipped_folder().is_dir():
+        why = "; those that came with the package are for other processors, or damaged"
+    elif shipped_folder().parent.is_dir():
+        why = "; those that came with the package are for other versions of Python, numba or llvmlite"
+    return f"compiling {count} kernel{'s' * (count != 1)}, once on this machine; this can take a minute{why}"
 
 
 # --- the package, as executors get it ---------------------------------------------------------------------------------

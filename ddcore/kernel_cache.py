@@ -1,4 +1,7 @@
-"""Compiled kernels on the disk: one file per kernel and processor, in the folder of :func:`ddcore.cache.kernel_folder`.
+"""Compiled kernels on the disk: one file per kernel and processor.
+
+A built package has them, for processors of a named level (:func:`ddcore.cache.shipped_folder`). Where they do not fit,
+and in a checkout, they are compiled once on this machine and kept in :func:`ddcore.cache.kernel_folder`.
 
 numba's own cache names its folder after the path of the source, so every installation compiles again, and keeps an
 index per function that two processes may overwrite for each other. Here a file is complete or absent: it is renamed
@@ -22,7 +25,17 @@ from numba.core.compiler import CompileResult
 from numba.core.registry import cpu_target
 from numba.core.serialize import dumps
 
-from ddcore.cache import OWN_FOLDER, distrust, kernel_folder, kernel_names, make_private
+from ddcore.cache import (
+    OWN_FOLDER,
+    compiling,
+    distrust,
+    kernel_folder,
+    kernel_names,
+    level_digest,
+    make_private,
+    processor_digest,
+    shipped_folder,
+)
 
 __all__ = ["KernelCache", "current_kernels"]
 
@@ -32,9 +45,18 @@ _log = logging.getLogger("ddcore")
 
 def current_kernels() -> list[str]:
     """Names of the kernels that a process started now would load and not compile. Reads all files, some 2 MB."""
-    if distrust(kernel_folder()):
-        return []
-    return [name for name in kernel_names() if _payload(_file(name))]
+    return [name for name in kernel_names() if _stored(name)]
+
+
+def _stored(name: str) -> bytes:
+    """The content of a kernel's file: of the one that came with the package, else of the one compiled here; empty where
+    there is none for this processor.
+    """
+    shipped = [shipped_folder() / f"{name}.{processor}" for processor in (_processor(), level_digest()) if processor]
+    for file in shipped:
+        if payload := _payload(file):
+            return payload
+    return b"" if distrust(kernel_folder()) else _payload(_file(name))
 
 
 def _file(name: str) -> Path:
@@ -44,8 +66,7 @@ def _file(name: str) -> Path:
 @functools.lru_cache(maxsize=1)
 def _processor() -> str:
     """A digest of the processor that numba compiles for: its name and features."""
-    kind = cpu_target.target_context.codegen().magic_tuple()
-    return hashlib.blake2b(repr(kind).encode(), digest_size=8).hexdigest()
+    return processor_digest(*cpu_target.target_context.codegen().magic_tuple())
 
 
 def _payload(file: Path) -> bytes:
@@ -62,8 +83,8 @@ class KernelCache(_Cache):
     """The cache, in numba's interface, of one kernel, which has one signature."""
 
     def __init__(self, function: Any) -> None:
-        module = function.__module__.rsplit(".", 1)[-1]
-        self._file = _file(f"{module}.{function.__qualname__}")
+        self._name = f"{function.__module__.rsplit('.', 1)[-1]}.{function.__qualname__}"
+        self._file = _file(self._name)
 
     @property
     def cache_path(self) -> str:
@@ -73,7 +94,7 @@ class KernelCache(_Cache):
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """The compiled kernel; None where it has to be compiled, which is announced once per process."""
         target_context.refresh()
-        payload = b"" if distrust(self._file.parent) else _payload(self._file)
+        payload = _stored(self._name)
         if not payload:
             _announce()
             return None
@@ -105,8 +126,7 @@ class KernelCache(_Cache):
 @functools.lru_cache(maxsize=1)
 def _announce() -> None:
     """Tell the user that kernels are being compiled, because this can take a minute."""
-    count = len(kernel_names()) - len(current_kernels())
-    _tell(logging.INFO, f"compiling {count} kernel{'s' * (count != 1)}, once on this machine; this can take a minute")
+    _tell(logging.INFO, compiling(len(kernel_names()) - len(current_kernels())))
 
 
 @functools.lru_cache(maxsize=1)

@@ -25,6 +25,7 @@ _CHECKPOINT = re.compile(r"([0-9]{20})\.checkpoint\b.*\.parquet$")
 _DIGITS = 20  # of a version in the name of an entry
 _MAINTENANCE = (  # operations that change no rows
     "OPTIMIZE", "VACUUM START", "VACUUM END", "SET TBLPROPERTIES", "UNSET TBLPROPERTIES", "UPGRADE PROTOCOL",
+    "UPDATE TABLE METADATA",
 )  # fmt: skip
 
 

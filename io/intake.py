@@ -48,6 +48,8 @@ class Part:
 
     ``digests``: for each source, by name, the digest of its rows at each time, as they are in the source; rows that
     the log holds already are included. ``former``: the same over each list of columns that the input had before.
+    ``beginnings``: of sources that may have grown, the digest of the rows up to :attr:`Intake.grown`; ``ends``: of
+    rows without times, the number of the last one in each source.
     ``counts``: insertions and retractions at each time, after late rows were
     moved. ``late`` counts updates at closed times; ``first_late`` is the first of them. ``retracts``: whether any
     diff is negative. ``most`` is the largest diff. Both are of consolidated updates. ``tallies``: the sums of the
@@ -59,6 +61,8 @@ class Part:
     digests: dict[str, Digests] = field(default_factory=dict)
     former: list[dict[str, Digests]] = field(default_factory=list)
     counts: Counts = field(default_factory=dict)
+    beginnings: dict[str, Digest] = field(default_factory=dict)
+    ends: dict[str, int] = field(default_factory=dict)
     late: int = 0
     first_late: tuple[Time, str, str] | None = None  # time, source, row
     retracts: bool = False
@@ -71,6 +75,7 @@ class Part:
         values["digests"] = _digests_to_json(self.digests)
         values["former"] = [_digests_to_json(each) for each in self.former]
         values["counts"] = {key(at): sides for at, sides in self.counts.items()}
+        values["beginnings"] = {name: str(one) for name, one in self.beginnings.items()}
         return json.dumps(values)
 
     @classmethod
@@ -81,6 +86,7 @@ class Part:
         values["digests"] = _digests_of_json(values["digests"])
         values["former"] = [_digests_of_json(each) for each in values["former"]]
         values["counts"] = {parse_key(at): (plus, minus) for at, (plus, minus) in values["counts"].items()}
+        values["beginnings"] = {name: Digest.parse(one) for name, one in values["beginnings"].items()}
         if late := values["first_late"]:
             values["first_late"] = (tuple(late[0]) if isinstance(late[0], list) else late[0], *late[1:])
         return cls(**values)
@@ -95,6 +101,14 @@ def merge(parts: Sequence[Part]) -> Part:
         digests=_merge_digests(part.digests for part in parts),
         former=[_merge_digests(each) for each in zip(*(part.former for part in parts), strict=True)],
         counts=merge_counts(part.counts for part in parts),
+        beginnings={
+            name: sum((part.beginnings.get(name, Digest()) for part in parts), Digest())
+            for name in {name for part in parts for name in part.beginnings}
+        },
+        ends={
+            name: max(part.ends.get(name, 0) for part in parts)
+            for name in {name for part in parts for name in part.ends}
+        },
         late=sum(part.late for part in parts),
         first_late=min(late) if late else None,
         retracts=any(part.retracts for part in parts),
@@ -131,7 +145,8 @@ class Intake:
     ``log`` is the input's change log, ``number`` the ingest's number. Times at or beyond ``upper`` are open, without it
     all; with ``move``, updates at other times are moved: see :meth:`_move_late`. ``known`` maps sources to the times at
     which the log holds their rows already; these are left out. ``key`` is the key of the digests,
-    ``former`` has the columns of rows that earlier ingests had, if they were others.
+    ``former`` has the columns of rows that earlier ingests had, if they were others. ``grown``: sources of rows without
+    times that may have grown, and the number of the last row that the last ingest from their places had.
     """
 
     log: ChangeLog
@@ -142,6 +157,7 @@ class Intake:
     move: bool = False
     known: Mapping[str, KnownPart] = field(default_factory=dict)
     former: tuple[tuple[str, ...], ...] = ()
+    grown: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def dims(self) -> tuple[str, ...]:
@@ -175,14 +191,15 @@ class Intake:
             for name in layout.tallies:
                 part.tallies[name] = part.tallies.get(name, 0) + int(frame[name].sum())
             # Rows without a time of their own are the same rows at whatever version they come in.
-            own = (
-                updates if self._has_times(layout) else updates.with_columns(pl.lit(0).alias(dim) for dim in self.dims)
-            )
+            own = updates
+            if not self._has_times(layout):
+                own = updates.with_columns(pl.lit(0).alias(dim) for dim in self.dims)
+                self._note_rows(part, layout.where, own, first_row)
             _add(part.digests.setdefault(layout.where, {}), digests(own, self.dims, self.key))
             for columns, of in zip(self.former, part.former, strict=True):
                 narrow = own.select(*columns, *self.dims, DIFF)
                 _add(of.setdefault(layout.where, {}), digests(narrow, self.dims, self.key))
-            updates = self._without_known(layout.where, updates)
+            updates = self._without_known(layout.where, updates, first_row)
             self._note_late(part, updates, layout.where)
             batches.append(self._move_late(updates))
             if sum(map(len, batches)) >= _MOST_ROWS or sum(one.estimated_size() for one in batches) >= _MOST_BYTES:
@@ -190,6 +207,16 @@ class Intake:
                 batches = []
         self._write(part, writer, batches)
         return part
+
+    def _note_rows(self, part: Part, where: str, rows: pl.DataFrame, first_row: int | None) -> None:
+        """Note the last row of a batch, and the digest of those that may have been taken in before."""
+        if first_row is None:
+            return
+        part.ends[where] = max(part.ends.get(where, 0), first_row + len(rows) - 1)
+        if where in self.grown:
+            begun = rows.head(max(0, self.grown[where] + 1 - first_row))
+            digest = sum(digests(begun, self.dims, self.key).values(), Digest()) if len(begun) else Digest()
+            part.beginnings[where] = part.beginnings.get(where, Digest()) + digest
 
     def _has_times(self, layout: Layout) -> bool:
         """Whether the rows of a source have times, also those of an option, or else the next version."""
@@ -211,8 +238,8 @@ class Intake:
         """The updates in a batch of a source that go into the log, at the times they get there."""
         return self._move_late(self._without_known(layout.where, normalise(frame, layout, self.rules)))
 
-    def _without_known(self, where: str, updates: pl.DataFrame) -> pl.DataFrame:
-        return without(updates, self.known[where], self.dims) if where in self.known else updates
+    def _without_known(self, where: str, updates: pl.DataFrame, first_row: int | None = None) -> pl.DataFrame:
+        return without(updates, self.known[where], self.dims, first_row) if where in self.known else updates
 
     def _move_late(self, updates: pl.DataFrame) -> pl.DataFrame:
         """The updates with late ones at the least open time at or after theirs.

@@ -13,7 +13,7 @@ import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import polars as pl
 
@@ -24,27 +24,36 @@ from ddcore.io.times import Time, coordinates, ordered
 from ddcore.io.updates import Digest
 
 __all__ = [
-    "Earlier", "Known", "Part", "Placed", "Seen", "digest_key", "find_earlier", "identity", "names_at", "stored",
-    "without",
+    "Earlier", "Known", "Part", "Placed", "Rows", "Seen", "digest_key", "find_earlier", "identity", "names_at",
+    "stored", "without",
 ]  # fmt: skip
 
 _KEY_BYTES = 16
 
-# The times at which the log holds a source's rows: with one dimension all versions up to one, with several a set.
-Part = int | frozenset[tuple[int, ...]]
+
+class Rows(NamedTuple):
+    """The rows of a source up to the one of this number, of a file to whose end others are appended."""
+
+    last: int
+
+
+# The part of a source whose rows the log holds: with one dimension all versions up to one, with several a set of times.
+Part = int | frozenset[tuple[int, ...]] | Rows
 
 
 @dataclass(frozen=True)
 class Seen:
     """A source that was just read: its name in messages, its name in the ledger, and its digest at each time.
 
-    ``member``: the file was found in a folder that the user named.
+    ``member``: the file was found in a folder that the user named. ``beginning``: of rows without times, those that the
+    last ingest from this place had, if they are still its first ones, and their digest.
     """
 
     name: str
     identity: str
     member: bool
     digests: dict[Time, Digest]
+    beginning: tuple[Rows, Digest] | None = None
 
     @property
     def whole(self) -> Digest:
@@ -64,8 +73,10 @@ class Known:
     replaced_by: int = 0
 
 
-def without(updates: pl.DataFrame, part: Part, dims: Sequence[str]) -> pl.DataFrame:
-    """The updates at other times than those of a part, in their order."""
+def without(updates: pl.DataFrame, part: Part, dims: Sequence[str], first_row: int | None = None) -> pl.DataFrame:
+    """The updates that are not in a part, in their order; ``first_row`` is the number of the first of them."""
+    if isinstance(part, Rows):
+        return updates.slice(max(0, part.last + 1 - (first_row or 0)))
     if isinstance(part, int):
         return updates.filter(pl.col(dims[0]) > part)
     times = pl.DataFrame(sorted(part), schema=dict.fromkeys(dims, pl.Int64), orient="row")
@@ -138,6 +149,7 @@ def _candidates(index: IngestIndex, sources: Sequence[Seen], root: Path, columns
     for source in sources:
         if any(isinstance(time, int) for time in source.digests):
             marks.update(mark(part.total) for part in _beginnings(source))
+            marks.update([mark(source.beginning[1].total)] if source.beginning else [])
         elif source.digests:
             firsts = [coordinates(time)[0] for time in source.digests]
             entries |= index.between(min(firsts), max(firsts))
@@ -252,6 +264,10 @@ class Earlier:
     def _part_known(self, source: Seen) -> Known | None:
         """The largest part of a source that was ingested from the same place, if any."""
         here = {(number, one.total) for name in self._names_of(source) for one, number in self._by_name[name]}
+        if source.beginning is not None:
+            part, digest = source.beginning
+            numbers = [number for number, total in here if total == digest.total]
+            return Known(max(numbers), part) if numbers else None
         return self._largest_part(source, {Digest(total): number for number, total in sorted(here)})
 
     def _largest_part(self, source: Seen, ingest_of: Mapping[Digest, int]) -> Known | None:

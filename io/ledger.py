@@ -27,6 +27,7 @@ from datetime import UTC
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ddcore import __version__
 from ddcore.errors import StorageError, UsageError
 from ddcore.io import datafile, tables, times
 from ddcore.io.deltalog import (
@@ -64,9 +65,10 @@ from ddcore.lattice import frontier
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
-__all__ = ["FORMAT", "Ledger"]
+__all__ = ["FORMAT", "OLDEST", "Ledger"]
 
-FORMAT = 1  # of the whole warehouse; warehouses of other formats are refused
+FORMAT = 1  # of the whole warehouse: docs/storage.md says when it rises
+OLDEST = 0  # the oldest format that is read, and upgraded by the first command that writes: without a number
 
 _COLUMNS = ("entry", "kind", "number", "name", "first", "last", "at", "body", "summary", "before", "digest")
 _NUMBERS = ("entry", "number", "first", "last")
@@ -88,6 +90,7 @@ _KEPT_LEAST = 20  # the same where there are more than so many files:
 _KEPT_FILES = 64
 _NOTES = (FOOTER, LABELS)
 _DESCRIPTION = "ledger of ddcore, format "
+_FORMAT_NUMBER = re.compile(r"[0-9]{1,9}")
 
 
 @dataclass(slots=True)
@@ -134,14 +137,16 @@ class Ledger:
         self._last: int | None = None  # the newest row
         self._summary = Summary()
         self._rewrites = False  # whether the next record comes with all rows, in one file that has their index
+        self.format = FORMAT if table is None else _format(warehouse.ledger, table)
 
     @classmethod
     def load(cls, warehouse: Warehouse) -> Ledger:
         """Read the ledger; an empty one where the table does not exist. Takes no lock. Reads a few rows, however many
         there are.
 
-        Raises StorageError where it cannot be read, and where tables hold runs or ingests without a record: then the
-        ledger or its end was lost, and the next command would remove their data as the leftovers of a crash.
+        Raises StorageError where it cannot be read, where a newer ddcore wrote it, and where tables hold runs or
+        ingests without a record: then the ledger or its end was lost, and the next command would remove their data as
+        the leftovers of a crash.
         """
         ledger = cls._read(warehouse)
         if ledger._unknown() is not None:
@@ -165,7 +170,6 @@ class Ledger:
             return cls(warehouse)
         with reporting(folder, "read the ledger", tables.mend_hint(folder)):
             table = tables.open_table(folder)
-            _check_format(folder, table)
             ledger = cls(warehouse, table)
             ledger._open()
             if tables.is_writer():
@@ -186,6 +190,20 @@ class Ledger:
         tables.create(folder, schema, description=f"{_DESCRIPTION}{FORMAT}", configuration=_SETTINGS)
         with reporting(folder, "read the ledger", tables.mend_hint(folder)):
             self._table = tables.open_table(folder)
+
+    def upgrade(self) -> bool:
+        """Give the ledger of an older format the number of this one, so that an older ddcore refuses what this one
+        writes; False if it has it. Nothing else differs between these formats. The caller holds the warehouse's lock.
+        """
+        if self._table is None or self.format == FORMAT:
+            return False
+        folder = self.warehouse.ledger
+        with reporting(folder, "write the ledger", tables.mend_hint(folder)):
+            self._table.alter.set_table_description(f"{_DESCRIPTION}{FORMAT}")
+            tables.settle(folder, self._table.version(), self._table.version())
+        self.format = FORMAT
+        failpoint("after-format")
+        return True
 
     def append(self, record: Record) -> None:
         """Write a record: every reader sees its effects from now on. The caller holds the warehouse's lock.
@@ -765,14 +783,23 @@ def _reaches(row: _Entry, lower: Frontier) -> bool:
     return any(times.is_open(time, lower) for time in row.record.counts)
 
 
-def _check_format(folder: Path, table: DeltaTable) -> None:
-    description = table.metadata().description or ""
-    if description != f"{_DESCRIPTION}{FORMAT}":
-        actual = description.removeprefix(_DESCRIPTION) or "none"
+def _format(folder: Path, table: DeltaTable) -> int:
+    """The number of the warehouse's format, 0 without one. Raises StorageError for formats that are not read."""
+    text = (table.metadata().description or "").removeprefix(_DESCRIPTION)
+    number = int(text) if _FORMAT_NUMBER.fullmatch(text) else 0
+    if number > FORMAT:
         raise StorageError(
-            f"{folder.parent} has the warehouse format {actual}, this ddcore reads {FORMAT}",
-            "use the version of ddcore that wrote it, or ingest the sources into a new warehouse",
+            f"{folder.parent} has the warehouse format {number}, of a newer ddcore; this one, {__version__}, reads "
+            f"formats up to {FORMAT}",
+            "upgrade ddcore here; nothing was changed",
         )
+    if number < OLDEST:
+        raise StorageError(
+            f"{folder.parent} has the warehouse format {number}; this ddcore, {__version__}, reads formats from "
+            f"{OLDEST} on",
+            "a run or ingest of an older ddcore upgrades it; or ingest the sources into a new warehouse",
+        )
+    return number
 
 
 def _damaged(folder: Path, why: str) -> StorageError:

@@ -17,12 +17,13 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from ddcore.cache import OWN_FOLDER, cache_folder, distrust, kernel_folder, kernel_names
+from ddcore.cache import LEVEL, OWN_FOLDER, cache_folder, distrust, kernel_folder, kernel_names, shipped_kernels
 from ddcore.errors import DdError
 from ddcore.io.program import load_plan
 from ddcore.io.project import Project
 from ddcore.io.times import named, shown
 from ddcore.jobs.spark import class_archive, jars
+from ddcore.jobs.spark.installed import EXTRA, lacking
 from ddcore.jobs.spark.java import find_java
 
 if TYPE_CHECKING:
@@ -50,26 +51,27 @@ class Check:
 def checks(find: Callable[[], Project | None], *, deep: bool = False) -> list[Check]:
     """All checks, the machine's first. ``find`` gives the project, or None if there is none; it may raise DdError.
 
-    ``deep``: every byte of the warehouse is read, and not only logs and footers. If the project's engine is inline, a
-    failed check of what only Spark needs becomes a note.
+    ``deep``: every byte of the warehouse is read, and not only logs and footers. If the project's engine is inline, or
+    there is no project and Spark is not installed, a failed check of what only Spark needs becomes a note.
     """
     results: list[Check] = []
-    project, inline = None, False
+    project, inline, is_installed = None, False, not lacking()
     try:
         project = find()
-        inline = project is not None and project.engine == "inline"
+        inline = not is_installed if project is None else project.engine == "inline"
     except DdError as error:
         results.append(Check("project", "fail", error.message, error.hint))
     else:
         results += _no_project() if project is None else [*_project(project), *_warehouse(project, deep)]
-    for_spark = [check for group in (_libraries, _java, _spark, _jars, _archive, _cache) for check in group()]
+    groups = (_java, _spark, _jars, _archive) if is_installed else ()  # of no use before the libraries
+    for_spark = [check for group in (_libraries, *groups, _cache) for check in group()]
     if inline:
         for_spark = [_not_needed(check) if check.state == "fail" else check for check in for_spark]
     return [*_python(), *for_spark, *_kernels(), *results, *_path()]
 
 
 def _not_needed(check: Check) -> Check:
-    return replace(check, state="note", message=f"{check.message}; the engine of this project, inline, does without")
+    return replace(check, state="note", message=f"{check.message}; the other engine, inline, does without")
 
 
 def _python() -> Iterator[Check]:
@@ -88,6 +90,8 @@ def _libraries() -> Iterator[Check]:
             version = "not installed"
         if version == pinned:
             yield Check(name, "ok", version)
+        elif lacking():
+            yield Check(name, "fail", f"{version}: the engine spark needs {pinned}", EXTRA)
         else:
             yield Check(name, "fail", f"{version}: {pinned} is needed", f"pip install {name}=={pinned}")
 
@@ -136,7 +140,8 @@ def _kernels() -> Iterator[Check]:
     from ddcore.kernel_cache import current_kernels
 
     names, current = kernel_names(), current_kernels()
-    message = f"{len(current)} of {len(names)} compiled and current, in {kernel_folder()}"
+    place = f"with the package, for {LEVEL}" if len(shipped_kernels()) >= len(names) else f"in {kernel_folder()}"
+    message = f"{len(current)} of {len(names)} compiled and current, {place}"
     if len(current) == len(names):
         yield Check("kernels", "ok", message)
     else:

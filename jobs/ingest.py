@@ -34,10 +34,10 @@ from ddcore.io.failpoint import failpoint
 from ddcore.io.ingest_index import IngestIndex
 from ddcore.io.intake import Intake, Part, fitted, frames_of, merge, shown
 from ddcore.io.intent import check_restated, give_up
-from ddcore.io.known import Earlier, Known, Seen, digest_key, find_earlier, identity, stored
+from ddcore.io.known import Earlier, Known, Rows, Seen, digest_key, find_earlier, identity, stored
 from ddcore.io.labels import Labels
 from ddcore.io.ledger import Ledger
-from ddcore.io.positions import position
+from ddcore.io.positions import last_positions, position
 from ddcore.io.project import ENGINES, Project, find_project
 from ddcore.io.records import IngestRecord
 from ddcore.io.records import Source as TakenSource
@@ -427,6 +427,7 @@ class _Work:
         notes = self.notes + _ignored_notes(layouts)
         if self.rules.appends:
             notes.append("every row counts as inserted")
+            self.intake = replace(self.intake, grown=self._appended_to(layouts))
         self.tell("reading rows", 0, None, ", ".join(places))
         part = take(self.intake, layouts)
         if not part.rows:
@@ -463,7 +464,10 @@ class _Work:
         notes += self._name(part, dates, self.options.labels)
         if self.repeated is not None:
             notes.append(_repeat_note(*self.repeated, self.rules.dims, self.intake.number))
-        taken = tuple(TakenSource(one.identity, stored(one.whole, self.intake.key)) for one in identities)
+        taken = tuple(
+            TakenSource(one.identity, stored(one.whole, self.intake.key), _row_position(part.ends.get(one.name)))
+            for one in identities
+        )
         rests_on = tuple(sorted({one.number for one in known.values() if one.part is not None}))
         self._commit(part, taken, rests_on)
         return self._report(places, part, self.intake.number, nothing_new=False, notes=notes)
@@ -606,14 +610,28 @@ class _Work:
 
     # --- checks of the whole source ---
 
+    def _appended_to(self, layouts: Layouts) -> dict[str, int]:
+        """The sources to which rows may have been appended, and the number of the last row that was taken in."""
+        sources = [source for source, _ in layouts]
+        places = last_positions(self.ledger, self.index, sources, self.root)
+        taken = zip(sources, places, strict=True)
+        return {source.name: int(place[1][5:]) for source, place in taken if place and place[1].startswith("rows-")}
+
     def _identities(self, part: Part, layouts: Layouts, former: int | None = None) -> list[Seen]:
         """The sources as the ledger names them: by paths relative to the project, from any working folder.
 
         ``former``: with digests over columns that the input had before, by their place in the intake.
         """
         digests = part.digests if former is None else part.former[former]
+        grown, begun = self.intake.grown, part.beginnings
         return [
-            Seen(source.name, identity(source, self.root), source.member, digests.get(source.name, {}))
+            Seen(
+                source.name,
+                identity(source, self.root),
+                source.member,
+                digests.get(source.name, {}),
+                (Rows(grown[source.name]), begun[source.name]) if begun.get(source.name) and former is None else None,
+            )
             for source, _ in layouts
         ]
 
@@ -948,6 +966,8 @@ def _known_notes(known: Mapping[str, Known]) -> list[str]:
     for name, one in known.items():
         if isinstance(one.part, int):
             notes.append(f"{name}: taken in after version {one.part}; ingest {one.number} has the rows up to there")
+        elif isinstance(one.part, Rows):
+            notes.append(f"{name}: taken in after row {one.part.last}; ingest {one.number} has the rows up to there")
         elif one.part is not None:
             notes.append(f"{name}: taken in at its other times; ingest {one.number} has the rows {_shown_part(one)}")
     return notes
@@ -971,6 +991,11 @@ def _shown_part(known: Known) -> str:
     if isinstance(known.part, int):
         return f"up to version {known.part}"
     return f"at {len(known.part or ())} of its times"
+
+
+def _row_position(last: int | None) -> str:
+    """The position of a source of rows without times: the number of its last row."""
+    return "" if last is None else f"rows-{last}"
 
 
 def _is_complete(known: Known | None) -> bool:

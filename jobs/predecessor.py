@@ -21,12 +21,14 @@ _logger = logging.getLogger("ddcore")
 
 @contextmanager
 def succeeding(warehouse: Warehouse, command: str) -> Iterator[tuple[Lock, Ledger]]:
-    """Hold the lock, with the ledger. A command that fails before it called :func:`tell` still tells of a dead holder:
-    the name is in the file only once.
+    """Hold the lock, with the ledger, which is upgraded if it has an older format. A command that fails before it
+    called :func:`tell` still tells of a dead holder: the name is in the file only once.
     """
     with warehouse.lock(command) as lock, kept_open():
         ledger = Ledger.load(warehouse)
         try:
+            if ledger.upgrade():
+                _logger.info("note: the warehouse has the format %d now: an older ddcore refuses it", ledger.format)
             yield lock, ledger
         except Exception:
             tell(lock, ledger, "")

@@ -2,8 +2,8 @@
 
 Delta's jars, compiled kernels, and a class archive for a quicker start of Spark, all in the cache folder, which can be
 deleted at any time. A step that is done already takes almost no time. Kernels need no Java and are compiled even
-if the other steps fail. ``--inline`` prepares only what the inline engine needs, ``--no-archive`` leaves the archive
-out, ``--debug`` shows what Ivy and Spark print.
+if the other steps fail. ``--inline`` prepares only what the inline engine needs, as happens where PySpark is not
+installed; ``--no-archive`` leaves the archive out, ``--debug`` shows what Ivy and Spark print.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 from ddcore.cache import OWN_FOLDER, distrust, kernel_folder, make_private
 from ddcore.errors import DdError, StorageError
 from ddcore.jobs.spark import class_archive, jars
+from ddcore.jobs.spark.installed import EXTRA, lacking
 from ddcore.jobs.spark.java import find_java
 from ddcore.jobs.spark.session import is_debugging, spark_session, stop
 
@@ -94,7 +95,7 @@ def main(arguments: list[str]) -> int:
     """Do the steps, a line each on stderr; exit code 1, and what to do, if one of them fails."""
     logger = logging.getLogger("ddcore")
     logger.addHandler(logging.NullHandler())  # the lines below report the compilation of kernels
-    debug, spark = "--debug" in arguments or is_debugging(), "--inline" not in arguments
+    debug, spark = "--debug" in arguments or is_debugging(), "--inline" not in arguments and not lacking()
     problems: list[DdError] = []
 
     def step(name: str, cost: str, action: Callable[[], bool]) -> bool:
@@ -120,6 +121,8 @@ def main(arguments: list[str]) -> int:
         _say(f"\n{problem}")
     if spark and not has_jars:
         _say("\nOnly Spark needs Java and the jars: ddcore run --engine inline works without.")
+    if not spark and "--inline" not in arguments:
+        _say(f"\nFor the engine inline only: no {' and no '.join(lacking())} here. For Spark: {EXTRA}")
     return max((problem.exit_code for problem in problems), default=0)
 
 

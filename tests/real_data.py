@@ -1,4 +1,4 @@
-"""Real inputs, in ``tests/data``, and the programs of ``examples/``."""
+"""Real inputs, in ``sample_data``, and the programs of ``examples/``."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any
 import polars as pl
 
 REPOSITORY = Path(__file__).resolve().parent.parent
-DATA = REPOSITORY / "tests" / "data"
+DATA = REPOSITORY / "sample_data"
 
 
 def shared_data(*parts: str) -> Path:
-    """A file or folder of ``tests/data``, whose README names its source."""
+    """A file or folder of ``sample_data``, whose README names its source: tests, benchmarks and examples share them."""
     path = DATA.joinpath(*parts)
     assert path.exists(), path
     return path

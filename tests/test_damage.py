@@ -410,12 +410,6 @@ def test_maintenance_by_others_is_no_damage(shop: Shop) -> None:
     assert shop.results() == shop.complete
 
 
-def test_a_warehouse_of_another_format_is_refused(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ledger, "FORMAT", ledger.FORMAT + 1)
-    with pytest.raises(StorageError, match=r"format 1, this ddcore reads 2"):
-        shop.run()
-
-
 # --- every kind of table, and every kind of file in it ----------------------------------------------------------------
 
 

@@ -19,7 +19,8 @@ PAGES = sorted(
         TOP / "CONTRIBUTING.md",
         *DOCS.rglob("*.md"),
         *TOP.glob("examples/*/README.md"),
-        TOP / "tests" / "data" / "README.md",
+        TOP / "bench" / "peers" / "README.md",
+        TOP / "sample_data" / "README.md",
     ]
 )
 IDS = [str(page.relative_to(TOP)) for page in PAGES]

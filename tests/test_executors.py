@@ -20,6 +20,7 @@ from ddcore.io.warehouse import Warehouse
 from ddcore.jobs import replay
 from ddcore.jobs.engines import exchange
 from ddcore.jobs.ingest import ingest
+from ddcore.jobs.setup import compile_kernels
 from ddcore.jobs.spark.failures import ExecutorLost, run_job
 
 PROGRAM = """
@@ -113,6 +114,25 @@ def test_a_run_survives_the_death_of_a_process(victim: str, master: str, paralle
     assert json.loads(done.stdout.splitlines()[-1])["run"] == 1
     assert_same(contents(project), expected, victim)
     assert not Warehouse(project.warehouse).staging.exists()
+
+
+@pytest.mark.long
+@pytest.mark.spark
+def test_an_executor_with_an_empty_cache_compiles_no_kernel(project: Project, tmp_path: Path) -> None:
+    """They come with the package, which it unpacks into that cache."""
+    compile_kernels()
+    (tmp_path / "executor").mkdir(mode=0o700)
+    conf = f'[spark]\nconf = {{ "spark.executorEnv.DDCORE_CACHE" = "{tmp_path / "executor"}" }}\n'
+    (project.root / "dd.toml").write_text(PROJECT + conf)
+    expected = undisturbed(project)
+    command = [str(Path(sys.executable).with_name("ddcore")), "run", "--master", "local-cluster[1,1,1024]"]
+    done = subprocess.run(
+        [*command, "--project", project.root],
+        env={**os.environ, "PYSPARK_PYTHON": sys.executable}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert_same(contents(project), expected, "a cluster")
+    assert [folder.name for folder in (tmp_path / "executor").iterdir()] == ["code"]
 
 
 class Lossy:

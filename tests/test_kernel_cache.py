@@ -240,3 +240,94 @@ def test_notices_leave_the_logger_as_it_was() -> None:
         logger.warning("not kept")
     assert out.stderr.getvalue().splitlines() == ["compiling", "warning: not kept"]
     assert (logger.level, list(logger.handlers), logger.propagate) == before
+
+
+# --- kernels that come with the package -------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def shipped(tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of the package's kernels. It has ``twice``, compiled for the named level by a process of its own."""
+    target = tmp_path / "package" / "compiled" / kernel_folder().name
+    for module in (cache, kernel_cache):
+        monkeypatch.setattr(module, "shipped_folder", lambda: target)
+    script = (
+        "import sys; sys.path.insert(0, sys.argv[1]); import test_kernel_cache as t\n"
+        "from ddcore.kernels.compiling import kernel, INT\n"
+        "kernel(INT, INT)(t.twice); print(t.file_of(t.twice))\n"
+    )
+    env = os.environ | {
+        "NUMBA_CPU_NAME": cache.LEVEL,
+        "NUMBA_CPU_FEATURES": "",
+        "DDCORE_CACHE": str(tmp_path / "built"),
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(Path(__file__).parent)], env=env, capture_output=True, text=True, check=True
+    )
+    target.mkdir(parents=True)
+    os.rename(done.stdout.strip(), target / Path(done.stdout.strip()).name)
+    return target
+
+
+def test_kernels_of_the_package_are_loaded_where_the_processor_has_the_features_of_their_level(
+    folder: Path, shipped: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "ddcore")
+    assert cache.level_digest(), "this test needs a processor of the level"
+    assert load(twice) == (42, [])
+    assert not kernel_folder().exists() and not caplog.messages
+    for module in (cache, kernel_cache):
+        monkeypatch.setattr(module, "level_digest", lambda: "")
+    assert cache.shipped_kernels() == []
+    assert load(twice) == (42, ["twice"])
+    assert "once on this machine" in caplog.text
+    assert "those that came with the package are for other processors, or damaged" in caplog.text
+
+
+@pytest.mark.parametrize("lacking", sorted(cache._LEVEL_FEATURES))
+def test_the_level_needs_each_of_its_features(lacking: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from llvmlite import binding
+
+    def with_features(names: frozenset[str]) -> str:
+        cache.level_digest.cache_clear()
+        monkeypatch.setattr(binding, "get_host_cpu_features", lambda: dict.fromkeys(names, True))
+        return cache.level_digest()
+
+    try:
+        assert with_features(cache._LEVEL_FEATURES)
+        assert not with_features(cache._LEVEL_FEATURES - {lacking})
+    finally:
+        cache.level_digest.cache_clear()
+
+
+@pytest.mark.parametrize(("name", "value"), [("NUMBA_CPU_NAME", "generic"), ("NUMBA_ENABLE_AVX", "0")])
+def test_who_names_a_processor_to_numba_gets_kernels_for_that_one(
+    name: str, value: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(name, value)
+    cache.level_digest.cache_clear()
+    try:
+        assert cache.level_digest() == ""
+    finally:
+        cache.level_digest.cache_clear()
+
+
+@pytest.mark.parametrize("damage", ["cut", "flipped", "empty"])
+def test_a_damaged_kernel_of_the_package_is_not_loaded(folder: Path, shipped: Path, damage: str) -> None:
+    (file,) = shipped.iterdir()
+    content = file.read_bytes()
+    flipped = bytearray(content)
+    flipped[len(flipped) // 2] ^= 1
+    file.write_bytes({"cut": content[:-1], "flipped": bytes(flipped), "empty": b""}[damage])
+    assert load(twice) == (42, ["twice"])
+    assert load(twice) == (42, []), "from the cache"
+
+
+def test_kernels_of_another_python_or_numba_are_named_as_the_reason(
+    shipped: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cache, "shipped_folder", lambda: shipped.with_name("another"))
+    assert cache.compiling(2) == (
+        "compiling 2 kernels, once on this machine; this can take a minute; "
+        "those that came with the package are for other versions of Python, numba or llvmlite"
+    )

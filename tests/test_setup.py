@@ -16,6 +16,7 @@ import polars as pl
 import pytest
 from kernels import copy_of_cache
 
+from ddcore.cache import kernel_names
 from ddcore.errors import DdError, StorageError
 from ddcore.jobs.setup import compile_kernels
 from ddcore.jobs.setup import main as set_up
@@ -54,8 +55,11 @@ def test_every_dependency_is_pinned_and_no_pin_has_an_url() -> None:
     assert all(re.fullmatch(r"[A-Za-z0-9._-]+==[A-Za-z0-9.]+", pin) for pin in pins), pins
     pinned = {re.sub(r"[-_.]+", "-", pin.split("==")[0]).lower() for pin in pins}
     project = pyproject()["project"]
-    names = [*project["dependencies"], *project["optional-dependencies"]["dev"]]
-    assert {re.split(r"[=<>~! ]", line)[0].lower() for line in names} <= pinned
+    extras = project["optional-dependencies"]
+    lines = [*project["dependencies"], *extras["spark"], *extras["dev"]]
+    names = {re.split(r"[=<>~! ]", line)[0].lower() for line in lines}
+    assert names - {"ddcore[spark]"} <= pinned
+    assert "ddcore[spark]" in extras["dev"] and not {"pyspark", "pandas"} & {*project["dependencies"]}
 
 
 def test_both_console_scripts_do_the_same() -> None:
@@ -238,6 +242,7 @@ def test_spark_defaults_are_read_as_spark_reads_them(tmp_path: Path) -> None:
 
 
 def test_the_shipped_package_is_complete_and_imports_from_the_cache(tmp_path: Path) -> None:
+    compile_kernels()
     archive = package_zip()
     assert package_zip() == archive, "the same sources make the same zip"
     with zipfile.ZipFile(archive) as packed:
@@ -247,7 +252,9 @@ def test_the_shipped_package_is_complete_and_imports_from_the_cache(tmp_path: Pa
         for package, room in FOLDERS.items()
         for file in (TOP / room).rglob("*.py")
     }
-    assert names == sources | {"ddcore/__init__.py", "ddcore/cache.py"}
+    compiled = {name for name in names if name.startswith("unpacked/ddcore/compiled/")}
+    assert {Path(name).stem for name in compiled} == set(kernel_names()), "executors compile nothing"
+    assert names - compiled == sources | {"ddcore/__init__.py", "ddcore/cache.py"}
     script = "import ddcore, ddcore.io.warehouse as w, ddcore.jobs.spark.jars; print(ddcore.__version__, w.__file__)"
     done = subprocess.run(
         [sys.executable, "-c", script],

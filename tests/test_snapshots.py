@@ -366,7 +366,7 @@ def test_spark_gives_the_same_updates_and_errors(tmp_path: Path) -> None:
 
 
 def test_the_page_shows_what_the_commands_print(tmp_path: Path, dd: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    pages.follow("snapshots.md", tmp_path, dd, monkeypatch, steps=20)
+    pages.follow("snapshots.md", tmp_path, dd, monkeypatch, steps=21)
 
 
 # --- several time dimensions ------------------------------------------------------------------------------------------
@@ -404,6 +404,49 @@ def test_appended_rows_may_have_versions_of_their_own_but_no_diff(desk: Desk, tm
     (tmp_path / "b.csv").write_text("src,dst,version,diff\n1,2,6,1\n")
     with pytest.raises(DataError, match="has a column 'diff', but --append inserts every row"):
         desk.ingest(str(tmp_path / "b.csv"), form="append")
+
+
+@pytest.mark.parametrize("engine", ["inline", pytest.param("spark", marks=pytest.mark.spark)])
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_a_file_to_whose_end_rows_are_appended_brings_only_these(
+    engine: str, suffix: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    if engine == "spark":
+        request.getfixturevalue("spark")
+    desk, edges = Desk(tmp_path, engine=engine), [(1, 2), (1, 2), (3, 4)]
+    file = tmp_path / f"events.{suffix}"
+
+    def take(*more: tuple[int, int]) -> Any:
+        edges.extend(more)
+        frame = pl.DataFrame(edges, ["src", "dst"], orient="row")
+        if suffix == "csv":
+            frame.write_csv(file)
+        else:
+            frame.write_parquet(file, row_group_size=2)
+        return desk.ingest(str(file), form="append")
+
+    assert take().plus == 3
+    report = take((1, 2), (5, 6))
+    assert (report.plus, report.first) == (2, 1)
+    last = 4 if suffix == "csv" else 3
+    assert f"{file}: taken in after row {last}; ingest 1 has the rows up to there" in report.notes
+    assert take((7, 8)).plus == 1
+    assert desk.ingest(str(file), form="append").nothing_new
+    assert desk.updates() == [(1, 2, 0, 2), (3, 4, 0, 1), (1, 2, 1, 1), (5, 6, 1, 1), (7, 8, 2, 1)]
+    edges[0] = (9, 9)  # another file: all of its rows are added, and it is said
+    report = take((1, 1))
+    assert report.plus == 7 and any("took in other rows under that name" in note for note in report.notes)
+
+
+def test_what_an_appended_file_rests_on_is_not_undone(desk: Desk, tmp_path: Path) -> None:
+    from ddcore.jobs.undo import undo
+
+    for edges in (["1,2"], ["1,2", "3,4"]):
+        desk.ingest(csv(tmp_path, "events.csv", *edges), form="append")
+    with pytest.raises(DataError, match="ingest 2"):
+        undo(desk.project, 1)
+    undo(desk.project, 2)
+    assert desk.ingest(csv(tmp_path, "events.csv", "1,2", "3,4"), form="append").plus == 1
 
 
 def test_an_unknown_form_is_named(desk: Desk, tmp_path: Path) -> None:

@@ -66,3 +66,13 @@ def log_of(project: Project, name: str, schema: Any) -> pl.DataFrame:
     warehouse = Warehouse(project.warehouse)
     log = ChangeLog(warehouse.output(name), schema, project.dims)
     return log.collect(log.scan(Ledger.load(warehouse).table(f"outputs/{name}")))
+
+
+def unnumbered(warehouse: Path) -> None:
+    """Make it a warehouse from before formats had numbers: its ledger was created without a description."""
+    commit = warehouse / "ledger" / "_delta_log" / f"{0:020d}.json"
+    actions = [json.loads(line) for line in commit.read_text().splitlines()]
+    (metadata,) = [action["metaData"] for action in actions if "metaData" in action]
+    assert metadata["description"].startswith("ledger of ddcore, format ")
+    metadata["description"] = None
+    commit.write_text("".join(json.dumps(action) + "\n" for action in actions))

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import polars as pl
 from forks import Ended, Forks
+from warehouses import unnumbered
 
 from ddcore.errors import StorageError
 from ddcore.io import records, tables, unrecorded
@@ -348,6 +349,10 @@ def _restated(shop: Workshop, folder: Path) -> None:
     shop.done(folder, "ingest", "roads", "fixed.csv", "--restate", "2")
 
 
+def _unnumbered(_: Workshop, folder: Path) -> None:
+    unnumbered(folder / "warehouse")
+
+
 BASES: dict[str, tuple[str, Build]] = {
     "ingested": ("new", _ingested),
     "folded": ("ingested", _folded),
@@ -364,6 +369,7 @@ BASES: dict[str, tuple[str, Build]] = {
     "half folded": ("times", _half_folded),
     "several runs": ("folded", _several_runs),
     "compacted": ("several runs", _compacted),
+    "unnumbered": ("folded", _unnumbered),
     "many runs": ("ingested", _many_runs),
 }
 COMMANDS = {  # the project's state, and the command
@@ -400,6 +406,7 @@ COMMANDS = {  # the project's state, and the command
     "undo": ("folded", "ingest", "--undo", "3"),
     "first run": ("ingested", "run"),
     "later run": ("folded", "run"),
+    "run on a warehouse of an older format": ("unnumbered", "run"),
     "run from an earlier version": ("folded", "run", "--from-version", "1"),
     "run that appends corrections": ("folded", "run", "--from-version", "1", "--corrections", "append"),
     "run of a changed program": ("changed", "run"),

@@ -1,6 +1,6 @@
 """Kill commands at random moments and run them again, over and over: ``python tools/soak.py --cycles 300``.
 
-The history of the package set (tests/data) is cut into pieces at random. Each piece is ingested and folded; now and
+The history of the package set (sample_data) is cut into pieces at random. Each piece is ingested and folded; now and
 then an ingest is undone and repeated, or everything is folded anew. Every command may be killed with SIGKILL at a
 random moment, the driver or one of Spark's Python workers, and is run again until it ends by itself. After each run all
 output logs, and the input's, are compared row by row with those of one undisturbed run. One cycle is one kill.
@@ -38,7 +38,7 @@ from ddcore.io.project import Project, find_project
 from ddcore.io.warehouse import Warehouse
 
 TOP = Path(__file__).resolve().parent.parent
-HISTORY = TOP / "tests" / "data" / "package_sets" / "dependencies.parquet"
+HISTORY = TOP / "sample_data" / "package_sets" / "dependencies.parquet"
 COMMAND = [str(Path(sys.executable).with_name("ddcore"))]
 INPUT = "dependencies"
 LIMIT = 300.0  # seconds for one command

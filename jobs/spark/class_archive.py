@@ -15,6 +15,7 @@ from pathlib import Path
 from ddcore.cache import cache_folder, distrust
 from ddcore.errors import DdError
 from ddcore.jobs.spark import jars
+from ddcore.jobs.spark.installed import check_installed
 from ddcore.jobs.spark.java import java_path
 
 __all__ = ["archive", "current", "place"]
@@ -27,7 +28,7 @@ def archive(java: str, spark_home: Path) -> Path | None:
 
 
 def current() -> Path | None:
-    """The archive that a session started now would use; None if there is no archive or no Java."""
+    """The archive that a session started now would use; None without an archive, Java or PySpark."""
     try:
         return archive(java_path(), _spark_home())
     except DdError:
@@ -40,6 +41,7 @@ def place() -> Path:
 
 
 def _spark_home() -> Path:
+    check_installed()
     import pyspark
 
     return Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent)

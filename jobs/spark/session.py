@@ -20,6 +20,7 @@ from ddcore.errors import DdError
 from ddcore.jobs.spark import class_archive, jars
 from ddcore.jobs.spark.failures import is_of_spark
 from ddcore.jobs.spark.gateway import Gateway, Scratch, interruptible, keeping_signals, launch, log4j_file, log_hint
+from ddcore.jobs.spark.installed import check_installed
 from ddcore.jobs.spark.java import java_path
 from ddcore.jobs.spark.settings import DELTA, defaults_file, is_local, is_this_machine, runtime, settings
 from ddcore.jobs.spark.shipping import package_zip
@@ -57,7 +58,7 @@ def spark(
 
 
 def check() -> None:
-    """Raise StorageError where Java or Delta's jars are missing, before anything is started."""
+    """Raise UsageError without PySpark, StorageError without Java or Delta's jars, before anything is started."""
     if not _is_callers():
         java_path()
         jars.paths()
@@ -86,20 +87,22 @@ def spark_session(
     ``PYSPARK_SUBMIT_ARGS``. ``parallelism`` is the number of workers (default: the cores); ``bulk`` sets it up for a
     long run; ``debug``, or ``DDCORE_DEBUG``, shows Spark's output on stderr.
 
-    Raises StorageError where Java or the jars are missing, DdError where Spark does not start.
+    Raises UsageError without PySpark, StorageError without Java or the jars, DdError where Spark does not start.
     """
-    from pyspark.sql import SparkSession
-
     if _is_callers():
         return _callers_session(conf, parallelism, bulk=bulk)
+    from pyspark.sql import SparkSession
+
     return _launch(SparkSession.builder.getOrCreate, conf, master, parallelism, bulk=bulk, debug=debug)
 
 
 def _context(conf: Mapping[str, str], master: str, parallelism: int | None) -> SparkContext:
     """The context to work in: the caller's, or a new one."""
+    if _is_callers():
+        return _callers_context(conf)
     from pyspark import SparkContext
 
-    return _callers_context(conf) if _is_callers() else _launch(SparkContext.getOrCreate, conf, master, parallelism)
+    return _launch(SparkContext.getOrCreate, conf, master, parallelism)
 
 
 def stop(spark: SparkSession | SparkContext | None, patience: float = 10.0) -> None:
@@ -236,7 +239,8 @@ def _scratch() -> Scratch:
 
 
 def _is_callers() -> bool:
-    """Whether the caller has a context already, or a JVM for one."""
+    """Whether the caller has a context already, or a JVM for one. Raises UsageError where PySpark is not installed."""
+    check_installed()
     from pyspark import SparkContext
 
     return SparkContext._active_spark_context is not None or "PYSPARK_GATEWAY_PORT" in os.environ
