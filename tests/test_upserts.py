@@ -402,13 +402,15 @@ def test_spark_takes_events_without_a_key(tmp_path: Path) -> None:
     refused(desk, UnknownRetraction, source, form="op", events=options(key="", op="op"))
     for shape in ("structs", "json"):
         (tmp_path / shape).mkdir()
-        desk = Desk(tmp_path / shape, CUSTOMERS, "spark")
-        source = envelopes(tmp_path, shape)
+        desk = Desk(tmp_path / shape, {**CUSTOMERS, "ts_ms": "int64"}, "spark")
+        source = envelopes(tmp_path, shape, ENVELOPES[:4])
         if shape == "structs":
             write_deltalake(str(tmp_path / "table"), pl.read_parquet(source).to_arrow())
             source = str(tmp_path / "table")
-        desk.ingest(source, form="debezium", events=options())
-        assert desk.updates() == [(1004, "Anne Marie", 1.5, 0, 1)]
+            error = refused(desk, DataError, source, form="debezium", events=options())
+            assert "of which a table does not say which is later" in error.message and "--order-by" in error.hint
+        desk.ingest(source, form="debezium", events=options(order="ts_ms"))
+        assert desk.updates() == [(1004, "Anne Marie", 1.5, 3, 0, 1)]
 
 
 # --- the key of an input ----------------------------------------------------------------------------------------------
