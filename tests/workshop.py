@@ -431,18 +431,6 @@ COMMANDS = {  # the project's state, and the command
 }
 ON_SPARK = {
     "first ingest on Spark": ("new", "ingest", "roads", "roads.csv", "--engine", "spark"),
-    "events on Spark": (
-        "folded",
-        "ingest",
-        "roads",
-        "events.csv",
-        "--op",
-        "op",
-        "--key",
-        "src,dst",
-        "--engine",
-        "spark",
-    ),
     "snapshots on Spark": ("folded", "ingest", "roads", "monday.csv", "tuesday.csv", "--snapshot", "--engine", "spark"),
     "first run on Spark": ("ingested", "run", "--engine", "spark"),
     "run on two workers": ("folded", "run", "--engine", "spark", "--parallelism", "2"),
