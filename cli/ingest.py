@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from ddcore.io.project import Project
     from ddcore.jobs.ingest import IngestReport
     from ddcore.jobs.undo import UndoReport
+    from ddcore.jobs.upserts import EventOptions
 
 __all__ = ["ingest"]
 
@@ -80,6 +81,61 @@ def ingest(
             "commits' numbers.",
         ),
     ] = False,
+    upsert: Annotated[
+        bool,
+        typer.Option(
+            "--upsert",
+            help="Each row is the newest value of its key; where all other columns are null, the key is deleted.",
+        ),
+    ] = False,
+    op: Annotated[
+        str | None,
+        typer.Option(
+            "--op",
+            parser=filled,
+            metavar="COLUMN",
+            help="The sources hold events, and this column says what each does: I, U, D, c, u, d, insert, ...",
+            show_default=False,
+        ),
+    ] = None,
+    debezium: Annotated[
+        bool,
+        typer.Option(
+            "--debezium",
+            help="The sources hold Debezium's events: columns op, before and after, or one column with them as JSON.",
+        ),
+    ] = False,
+    op_values: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--op-values",
+            metavar="KIND=VALUE,...",
+            help="Other values of the operation column: insert=A,update=B,delete=C; also before=, after= for updates "
+            "in two events. May be repeated.",
+            show_default=False,
+        ),
+    ] = None,
+    key: Annotated[
+        str | None,
+        typer.Option(
+            "--key",
+            parser=filled,
+            metavar="COLUMN,...",
+            help="The columns by which events say which row they change. Default: the key of the input in dd.toml.",
+            show_default=False,
+        ),
+    ] = None,
+    order_by: Annotated[
+        str | None,
+        typer.Option(
+            "--order-by",
+            parser=filled,
+            metavar="COLUMN,...",
+            help="The columns that say which of several events of one key and version is the last. Default: their "
+            "places in the sources.",
+            show_default=False,
+        ),
+    ] = None,
     version: Annotated[
         str | None,
         typer.Option(
@@ -206,11 +262,17 @@ def ingest(
     assert input_name is not None and sources
     opened.input_schema(input_name)
     _check_late(late)
-    form = _form({"append": append, "snapshot": snapshot, "feed": feed})
+    form = _form(
+        {
+            "append": append, "snapshot": snapshot, "feed": feed, "upsert": upsert, "op": op is not None,
+            "debezium": debezium,
+        }
+    )  # fmt: skip
     rename = _pairs("--column", column or [], "--column src=from_station")
     from ddcore.cli.notices import notices
     from ddcore.jobs import ingest as job
 
+    events = _events(form, op, op_values or [], key, order_by)
     start, time = job.start_of(restate, opened), job.version_of(version, opened.dims)
     with out.claimed(), out.progress() as progress, notices(out):
         report = job.ingest(
@@ -219,6 +281,7 @@ def ingest(
             sources,
             engine=opened.engine,
             form=form,
+            events=events,
             version=time,
             diff=diff,
             rename=rename,
@@ -242,6 +305,27 @@ def _form(forms: dict[str, bool]) -> str:
     if len(names) > 1:
         raise UsageError(f"--{names[0]} and --{names[1]}: only one of them", "see: ddcore ingest --help")
     return names[0] if names else "log"
+
+
+def _events(
+    form: str, op: str | None, op_values: list[str], key: str | None, order_by: str | None
+) -> EventOptions | None:
+    """How rows are events; None for other forms."""
+    from ddcore.io.sources.events import words_of
+    from ddcore.jobs.upserts import EVENT_FORMS, EventOptions
+
+    given = {"--key": key, "--order-by": order_by, "--op-values": op_values}
+    for option in (option for option, value in given.items() if value and form not in EVENT_FORMS):
+        raise UsageError(f"{option}: only for events", "say what the sources hold: --upsert, --op COLUMN or --debezium")
+    if op_values and op is None:
+        raise UsageError("--op-values without --op", "name the column with the operation: --op COLUMN")
+    if form not in EVENT_FORMS:
+        return None
+    return EventOptions(_names(key), _names(order_by), op, words_of(op_values) if op_values else {})
+
+
+def _names(text: str | None) -> tuple[str, ...]:
+    return tuple(name.strip() for name in (text or "").split(",") if name.strip())
 
 
 def _check_late(late: str) -> None:
@@ -291,7 +375,7 @@ def _tell(out: Output, report: IngestReport, dims: Sequence[str]) -> None:
         out.say(f"nothing new: the history from {named(report.replaces, dims)} on is the same already")
         return
     if report.nothing_new:
-        before = f"ingest {report.ingest} took in the same rows" if report.ingest else "the rows cancel each other out"
+        before = f"ingest {report.ingest} took in the same rows" if report.ingest else "the rows change nothing"
         out.say(f"nothing new: {before}")
         return
     out.say(

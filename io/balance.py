@@ -6,18 +6,21 @@ serves them all, with Spark too: a join on Spark would shuffle the log.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import polars as pl
 
+from ddcore.errors import DataError
 from ddcore.io.changelog import ChangeLog
-from ddcore.io.checks import DIFF
+from ddcore.io.checks import DIFF, shown_value
 from ddcore.io.tables import AddedFile, LiveFile, mend_hint
 from ddcore.io.tables import sources as data_sources
+from ddcore.io.times import coordinates, named
 from ddcore.io.updates import RowCount, first_count, running_counts
 from ddcore.io.warehouse import reporting
+from ddcore.lattice import is_before
 
-__all__ = ["Balance"]
+__all__ = ["Balance", "repeated_key", "repeated_key_error"]
 
 _GREATEST = 2**63 - 1
 # Up to so many inserted rows are checked for repeats, else a sample: by hash, the same in the log as in the source.
@@ -70,14 +73,54 @@ class Balance:
         return (counts.filter(pl.col("_count") > 1).select(self._rows).n_unique(), first)
 
     def _scan(self, files: Sequence[AddedFile | LiveFile]) -> pl.LazyFrame:
-        types = {name: kind.polars for name, kind in self._log.columns.items()}
-        if not files:
-            return pl.LazyFrame(schema=types)
-        files_as_now = pl.scan_parquet(
-            data_sources([self._log.folder / file.path for file in files], mend_hint(self._log.folder)),
-            schema=types,
-            missing_columns="insert",
-            glob=False,
-            hive_partitioning=False,
-        )
-        return files_as_now.select(*types)
+        return _scan(self._log, files)
+
+
+def repeated_key(
+    log: ChangeLog, key: Sequence[str], files: Sequence[AddedFile | LiveFile], touched: pl.LazyFrame
+) -> list[RowCount]:
+    """The rows of the first key that more than one row has at some version, if ``log`` holds these files; else none.
+
+    Only keys of ``touched``, a frame of updates, are looked at, by one streaming scan of the log; at the first version,
+    and with the count of each row there. O(updates of these keys) in memory.
+    """
+    keys, columns = list(key), [*log.schema, *log.dims, DIFF]
+    with reporting(log.folder, "read", mend_hint(log.folder)):
+        wanted = touched.select(keys).unique().collect(engine="streaming").lazy()
+    history = log.collect(_scan(log, files).join(wanted, on=keys, how="semi", nulls_equal=True).select(columns))
+    counts = running_counts(history.select(*keys, *log.dims, DIFF), log.dims)
+    first = first_count(counts, log.dims, pl.col("_count") > 1)
+    if first is None:
+        return []
+    is_key = pl.all_horizontal(
+        pl.col(name).eq_missing(pl.lit(first.row[name], dtype=log.schema[name].polars)) for name in keys
+    )
+    rows = history.filter(is_key, is_before(log.dims, coordinates(first.version))).group_by(*log.schema)
+    held = rows.agg(pl.col(DIFF).sum()).filter(pl.col(DIFF) > 0).sort(*log.schema)
+    return [RowCount({n: row[n] for n in log.schema}, first.version, row[DIFF]) for row in held.iter_rows(named=True)]
+
+
+def repeated_key_error(
+    what: str, name: str, key: Sequence[str], rows: Sequence[RowCount], dims: Sequence[str]
+) -> DataError:
+    """The error of a change, ``what``, after which these rows of the input ``name`` would have one key."""
+    shown = "; and ".join(_shown(row.row) + (f" ({row.count} times)" if row.count > 1 else "") for row in rows[:2])
+    return DataError(
+        f"{what}: the input {name} would hold more than one row of the key {', '.join(key)} as of "
+        f"{named(rows[0].version, dims)}: {shown}",
+        f"nothing was changed; retract the one that is not meant; or, if rows may share a key, take key out "
+        f"of [inputs.{name}] in dd.toml",
+    )
+
+
+def _shown(row: Mapping[str, object]) -> str:
+    return ", ".join(f"{name}={shown_value(value)}" for name, value in row.items())
+
+
+def _scan(log: ChangeLog, files: Sequence[AddedFile | LiveFile]) -> pl.LazyFrame:
+    types = {name: kind.polars for name, kind in log.columns.items()}
+    if not files:
+        return pl.LazyFrame(schema=types)
+    data = data_sources([log.folder / file.path for file in files], mend_hint(log.folder))
+    files_as_now = pl.scan_parquet(data, schema=types, missing_columns="insert", glob=False, hive_partitioning=False)
+    return files_as_now.select(*types)

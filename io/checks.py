@@ -28,6 +28,7 @@ from ddcore.schema import Schema, Type, parse_type, type_of
 __all__ = [
     "DIFF",
     "LARGEST_TIME",
+    "Column",
     "Layout",
     "Rules",
     "check_complete",
@@ -71,7 +72,8 @@ class Rules:
     ``time`` and ``diff`` are values for columns that the sources lack; ``rename`` maps our name to the source's.
     ``added``: the columns that the input got after its first ingest. Sources of before that lack them are recognised.
     ``fallback``: the time of rows in sources without time columns. ``rows_only``: the sources hold rows and no updates:
-    they need neither times nor diffs, and those that they have are left out. ``appends``: each row is an insertion.
+    they need neither times nor diffs, and those that they have are left out. ``events``: they need times, but no diffs.
+    ``appends``: each row is an insertion.
     """
 
     schema: Schema
@@ -82,12 +84,14 @@ class Rules:
     added: frozenset[str] = frozenset()
     fallback: tuple[int, ...] | None = None
     rows_only: bool = False
+    events: bool = False
     appends: bool = False
 
     @property
     def columns(self) -> tuple[str, ...]:
         """The columns that sources need, in order: those of a change log, which are the row, the time and ``diff``."""
-        return tuple(self.schema) if self.rows_only else (*self.schema, *self.dims, DIFF)
+        times = () if self.rows_only else self.dims
+        return (*self.schema, *times) if self.rows_only or self.events else (*self.schema, *times, DIFF)
 
     @property
     def types(self) -> dict[str, Type]:
@@ -102,8 +106,9 @@ class Layout:
 
     ``source_columns`` maps our name to the column that is read, or to the path of a field in it; ``folders`` our name
     to a value in a folder's name. With ``text``, text in ``source_columns`` is parsed if the input declares another
-    type. ``ignored`` are the source's other columns, ``absent`` added columns that it lacks. Sources of equal ``shape``
-    have the same columns of the same types, as far as they are read.
+    type. ``ignored`` are the source's other columns, ``absent`` added columns that it lacks. ``tallies`` are columns of
+    numbers that an intake only adds up. Sources of equal ``shape`` have the same columns of the same types, as far as
+    they are read.
     """
 
     where: str
@@ -113,11 +118,12 @@ class Layout:
     ignored: tuple[str, ...]
     shape: str = ""
     absent: tuple[str, ...] = ()
+    tallies: tuple[str, ...] = ()
 
     @property
     def read(self) -> tuple[str, ...]:
         """The columns to read from the source, each once. If folders supply all, any one, for the row count."""
-        return tuple(dict.fromkeys(self.source_columns.values())) or self.ignored[:1]
+        return tuple(dict.fromkeys([*self.source_columns.values(), *self.tallies])) or self.ignored[:1]
 
 
 # --- columns ----------------------------------------------------------------------------------------------------------
@@ -308,7 +314,7 @@ def rows_of(frame: pl.DataFrame, layout: Layout, rules: Rules, first_row: int | 
     columns = []
     for name in rules.columns:
         series, text = _source_values(frame, name, layout, rules)
-        column = _Column(layout.where, name, series.alias(name), first_row)
+        column = Column(layout.where, name, series.alias(name), first_row)
         if name in rules.schema:
             columns.append(_convert_nested(column, rules.schema[name], text))
         else:
@@ -330,7 +336,7 @@ def _source_values(frame: pl.DataFrame, name: str, layout: Layout, rules: Rules)
 
 
 @dataclass(frozen=True)
-class _Column:
+class Column:
     """A column of a batch, with its source and first row for messages.
 
     ``rows``: the row of each value in the batch, for elements of lists; None where each row has one value.
@@ -360,7 +366,7 @@ def shown_value(value: object) -> str:
 _FIX_ROW = "fix the row at the source"
 
 
-def _convert_nested(column: _Column, kind: Type, text: bool) -> pl.Series:
+def _convert_nested(column: Column, kind: Type, text: bool) -> pl.Series:
     """:func:`_convert` for each column inside lists and structs, whose fields get the order of ``kind``.
 
     With ``text``, :func:`_parse` for text.
@@ -383,7 +389,7 @@ def _convert_nested(column: _Column, kind: Type, text: bool) -> pl.Series:
     return nested.structs(dict(zip(dict(kind.fields), inside, strict=True)), valid).alias(values.name)
 
 
-def _convert(column: _Column, kind: Type) -> pl.Series:
+def _convert(column: Column, kind: Type) -> pl.Series:
     """Typed values as the declared type, after :func:`fit` has checked that the type fits."""
     values = column.values
     if kind.name == "int64":
@@ -405,7 +411,7 @@ def _one_nan_one_zero(values: pl.Series) -> pl.Series:
     return pl.select(ones.alias(values.name)).to_series().fill_nan(float("nan"))
 
 
-def _dates(column: _Column) -> pl.Series:
+def _dates(column: Column) -> pl.Series:
     """Dates from the year 1 to 9999: Python and SQL cannot show others."""
     days = column.values.to_physical()
     beyond = (days < _FIRST_DAY) | (days > _LAST_DAY)
@@ -414,7 +420,7 @@ def _dates(column: _Column) -> pl.Series:
     return column.values.cast(pl.Date)
 
 
-def _timestamps(column: _Column, kind: Type) -> pl.Series:
+def _timestamps(column: Column, kind: Type) -> pl.Series:
     """Microseconds in UTC of the years 1 to 9999; a timestamp without a zone counts as UTC."""
     values = column.values
     unit = "ns" if values.dtype == pl.Int64 else getattr(values.dtype, "time_unit", "us")  # nanoseconds on Spark
@@ -431,7 +437,7 @@ def _timestamps(column: _Column, kind: Type) -> pl.Series:
     return values.cast(kind.polars)
 
 
-def _time_or_diff(column: _Column, text: bool) -> pl.Series:
+def _time_or_diff(column: Column, text: bool) -> pl.Series:
     """A time or diff column as int64, without nulls."""
     values = column.values
     if text and values.dtype == pl.String:
@@ -457,7 +463,7 @@ def _whole_or_null(values: pl.Series) -> pl.Series:
     return values.cast(pl.Int64, strict=False)
 
 
-def _parse(column: _Column, kind: Type) -> pl.Series:
+def _parse(column: Column, kind: Type) -> pl.Series:
     """Text as the declared type. Strict: no surrounding blanks, no other notation."""
     text = column.values
     if kind.name == "string":

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -51,7 +52,8 @@ class Part:
     rows without times, the number of the last one in each source.
     ``counts``: insertions and retractions at each time, after late rows were
     moved. ``late`` counts updates at closed times; ``first_late`` is the first of them. ``retracts``: whether any
-    diff is negative. ``most`` is the largest diff. Both are of consolidated updates.
+    diff is negative. ``most`` is the largest diff. Both are of consolidated updates. ``tallies``: the sums of the
+    layout's.
     """
 
     files: list[AddedFile] = field(default_factory=list)
@@ -65,6 +67,7 @@ class Part:
     first_late: tuple[Time, str, str] | None = None  # time, source, row
     retracts: bool = False
     most: int = 0
+    tallies: dict[str, int] = field(default_factory=dict)
 
     def to_json(self) -> str:
         """This part as text, to be sent between processes."""
@@ -110,6 +113,7 @@ def merge(parts: Sequence[Part]) -> Part:
         first_late=min(late) if late else None,
         retracts=any(part.retracts for part in parts),
         most=max((part.most for part in parts), default=0),
+        tallies=dict(sum((Counter(part.tallies) for part in parts), Counter())),
     )
 
 
@@ -184,6 +188,8 @@ class Intake:
         for layout, first_row, frame in frames:
             updates = normalise(frame, layout, self.rules, first_row)
             part.rows += len(frame)
+            for name in layout.tallies:
+                part.tallies[name] = part.tallies.get(name, 0) + int(frame[name].sum())
             # Rows without a time of their own are the same rows at whatever version they come in.
             own = updates
             if not self._has_times(layout):

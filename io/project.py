@@ -83,6 +83,7 @@ class Retention:
 class Project:
     """One project, every setting resolved. Paths are absolute.
 
+    ``keys``: for inputs that have a key, the columns in which no two rows may be equal.
     ``verify_every``: a run verifies the versions it divides; 0 for none.
 
     ``origin`` maps a setting's name to where its value came from: ``"flag"``, the name of an environment variable,
@@ -94,6 +95,7 @@ class Project:
     warehouse: Place
     dims: tuple[str, ...] = ("version",)
     inputs: Mapping[str, Schema] = field(default_factory=dict)
+    keys: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     outputs: Mapping[str, OutputSettings] = field(default_factory=dict)
     engine: str = "spark"
     parallelism: int | None = None
@@ -233,6 +235,7 @@ def _read(file: Path, env: Mapping[str, str], flags: Mapping[str, str | int | No
         program=program,
         dims=dims,
         inputs=_inputs(sections["inputs"], dims),
+        keys=_keys(sections["inputs"]),
         outputs=_outputs(sections["outputs"]),
         spark_conf=_spark_conf(sections["spark"]),
         retention=_retention(sections["compaction"], sections["retention"]),
@@ -289,10 +292,29 @@ def _inputs(section: _Section, dims: tuple[str, ...]) -> dict[str, Schema]:
     for name, table in section.table.items():
         _check_name(section, name)
         one = _Section(section.file, f"inputs.{name}", table)
-        one.only(("schema",))
+        one.only(("schema", "key"))
         inputs[name] = _schema(one, dims)
     _check_case(section, inputs)
     return inputs
+
+
+def _keys(section: _Section) -> dict[str, tuple[str, ...]]:
+    """The keys of the inputs that have one, whose schemas are checked."""
+    keys: dict[str, tuple[str, ...]] = {}
+    for name, table in section.table.items():
+        one = _Section(section.file, f"inputs.{name}", table)
+        key = one.names("key")
+        if key is None:
+            continue
+        if not key:
+            raise one.wrong("key", "names no column", "leave it out where rows may have anything in common")
+        for column in key:
+            if column not in table["schema"]:
+                raise one.wrong("key", f"there is no column {column!r}", meant(column, table["schema"]))
+            if parse_type(table["schema"][column]).is_nested:
+                raise one.wrong("key", f"the column {column!r} is a list or struct", "name columns of plain types")
+        keys[name] = key
+    return keys
 
 
 def _schema(section: _Section, dims: tuple[str, ...]) -> Schema:

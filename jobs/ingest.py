@@ -28,7 +28,7 @@ import polars as pl
 from ddcore.errors import DataError, DdError, LateUpdate, UnknownRetraction, UsageError
 from ddcore.io import unrecorded
 from ddcore.io.address import is_url
-from ddcore.io.balance import Balance
+from ddcore.io.balance import Balance, repeated_key, repeated_key_error
 from ddcore.io.changelog import ChangeLog
 from ddcore.io.checks import DIFF, LARGEST_TIME, Layout, Rules, check_complete, listed_names
 from ddcore.io.deltalog import last_transaction, named_files
@@ -46,10 +46,12 @@ from ddcore.io.records import Source as TakenSource
 from ddcore.io.restatement import Changes, Replacement, closed_changes, replace_from
 from ddcore.io.sources.deltafeed import COMMIT
 from ddcore.io.sources.deltatable import DeltaTable
+from ddcore.io.sources.events import Events, words_of
 from ddcore.io.sources.finding import find_snapshots, find_sources
 from ddcore.io.sources.snapshots import Snapshot
 from ddcore.io.sources.source import Source
 from ddcore.io.sources.sparkformat import find_formats
+from ddcore.io.sources.upserts import ROWS
 from ddcore.io.store import delete, is_folder
 from ddcore.io.tables import APP, opened, require_lock
 from ddcore.io.times import (
@@ -75,13 +77,14 @@ from ddcore.jobs.labels import Naming, asked_labels, not_set, snapshot_names, so
 from ddcore.jobs.report import json_line, spelled
 from ddcore.jobs.snapshots import Snapshots, new_snapshots, next_version, times_of
 from ddcore.jobs.undo import UndoReport, undo
+from ddcore.jobs.upserts import EVENT_FORMS, EventOptions, events_of, find_events, new_events, tally_notes
 from ddcore.lattice import is_beyond, le
 from ddcore.redaction import masked
 
 __all__ = ["FIRST", "FORMS", "LATE", "IngestReport", "ingest", "main", "start_of", "version_of"]
 
 LATE = ("refuse", "move", "restate")
-FORMS = ("log", "append", "snapshot", "feed")  # how the rows of sources become updates
+FORMS = ("log", "append", "snapshot", "feed", *EVENT_FORMS)  # how the rows of sources become updates
 NEXT = "next"  # ingest at the version after all that the input has
 FIRST = "first"  # restate from the first version of the sources on
 _BULK_BYTES = 256 << 20
@@ -144,6 +147,7 @@ def ingest(
     *,
     engine: str = "spark",
     form: str = "log",
+    events: EventOptions | None = None,
     version: Time | str | None = None,
     diff: int | None = None,
     rename: Mapping[str, str] | None = None,
@@ -161,8 +165,9 @@ def ingest(
 
     ``sources`` are files, folders, globs or Delta tables. ``form`` is what they hold: ``log``, change logs; ``append``,
     rows to insert; ``snapshot``, the whole content at a version each, one after the other; ``feed``, Delta tables whose
-    changes since the last ingest are taken in. ``version`` and ``diff`` replace columns they lack; without it, rows and
-    snapshots get the next versions, and the changes of a commit its number; ``next`` gives them the next version, too.
+    changes since the last ingest are taken in; ``upsert``, ``op`` and ``debezium``, events, as ``events`` says.
+    ``version`` and ``diff`` replace columns they lack; without it, rows, snapshots and events get the next versions,
+    and the changes of a commit its number; ``next`` gives them the next version, too.
     ``rename`` maps our name of a column to theirs. ``late`` is what to do with rows at closed times: ``refuse``,
     ``move`` to the next open one, or ``restate``: take them in at their own times, so that the next run folds again
     from there. With ``restate``, a time or ``first`` (the least time of the sources), the sources are the input's
@@ -187,17 +192,15 @@ def ingest(
     tell("reading columns")
     warehouse = Warehouse(project.warehouse)
     with _session(project) if format else nullcontext():  # Spark tells the columns
-        found = _find(
-            form,
-            sources,
-            rules,
-            warehouse,
-            input_name,
-            root=project.root,
-            again=restate is not None,
-            at_next=at_next,
-            find=find,
-        )
+        found: _Updates | _Snapshots | _Tables | _Events
+        again = restate is not None
+        if form in EVENT_FORMS:
+            reading = events_of(project, input_name, form, events or EventOptions(), rules, again=again)
+            found = _Events(tuple(sources), find_events(reading, find(sources)), reading)
+        else:
+            found = _find(
+                form, sources, rules, warehouse, input_name, root=project.root, again=again, at_next=at_next, find=find
+            )
         warehouse.begin(project.root, new=new_warehouse)
         with predecessor.succeeding(warehouse, "ddcore ingest") as (lock, ledger):
             ledger.check_dims(project.dims)
@@ -208,7 +211,7 @@ def ingest(
             stale_lock = predecessor.tell(
                 lock, ledger, predecessor.given_up(intent, ledger) or predecessor.finished(finished)
             )
-            options = _Options(late, restate, allow_gap, asked, labels)
+            options = _Options(late, restate, allow_gap, asked, labels, tuple(project.keys.get(input_name, ())))
             work = _Work(ledger, input_name, found.rules(ledger, input_name), options, tell=tell, root=project.root)
             work.notes += notes
             with work.cleaning(), _taker(engine, project, found.size) as take:
@@ -234,13 +237,16 @@ def version_of(text: str | None, dims: Sequence[str]) -> Time | str | None:
 
 @dataclass(frozen=True)
 class _Options:
-    """What an ingest may do with rows at closed times and versions far beyond others, and what it calls versions."""
+    """What an ingest may do with rows at closed times and versions far beyond others, what it calls versions; and
+    the ``key`` of the input.
+    """
 
     late: str = "refuse"
     restate: Time | str | None = None
     allow_gap: bool = False
     label: Mapping[int, str] = field(default_factory=dict)
     labels: Labels = ()
+    key: tuple[str, ...] = ()
 
 
 def _check_choices(engine: str, form: str, late: str, restate: Time | str | None, diff: int | None) -> None:
@@ -375,6 +381,28 @@ class _Tables:
     def take_in(self, work: _Work, take: Take) -> IngestReport:
         found = follow(work.ledger, work.name, self.tables, self.fitting, work.root, feed=self.feed)
         return work.run_followed(take, self.places, found)
+
+
+@dataclass(frozen=True)
+class _Events:
+    """Sources with events; each with its layout."""
+
+    places: tuple[str, ...]
+    layouts: tuple[tuple[Source, Layout], ...]
+    events: Events
+
+    @property
+    def size(self) -> int:
+        """The bytes to read."""
+        return sum(source.size for source, _ in self.layouts)
+
+    def rules(self, ledger: Ledger, name: str) -> Rules:
+        """The rules for the updates that the events make."""
+        del ledger, name
+        return Rules(self.events.rules.schema, self.events.rules.dims)
+
+    def take_in(self, work: _Work, take: Take) -> IngestReport:
+        return work.run_events(take, self.places, self.layouts, self.events)
 
 
 def _find(
@@ -594,8 +622,7 @@ class _Work:
         stamps = found.stamps
         part = take(self.intake, [(series, Layout(series.name, {n: n for n in self.rules.columns}, {}, False, ()))])
         for snapshot, before, after in zip(found.new, stamps, found.stamps, strict=True):
-            if before != after:
-                raise DataError(f"{snapshot.name}: changed while it was read", "run it again when it is complete")
+            _check_unchanged(snapshot.name, before, after)
         part.counts = {**dict.fromkeys(times, (0, 0)), **part.counts}
         if self.options.restate is not None:
             self._replace(part)
@@ -631,6 +658,45 @@ class _Work:
         """The digest of all rows of some sources together, for the ledger."""
         of = (one for source, _ in layouts for one in part.digests.get(source.name, {}).values())
         return stored(sum(of, Digest()), self.intake.key)
+
+    def run_events(
+        self, take: Take, places: Sequence[str], layouts: tuple[tuple[Source, Layout], ...], events: Events
+    ) -> IngestReport:
+        """Take in the events of the new ones of these sources, as what they change in the input's log."""
+        restated = self._restated()
+        found = new_events(self.ledger, self.name, events, layouts, self.root, again=restated is not None)
+        notes = [*self.notes, *found.notes()]
+        if not found.new:
+            return self._report(places, Part(), found.ingest, nothing_new=True, notes=notes)
+        time = found.time(self.ledger, self.name, restated)
+        source = found.log(self.log, self.base, time, restated)
+        notes += _ignored_notes([*found.new])
+        self.tell("reading rows", 0, None, ", ".join(places))
+        stamps, layout = found.stamps, source.layout()
+        part = take(self.intake, [(source, layout)])
+        for (one, _), before, after in zip(found.new, stamps, found.stamps, strict=True):
+            _check_unchanged(one.name, before, after)
+        part.rows = part.tallies.get(ROWS, 0)
+        if not part.rows:
+            raise _empty(places)
+        notes += tally_notes(part.tallies, events.order)
+        if self.options.restate is not None:
+            part.counts = {**({} if restated is None else {restated: (0, 0)}), **part.counts}
+            self._replace(part)
+        elif not part.files:
+            return self._report(places, part, 0, nothing_new=True, notes=notes)
+        has_key = events.key if len(self.rules.dims) == 1 else ()
+        self._judge(part, [(source, layout)], checks_counts=not events.key, has_key=has_key)
+        dates = source_dates((one for one, _ in found.new), {one.name: part.counts for one, _ in found.new})
+        notes += self._name(part, dates, self.options.labels)
+        if self.repeated is not None:
+            notes.append(_repeat_note(*self.repeated, self.rules.dims, self.intake.number))
+        taken = tuple(
+            TakenSource(identity(one, self.root), stored(Digest(), self.intake.key), position(one))
+            for one, _ in found.new
+        )
+        self._commit(part, taken)
+        return self._report(places, part, self.intake.number, nothing_new=False, notes=notes)
 
     def _restated(self) -> Time | None:
         """The version from which on a restatement replaces the history; None without one. With snapshots ``first`` is
@@ -741,10 +807,13 @@ class _Work:
                 known |= {name: one for name, one in seen.items() if one.number != number}
         return known
 
-    def _judge(self, part: Part, layouts: Layouts, *, checks_counts: bool = True) -> None:
+    def _judge(
+        self, part: Part, layouts: Layouts, *, checks_counts: bool = True, has_key: tuple[str, ...] = ()
+    ) -> None:
         """Raise the error of the source as a whole, if any; note whether rows now count more than once.
 
-        ``checks_counts``: the counts of rows need a check, as what a snapshot changes does not.
+        ``checks_counts``: the counts of rows need a check, as what a snapshot changes does not. ``has_key``: columns
+        in which no two rows are equal by construction.
         """
         if part.first_late is not None and self.options.late == "refuse":
             time, where, row = part.first_late
@@ -758,8 +827,13 @@ class _Work:
         if not self.options.allow_gap:
             self._refuse_gap(part)
         self._find_restated(part)
-        if not checks_counts:
-            return
+        if checks_counts:
+            self._check_counts(part, layouts)
+        if self.options.key and set(self.options.key) != set(has_key):
+            self._check_key(part)
+
+    def _check_counts(self, part: Part, layouts: Layouts) -> None:
+        """Raise the error of a row that would have a count below 0 or beyond int64; note rows that now repeat."""
         balance, finds_repeats, large = self._balance(part)
         if not (part.retracts or finds_repeats or large):
             return
@@ -775,6 +849,20 @@ class _Work:
             )
         if finds_repeats:
             self.repeated = balance.repeated(counts)
+
+    def _check_key(self, part: Part) -> None:
+        """Raise DataError where two rows of the input would have one key at some version."""
+        replaced = self.replacement
+        kept, rest, removed = (
+            (replaced.kept, replaced.rest, replaced.removed) if replaced else (self.log.files(self.base), (), ())
+        )
+        # A count grows where rows are inserted, and where retractions are taken away.
+        touched = [self.log.scan_files(part.files).filter(pl.col(DIFF) > 0)]
+        touched += [self.log.scan_files(removed).filter(pl.col(DIFF) < 0, replaced.beyond)] if replaced else []
+        self.tell("checking the key")
+        rows = repeated_key(self.log, self.options.key, [*kept, *rest, *part.files], pl.concat(touched))
+        if rows:
+            raise repeated_key_error(", ".join(part.digests), self.name, self.options.key, rows, self.rules.dims)
 
     def _replace(self, part: Part) -> None:
         """Find what the restatement replaces, and write what it leaves of files that it removes.
@@ -997,6 +1085,12 @@ def _former_columns(index: IngestIndex, rules: Rules) -> tuple[tuple[str, ...], 
     )
 
 
+def _check_unchanged(name: str, before: str, after: str) -> None:
+    """Raise DataError where the stamp of a source is another than before it was read."""
+    if before != after:
+        raise DataError(f"{name}: changed while it was read", "run it again when it is complete")
+
+
 def _ignored_notes(layouts: Layouts) -> list[str]:
     """A note for every set of columns that sources have and the input does not."""
     by_columns: dict[tuple[str, ...], list[str]] = {}
@@ -1110,7 +1204,10 @@ def main(argv: Sequence[str] | None = None) -> int:
                 options.input,
                 options.source,
                 engine=project.engine,
-                form=options.form,
+                form=_form(options),
+                events=EventOptions(
+                    options.key, options.order_by, options.op, words_of(options.op_values) if options.op_values else {}
+                ),
                 version=version_of(options.version, project.dims),
                 diff=options.diff,
                 rename=dict(options.column),
@@ -1152,7 +1249,17 @@ def _parser() -> argparse.ArgumentParser:
     forms.add_argument(
         "--feed", dest="form", action="store_const", const="feed", help="what changed in Delta tables since last time"
     )
+    forms.add_argument(
+        "--upsert", dest="form", action="store_const", const="upsert", help="each row is the newest value of its key"
+    )
+    forms.add_argument(
+        "--debezium", dest="form", action="store_const", const="debezium", help="events in Debezium's envelope"
+    )
+    forms.add_argument("--op", metavar="COLUMN", help="events with an operation in this column")
     parser.set_defaults(form="log")
+    parser.add_argument("--key", type=_names, default=(), metavar="COLUMN,...", help="the columns of the key of events")
+    parser.add_argument("--order-by", type=_names, default=(), metavar="COLUMN,...", help="the order of events")
+    parser.add_argument("--op-values", action="append", default=[], metavar="insert=A,delete=B", help="other words")
     parser.add_argument("--version", metavar="T", help="of all rows: a version, next, or a time: day=7,revision=1")
     parser.add_argument("--diff", type=int, metavar="N", help="all rows have this diff")
     parser.add_argument("--undo", type=int, metavar="N", help="take ingest N back")
@@ -1168,6 +1275,14 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--allow-gap", action="store_true", help="take in a version far beyond all others")
     parser.add_argument("--label", action="append", default=[], metavar="TEXT", help="what to call the rows' version")
     return parser
+
+
+def _form(options: argparse.Namespace) -> str:
+    return "op" if options.op is not None else str(options.form)
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(",") if name.strip())
 
 
 def _pair(text: str) -> tuple[str, str]:

@@ -17,7 +17,7 @@ import polars as pl
 
 from ddcore.errors import DataError, LateUpdate, StorageError, UsageError
 from ddcore.io import unrecorded
-from ddcore.io.balance import Balance
+from ddcore.io.balance import Balance, repeated_key, repeated_key_error
 from ddcore.io.changelog import ChangeLog
 from ddcore.io.checks import DIFF
 from ddcore.io.intake import shown as shown_row
@@ -123,7 +123,7 @@ class _Undo:
     def __init__(self, project: Project, ledger: Ledger, record: IngestRecord, restate: bool) -> None:
         self.ledger, self.record = ledger, record
         self.log = ChangeLog(ledger.warehouse.input(record.input), project.input_schema(record.input), project.dims)
-        self.base = ledger.input_table(record.input)
+        self.base, self.key = ledger.input_table(record.input), tuple(project.keys.get(record.input, ()))
         self.others = [other for other in ledger.ingests(record.input) if other.number != record.number]
         # Whoever restated closed times before knows that they are folded again.
         self.restate = restate or bool(record.restates) or record.replaces is not None
@@ -148,6 +148,7 @@ class _Undo:
         else:
             self._check_files()
             self._check_counts()
+        self._check_key()
         if closed or replaces:
             self._find_restated()
 
@@ -283,6 +284,18 @@ class _Undo:
             raise self._needed(short, "retracts it")
         if beyond := balance.beyond_int64(counts):
             raise self._needed(beyond, "inserts it beyond what int64 counts")
+
+    def _check_key(self) -> None:
+        """Raise DataError if two rows of the input would have one key without the ingest."""
+        if not self.key:
+            return
+        gone = {file.path for file in self.removed}
+        files = [*(file for file in self.live if file.path not in gone), *self.added]
+        touched = [self.log.scan_files(self.removed).filter(pl.col(DIFF) < 0)]
+        touched += [self.log.scan_files(self.added).filter(pl.col(DIFF) > 0)]
+        if rows := repeated_key(self.log, self.key, files, pl.concat(touched)):
+            what = f"ingest {self.record.number} cannot be taken back"
+            raise repeated_key_error(what, self.record.input, self.key, rows, self.log.dims)
 
     def _needed(self, row: RowCount, why: str) -> DataError:
         number = self.record.number

@@ -6,7 +6,9 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pyarrow as pa
@@ -20,9 +22,10 @@ from ddcore import reference
 from ddcore.cli.main import run_command
 from ddcore.errors import DataError, DdError, LateUpdate, StorageError, UsageError
 from ddcore.io import tables
+from ddcore.io.changelog import ChangeLog
 from ddcore.io.program import load_program
 from ddcore.io.records import IntentRecord
-from ddcore.jobs.ingest import main
+from ddcore.jobs.ingest import IngestReport, ingest, main
 from ddcore.jobs.replay import run
 from ddcore.jobs.undo import UndoReport, undo
 from ddcore.planner import build
@@ -243,3 +246,80 @@ def test_undo_from_the_command_line(desk: Desk, capsys: pytest.CaptureFixture[st
     assert "missing argument 'SOURCE'" in capsys.readouterr().err
     assert main(["--undo", "1", *there]) == 0
     assert desk.updates() == []
+
+
+# --- inputs that the runs before did not read -------------------------------------------------------------------------
+
+
+def fold(desk: Desk, *names: str, program: str, **how: Any) -> None:
+    """Run a program of these inputs; its outputs are then what the reference makes of the inputs' logs."""
+    (desk.folder / "program.py").write_text(program)
+    project = replace(desk.project, inputs={name: desk.project.inputs[name] for name in names})
+    run(project, engine="inline", corrections="rewrite", **how)
+    logs = {name: ChangeLog(project.warehouse / "inputs" / name, schema) for name, schema in project.inputs.items()}
+    frames = {name: log.collect(log.scan(desk.ledger.input_table(name))) for name, log in logs.items()}
+    outputs = build(load_program(project), project.inputs, project.dims).outputs
+    assert logs_of(project, outputs) == reference.replay(load_program(project), ("version",), **frames)
+
+
+ONE = "def program(edges):\n    return {'twos': edges.select('dst').distinct()}\n"
+BOTH = """
+def program(edges, roots):
+    return {'twos': edges.select('dst').distinct(), 'both': roots.join(edges.select('src', to='dst'), on='src')}
+"""
+
+
+@pytest.fixture
+def two(desk: Desk) -> Desk:
+    """A desk with a second input, which the program does not read; everything up to version 5 is folded."""
+    desk.project = replace(desk.project, inputs={**desk.project.inputs, "roots": desk.schema})
+    desk.ingest(desk.source("b.csv", (1, 2, 5, -1)))
+    fold(desk, "edges", program=ONE)
+    assert (desk.ledger.closed("edges"), desk.ledger.closed("roots")) == (5, None)
+    return desk
+
+
+def roots(desk: Desk, name: str, *updates: tuple[int, int, int, int], **how: Any) -> IngestReport:
+    return ingest(desk.project, "roots", [desk.source(name, *updates)], engine="inline", **how)
+
+
+def test_an_input_that_no_run_has_read_is_open_at_every_version(two: Desk) -> None:
+    """Also to an undo; and a program that reads it then folds its whole history."""
+    assert roots(two, "r.csv", (1, 1, 0, 1), (2, 2, 3, 1)).restates == ()
+    roots(two, "s.csv", (1, 1, 2, 1), (1, 1, 4, -1), (9, 9, 8, 1))
+    undone = take_back(two, 4)
+    assert (undone.input, undone.restates) == ("roots", ())
+    assert roots(two, "t.csv", (2, 2, 1, 1)).restates == ()
+    assert roots(two, "u.csv", (2, 2, 2, 1), restate=2).restates == ()
+    assert take_back(two, 6).restates == ()
+    fold(two, "edges", program=ONE)
+    assert roots(two, "v.csv", (7, 7, 1, 1), (2, 2, 4, -1)).restates == ()
+    fold(two, "edges", "roots", program=BOTH)
+    with pytest.raises(LateUpdate, match="version 5 is closed"):
+        roots(two, "w.csv", (3, 3, 4, 1))
+
+
+@pytest.mark.parametrize("refresh", [False, True])
+def test_an_input_is_open_again_where_the_program_no_longer_reads_it(two: Desk, refresh: bool) -> None:
+    """What it got meanwhile counts when it is read again, also by a program that has run before."""
+    roots(two, "r.csv", (1, 1, 0, 1), (2, 2, 5, 1))
+    fold(two, "edges", "roots", program=BOTH)
+    fold(two, "edges", program=ONE, full_refresh=refresh)
+    assert two.ledger.closed("roots") is None
+    roots(two, "s.csv", (2, 2, 1, 1), (2, 2, 2, -1))
+    take_back(two, 3)
+    two.ingest(two.source("c.csv", (1, 7, 6, 1)))
+    roots(two, "t.csv", (1, 1, 0, 1), (2, 2, 2, 1))
+    fold(two, "edges", "roots", program=BOTH)
+
+
+def test_an_input_of_the_program_without_rows_is_closed_as_all_are(two: Desk) -> None:
+    """That it was empty is folded: its first rows at those versions are a restatement."""
+    (two.folder / "program.py").write_text(BOTH)
+    run(two.project, engine="inline", corrections="rewrite")
+    with pytest.raises(LateUpdate, match="version 5 is closed"):
+        roots(two, "r.csv", (2, 2, 3, 1))
+    assert roots(two, "r.csv", (2, 2, 3, 1), late="restate").restates == ((3,),)
+    fold(two, "edges", "roots", program=BOTH)
+    undo(two.project, 3, restate=True)
+    fold(two, "edges", "roots", program=BOTH)

@@ -188,6 +188,7 @@ class Workshop:
                 (folder / f"{source}.csv").write_text("src,dst,km\n" + rows.replace(" ", "\n") + "\n")
             (folder / "depots.csv").write_text("town,version,diff\nA,0,1\n")
             _write_history(folder / "history.delta")
+            (folder / "events.csv").write_text("op,src,dst,km\nu,A,B,6\nd,D,E,\nc,E,A,1\n")
         elif name == "times":
             folder.mkdir()
             (folder / "program.py").write_text(TIMES_PROGRAM)
@@ -413,6 +414,19 @@ COMMANDS = {  # the project's state, and the command
     "ingest after one killed at its table": ("half ingested", "ingest", "roads", "last.csv"),
     "ingest after an undo killed at its table": ("half undone", "ingest", "roads", "most.csv"),
     "run after an ingest killed at its table": ("half ingested", "run"),
+    "events": ("folded", "ingest", "roads", "events.csv", "--op", "op", "--key", "src,dst"),
+    "events that replace a history": (
+        "folded",
+        "ingest",
+        "roads",
+        "events.csv",
+        "--op",
+        "op",
+        "--key",
+        "src,dst",
+        "--restate",
+        "2",
+    ),
     "snapshots": ("folded", "ingest", "roads", "monday.csv", "tuesday.csv", "--snapshot"),
     "change data feed": ("folded", "ingest", "roads", "history.delta", "--feed", "--version", "next"),
     "appended rows of a table": ("folded", "ingest", "roads", "history.delta", "--append"),

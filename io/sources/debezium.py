@@ -1,0 +1,217 @@
+"""Debezium's events: an envelope with the row before and the row after a change.
+
+The envelope is the columns ``op``, ``before``, ``after``, ``source`` and ``ts_ms`` of a source, or the fields of one
+column ``payload``. ``before`` and ``after`` are structs, or JSON as text; or one column of text has the whole envelope
+as JSON, with or without ``payload`` around it. An event of nulls alone is a tombstone, which says nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from ddcore.errors import DataError
+from ddcore.io.checks import Column, Layout, fit, rows_of
+from ddcore.io.sources.events import AFTER, BEFORE, DELETE, INSERT, NOTHING, UPDATE, Events
+from ddcore.io.sources.source import Source
+from ddcore.wording import listed
+
+if TYPE_CHECKING:
+    import polars as pl
+
+__all__ = ["Envelopes"]
+
+_PAYLOAD, _BEFORE, _AFTER, _OP = "payload", "before", "after", "op"
+_TIMES = ("ts_ms", "ts_us", "ts_ns")
+_SOURCE = "source."
+
+
+@dataclass(frozen=True)
+class Envelopes(Events):
+    """How Debezium's events become events of an input.
+
+    A column is a field of the row; else one of the envelope, such as ``ts_ms``, or of its ``source``: ``source.lsn``.
+    """
+
+    def fit(self, source: Source) -> Layout:
+        """As that of other events."""
+        types = source.columns()
+        columns = self._columns(source, types)
+        kinds, text = self._flat(types if len(columns) > 1 else _fields(types, columns[0]))
+        layout = fit(source.name, kinds, self.rules, folders=source.folders, text=text or source.is_text)
+        return replace(layout, ignored=tuple(name for name in layout.ignored if name in _fields(types, _AFTER)))
+
+    def columns(self, source: Source, layout: Layout) -> list[str]:
+        """The columns of a source to read."""
+        del layout
+        return self._columns(source, source.columns())
+
+    def _columns(self, source: Source, types: Mapping[str, pl.DataType]) -> list[str]:
+        """The columns of the envelope: its fields, or one column that has it. DataError without an envelope."""
+        import polars as pl
+
+        if _OP in types and (_AFTER in types or _BEFORE in types):
+            wanted = {self.rules.rename.get(name, name).partition(".")[0] for name in self.rules.columns}
+            return [name for name in types if name in (_OP, _BEFORE, _AFTER) or name in wanted]
+        texts = [name for name, kind in types.items() if kind == pl.String]
+        for name in (_PAYLOAD, "value", *(texts if len(texts) == 1 else [])):
+            if name in types and (_OP in _fields(types, name) or types[name] == pl.String):
+                return [name]
+        raise DataError(
+            f"{source.name}: no envelope of Debezium; there are: {listed(types)}",
+            "it is columns op, before and after, or one column payload or value with them; for rows with an operation: "
+            "--op COLUMN",
+        )
+
+    def _flat(self, types: Mapping[str, pl.DataType]) -> tuple[dict[str, pl.DataType], bool]:
+        """The columns that the input may take from the envelope, and whether their values are text."""
+        import polars as pl
+
+        nested = [name for name in (_AFTER, _BEFORE) if isinstance(types.get(name), pl.Struct)]
+        if not nested:  # JSON, which says its fields row by row
+            names = {self.rules.rename.get(name, name): name for name in self.rules.columns}
+            there = {their for their, ours in names.items() if ours in self.rules.schema or their != ours}
+            return dict.fromkeys(sorted(there), pl.String()), True
+        row = {name: kind for each in reversed(nested) for name, kind in _fields(types, each).items()}
+        source = {_SOURCE + name: kind for name, kind in _fields(types, _SOURCE[:-1]).items()}
+        rest = {name: kind for name, kind in types.items() if name not in (_AFTER, _BEFORE, _SOURCE[:-1], _OP)}
+        return {**rest, **source, **row}, False
+
+    def read(self, frame: pl.DataFrame, layout: Layout, number: int, first_row: int | None) -> pl.DataFrame:
+        """As that of other events. Without a key, an event is the row before it and the row after it."""
+        import polars as pl
+
+        envelope = self._envelope(frame, layout, first_row)
+        is_tombstone = envelope.select(
+            pl.all_horizontal(pl.col(name).is_null() for name in (_OP, _BEFORE, _AFTER) if name in envelope.columns)
+        ).to_series()
+        words = envelope[_OP].zip_with(~is_tombstone, pl.Series([_OP]).new_from_index(0, len(frame)))
+        kinds = self.with_nothing.named(words, layout.where, _OP, first_row)
+        none = pl.lit(None)
+        before, after = (pl.col(n) if n in envelope.columns else none for n in (_BEFORE, _AFTER))
+        envelope = envelope.with_columns(kinds.alias("_kind"))
+        if self.key:
+            is_gone = pl.col("_kind") == DELETE
+            sides = [(pl.when(is_gone).then(before).otherwise(after), kinds)]
+        else:
+            kind, lacks = pl.col("_kind"), before.is_null()
+            old = pl.when(kind == DELETE).then(DELETE).when((kind == UPDATE) & ~lacks).then(BEFORE)
+            updated = pl.when(lacks).then(UPDATE).otherwise(AFTER)
+            new = pl.when(kind == INSERT).then(INSERT).when(kind == UPDATE).then(updated)
+            sides = [
+                (side, envelope.select(what.otherwise(NOTHING).cast(pl.Int64)).to_series())
+                for side, what in ((before, old), (after, new))
+            ]
+        parts = []
+        for side, operations in sides:
+            rows = rows_of(self._rows(envelope, side, layout), layout, self.rules, first_row)
+            parts.append(self.placed(rows, operations, layout.where, number, first_row))
+        return pl.concat(parts)
+
+    @property
+    def with_nothing(self) -> Events:
+        """These events with one more word, for a tombstone."""
+        return replace(self, words={**self.usual, _OP: NOTHING})
+
+    def _rows(self, envelope: pl.DataFrame, side: pl.Expr, layout: Layout) -> pl.DataFrame:
+        """The columns of the row that the input takes, from one side of the envelope."""
+        import polars as pl
+
+        whole = envelope.with_columns(side.alias("_row"))
+        inside = _fields(whole.schema, "_row")
+        columns = []
+        for name in layout.read:
+            if name in inside:
+                column = pl.col("_row").struct.field(name)
+                column = pl.coalesce(column, pl.col(name)) if name in _TIMES and name in whole.columns else column
+            elif name.startswith(_SOURCE):
+                column = pl.col(_SOURCE[:-1]).struct.field(name.removeprefix(_SOURCE))
+            else:
+                column = pl.col(name)
+            columns.append(column.alias(name))
+        return whole.select(columns)
+
+    # --- what holds the envelope ---
+
+    def _envelope(self, frame: pl.DataFrame, layout: Layout, first_row: int | None) -> pl.DataFrame:
+        """The envelope's fields as columns; of JSON those that the input takes, as text."""
+        import polars as pl
+
+        if len(frame.columns) == 1:
+            name = frame.columns[0]
+            if frame.schema[name] == pl.String:
+                values = self._decoded(frame[name], self._json(layout, whole=True), layout, first_row)
+                frame = values.struct.unnest()
+                inner = frame[_PAYLOAD].struct.unnest()
+                frame = frame.select(
+                    pl.when(pl.lit(frame[_PAYLOAD].is_not_null())).then(inner[n]).otherwise(frame[n]).alias(n)
+                    for n in inner.columns
+                )
+            else:
+                frame = frame[name].struct.unnest()
+        for name in (_BEFORE, _AFTER):
+            if name in frame.columns and frame.schema[name] == pl.String:
+                decoded = self._decoded(frame[name], self._json(layout, whole=False), layout, first_row)
+                frame = frame.with_columns(decoded.alias(name))
+        return frame
+
+    def _json(self, layout: Layout, *, whole: bool) -> pl.Struct:
+        """The type of a row in JSON, or of the whole envelope: all values are text."""
+        import polars as pl
+
+        row = pl.Struct({name: pl.String() for name in layout.read if not name.startswith(_SOURCE)})
+        if not whole:
+            return row
+        inside = [name.removeprefix(_SOURCE) for name in layout.read if name.startswith(_SOURCE)]
+        fields = {_OP: pl.String(), _BEFORE: row, _AFTER: row}
+        fields |= {name: pl.String() for name in layout.read if name in _TIMES}
+        fields |= {_SOURCE[:-1]: pl.Struct(dict.fromkeys(inside, pl.String()))} if inside else {}
+        return pl.Struct({**fields, _PAYLOAD: pl.Struct(fields)})
+
+    def _decoded(self, text: pl.Series, kind: pl.Struct, layout: Layout, first_row: int | None) -> pl.Series:
+        """JSON as structs. DataError for text that is none, with its row, and for a column that no object has."""
+        for name in layout.read:
+            inner = name.rpartition(".")[2]
+            if len(present := text.drop_nulls()) and not present.str.contains(f'"{inner}"', literal=True).any():
+                raise DataError(
+                    f"{layout.where}: no event has a field {name!r}", "if it has another name: --column OURS=THEIRS"
+                )
+        bad = _first_undecodable(text, kind)
+        if bad is not None:
+            column = Column(layout.where, text.name, text, first_row)
+            mask = text.is_null() & text.is_not_null()
+            mask[bad] = True
+            column.refuse(mask, "is not JSON of an event", "its columns have to be plain values: text, numbers, ...")
+        return text.str.json_decode(kind)
+
+
+def _fields(types: Mapping[str, pl.DataType], name: str) -> dict[str, pl.DataType]:
+    """The fields of a struct column, by name; none for another column."""
+    import polars as pl
+
+    kind = types.get(name)
+    return dict(kind.to_schema()) if isinstance(kind, pl.Struct) else {}  # type: ignore[arg-type]
+
+
+def _first_undecodable(text: pl.Series, kind: pl.Struct) -> int | None:
+    """The place of the first text that is not JSON of this type, by halves; None if all are."""
+    import polars as pl
+
+    def fails(part: pl.Series) -> bool:
+        try:
+            part.str.json_decode(kind)
+        except pl.exceptions.PolarsError:
+            return True
+        return False
+
+    if not fails(text):
+        return None
+    first, last = 0, len(text)
+    while last - first > 1:
+        middle = (first + last) // 2
+        if fails(text[first:middle]):
+            last = middle
+        else:
+            first = middle
+    return first
