@@ -32,8 +32,8 @@ from ddcore.wording import meant
 if TYPE_CHECKING:
     from ddcore.io.project import Project
     from ddcore.jobs.ingest import IngestReport
+    from ddcore.jobs.ingesting.upserts import EventOptions
     from ddcore.jobs.undo import UndoReport
-    from ddcore.jobs.upserts import EventOptions
 
 __all__ = ["ingest"]
 
@@ -312,7 +312,7 @@ def _events(
 ) -> EventOptions | None:
     """How rows are events; None for other forms."""
     from ddcore.io.sources.events import words_of
-    from ddcore.jobs.upserts import EVENT_FORMS, EventOptions
+    from ddcore.jobs.ingesting.upserts import EVENT_FORMS, EventOptions
 
     given = {"--key": key, "--order-by": order_by, "--op-values": op_values}
     for option in (option for option, value in given.items() if value and form not in EVENT_FORMS):

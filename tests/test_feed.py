@@ -467,7 +467,7 @@ def test_an_undone_ingest_of_a_feed_comes_again(tmp_path: Path) -> None:
 def test_a_feed_knows_the_times_of_its_commits(tmp_path: Path) -> None:
     from ddcore.io.checks import Rules
     from ddcore.io.sources.deltatable import delta_table
-    from ddcore.jobs.following import follow
+    from ddcore.jobs.ingesting.following import follow
     from ddcore.schema import parse_schema
 
     table = Table(tmp_path / "t", (1, "a")).append((2, "b"))

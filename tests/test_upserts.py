@@ -23,8 +23,8 @@ from ddcore.io.changelog import ChangeLog
 from ddcore.io.project import find_project
 from ddcore.io.sources.events import words_of
 from ddcore.jobs.ingest import main
+from ddcore.jobs.ingesting.upserts import EventOptions
 from ddcore.jobs.undo import undo
-from ddcore.jobs.upserts import EventOptions
 
 PEOPLE = {"id": "string", "name": "string"}
 ORDERED = {**PEOPLE, "ts": "int64"}

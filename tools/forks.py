@@ -109,7 +109,8 @@ def _command(arguments: list[str], environment: Mapping[str, str], out: str, err
 def _modules() -> Iterator[str]:
     """What a command of the inline engine imports; kernels are loaded from the cache then."""
     yield from ("deltalake.transaction", "polars_hash", "pyarrow.ipc", "pyarrow.parquet")
-    for package in ("ddcore", "ddcore.cli", "ddcore.io", "ddcore.jobs", "ddcore.kernels", "ddcore.operators"):
+    packages = ("cli", "io", "io.sources", "jobs", "jobs.ingesting", "kernels", "operators")
+    for package in ("ddcore", *(f"ddcore.{name}" for name in packages)):
         folder = import_module(package).__path__
         yield from (f"{package}.{module.name}" for module in iter_modules(folder) if not module.ispkg)
     yield "ddcore.jobs.engines.inline"

@@ -21,7 +21,7 @@ from ddcore.io.tables import TableState
 from ddcore.io.times import Time, coordinates, named, time_of
 from ddcore.io.times import example as example_time
 from ddcore.io.times import shown as spelled_time
-from ddcore.jobs.snapshots import next_version
+from ddcore.jobs.ingesting.snapshots import next_version
 from ddcore.lattice import le
 from ddcore.wording import listed, meant
 

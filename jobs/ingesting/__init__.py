@@ -1,0 +1,1 @@
+"""The steps of an ingest: what its sources are, what of them is new, what is refused, and the commit."""

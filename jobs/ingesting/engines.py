@@ -1,0 +1,45 @@
+"""Who reads the sources of an ingest and writes its files: this process, or the tasks of Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+
+from ddcore.io.checks import Layout
+from ddcore.io.intake import Intake, Part, frames_of, merge
+from ddcore.io.project import Project
+from ddcore.io.sources.source import Source
+
+__all__ = ["Layouts", "Take", "session", "taker"]
+
+_BULK_BYTES = 256 << 20
+
+Layouts = list[tuple[Source, Layout]]
+Take = Callable[[Intake, Layouts], Part]
+
+
+def taker(engine: str, project: Project, size: int) -> AbstractContextManager[Take]:
+    """What reads and writes with an engine; ``size`` is the number of bytes to read."""
+    return _spark(project, size) if engine == "spark" else nullcontext(_take_inline)
+
+
+def _take_inline(intake: Intake, layouts: Layouts) -> Part:
+    return merge([intake.take("000", frames_of(layouts))])
+
+
+@contextmanager
+def session(project: Project) -> Iterator[None]:
+    """A session of Spark, which those inside of it use, too."""
+    from ddcore.jobs.spark.session import spark
+
+    with spark(project.spark_conf, project.spark_master, project.parallelism):
+        yield
+
+
+@contextmanager
+def _spark(project: Project, size: int) -> Iterator[Take]:
+    from ddcore.jobs.spark.intake import take_by_spark
+    from ddcore.jobs.spark.session import spark
+
+    with spark(project.spark_conf, project.spark_master, project.parallelism, bulk=size >= _BULK_BYTES) as session:
+        yield lambda intake, sources: merge(take_by_spark(session, intake, sources))
