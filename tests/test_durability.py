@@ -120,7 +120,8 @@ class Recorder:
 
     def _commits(self, folder: Path, version: int | None) -> Iterator[Path]:
         """The commits, the checkpoints and the live files of a table at a version."""
-        for path in (folder / "_delta_log").iterdir():
+        log = folder / "_delta_log"  # a killed refresh may have moved a damaged table away
+        for path in log.iterdir() if log.is_dir() else ():
             number = path.name.partition(".")[0]
             if not number.isdigit() or version is None or int(number) <= version:
                 yield from [path] if path.name[0] != "." and path.is_file() else []
