@@ -31,6 +31,8 @@ class Position(NamedTuple):
 class Stamped(Placed, Protocol):
     """A source that can be compared with its position: see :class:`ddcore.io.sources.source.Source`."""
 
+    @property
+    def name(self) -> str: ...  # noqa: D102
     def stamp(self) -> str: ...  # noqa: D102
     def fingerprint(self) -> str: ...  # noqa: D102
     def is_at(self, position: str) -> bool: ...  # noqa: D102

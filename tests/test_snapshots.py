@@ -347,6 +347,26 @@ def test_a_snapshot_that_changes_while_it_is_read_is_refused(
     assert desk.updates() == []
 
 
+def test_a_snapshot_that_is_replaced_after_it_was_read_is_new(
+    desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its position is that of the rows that were read, so that the other rows come with the next ingest."""
+    from ddcore.jobs.ingesting.judgement import Judgement
+
+    real = Judgement.judge
+
+    def late(self: Judgement, *arguments: Any, **options: Any) -> None:
+        real(self, *arguments, **options)
+        csv(tmp_path, "1.csv", "1,2", "3,4")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Judgement, "judge", late)
+        assert desk.ingest(csv(tmp_path, "1.csv", "1,2"), form="snapshot").plus == 1
+    report = desk.ingest(str(tmp_path / "1.csv"), form="snapshot")
+    assert (report.nothing_new, report.plus) == (False, 1)
+    assert desk.updates() == [(1, 2, 0, 1), (3, 4, 1, 1)]
+
+
 @pytest.mark.spark
 @pytest.mark.usefixtures("spark")
 def test_spark_gives_the_same_updates_and_errors(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from ddcore.errors import DataError
 from ddcore.io.address import is_url
 from ddcore.io.checks import DIFF, Layout, Rules, rows_of
 from ddcore.io.sources.paths import named_again, spark_columns
-from ddcore.io.sources.source import Batches, Source
+from ddcore.io.sources.source import Batches, Source, is_at
 from ddcore.io.sources.spark import in_tasks, shares, through
 
 if TYPE_CHECKING:
@@ -69,8 +69,7 @@ class Snapshot:
         """As that of a source, over all parts."""
         if len(self.parts) == 1:
             return self.parts[0].is_at(position)
-        stamp, _, fingerprint = position.partition("/")
-        return bool(position) and (self.stamp() == stamp or self.fingerprint() == fingerprint)
+        return is_at(self, position)
 
     def _over_parts(self, text: Callable[[Source], str]) -> str:
         if len(self.parts) == 1:

@@ -23,9 +23,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
+    from ddcore.io.sources.snapshots import Snapshot
     from ddcore.schema import Type
 
-__all__ = ["Batches", "Source", "date_of", "first_line"]
+__all__ = ["Batches", "Source", "date_of", "first_line", "is_at"]
 
 Batches = Iterator["pa.RecordBatch | pa.Table"]
 
@@ -135,8 +136,7 @@ class Source(ABC):
 
         Reads a file only if its stamp differs.
         """
-        stamp, _, fingerprint = position.partition("/")
-        return bool(position) and (self.stamp() == stamp or self.fingerprint() == fingerprint)
+        return is_at(self, position)
 
     def spark_frame(self, session: SparkSession) -> DataFrame:
         """The rows as a frame of Spark, where ``by_spark``."""
@@ -208,6 +208,12 @@ def date_of(seconds: float) -> datetime | None:
         return datetime.fromtimestamp(int(seconds), UTC)
     except (ValueError, OverflowError, OSError):
         return None
+
+
+def is_at(source: Source | Snapshot, position: str) -> bool:
+    """Whether a source has the stamp or the fingerprint of a position."""
+    stamp, _, fingerprint = position.partition("/")
+    return bool(position) and (source.stamp() == stamp or source.fingerprint() == fingerprint)
 
 
 def first_line(error: BaseException) -> str:

@@ -38,11 +38,6 @@ class Snapshots:
     ingest: int
 
     @property
-    def stamps(self) -> list[str]:
-        """The stamps of the new ones, which tell whether one of them changes while it is read."""
-        return [snapshot.stamp() for snapshot in self.new]
-
-    @property
     def parts(self) -> list[tuple[Source, Layout]]:
         """The parts of all new ones."""
         return [part for parts in self.new.values() for part in parts]

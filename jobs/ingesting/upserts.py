@@ -56,11 +56,6 @@ class EventSources:
     ingest: int
     others: Mapping[str, int]
 
-    @property
-    def stamps(self) -> list[str]:
-        """The stamps of the new ones, which tell whether one of them changes while it is read."""
-        return [source.stamp() for source, _ in self.new]
-
     def log(self, log: ChangeLog, state: TableState | None, time: Time | None, restated: Time | None) -> EventLog:
         """The new ones as a source of updates of ``log``; with ``restated`` against its content before."""
         names = [source.name for source, _ in self.new]

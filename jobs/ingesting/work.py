@@ -19,7 +19,7 @@ from ddcore.io.intake import Intake, Part
 from ddcore.io.known import Earlier, Known, Rows, Seen, digest_key, find_earlier, identity, stored
 from ddcore.io.labels import Labels
 from ddcore.io.ledger import Ledger
-from ddcore.io.positions import last_positions, position
+from ddcore.io.positions import Stamped, last_positions, position
 from ddcore.io.records import IngestRecord
 from ddcore.io.records import Source as TakenSource
 from ddcore.io.sources.events import Events
@@ -124,15 +124,12 @@ class Work:
         self.judgement.judge(part, layouts, self.intake)
         dates = source_dates((source for source, _ in layouts), part.digests)
         notes += self._name(part, dates, self.options.labels)
-        if self.judgement.repeated is not None:
-            notes.append(repeat_note(*self.judgement.repeated, self.rules.dims, self.intake.number))
         taken = tuple(
             TakenSource(one.identity, stored(one.whole, self.intake.key), _row_position(part.ends.get(one.name)))
             for one in identities
         )
         rests_on = tuple(sorted({one.number for one in known.values() if one.part is not None}))
-        self._commit(part, taken, rests_on)
-        return self._report(places, part, self.intake.number, nothing_new=False, notes=notes)
+        return self._finish(places, part, taken, notes, rests_on)
 
     def run_series(
         self, take: Take, places: Sequence[str], snapshots: Sequence[Snapshot], found: Snapshots, fitting: Rules
@@ -152,18 +149,22 @@ class Work:
         series = found.series(self.log, self.base, fitting, times, restated)
         notes += ignored_notes(found.parts)
         self.tell("reading rows", 0, None, ", ".join(places))
-        stamps = found.stamps
+        positions = [position(snapshot) for snapshot in found.new]  # before reading: what comes later is new
         part = take(self.intake, [(series, Layout(series.name, {n: n for n in self.rules.columns}, {}, False, ()))])
-        for snapshot, before, after in zip(found.new, stamps, found.stamps, strict=True):
-            _check_unchanged(snapshot.name, before, after)
+        for snapshot, before in zip(found.new, positions, strict=True):
+            _check_unchanged(snapshot, before)
         part.counts = {**dict.fromkeys(times, (0, 0)), **part.counts}
         if self.options.restate is not None:
             self.judgement.replace(part, self.intake.number)
         self.judgement.judge(part, [], self.intake, checks_counts=False)
         dates, labels = snapshot_names(list(found.new), times)
         notes += self._name(part, dates, self.options.labels or labels)
-        self._commit(part, self._snapshot_sources(found, part, series.name, times))
-        return self._report(places, part, self.intake.number, nothing_new=False, notes=notes)
+        digests = part.digests.get(series.name, {})
+        taken = tuple(
+            TakenSource(identity(snapshot, self.root), stored(digests.get(time, Digest()), self.intake.key), before)
+            for snapshot, time, before in zip(found.new, times, positions, strict=True)
+        )
+        return self._finish(places, part, taken, notes)
 
     def run_followed(self, take: Take, places: Sequence[str], found: Followed) -> IngestReport:
         """Take in what is new in Delta tables, and keep how far they were read: also if it changes nothing."""
@@ -178,14 +179,11 @@ class Work:
             return self._report(places, part, found.ingest, nothing_new=True, notes=notes)
         self.judgement.judge(part, layouts, self.intake)
         notes += self._name(part, found.dates(part.counts, self.rules), self.options.labels)
-        if self.judgement.repeated is not None:
-            notes.append(repeat_note(*self.judgement.repeated, self.rules.dims, self.intake.number))
         taken = tuple(
             TakenSource(identity(table, self.root), self._stored_digest(part, parts), position(table))
             for table, parts in found.new
         )
-        self._commit(part, taken, found.rests_on)
-        return self._report(places, part, self.intake.number, nothing_new=False, notes=notes)
+        return self._finish(places, part, taken, notes, found.rests_on)
 
     def _stored_digest(self, part: Part, layouts: Iterable[tuple[Source, Layout]]) -> str:
         """The digest of all rows of some sources together, for the ledger."""
@@ -205,10 +203,10 @@ class Work:
         source = found.log(self.log, self.base, time, restated)
         notes += ignored_notes([*found.new])
         self.tell("reading rows", 0, None, ", ".join(places))
-        stamps, layout = found.stamps, source.layout()
+        positions, layout = [position(one) for one, _ in found.new], source.layout()
         part = take(self.intake, [(source, layout)])
-        for (one, _), before, after in zip(found.new, stamps, found.stamps, strict=True):
-            _check_unchanged(one.name, before, after)
+        for (one, _), before in zip(found.new, positions, strict=True):
+            _check_unchanged(one, before)
         part.rows = part.tallies.get(ROWS, 0)
         if not part.rows:
             raise empty(places)
@@ -222,13 +220,24 @@ class Work:
         self.judgement.judge(part, [(source, layout)], self.intake, checks_counts=not events.key, has_key=has_key)
         dates = source_dates((one for one, _ in found.new), {one.name: part.counts for one, _ in found.new})
         notes += self._name(part, dates, self.options.labels)
+        taken = tuple(
+            TakenSource(identity(one, self.root), stored(Digest(), self.intake.key), before)
+            for (one, _), before in zip(found.new, positions, strict=True)
+        )
+        return self._finish(places, part, taken, notes)
+
+    def _finish(
+        self,
+        places: Sequence[str],
+        part: Part,
+        taken: tuple[TakenSource, ...],
+        notes: list[str],
+        rests_on: tuple[int, ...] = (),
+    ) -> IngestReport:
+        """Commit what was judged, and report it."""
         if self.judgement.repeated is not None:
             notes.append(repeat_note(*self.judgement.repeated, self.rules.dims, self.intake.number))
-        taken = tuple(
-            TakenSource(identity(one, self.root), stored(Digest(), self.intake.key), position(one))
-            for one, _ in found.new
-        )
-        self._commit(part, taken)
+        self._commit(part, taken, rests_on)
         return self._report(places, part, self.intake.number, nothing_new=False, notes=notes)
 
     def _restated(self) -> Time | None:
@@ -237,20 +246,6 @@ class Work:
         """
         start = self.options.restate
         return self.ledger.first_ingested([self.name]) if isinstance(start, str) else start
-
-    def _snapshot_sources(
-        self, found: Snapshots, part: Part, name: str, times: Sequence[Time]
-    ) -> tuple[TakenSource, ...]:
-        """The snapshots as the ledger names them: with the digests of what they changed, and their positions."""
-        digests = part.digests.get(name, {})
-        return tuple(
-            TakenSource(
-                identity(snapshot, self.root),
-                stored(digests.get(time, Digest()), self.intake.key),
-                position(snapshot),
-            )
-            for snapshot, time in zip(found.new, times, strict=True)
-        )
 
     def _name(self, part: Part, dates: Mapping[Time, datetime], labels: Labels) -> list[str]:
         """Find the labels of the versions; ``dates`` and ``labels``: what the sources say. Returns notes."""
@@ -411,10 +406,10 @@ class Work:
         return state.version != head
 
 
-def _check_unchanged(name: str, before: str, after: str) -> None:
-    """Raise DataError where the stamp of a source is another than before it was read."""
-    if before != after:
-        raise DataError(f"{name}: changed while it was read", "run it again when it is complete")
+def _check_unchanged(source: Stamped, position: str) -> None:
+    """Raise DataError for a source that changed while it was read: what was taken in may be half of each."""
+    if source.stamp() != position.partition("/")[0]:
+        raise DataError(f"{source.name}: changed while it was read", "run it again when it is complete")
 
 
 def _row_position(last: int | None) -> str:
