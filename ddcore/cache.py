@@ -39,7 +39,7 @@ _LEVEL_FEATURES = frozenset({
     "avx", "avx2", "bmi", "bmi2", "cx16", "f16c", "fma", "lzcnt", "movbe", "popcnt", "sahf", "sse3", "sse4.1", "sse4.2",
     "ssse3", "xsave",
 })  # fmt: skip
-_FORMAT = 1  # of the files that ddcore.kernel_cache writes
+_FORMAT = 2  # of the files that ddcore.kernel_cache writes
 _CODE = "unpacked/"  # the sources inside the package's zip
 
 

@@ -41,7 +41,7 @@ PLACES = {
     "ddcore/syntax.py deserialize": "expressions of the program, from JSON that this process made of them",
     "jobs/setup.py import_module": "the package's own kernels",
     "ddcore/cache.py import_module": "the version of numba and of llvmlite, by two fixed names",
-    "ddcore/kernel_cache.py pickle": "compiled kernels, in a folder that only this user can write to (distrust)",
+    "ddcore/native.py exec_module": "three extension modules of numba; compiled kernels are its caller's: kernel_cache",
     "ddcore/memory.py CDLL": "the C library of this process",
     "io/program.py compile": "the user's program: a file that dd.toml names, and code by definition",
     "io/program.py exec": "the same",
