@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperGroup
 
 from ddcore.cli.completion import engine_names, output_names
 from ddcore.errors import UsageError
@@ -18,8 +19,10 @@ if TYPE_CHECKING:
     from ddcore.io.project import Project
 
 __all__ = [
+    "Command",
     "DebugOption",
     "EngineOption",
+    "Group",
     "JsonOption",
     "LimitOption",
     "MasterOption",
@@ -201,7 +204,43 @@ def _check_path(origin: str, path: object) -> None:
             raise UsageError(f"{origin}: {text!r}: there is no such user", "write the folder's whole path") from None
 
 
-class VersionCommand(TyperCommand):
+class Command(TyperCommand):
+    """A command that reads its parameters by our parsers alone.
+
+    typer calls them through pydantic, and importing that takes longer than all else that a command imports but Polars.
+    """
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        _read_directly(self.params)
+
+
+class Group(TyperGroup):
+    """The commands together, with the options before them."""
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        _read_directly(self.params)
+
+
+def _read_directly(params: Iterable[Any]) -> None:
+    for param in params:
+        param.process_value = partial(_processed, param, param.process_value)
+
+
+def _processed(param: Any, by_typer: Callable[[Any, Any], Any], context: Any, value: Any) -> Any:
+    """The value of a parameter, as typer's ``process_value`` returns it."""
+    parser, several = param.type_descriptor.parameter_info.parser, param.multiple or param.nargs == -1
+    if (param.required and not value) or (value is not None and parser is None):
+        return by_typer(context, value)
+    if value is None:
+        value = () if several else None
+    else:
+        value = [parser(each) for each in value] if several else parser(value)
+    return value if param.callback is None else param.callback(context, param, value)
+
+
+class VersionCommand(Command):
     """A command whose arguments may be negative offsets: ``dd diff dists -2 latest``.
 
     The parser takes ``-2`` for an option, so it gets ``latest-2``, which means the same.
