@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -210,22 +210,24 @@ class Command(TyperCommand):
     typer calls them through pydantic, and importing that takes longer than all else that a command imports but Polars.
     """
 
-    def __init__(self, *arguments: Any, **named: Any) -> None:
-        super().__init__(*arguments, **named)
-        _read_directly(self.params)
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse ``args`` without pydantic."""
+        return super().parse_args(_read_directly(self, ctx), args)
 
 
 class Group(TyperGroup):
-    """The commands together, with the options before them."""
+    """The commands together, with the options before them, which are read in the same way."""
 
-    def __init__(self, *arguments: Any, **named: Any) -> None:
-        super().__init__(*arguments, **named)
-        _read_directly(self.params)
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse ``args`` without pydantic."""
+        return super().parse_args(_read_directly(self, ctx), args)
 
 
-def _read_directly(params: Iterable[Any]) -> None:
-    for param in params:
-        param.process_value = partial(_processed, param, param.process_value)
+def _read_directly(command: TyperCommand | TyperGroup, context: Any) -> Any:
+    for param in command.get_params(context):
+        if "process_value" not in vars(param):
+            vars(param)["process_value"] = partial(_processed, param, param.process_value)
+    return context
 
 
 def _processed(param: Any, by_typer: Callable[[Any, Any], Any], context: Any, value: Any) -> Any:

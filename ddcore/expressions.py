@@ -15,12 +15,12 @@ from datetime import date, datetime, timedelta
 from decimal import Decimal
 from typing import Any, Literal
 
-import numpy as np
 import polars as pl
 
 from ddcore import decimals, exactness, nested, syntax, temporal, vocabulary
 from ddcore.errors import ExpressionError, ProgramError
 from ddcore.exactness import GREATEST, LEAST, Overflow, Term
+from ddcore.libraries import numpy as np
 from ddcore.place import caller
 from ddcore.schema import Schema, Type, type_of
 from ddcore.syntax import Tree

@@ -25,11 +25,11 @@ from pathlib import PurePath
 from types import BuiltinFunctionType, CodeType, FunctionType, MappingProxyType, MethodType, ModuleType
 from typing import Any
 
-import numpy as np
 import polars as pl
 
 from ddcore.digests import Part, digest
 from ddcore.errors import ProgramError
+from ddcore.libraries import numpy as np
 from ddcore.wording import described
 
 __all__ = ["name_of", "text_of"]

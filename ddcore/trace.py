@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from ddcore import kernels
 from ddcore.errors import DiffOverflow
 from ddcore.lattice import advance
+from ddcore.libraries import numpy as np
 from ddcore.narrow import NarrowBatch
 
 _PACKED_BITS = 63
@@ -23,8 +23,9 @@ _LOWER = 2**_HALF_BITS - 1
 _LONG = 16  # rows of a key
 
 
-# Updates as columns: code, words, times, diffs.
-Piece = Sequence[np.ndarray] | NarrowBatch
+if TYPE_CHECKING:
+    # Updates as columns: code, words, times, diffs.
+    Piece = Sequence[np.ndarray] | NarrowBatch
 
 
 class SortedBatch:

@@ -11,12 +11,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 
-import numpy as np
-
 from ddcore.batch import Batch, concatenate
 from ddcore.encoding import decode_frame, key_codes
 from ddcore.errors import DiffOverflow, Diverged, ExpressionError
 from ddcore.lattice import beyond
+from ddcore.libraries import numpy as np
 from ddcore.memory import reused_memory
 from ddcore.narrow import NarrowBatch
 from ddcore.operators.base import Keyed, Linear, Step

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-import numpy as np
 import polars as pl
 
 from ddcore.encoding import decode, encode
@@ -21,6 +20,7 @@ from ddcore.io.layout import CODE, Layout
 from ddcore.io.store import Place
 from ddcore.io.tables import AddedFile, LiveFile, TableState
 from ddcore.io.warehouse import REFRESH, reporting
+from ddcore.libraries import numpy as np
 from ddcore.trace import SortedBatch, arrange
 
 if TYPE_CHECKING:

@@ -11,11 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from ddcore import encoding, kernels
 from ddcore.batch import Batch
 from ddcore.errors import DiffOverflow, NegativeMultiplicity
+from ddcore.libraries import numpy as np
 from ddcore.operators.base import Keyed, Port, Rounds, State, Step
 from ddcore.trace import Keys, Rows, SortedBatch, arrange, distinct_keys, gather
 
