@@ -13,11 +13,13 @@ import ctypes
 import functools
 import json
 import os
+import pickle
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from importlib.machinery import EXTENSION_SUFFIXES, ExtensionFileLoader, ModuleSpec
 from importlib.util import find_spec, module_from_spec
+from types import FunctionType, ModuleType
 from typing import Any, NamedTuple
 
 __all__ = ["Array", "Code", "function_of"]
@@ -119,6 +121,7 @@ def _engine() -> tuple[Any, Any]:
     from llvmlite import binding
 
     helpers, dynfunc, memory = map(_extension, ("_helperlib", "_dynfunc", "core.runtime._nrt_python"))
+    _read_constants(helpers)
     memory.memsys_use_cpython_allocator()
     atexit.register(memory.memsys_shutdown)
     for module in (helpers, dynfunc):
@@ -134,6 +137,35 @@ def _engine() -> tuple[Any, Any]:
     binding.initialize_native_asmprinter()
     machine = binding.Target.from_triple(binding.get_process_triple()).create_target_machine(jit=True)
     return binding.create_mcjit_compiler(binding.parse_assembly(""), machine), dynfunc
+
+
+def _read_constants(helpers: Any) -> None:
+    """Let compiled code unpickle its constants, as the class of arrays, without numba: at its first one it imports a
+    module of numba for that, and keeps the function that it finds there.
+    """
+    name = "numba.core.serialize"
+    if "numba" in sys.modules:
+        return
+    module: Any = ModuleType(name)
+    module._numba_unpickle = functools.lru_cache(maxsize=None)(_constant)
+    unpickle = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_char_p, ctypes.c_int, ctypes.c_char_p)
+    first = pickle.dumps(None)
+    # Code that is called with these globals imports nothing: it finds only what is in sys.modules.
+    call = FunctionType(_call.__code__, {"__builtins__": {"__import__": lambda *_: None}})
+    sys.modules[name] = module
+    try:
+        call(unpickle(helpers.c_helpers["unpickle"]), first, len(first), bytes(20))
+    finally:
+        del sys.modules[name]
+
+
+def _call(function: Callable[..., Any], *arguments: Any) -> Any:
+    return function(*arguments)
+
+
+def _constant(address: int, data: bytes, digest: bytes) -> Any:
+    """A constant of compiled code, whose bytes are at an address."""
+    return pickle.loads(data)
 
 
 def _extension(name: str) -> Any:

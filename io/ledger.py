@@ -685,6 +685,8 @@ class Ledger:
 
     def _write(self, row: _Entry) -> bool:
         """Commit the row in its own file, or in one file with the rows of earlier files; return whether in one."""
+        import polars as pl
+
         from ddcore.schema import Type
 
         assert self._table is not None
@@ -695,8 +697,12 @@ class Ledger:
         # A file of all rows, for the reasons above, may end anywhere.
         first = min([first, *(span[0] for span in spans if span is not None and span[1] >= first)])
         rows = [*self._range(first), row]
-        columns = {name: [getattr(each, name) for each in rows] for name in _COLUMNS}
         schema = {name: Type("int64" if name in _NUMBERS else "string") for name in _COLUMNS}
+        # Through Polars: given Python's values, PyArrow imports pandas.
+        columns = {
+            name: pl.Series([getattr(each, name) for each in rows], dtype=kind.polars).to_arrow()
+            for name, kind in schema.items()
+        }
         stem = f"entries-{first:08d}-{row.entry:08d}"
         file = tables.write_file(
             folder, stem, tables.arrow_table(columns, schema), bounded=["entry"], row_group=_ROW_GROUP,

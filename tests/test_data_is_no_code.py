@@ -41,6 +41,7 @@ PLACES = {
     "ddcore/syntax.py deserialize": "expressions of the program, from JSON that this process made of them",
     "jobs/setup.py import_module": "the package's own kernels",
     "ddcore/cache.py import_module": "the version of numba and of llvmlite, by two fixed names",
+    "ddcore/native.py pickle": "constants inside of compiled kernels, which are code",
     "ddcore/native.py exec_module": "three extension modules of numba; compiled kernels are its caller's: kernel_cache",
     "ddcore/memory.py CDLL": "the C library of this process",
     "io/program.py compile": "the user's program: a file that dd.toml names, and code by definition",

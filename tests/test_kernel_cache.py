@@ -151,7 +151,10 @@ assert not compile_kernels() and "numba" not in sys.modules
 from ddcore.kernels.runs import search
 codes, zeros, ends = np.arange(5), np.zeros(2, np.int64), np.full(2, 5)
 before = search(codes, np.array([1, 7]), zeros, ends)
+assert not [name for name in sys.modules if name.partition(".")[0] == "numba" and "._" not in name]
 import numba
+import numba.core.serialize
+assert numba.core.serialize.__file__
 assert numba.njit(lambda size: np.arange(size).sum())(5) == 10
 after = search(codes, np.array([1, 7]), zeros, ends)
 assert [*map(list, before)] == [*map(list, after)] == [[1, 5], [2, 5]], (before, after)
