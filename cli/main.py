@@ -14,6 +14,7 @@ import threading
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from copy import copy
 from typing import Annotated, Any, NoReturn
 
 import typer
@@ -179,10 +180,22 @@ def _invoke(arguments: list[str], name: str) -> int:
             f"{arguments[0]!r} is for the dd that copies files; this dd is ddcore",
             f"that one is at /bin/dd: /bin/dd {' '.join(arguments)}",
         )
-    code = app(arguments, prog_name=name, standalone_mode=False)
+    code = _app(arguments)(arguments, prog_name=name, standalone_mode=False)
     if code == 130:  # typer makes an exit code of KeyboardInterrupt
         raise KeyboardInterrupt
     return code if isinstance(code, int) else 0
+
+
+def _app(arguments: list[str]) -> typer.Typer:
+    """The commands: the one that the first argument names, because typer reads the parameters of all; else all."""
+    commands = [
+        each for each in app.registered_commands if arguments and getattr(each.callback, "__name__", "") == arguments[0]
+    ]
+    if not commands:
+        return app
+    chosen = copy(app)
+    chosen.registered_commands = commands
+    return chosen
 
 
 def _version(value: bool) -> None:
