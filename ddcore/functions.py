@@ -172,7 +172,7 @@ class _Reader:
             yield from ("arrow", str(kind), self.text(pl.from_arrow(value)))
         elif library == "pandas" and hasattr(value, "to_numpy"):
             yield from self._pandas(value)
-        elif type(value) is np.ndarray or isinstance(value, np.generic):
+        elif "numpy" in sys.modules and (type(value) is np.ndarray or isinstance(value, np.generic)):
             yield type(value).__name__
             yield from self._array(np.asarray(value))
         elif isinstance(value, np.dtype):
