@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import statistics
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -15,6 +17,10 @@ Figures = dict[str, float]
 """The figures of one run by name: seconds end in ``_s``, memory in ``_mib``."""
 
 Side = Callable[[], Figures]
+
+_BYTECODE = {
+    "PYTHONDONTWRITEBYTECODE": ""
+}  # modules of a checkout are kept compiled too, as those of installed packages
 
 
 class Failed(Exception):
@@ -71,6 +77,23 @@ def _summary(runs: Sequence[Figures], of: Callable[[list[float]], float]) -> Fig
     return {figure: of([run[figure] for run in runs]) for figure in runs[0]}
 
 
+def prompt_costs(command: Sequence[object], cwd: Path, environment: Mapping[str, str] | None = None) -> Figures:
+    """Seconds from starting ``command`` to its end, and its processor time, user and system. Raises Failed."""
+    before = _children_cpu()
+    seconds, _ = prompt_to_prompt(command, cwd, environment)
+    return {"s": seconds, "cpu_s": _children_cpu() - before}
+
+
+def polars_alone(cwd: Path) -> Figures:
+    """The same for Python starting and importing Polars: what every command that computes with frames needs."""
+    return prompt_costs([sys.executable, "-c", "import polars"], cwd)
+
+
+def _children_cpu() -> float:
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
+
+
 def prompt_to_prompt(
     command: Sequence[object], cwd: Path, environment: Mapping[str, str] | None = None
 ) -> tuple[float, str]:
@@ -80,7 +103,7 @@ def prompt_to_prompt(
     process = subprocess.run(
         words,
         cwd=cwd,
-        env={**os.environ, **(environment or {})},
+        env={**os.environ, **_BYTECODE, **(environment or {})},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,

@@ -12,7 +12,7 @@ from typing import Any
 
 import polars as pl
 
-from bench.measure import prompt_to_prompt
+from bench.measure import Figures, prompt_costs, prompt_to_prompt
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 SAMPLE_DATA = REPOSITORY / "sample_data"
@@ -53,6 +53,10 @@ class Project:
     def dd(self, *arguments: str, environment: dict[str, str] | None = None) -> float:
         """Seconds that ``dd ARGUMENTS`` takes in this project, from prompt to prompt."""
         return prompt_to_prompt([DDCORE, *arguments], self.folder, environment)[0]
+
+    def costs(self, *arguments: str, environment: dict[str, str] | None = None) -> Figures:
+        """The same and its processor time."""
+        return prompt_costs([DDCORE, *arguments], self.folder, environment)
 
     def ingest(self, source: Path) -> None:
         """Append a change log to the input."""

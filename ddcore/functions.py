@@ -175,7 +175,7 @@ class _Reader:
         elif "numpy" in sys.modules and (type(value) is np.ndarray or isinstance(value, np.generic)):
             yield type(value).__name__
             yield from self._array(np.asarray(value))
-        elif isinstance(value, np.dtype):
+        elif "numpy" in sys.modules and isinstance(value, np.dtype):
             yield from ("dtype", str(value.descr if value.names else value.str))
         else:
             yield from self._object(value)

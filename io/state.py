@@ -19,7 +19,7 @@ from ddcore.io.updates import accumulate_counts
 from ddcore.libraries import numpy as np
 from ddcore.plan import Plan
 from ddcore.rebuilding import Rebuilding
-from ddcore.trace import SortedBatch
+from ddcore.sorted_batch import SortedBatch
 from ddcore.worker import Worker, joined
 
 __all__ = ["open_rebuild", "open_worker", "replay", "spans_of", "waiting_of", "write_gains"]
