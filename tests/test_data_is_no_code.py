@@ -37,6 +37,7 @@ PLACES = {
     "ddcore/__init__.py import_module": "the package's own modules, by the fixed names of its public classes",
     "ddcore/kernels/__init__.py import_module": "the same, for its kernels",
     "ddcore/kernels/compiling.py compile": "numba, on the package's own functions",
+    "ddcore/libraries.py import_module": "libraries, by the fixed names in that file",
     "ddcore/operators/__init__.py import_module": "the package's own modules, by the files of its folder",
     "ddcore/syntax.py deserialize": "expressions of the program, from JSON that this process made of them",
     "jobs/setup.py import_module": "the package's own kernels",
