@@ -236,10 +236,10 @@ def _processed(param: Any, by_typer: Callable[[Any, Any], Any], context: Any, va
     parser: Callable[[Any], Any] | None = descriptor.parameter_info.parser
     if parser is None and descriptor.annotation in (str, list[str]):
         parser = str
-    if (param.required and not value) or (value is not None and parser is None):
-        return by_typer(context, value)
-    if value is None:
+    if value is None and not param.required:
         value = () if several else None
+    elif parser is None or (param.required and not value):
+        return by_typer(context, value)
     else:
         value = [parser(each) for each in value] if several else parser(value)
     return value if param.callback is None else param.callback(context, param, value)
