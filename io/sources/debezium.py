@@ -24,7 +24,7 @@ __all__ = ["Envelopes"]
 
 _PAYLOAD, _BEFORE, _AFTER, _OP = "payload", "before", "after", "op"
 _TIMES = ("ts_ms", "ts_us", "ts_ns")
-_SOURCE = "source."
+_SOURCE, _TOMBSTONE = "source.", "_tombstone"
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class Envelopes(Events):
         kinds = self.with_nothing.named(words, layout.where, _OP, first_row)
         none = pl.lit(None)
         before, after = (pl.col(n) if n in envelope.columns else none for n in (_BEFORE, _AFTER))
-        envelope = envelope.with_columns(kinds.alias("_kind"))
+        envelope = envelope.with_columns(kinds.alias("_kind"), is_tombstone.alias(_TOMBSTONE))
         if self.key:
             is_gone = pl.col("_kind") == DELETE
             sides = [(pl.when(is_gone).then(before).otherwise(after), kinds)]
@@ -123,6 +123,7 @@ class Envelopes(Events):
         import polars as pl
 
         whole = envelope.with_columns(side.alias("_row"))
+        times = {layout.source_columns[dim] for dim in self.rules.dims if dim in layout.source_columns}
         inside = _fields(whole.schema, "_row")
         columns = []
         for name in layout.read:
@@ -133,6 +134,8 @@ class Envelopes(Events):
                 column = pl.col(_SOURCE[:-1]).struct.field(name.removeprefix(_SOURCE))
             else:
                 column = pl.col(name)
+            if name in times:  # a tombstone has none, and every row needs one
+                column = pl.when(pl.col(_TOMBSTONE)).then(pl.lit("0" if layout.text else 0)).otherwise(column)
             columns.append(column.alias(name))
         return whole.select(columns)
 
