@@ -235,6 +235,39 @@ def test_batches_that_come_again_change_nothing_by_their_order(tmp_path: Path, s
         assert held == sorted((key, value, order) for key, (value, order) in last.items() if value is not None)
 
 
+MARKED = {**ORDERED, "op": "string"}
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("has_versions", [False, True])
+def test_deletes_that_are_rows_keep_their_order_over_ingests(tmp_path: Path, has_versions: bool, seed: int) -> None:
+    """Batches in any order, some of them twice: after each the input is what all events so far make in one ingest."""
+    print("seed", seed)
+    rng = random.Random(seed)
+    desk, events = Desk(tmp_path, MARKED), edits(rng, 8)
+    events += [("q", None, 3, 900), ("q", "x", 3, 899)]  # a delete of a key that has no row
+    rng.shuffle(events)
+    batches = [batch for start in range(0, len(events), 4) if (batch := events[start : start + 4])]
+    batches += rng.sample(batches, 2)
+    how = options(op="op", order="ts", words="insert=I,update=u,update=D")
+    latest: dict[tuple[str, int], tuple[int, str | None]] = {}  # the last event of a key at a version
+    for number, batch in enumerate(batches):
+        source = source_of(desk, f"{number}.parquet", batch)
+        if not has_versions:
+            pl.read_parquet(source).drop("version").write_parquet(source)
+        desk.ingest(source, form="op", events=how)
+        for key, value, version, order in batch:
+            place = key, version if has_versions else 0
+            latest[place] = max(latest.get(place, (0, None)), (order, value), key=lambda each: each[0])
+        for version in range(8) if has_versions else [1 << 40]:
+            there: dict[str, tuple[int, str | None]] = {}
+            for (key, at), event in sorted(latest.items(), key=lambda each: each[0][1]):
+                if at <= version:
+                    there[key] = event
+            held = [row[:3] for row in collection(desk, version) if row[3] != "D"]
+            assert held == sorted((key, value, order) for key, (order, value) in there.items() if value is not None)
+
+
 # --- what is refused --------------------------------------------------------------------------------------------------
 
 
@@ -730,4 +763,4 @@ def test_the_options_of_the_command_line(desk: Desk, capsys: pytest.CaptureFixtu
 
 
 def test_the_page_shows_what_the_commands_print(tmp_path: Path, dd: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    pages.follow("cdc.md", tmp_path, dd, monkeypatch, steps=14)
+    pages.follow("cdc.md", tmp_path, dd, monkeypatch, steps=24)
