@@ -237,6 +237,34 @@ def test_spark_histories_with_deletion_vectors_on_both_engines(tmp_path: Path, s
     assert [one.counts for one in by_spark.records()] == [one.counts for one in inline.records()]
 
 
+@pytest.mark.long
+@pytest.mark.spark
+def test_a_feed_with_column_mapping_is_taken_in_by_spark(tmp_path: Path, spark: SparkSession) -> None:
+    """With deletion vectors, and with a column of another name since."""
+    path = tmp_path / "t"
+    name = f"delta.`{path}`"
+    spark.sql(f"CREATE TABLE {name} (k BIGINT, v STRING) USING delta TBLPROPERTIES "
+              "('delta.enableChangeDataFeed' = true, 'delta.columnMapping.mode' = 'name')")  # fmt: skip
+    (tmp_path / "desk").mkdir()
+    it = desk(tmp_path / "desk")
+    spark.sql(f"INSERT INTO {name} VALUES (1, 'a'), (2, 'b')")
+    spark.sql(f"DELETE FROM {name} WHERE k = 1")
+    with pytest.raises(DataError, match=r"has (column mapping|deletion vectors)") as caught:
+        it.ingest(str(path), form="feed")
+    assert "--engine spark" in f"{caught.value.message} {caught.value.hint}" and not it.stray_files()
+    it.engine = "spark"
+    it.ingest(str(path), form="feed")
+    assert it.updates() == [(1, "a", 1, 1), (2, "b", 1, 1), (1, "a", 2, -1)]
+    spark.sql(f"ALTER TABLE {name} RENAME COLUMN v TO w")
+    spark.sql(f"INSERT INTO {name} VALUES (3, 'c')")
+    with pytest.raises(DataError) as caught:
+        it.ingest(str(path), form="feed")
+    assert "'v' is missing" in caught.value.message and len(it.records()) == 1
+    it.ingest(str(path), form="feed", rename={"v": "w"})
+    assert it.updates()[3:] == [(3, "c", 4, 1)]
+    assert it.ingest(str(path), form="feed", rename={"v": "w"}).nothing_new
+
+
 @pytest.mark.spark
 def test_what_spark_wrote_is_the_same_on_both_engines(tmp_path: Path, spark: SparkSession) -> None:
     """Spark and delta-rs write one table in turns, without deletion vectors."""

@@ -95,9 +95,16 @@ class Source(ABC):
     def batches(self, columns: Sequence[str]) -> Batches:
         """The rows, with these columns, batch by batch; never all at once, as a source may be larger than memory."""
 
-    def as_declared(self, types: Mapping[str, Type]) -> Source:
-        """This source, read as these types of ours, by names or paths of its columns, if it has no types of its own."""
+    def as_declared(self, types: Mapping[str, Type | None]) -> Source:
+        """This source, read as these types of ours, by names or paths of its columns, if it has no types of its own.
+
+        None stands for the type that its values have.
+        """
         del types
+        return self
+
+    def as_texts(self) -> Source:
+        """This source with each row as one text in a column ``value``, if its rows are texts without types."""
         return self
 
     def row_count(self) -> int | None:
@@ -175,17 +182,22 @@ class Source(ABC):
         """
         import polars as pl
 
-        row = self.first_row
         whole = roots(self.columns(), columns) if any("." in name for name in columns) else columns
         try:
-            for batch in self.batches(whole):
+            for row, batch in self.numbered(whole):
                 validate(self.name, batch, row)
                 frame = pl.from_arrow(batch)
                 assert isinstance(frame, pl.DataFrame)
                 yield row, picked(frame, columns)
-                row += len(frame)
         except _foreign() as error:
             raise (self.place_of_error(error, whole) or self.explain(error)) from error
+
+    def numbered(self, columns: Sequence[str]) -> Iterator[tuple[int, pa.RecordBatch | pa.Table]]:
+        """The batches, each with the number of its first row."""
+        row = self.first_row
+        for batch in self.batches(columns):
+            yield row, batch
+            row += batch.num_rows
 
     def place_of_error(self, error: BaseException, columns: Sequence[str]) -> DataError | None:
         """The error with the column and the row where reading failed, if they can be found out."""
