@@ -584,6 +584,25 @@ def test_of_two_ingests_at_once_one_is_told_to_wait(shop: StoreShop, others: For
     assert shop.command(folder, "ingest", "roads", str(folder / "last.csv")).code == 0
 
 
+@pytest.mark.parametrize("name", ["first ingest", "later run"])
+def test_of_two_commands_at_once_one_wins(name: str, shop: StoreShop, others: Forks) -> None:
+    """The other one is told to wait, or comes later and has nothing to do; the work is done once."""
+    scenario = shop.scenario(name)
+    folder = shop.copy(scenario.base)
+    new = ["--new-warehouse"] if "ingest" in scenario.arguments else []
+    command = (*shop.placed(folder, scenario.arguments), *new, "--project", folder)
+    others.start(*command, **shop.environment(folder))
+    second = shop.processes.run(*command, **shop.environment(folder))
+    first = others.wait(120)
+    assert first is not None and sorted((first.code, second.code)) in ([0, 0], [0, 75]), (first, second)
+    for ended in (first, second):
+        assert ended.code == 0 or any("is in use by ddcore" in line for line in ended.err), ended
+    assert_same(contents(shop.project(folder)), scenario.after, name)
+    ledger = Ledger.load(shop.warehouse(folder))
+    assert (len(list(ledger.ingests())), ledger.next_run()) == ((1, 1) if new else (3, 3))
+    shop.remove(folder)
+
+
 def test_temporary_files_of_a_killed_command_are_removed_by_the_next(shop: StoreShop, others: Forks) -> None:
     """The copy of a source in the store, and a file on its way to the store."""
     folder = shop.copy(shop.base("folded"))
