@@ -19,7 +19,6 @@ from ddcore.cli.options import (
     WarehouseOption,
     filled,
     open_project,
-    time_text,
     whole_number,
 )
 from ddcore.cli.output import Output, count
@@ -139,10 +138,10 @@ def ingest(
     version: Annotated[
         str | None,
         typer.Option(
-            parser=time_text,
-            metavar="N|next",
-            help="The version of every row, if the sources have no version column, or the next version of the input. "
-            "With several time dimensions the whole time: day=7,revision=1.",
+            parser=filled,
+            metavar="N|LABEL|next",
+            help="The version of every row, if the sources have no version column: a number, the label of a version, "
+            "or the next version of the input. With several time dimensions the whole time: day=7,revision=1.",
             show_default=False,
         ),
     ] = None,
@@ -273,7 +272,7 @@ def ingest(
     from ddcore.jobs import ingest as job
 
     events = _events(form, op, op_values or [], key, order_by)
-    start, time = job.start_of(restate, opened), job.version_of(version, opened.dims)
+    start, time = job.start_of(restate, opened), job.version_of(version, opened)
     with out.claimed(), out.progress() as progress, notices(out):
         report = job.ingest(
             opened,

@@ -37,7 +37,6 @@ __all__ = [
     "filled",
     "filled_path",
     "open_project",
-    "time_text",
     "whole_number",
 ]
 
@@ -64,13 +63,6 @@ def whole_number(least: int, greatest: int = 2**63 - 2) -> Callable[[str], int]:
         return int(text)
 
     return parse
-
-
-def time_text(text: str) -> str:
-    """A parser for a time, whose dimensions are not known yet; a bare number must be a version, and so is ``next``."""
-    if "=" not in text and text != "next":
-        whole_number(0)(filled(text))
-    return text
 
 
 ProjectOption = Annotated[

@@ -23,7 +23,7 @@ from ddcore.cli.options import (
 from ddcore.cli.output import Output, count
 from ddcore.cli.window import window
 from ddcore.errors import Mismatch, UsageError
-from ddcore.io.times import corners, json_time, named, shown
+from ddcore.io.times import corners, json_time
 from ddcore.jobs.report import Changes, changes_by_name, result, totals
 
 if TYPE_CHECKING:
@@ -170,15 +170,15 @@ def _tell(out: Output, report: RunReport, dry_run: bool) -> None:
     several = len(report.dims) > 1
     for time, inputs, outputs in report.versions:
         if out.json:
-            named = {"time" if several else "version": json_time(time, report.dims)}
+            named = {"time" if several else "version": json_time(time, report.dims), **report.names.fields(time)}
             out.record(**named, **changes_by_name(inputs, outputs))
         elif not many:
             done = "" if dry_run else f" out={_sum(outputs)} {ending if alone else ''}"
-            name = shown(time, report.dims) if several else f"version={time}"
-            out.say(f"{name} in={_sum(inputs)}{done}".rstrip())
+            name = report.names.shown(time)
+            out.say(f"{name if several else f'version={name}'} in={_sum(inputs)}{done}".rstrip())
     inputs, outputs = totals(report)
     assert report.last is not None
-    span = f"to {shown(report.last, report.dims)}" if several else f"{report.first_changed}..{report.last}"
+    span = f"to {report.names.shown(report.last)}" if several else _span(report)
     if dry_run:
         what = "time" if several else "version"
         times = f"{count(len(report.versions))} {what}{'s' * (len(report.versions) != 1)}"
@@ -203,7 +203,14 @@ def _folded(report: RunReport) -> str:
     if report.last is None:
         return "no version was ingested yet"
     tops = [report.last] if isinstance(report.last, int) else corners(report.upper)
-    return f"{' and '.join(named(top, report.dims) for top in tops)} {'is' if len(tops) == 1 else 'are'} folded"
+    return f"{' and '.join(map(report.names.named, tops))} {'is' if len(tops) == 1 else 'are'} folded"
+
+
+def _span(report: RunReport) -> str:
+    """The first and the last version of a run, with their labels, for people."""
+    assert report.first_changed is not None and report.last is not None
+    labels = report.names.span(report.first_changed, report.last)
+    return f"{report.first_changed}..{report.last}" + (f" ({labels})" if labels else "")
 
 
 def _sum(changes: Changes) -> str:

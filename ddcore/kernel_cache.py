@@ -25,6 +25,7 @@ from ddcore.cache import (
     kernel_names,
     level_digest,
     make_private,
+    note_use,
     processor_digest,
     shipped_folder,
 )
@@ -51,7 +52,16 @@ def load(name: str) -> Code | None:
     for file in shipped:
         if code := _code(file):
             return code
-    return None if distrust(kernel_folder()) else _code(kernel_folder() / f"{name}.{_processor()}")
+    if distrust(kernel_folder()):
+        return None
+    _note_use()
+    return _code(kernel_folder() / f"{name}.{_processor()}")
+
+
+@functools.lru_cache(maxsize=1)
+def _note_use() -> None:
+    """Once per process: a folder that nobody uses is deleted."""
+    note_use(kernel_folder())
 
 
 def store(name: str, processor: tuple[str, str, str], code: Code) -> None:

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import pairwise
-from typing import TypeAlias
+from itertools import accumulate, pairwise
+from typing import TYPE_CHECKING
 
 from ddcore import kernels, threads
 from ddcore.libraries import numpy as np
@@ -23,8 +23,9 @@ _LOWER = 2**_HALF_BITS - 1
 _LEAST_ROWS = 1 << 16  # of a range that is worth a thread
 _SAMPLE = 256  # integers per range, from which the bounds of the ranges are taken
 
-# Updates as columns, the last of which holds the diffs.
-Piece: TypeAlias = "Sequence[np.ndarray] | NarrowBatch"
+if TYPE_CHECKING:
+    # Updates as columns, the last of which holds the diffs.
+    Piece = Sequence[np.ndarray] | NarrowBatch
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,18 +69,17 @@ def layout(pieces: Sequence[Piece]) -> list[Field] | None:
 
 def consolidated(pieces: Sequence[Piece], fields: Sequence[Field]) -> tuple[np.ndarray, np.ndarray]:
     """The distinct rows of all pieces in order, (columns, m) without the diffs, and their summed diffs: int64[m]."""
-    packed = np.zeros(sum(map(_rows, pieces)), dtype=np.uint64)
-    ends = np.cumsum([0, *map(_rows, pieces)])
-    for _ in threads.each(partial(_pack, packed, fields), _cut(pieces, ends)):
+    starts = list(accumulate(map(_rows, pieces), initial=0))
+    packed, last = np.zeros(starts[-1], dtype=np.uint64), fields[-1]
+    for _ in threads.each(partial(_pack, packed, fields), _cut(pieces, starts)):
         pass
-    last = fields[-1]
     parts = list(threads.each(partial(_sorted, bits=last.bits, least=last.least), _ranges(packed, last.bits)))
-    starts = np.cumsum([0, *(len(sums) for _, sums in parts)])
-    out = np.empty((last.column, int(starts[-1])), dtype=np.int64)
+    starts = list(accumulate((len(sums) for _, sums in parts), initial=0))
+    out = np.empty((last.column, starts[-1]), dtype=np.int64)
     diffs = parts[0][1] if len(parts) == 1 else np.concatenate([sums for _, sums in parts])
     if len(parts) == 1 and 2 * len(diffs) < len(packed):
         diffs = diffs.copy()  # it is the beginning of a longer array, which may go
-    places = [(rows, out[:, a:b]) for (rows, _), (a, b) in zip(parts, pairwise(starts.tolist()), strict=True)]
+    places = [(rows, out[:, a:b]) for (rows, _), (a, b) in zip(parts, pairwise(starts), strict=True)]
     for _ in threads.each(partial(_unpack, fields), places):
         pass
     return out, diffs
@@ -105,9 +105,9 @@ def _union_of(bounds: Iterable[list[tuple[int, int]]]) -> list[tuple[int, int]]:
     return [(min(low for low, _ in each), max(high for _, high in each)) for each in zip(*bounds, strict=True)]
 
 
-def _cut(pieces: Sequence[Piece], ends: np.ndarray) -> Iterator[tuple[int, Piece]]:
+def _cut(pieces: Sequence[Piece], starts: Sequence[int]) -> Iterator[tuple[int, Piece]]:
     """The pieces with their places in the packed column; in portions, where they are few and large."""
-    for piece, start in zip(pieces, ends.tolist(), strict=False):
+    for piece, start in zip(pieces, starts, strict=False):
         rows = _rows(piece)
         if isinstance(piece, NarrowBatch) or rows < 2 * _LEAST_ROWS:
             yield start, piece

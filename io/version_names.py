@@ -24,6 +24,7 @@ __all__ = ["VersionNames"]
 
 _ANY = "say a number, a label, or a date such as 2026-11-19"
 _ALL = "the labels: ddcore log"
+_NEW = "a new one is a number, or next, and gets its label with: --label TEXT"
 _NEAR = 3  # labels that an error offers, or versions that it names
 
 
@@ -71,6 +72,11 @@ class VersionNames:
                     of[coordinate] = dated or max(latest, instant or "")
         return moments
 
+    def read(self) -> VersionNames:
+        """These names, read now. Without the warehouse's lock the ledger's files may be others later."""
+        assert len(self._names) >= len(self.dims)
+        return self
+
     # --- what a text means ---
 
     def time(self, text: str, origin: str, *, begins: bool = False) -> Time:
@@ -85,15 +91,30 @@ class VersionNames:
         text = text.strip()
         if (span := _span(text, origin)) is not None:
             return self._at(text, span, origin, place, begins=begins)
-        found = self._labelled[place].get(text, [])
-        if len(found) == 1:
-            return found[0]
-        if found:
-            several = self.listed(found, place)
-            raise UsageError(f"{origin}: {text!r} is the label of {several}", "say which one, by its number")
+        if (found := self._with_label(text, origin, place)) is not None:
+            return found
         if text == "latest":
             raise UsageError(f"{origin}: latest is a whole time, not one coordinate", "name the coordinate by a number")
         raise self._unknown(text, origin, place)
+
+    def labelled(self, text: str, origin: str, place: int = 0) -> int:
+        """The coordinate that has this label: for what is written, where a date must not mean a version near it.
+
+        UsageError, beginning with ``origin``, where none has it, or several.
+        """
+        if (found := self._with_label(text, origin, place)) is not None:
+            return found
+        close = difflib.get_close_matches(text, list(self._labelled[place]), n=_NEAR)
+        hint = f"did you mean {' or '.join(map(repr, close))}?" if close else _NEW
+        raise UsageError(f"{origin}: no {self._word(place)} has the label {text!r}", hint)
+
+    def _with_label(self, text: str, origin: str, place: int) -> int | None:
+        """The coordinate that has this label; None where none has it, UsageError where several have."""
+        found = self._labelled[place].get(text, [])
+        if len(found) > 1:
+            several = self.listed(found, place)
+            raise UsageError(f"{origin}: {text!r} is the label of {several}", "say which one, by its number")
+        return found[0] if found else None
 
     def _at(self, text: str, span: tuple[str, str], origin: str, place: int, *, begins: bool) -> int:
         """The last coordinate that was made by the end of a span, or the first made at its beginning or later."""

@@ -29,11 +29,7 @@ from ddcore.io.project import ENGINES, Project, find_project
 from ddcore.io.sources.events import words_of
 from ddcore.io.sources.finding import find_sources
 from ddcore.io.sources.sparkformat import find_formats
-from ddcore.io.times import (
-    Time,
-    coordinates,
-    parse,
-)
+from ddcore.io.times import Time, coordinates
 from ddcore.io.warehouse import Warehouse
 from ddcore.jobs import predecessor
 from ddcore.jobs.arguments import filled, time_named
@@ -44,6 +40,7 @@ from ddcore.jobs.ingesting.labels import asked_labels, not_set
 from ddcore.jobs.ingesting.options import Options
 from ddcore.jobs.ingesting.report import IngestReport
 from ddcore.jobs.ingesting.upserts import EVENT_FORMS, EventOptions, events_of, find_events
+from ddcore.jobs.ingesting.versions import NEXT, Version, following, version_of
 from ddcore.jobs.ingesting.work import Work
 from ddcore.jobs.report import json_line, spelled
 from ddcore.jobs.undo import UndoReport, undo
@@ -53,7 +50,6 @@ __all__ = ["FIRST", "FORMS", "LATE", "IngestReport", "ingest", "main", "start_of
 
 LATE = ("refuse", "move", "restate")
 FORMS = ("log", "append", "snapshot", "feed", *EVENT_FORMS)  # how the rows of sources become updates
-NEXT = "next"  # ingest at the version after all that the input has
 FIRST = "first"  # restate from the first version of the sources on
 
 
@@ -65,7 +61,7 @@ def ingest(
     engine: str = "spark",
     form: str = "log",
     events: EventOptions | None = None,
-    version: Time | str | None = None,
+    version: Version | None = None,
     diff: int | None = None,
     rename: Mapping[str, str] | None = None,
     late: str = "refuse",
@@ -84,7 +80,8 @@ def ingest(
     rows to insert; ``snapshot``, the whole content at a version each, one after the other; ``feed``, Delta tables whose
     changes since the last ingest are taken in; ``upsert``, ``op`` and ``debezium``, events, as ``events`` says.
     ``version`` and ``diff`` replace columns they lack; without it, rows, snapshots and events get the next versions,
-    and the changes of a commit its number; ``next`` gives them the next version, too.
+    and the changes of a commit its number; ``next`` gives them the next version, too. With several dimensions it may
+    stand for coordinates of snapshots and events.
     ``rename`` maps our name of a column to theirs. ``late`` is what to do with rows at closed times: ``refuse``,
     ``move`` to the next open one, or ``restate``: take them in at their own times, so that the next run folds again
     from there. With ``restate``, a time or ``first`` (the least time of the sources), the sources are the input's
@@ -103,8 +100,8 @@ def ingest(
     start = time.monotonic()
     _check_choices(engine, form, late, restate, diff)
     find = _finder(engine, form, format, format_options or {})
-    version, at_next = _version(version, form, project.dims)
-    rules, asked = _rules(project, input_name, version, diff, rename or {}), asked_labels(label, project.dims)
+    time_of_all, at_next = _version(version, form, project.dims)
+    rules, asked = _rules(project, input_name, time_of_all, diff, rename or {}), asked_labels(label, project.dims)
     tell = listener or _silent
     tell("reading columns")
     warehouse = Warehouse(project.warehouse)
@@ -118,6 +115,8 @@ def ingest(
             found = find_for(
                 form, sources, rules, warehouse, input_name, root=project.root, again=again, at_next=at_next, find=find
             )
+        if version == NEXT:
+            found.refuse_times()
         warehouse.begin(project.root, new=new_warehouse)
         with predecessor.succeeding(warehouse, "ddcore ingest") as (lock, ledger):
             ledger.check_dims(project.dims)
@@ -128,6 +127,8 @@ def ingest(
             stale_lock = predecessor.tell(
                 lock, ledger, predecessor.given_up(intent, ledger) or predecessor.finished(finished)
             )
+            if isinstance(version, tuple) and NEXT in version:
+                found = found.at(following(ledger, input_name, version))
             options = Options(late, restate, allow_gap, asked, labels, tuple(project.keys.get(input_name, ())))
             work = Work(ledger, input_name, found.rules(ledger, input_name), options, tell=tell, root=project.root)
             work.notes += notes
@@ -142,11 +143,6 @@ def ingest(
 def start_of(text: str | None, project: Project) -> Time | str | None:
     """What ``--restate`` says: a time, by numbers or names, or ``first``. UsageError."""
     return text if text is None or text == FIRST else time_named(project, text, "--restate", begins=True)
-
-
-def version_of(text: str | None, dims: Sequence[str]) -> Time | str | None:
-    """What ``--version`` says: a time, or ``next``. UsageError."""
-    return text if text is None or text == NEXT else parse(text, dims, "--version")
 
 
 # --- the arguments ----------------------------------------------------------------------------------------------------
@@ -181,16 +177,26 @@ def _finder(engine: str, form: str, format: str | None, options: Mapping[str, st
     return partial(find_formats, format=format, options=options)
 
 
-def _version(version: Time | str | None, form: str, dims: Sequence[str]) -> tuple[Time | None, bool]:
-    """The version for all rows, if there is one, and whether it is the next one of the input. UsageError."""
-    if not isinstance(version, str):
+def _version(version: Version | None, form: str, dims: Sequence[str]) -> tuple[Time | None, bool]:
+    """The version for all rows, if there is one, with 0 for coordinates that are ``next``; and whether it is the next
+    one of the input. UsageError where the same sources would not be known when they come again.
+    """
+    if isinstance(version, str):
+        if version != NEXT or form == "log" or len(dims) > 1:
+            raise UsageError(
+                f"--version {version}: with --append, --snapshot, --feed or events, and one time dimension only",
+                "say which version the rows have: --version N",
+            )
+        return (0, True) if form == "feed" else (None, False)
+    if not isinstance(version, tuple):
         return version, False
-    if version != NEXT or form == "log" or len(dims) > 1:
+    if NEXT in version and form not in ("snapshot", *EVENT_FORMS):
+        said = ",".join(f"{dim}={each}" for dim, each in zip(dims, version, strict=True))
         raise UsageError(
-            f"--version {version}: with --append, --snapshot or --feed, and one time dimension only",
-            "say which version the rows have: --version N",
+            f"--version {said}: next is for snapshots and events, which are known when they come again",
+            "say which time the rows have",
         )
-    return (0, True) if form == "feed" else (None, False)
+    return tuple(each if isinstance(each, int) else 0 for each in version), False
 
 
 def _rules(project: Project, name: str, version: Time | None, diff: int | None, rename: Mapping[str, str]) -> Rules:
@@ -244,7 +250,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 events=EventOptions(
                     options.key, options.order_by, options.op, words_of(options.op_values) if options.op_values else {}
                 ),
-                version=version_of(options.version, project.dims),
+                version=version_of(options.version, project),
                 diff=options.diff,
                 rename=dict(options.column),
                 late=options.late,

@@ -122,6 +122,7 @@ class _Replay:
             last=ledger.last_folded(),
             dims=self.dims,
             upper=ledger.upper() or nothing_closed(self.dims),
+            names=ledger.version_names(self.dims).read(),
         )
 
     def preview(self) -> RunReport:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ddcore.io.times import Frontier, Time, frontier_json, json_time, least
+from ddcore.io.version_names import VersionNames
 
 __all__ = ["SCHEMA_VERSION", "Changes", "RunReport", "changes_by_name", "json_line", "result", "spelled", "totals"]
 
@@ -29,7 +30,7 @@ class RunReport:
     ``corrections`` counts updates that wait for the next version to be folded. ``notes`` are sentences for the user.
     ``stale_lock`` is the process that held the lock and ended without releasing it, and what became of its work.
     ``windows``: number, first and last time of each run. ``verified``: one object per output and time that was verified
-    after it, as ``dd verify --json`` has it.
+    after it, as ``dd verify --json`` has it. ``names``: the labels and instants of versions.
     """
 
     run: int = 0
@@ -48,6 +49,7 @@ class RunReport:
     stale_lock: dict[str, Any] | None = None
     windows: list[tuple[int, Time, Time]] = field(default_factory=list)
     verified: list[dict[str, Any]] = field(default_factory=list)
+    names: VersionNames = field(default_factory=lambda: VersionNames(("version",)))
 
     @property
     def first_changed(self) -> Time | None:
@@ -62,6 +64,7 @@ def result(report: RunReport, *, dry_run: bool = False) -> dict[str, Any]:
         "run": report.run,
         "first": json_time(report.first_changed, report.dims),
         "last": json_time(report.last, report.dims),
+        **report.names.fields(report.last),
         **({"upper": frontier_json(report.upper, report.dims)} if len(report.dims) > 1 else {}),
         "versions": len(report.versions),
         **changes_by_name(*totals(report)),

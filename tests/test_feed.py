@@ -237,6 +237,50 @@ def test_spark_histories_with_deletion_vectors_on_both_engines(tmp_path: Path, s
     assert [one.counts for one in by_spark.records()] == [one.counts for one in inline.records()]
 
 
+@pytest.mark.long
+@pytest.mark.spark
+def test_a_feed_with_column_mapping_is_taken_in_by_spark(tmp_path: Path, spark: SparkSession) -> None:
+    """With deletion vectors, and with a column of another name since."""
+    path = tmp_path / "t"
+    name = f"delta.`{path}`"
+    spark.sql(f"CREATE TABLE {name} (k BIGINT, v STRING) USING delta TBLPROPERTIES "
+              "('delta.enableChangeDataFeed' = true, 'delta.columnMapping.mode' = 'name')")  # fmt: skip
+    (tmp_path / "desk").mkdir()
+    it = desk(tmp_path / "desk")
+    spark.sql(f"INSERT INTO {name} VALUES (1, 'a'), (2, 'b')")
+    spark.sql(f"DELETE FROM {name} WHERE k = 1")
+    with pytest.raises(DataError, match=r"has (column mapping|deletion vectors)") as caught:
+        it.ingest(str(path), form="feed")
+    assert "--engine spark" in f"{caught.value.message} {caught.value.hint}" and not it.stray_files()
+    it.engine = "spark"
+    it.ingest(str(path), form="feed")
+    assert it.updates() == [(1, "a", 1, 1), (2, "b", 1, 1), (1, "a", 2, -1)]
+    spark.sql(f"ALTER TABLE {name} RENAME COLUMN v TO w")
+    spark.sql(f"INSERT INTO {name} VALUES (3, 'c')")
+    with pytest.raises(DataError) as caught:
+        it.ingest(str(path), form="feed")
+    assert "'v' is missing" in caught.value.message and len(it.records()) == 1
+    it.ingest(str(path), form="feed", rename={"v": "w"})
+    assert it.updates()[3:] == [(3, "c", 4, 1)]
+    assert it.ingest(str(path), form="feed", rename={"v": "w"}).nothing_new
+
+
+@pytest.mark.parametrize("engine", ENGINES, indirect=True)
+def test_partitions_whose_values_are_escaped_are_read_by_spark_only(tmp_path: Path, engine: str) -> None:
+    """delta-rs looks for the files of a change data feed under names that are escaped once too often."""
+    it, path = desk(tmp_path, engine), str(tmp_path / "t")
+    rows = [(1, "a b"), (2, "100%"), (3, "ü"), (4, "plain")]
+    configuration = {"delta.enableChangeDataFeed": "true"}
+    write_deltalake(path, frame(*rows).to_arrow(), partition_by=["v"], configuration=configuration)
+    if engine == "spark":
+        it.ingest(path, form="feed")
+        assert it.updates() == [(*row, 0, 1) for row in rows]
+        return
+    with pytest.raises(DataError, match="escaped in the names of their folders") as caught:
+        it.ingest(path, form="feed")
+    assert "--engine spark" in caught.value.hint and not it.stray_files()
+
+
 @pytest.mark.spark
 def test_what_spark_wrote_is_the_same_on_both_engines(tmp_path: Path, spark: SparkSession) -> None:
     """Spark and delta-rs write one table in turns, without deletion vectors."""

@@ -235,6 +235,39 @@ def test_batches_that_come_again_change_nothing_by_their_order(tmp_path: Path, s
         assert held == sorted((key, value, order) for key, (value, order) in last.items() if value is not None)
 
 
+MARKED = {**ORDERED, "op": "string"}
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("has_versions", [False, True])
+def test_deletes_that_are_rows_keep_their_order_over_ingests(tmp_path: Path, has_versions: bool, seed: int) -> None:
+    """Batches in any order, some of them twice: after each the input is what all events so far make in one ingest."""
+    print("seed", seed)
+    rng = random.Random(seed)
+    desk, events = Desk(tmp_path, MARKED), edits(rng, 8)
+    events += [("q", None, 3, 900), ("q", "x", 3, 899)]  # a delete of a key that has no row
+    rng.shuffle(events)
+    batches = [batch for start in range(0, len(events), 4) if (batch := events[start : start + 4])]
+    batches += rng.sample(batches, 2)
+    how = options(op="op", order="ts", words="insert=I,update=u,update=D")
+    latest: dict[tuple[str, int], tuple[int, str | None]] = {}  # the last event of a key at a version
+    for number, batch in enumerate(batches):
+        source = source_of(desk, f"{number}.parquet", batch)
+        if not has_versions:
+            pl.read_parquet(source).drop("version").write_parquet(source)
+        desk.ingest(source, form="op", events=how)
+        for key, value, version, order in batch:
+            place = key, version if has_versions else 0
+            latest[place] = max(latest.get(place, (0, None)), (order, value), key=lambda each: each[0])
+        for version in range(8) if has_versions else [1 << 40]:
+            there: dict[str, tuple[int, str | None]] = {}
+            for (key, at), event in sorted(latest.items(), key=lambda each: each[0][1]):
+                if at <= version:
+                    there[key] = event
+            held = [row[:3] for row in collection(desk, version) if row[3] != "D"]
+            assert held == sorted((key, value, order) for key, (order, value) in there.items() if value is not None)
+
+
 # --- what is refused --------------------------------------------------------------------------------------------------
 
 
@@ -517,12 +550,16 @@ def envelopes(folder: Path, shape: str, events: Sequence[dict[str, Any] | None] 
         if shape == "schema":
             whole = [None if one is None else {"schema": {"type": "struct"}, "payload": one} for one in whole]
         frame = pl.DataFrame({"value": [None if one is None else json.dumps(one) for one in whole]})
+        if shape == "lines":  # with empty lines between them, and the tombstone as Kafka's tools write it
+            path = folder / "lines.jsonl"
+            path.write_text("\n\n".join("null" if text is None else text for text in frame["value"]) + "\n")
+            return str(path)
         frame = frame if shape != "csv" else frame.with_columns(offset=pl.int_range(pl.len()))
     frame.write_csv(path) if shape == "csv" else frame.write_parquet(path)
     return str(path)
 
 
-@pytest.mark.parametrize("shape", ["structs", "payload", "texts", "json", "schema", "csv"])
+@pytest.mark.parametrize("shape", ["structs", "payload", "texts", "json", "schema", "csv", "lines"])
 def test_envelopes_of_debezium_in_each_shape(tmp_path: Path, shape: str) -> None:
     desk = Desk(tmp_path, CUSTOMERS)
     source = envelopes(tmp_path, shape)
@@ -532,7 +569,7 @@ def test_envelopes_of_debezium_in_each_shape(tmp_path: Path, shape: str) -> None
 
 
 def test_the_envelope_has_versions_and_an_order(tmp_path: Path) -> None:
-    for shape in ("structs", "json"):
+    for shape in ("structs", "json", "lines"):
         (tmp_path / shape).mkdir()
         desk = Desk(tmp_path / shape, {**CUSTOMERS, "lsn": "int64"})
         rename = {"lsn": "source.lsn", "version": "ts_ms"}
@@ -546,6 +583,48 @@ def test_the_envelope_has_versions_and_an_order(tmp_path: Path) -> None:
         backwards = envelopes(tmp_path, shape, ENVELOPES[3::-1])
         desk.ingest(backwards, form="debezium", events=options(order="ts_ms"))
         assert desk.updates() == [(1004, "Anne Marie", 1.5, 3, 0, 1)]
+
+
+@pytest.mark.parametrize("shape", ["texts", "json", "lines"])
+def test_deletes_have_the_key_alone_in_front_of_them(tmp_path: Path, shape: str) -> None:
+    """As PostgreSQL writes them, in a file without other events. It was refused for the columns that none has."""
+    desk = Desk(tmp_path, CUSTOMERS)
+    desk.ingest(envelopes(tmp_path, shape, ENVELOPES[:2]), form="debezium", events=options())
+    gone = {"before": {"id": 1004}, "after": None, "op": "d", "ts_ms": 5}
+    (tmp_path / "gone").mkdir()
+    source = envelopes(tmp_path / "gone", shape, [gone])
+    assert desk.ingest(source, form="debezium", events=options()).minus == 1
+    assert desk.updates()[-1] == (1004, "Anne", 1.5, 1, -1)
+
+
+@pytest.mark.parametrize("op", ["c", 2, True])
+def test_operations_in_json_lines_are_of_any_type(tmp_path: Path, op: Any) -> None:
+    desk = Desk(tmp_path, PEOPLE)
+    path = tmp_path / "a.jsonl"
+    path.write_text(json.dumps({"op": op, "row": {"id": "a"}, "name": "x", "version": 1}) + "\n")
+    words = "" if op == "c" else f"insert={str(op).lower()}"
+    desk.ingest(str(path), form="op", events=options(op="op", words=words), rename={"id": "row.id"})
+    assert desk.updates() == [("a", "x", 1, 1)]
+    path.write_text(json.dumps({"op": "Q", "row": {"id": "b"}, "name": "y", "version": 2}) + "\n")
+    error = refused(
+        desk, DataError, str(path), form="op", events=options(op="op", words=words), rename={"id": "row.id"}
+    )
+    assert "'Q' is no operation (row 1)" in error.message
+    path.write_text('{"id": "a", "name": "y", "version": 2}\n{"id": "b", "name": null, "version": 2}\n')
+    desk.ingest(str(path), form="upsert", events=options())
+    assert collection(desk, 2) == [("a", "y")]
+
+
+def test_an_operation_may_be_a_field_of_a_column(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, PEOPLE)
+    frame = pl.DataFrame({"id": ["a"], "name": ["x"], "meta": [{"op": "I", "at": 3}]})
+    frame.write_parquet(tmp_path / "a.parquet")
+    frame.write_ndjson(tmp_path / "b.jsonl")
+    for name in ("a.parquet", "b.jsonl"):
+        report = desk.ingest(
+            str(tmp_path / name), form="op", events=options(op="meta.op"), rename={"version": "meta.at"}
+        )
+        assert desk.updates() == [("a", "x", 3, 1)] and report.rows == 1
 
 
 def test_values_may_be_lists_and_structs(tmp_path: Path) -> None:
@@ -588,6 +667,13 @@ def test_bad_envelopes_are_refused_with_their_rows(tmp_path: Path) -> None:
     ):
         pl.DataFrame({"value": [good, text]}).write_parquet(path)
         assert says in refused(desk, DataError, str(path), form="debezium", events=options()).message
+        lines = tmp_path / "bad.jsonl"
+        lines.write_text(f"\n{good}\n\n{text}\n{good}\n")
+        error = refused(desk, DataError, str(lines), form="debezium", events=options())
+        assert says.replace("row 2", "row 4") in error.message
+    pl.DataFrame({"value": [good, '{"id": 1, "first_name": "a", "score": 1}']}).write_parquet(path)
+    error = refused(desk, DataError, str(path), form="debezium", events=options())
+    assert "is no envelope of Debezium (row 2)" in error.message, "it was left out as a tombstone"
     pl.DataFrame({"value": [good.replace("score", "points")]}).write_parquet(path)
     assert (
         "no event has a field 'score'" in refused(desk, DataError, str(path), form="debezium", events=options()).message
@@ -677,4 +763,4 @@ def test_the_options_of_the_command_line(desk: Desk, capsys: pytest.CaptureFixtu
 
 
 def test_the_page_shows_what_the_commands_print(tmp_path: Path, dd: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    pages.follow("cdc.md", tmp_path, dd, monkeypatch, steps=14)
+    pages.follow("cdc.md", tmp_path, dd, monkeypatch, steps=24)

@@ -888,6 +888,75 @@ def test_an_undo_takes_no_label(own: Path, dd: Command) -> None:
     assert (code, err[0]) == (2, "error: --undo and --label: only one of them")
 
 
+def test_a_run_names_the_versions_that_it_folds(own: Path, dd: Command) -> None:
+    _, _, err = dd("run", "--dry-run")
+    assert err[0] == "version=7 (2026-11-22) in=+1/-0"
+    code, out, err = dd("run", "--full-refresh")
+    said = without_engine([*out, *err])
+    assert code == 0 and [line.split(" in=")[0] for line in said if " in=" in line] == [
+        "version=1 (2026-11-19)", "version=2 (2026-11-20)", "version=3", "version=4 (stocktaking)",
+        "version=7 (2026-11-22)", "run=2 versions=1..7 (2026-11-19..2026-11-22)",
+    ]  # fmt: skip
+    assert "nothing new: version 7 (2026-11-22) is folded" in dd("run")[2]
+    *lines, result = lines_of(dd("run", "--full-refresh", "--json")[1])
+    assert [(each["version"], each["label"], each["instant"]) for each in lines[-2:]] == [
+        (4, "stocktaking", "2026-11-21T04:00:00Z"), (7, "2026-11-22", "2026-11-21T07:00:00Z"),
+    ]  # fmt: skip
+    assert lines[2]["label"] is None
+    assert (result["last"], result["label"], result["instant"]) == (7, "2026-11-22", "2026-11-21T07:00:00Z")
+
+
+def test_rows_go_to_a_version_by_its_label(own: Path, dd: Command) -> None:
+    (own / "8.csv").write_text("id,item\n8,rye\n")
+    there = ["ingest", "orders", "8.csv", "--diff", "1", "--version"]
+    for name in ("2026-11-22", "version=2026-11-22"):
+        code, out, err = dd(*there, name, "--json")
+        assert (code, lines_of(out)[0]["last"]) == (0, 7), err
+    code, _, err = dd(*there, "stocktaking")
+    assert code == 1 and "1 of 1 rows are late" in err[0], "it is folded"
+    code, _, err = dd("ingest", "orders", "8.csv", "--snapshot", "--version", "stocktaking")
+    assert code == 2 and "--version 4: the input orders has rows up to version 7" in err[0]
+
+
+@pytest.mark.parametrize(
+    ("version", "says", "hint"),
+    [
+        ("stocktakin", "no version has the label 'stocktakin'", "did you mean 'stocktaking'?"),
+        ("today", "no version has the label 'today'", "a new one is a number, or next, and gets its label with"),
+        ("2026-11-21", "no version has the label '2026-11-21'", "did you mean"),
+        ("latest", "no version has the label 'latest'", "a number, or next"),
+        ("-1", "version is -1, which is negative", "start at 0"),
+        ("next", "--version next: with --append, --snapshot, --feed or events", "--version N"),
+    ],
+)
+def test_a_version_that_rows_cannot_have_is_refused(version: str, says: str, hint: str, own: Path, dd: Command) -> None:
+    before = Ledger.load(Warehouse(own / "warehouse")).last_entry
+    code, _, err = dd("ingest", "orders", "1.csv", "--diff", "1", f"--version={version}")
+    assert code == 2 and says in err[0] and hint in err[1]
+    assert Ledger.load(Warehouse(own / "warehouse")).last_entry == before
+
+
+def test_a_label_of_two_versions_takes_no_rows(own: Path, dd: Command) -> None:
+    (own / "8.csv").write_text("id,item\n8,rye\n")
+    assert dd("ingest", "orders", "8.csv", "--append", "--version", "next", "--label", "stocktaking", "-q")[0] == 0
+    code, _, err = dd("ingest", "orders", "1.csv", "--diff", "1", "--version", "stocktaking")
+    assert (code, err[0]) == (2, "error: --version: 'stocktaking' is the label of version 4 and version 8")
+
+
+def test_a_project_without_a_warehouse_has_no_label_for_rows(own: Path, dd: Command) -> None:
+    code, _, err = dd("ingest", "orders", "1.csv", "--diff", "1", "--version", "first day", "--warehouse", "none")
+    assert (code, err[0]) == (2, "error: --version: no version has the label 'first day'")
+    assert not (own / "none").exists()
+
+
+@pytest.mark.parametrize("form", [["--append"], ["--upsert", "--key", "id"]])
+def test_the_next_version_is_not_for_sources_with_versions(form: list[str], own: Path, dd: Command) -> None:
+    """Their own versions were taken, without a word."""
+    (own / "8.csv").write_text("id,item,version\n8,rye,9\n")
+    code, _, err = dd("ingest", "orders", "8.csv", *form, "--version", "next")
+    assert code == 1 and "has a column 'version', but --version gives its value for all rows" in err[0], err
+
+
 # --- several time dimensions ------------------------------------------------------------------------------------------
 
 
@@ -961,6 +1030,53 @@ def test_json_and_log_with_several_dimensions(figures: Path, dd: Command) -> Non
 )
 def test_a_label_names_its_dimension(label: str, says: str, figures: Path, dd: Command) -> None:
     code, _, err = dd("ingest", "sales", "source.csv", "--version", "day=3,revision=0", "--diff", "1", "--label", label)
+    assert code == 2 and says in err[0]
+
+
+def test_a_run_of_several_dimensions_names_its_times(figures: Path, dd: Command) -> None:
+    code, out, err = dd("run", "--full-refresh")
+    said = without_engine([*out, *err])
+    assert code == 0 and [line.split(" in=")[0] for line in said if " in=" in line][-2:] == [
+        "day=2,revision=1 (day=2026-11-21,revision=correction)",
+        "run=2 times=3 to day=2,revision=1 (day=2026-11-21,revision=correction)",
+    ]
+    assert "nothing new: day=2,revision=1 (day=2026-11-21,revision=correction) is folded" in dd("run")[2]
+    *_, last, result = lines_of(dd("run", "--full-refresh", "--json")[1])
+    assert last["label"] == result["label"] == {"day": "2026-11-21", "revision": "correction"}
+
+
+def test_rows_go_to_coordinates_by_their_labels(figures: Path, dd: Command) -> None:
+    for form, at, lands in (
+        (["--diff", "1"], "day=3,revision=correction", {"day": 3, "revision": 1}),
+        (["--snapshot"], "day=3,revision=next", {"day": 3, "revision": 2}),
+        (["--upsert", "--key", "shop"], "day=next,revision=next", {"day": 4, "revision": 3}),
+    ):
+        Path("more.csv").write_text(f"shop,amount\nQuay,{lands['revision']}\n")
+        ingest = ["ingest", "sales", "more.csv", *form, "--version", at, "--json"]
+        code, out, err = dd(*ingest)
+        assert (code, lines_of(out)[-1]["last"]) == (0, lands), err
+        assert lines_of(dd(*ingest)[1])[-1]["nothing_new"]
+    assert dd("run", "-q")[0] == 0
+    Path("more.csv").write_text("shop,amount\nPier,1\n")
+    code, out, err = dd("ingest", "sales", "more.csv", "--snapshot", "--version", "day=4,revision=next", "--json")
+    assert (code, lines_of(out)[-1]["last"]) == (0, {"day": 4, "revision": 4}), err
+
+
+@pytest.mark.parametrize(
+    ("form", "version", "says"),
+    [
+        (["--diff", "1"], "day=2026-11-22,revision=0", "--version: no day has the label '2026-11-22'"),
+        (["--diff", "1"], "day=3,revision=yesterday", "--version: no revision has the label 'yesterday'"),
+        (["--diff", "1"], "day=3,revision=next", "--version day=3,revision=next: next is for snapshots and events"),
+        (["--append"], "day=3,revision=next", "next is for snapshots and events"),
+        (["--snapshot"], "next", "--version next: with --append, --snapshot, --feed or events, and one time"),
+        (["--snapshot"], "2026-11-20", "'2026-11-20' is not a time of day, revision"),
+    ],
+)
+def test_coordinates_that_rows_cannot_have_are_refused(
+    form: list[str], version: str, says: str, figures: Path, dd: Command
+) -> None:
+    code, _, err = dd("ingest", "sales", "source.csv", *form, "--version", version)
     assert code == 2 and says in err[0]
 
 

@@ -24,7 +24,7 @@ __all__ = ["Envelopes"]
 
 _PAYLOAD, _BEFORE, _AFTER, _OP = "payload", "before", "after", "op"
 _TIMES = ("ts_ms", "ts_us", "ts_ns")
-_SOURCE = "source."
+_SOURCE, _TOMBSTONE = "source.", "_tombstone"
 
 
 @dataclass(frozen=True)
@@ -33,6 +33,10 @@ class Envelopes(Events):
 
     A column is a field of the row; else one of the envelope, such as ``ts_ms``, or of its ``source``: ``source.lsn``.
     """
+
+    def declared(self, source: Source) -> Source:
+        """The source; of one without types each row as JSON."""
+        return source.as_texts()
 
     def fit(self, source: Source) -> Layout:
         """As that of other events."""
@@ -90,7 +94,7 @@ class Envelopes(Events):
         kinds = self.with_nothing.named(words, layout.where, _OP, first_row)
         none = pl.lit(None)
         before, after = (pl.col(n) if n in envelope.columns else none for n in (_BEFORE, _AFTER))
-        envelope = envelope.with_columns(kinds.alias("_kind"))
+        envelope = envelope.with_columns(kinds.alias("_kind"), is_tombstone.alias(_TOMBSTONE))
         if self.key:
             is_gone = pl.col("_kind") == DELETE
             sides = [(pl.when(is_gone).then(before).otherwise(after), kinds)]
@@ -119,6 +123,7 @@ class Envelopes(Events):
         import polars as pl
 
         whole = envelope.with_columns(side.alias("_row"))
+        times = {layout.source_columns[dim] for dim in self.rules.dims if dim in layout.source_columns}
         inside = _fields(whole.schema, "_row")
         columns = []
         for name in layout.read:
@@ -129,6 +134,8 @@ class Envelopes(Events):
                 column = pl.col(_SOURCE[:-1]).struct.field(name.removeprefix(_SOURCE))
             else:
                 column = pl.col(name)
+            if name in times:  # a tombstone has none, and every row needs one
+                column = pl.when(pl.col(_TOMBSTONE)).then(pl.lit("0" if layout.text else 0)).otherwise(column)
             columns.append(column.alias(name))
         return whole.select(columns)
 
@@ -141,17 +148,22 @@ class Envelopes(Events):
         if len(frame.columns) == 1:
             name = frame.columns[0]
             if frame.schema[name] == pl.String:
-                values = self._decoded(frame[name], self._json(layout, whole=True), layout, first_row)
-                frame = values.struct.unnest()
+                text = frame[name]
+                self._refuse_others(text, layout, first_row)
+                frame = self._decoded(text, self._json(layout, whole=True), layout, first_row).struct.unnest()
                 inner = frame[_PAYLOAD].struct.unnest()
                 frame = frame.select(
                     pl.when(pl.lit(frame[_PAYLOAD].is_not_null())).then(inner[n]).otherwise(frame[n]).alias(n)
                     for n in inner.columns
                 )
+                if frame[_AFTER].is_not_null().any():
+                    self._check_fields(text, layout)
             else:
                 frame = frame[name].struct.unnest()
         for name in (_BEFORE, _AFTER):
             if name in frame.columns and frame.schema[name] == pl.String:
+                if name == _AFTER and frame[name].is_not_null().any():
+                    self._check_fields(frame[name], layout)
                 decoded = self._decoded(frame[name], self._json(layout, whole=False), layout, first_row)
                 frame = frame.with_columns(decoded.alias(name))
         return frame
@@ -169,14 +181,25 @@ class Envelopes(Events):
         fields |= {_SOURCE[:-1]: pl.Struct(dict.fromkeys(inside, pl.String()))} if inside else {}
         return pl.Struct({**fields, _PAYLOAD: pl.Struct(fields)})
 
-    def _decoded(self, text: pl.Series, kind: pl.Struct, layout: Layout, first_row: int | None) -> pl.Series:
-        """JSON as structs. DataError for text that is none, with its row, and for a column that no object has."""
+    def _check_fields(self, text: pl.Series, layout: Layout) -> None:
+        """Raise DataError for a column that no event has, of which some have a row after them: a delete may have the
+        key alone.
+        """
         for name in layout.read:
-            inner = name.rpartition(".")[2]
-            if len(present := text.drop_nulls()) and not present.str.contains(f'"{inner}"', literal=True).any():
+            if not text.str.contains(f'"{name.rpartition(".")[2]}"', literal=True).any():
                 raise DataError(
                     f"{layout.where}: no event has a field {name!r}", "if it has another name: --column OURS=THEIRS"
                 )
+
+    def _refuse_others(self, text: pl.Series, layout: Layout, first_row: int | None) -> None:
+        """Raise DataError for JSON of something else, which would be taken for a tombstone."""
+        has = text.str.contains_any([f'"{_OP}"', f'"{_PAYLOAD}"']) | (text.str.strip_chars() == "null")
+        Column(layout.where, text.name, text, first_row).refuse(
+            ~has.fill_null(True), "is no envelope of Debezium", "for rows with an operation: --op COLUMN"
+        )
+
+    def _decoded(self, text: pl.Series, kind: pl.Struct, layout: Layout, first_row: int | None) -> pl.Series:
+        """JSON as structs. DataError for text that is none, with its row."""
         bad = _first_undecodable(text, kind)
         if bad is not None:
             column = Column(layout.where, text.name, text, first_row)

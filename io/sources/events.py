@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from ddcore.errors import DataError, UsageError
 from ddcore.io.checks import Column, Layout, Rules, fit, rows_of
+from ddcore.io.sources.paths import type_at
 from ddcore.io.sources.source import Source
 from ddcore.wording import listed, meant
 
@@ -65,11 +66,15 @@ class Events:
         """The columns that are neither of the key nor of the order."""
         return tuple(name for name in self.rules.schema if name not in (*self.key, *self.order))
 
+    def declared(self, source: Source) -> Source:
+        """The source, read as the types of the input, if it has no types of its own; operations may be of any."""
+        return source.as_declared({**({} if self.op is None else {self.op: None}), **self.rules.types})
+
     def fit(self, source: Source) -> Layout:
         """The layout of a source. DataError naming a column that is missing or of a type that does not fit."""
         types = source.columns()
         layout = fit(source.name, types, self.rules, folders=source.folders, text=source.is_text)
-        if self.op is not None and self.op not in types:
+        if self.op is not None and type_at(types, self.op) is None:
             raise DataError(
                 f"{source.name}: there is no column {self.op!r} with the operation; there are: {listed(types)}",
                 meant(self.op, types) or "say which it is: --op COLUMN",

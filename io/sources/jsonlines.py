@@ -14,14 +14,14 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ddcore.errors import DataError
-from ddcore.io.sources.jsonobjects import TEXTS, Object, Tree, first_misfit, parse_object
+from ddcore.io.sources.jsonobjects import TEXTS, Object, Tree, first_misfit, kind_of, parse_object, value_at
 from ddcore.io.sources.source import Batches, Source, first_line
 from ddcore.schema import Type
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["JsonLines"]
+__all__ = ["JsonLines", "JsonTexts"]
 
 _BLOCK, _LONGEST_LINE = 4 << 20, 16 << 20
 _SCANNED = 1 << 20  # bytes of the lines that are searched for fields, if these have all that are wanted
@@ -32,17 +32,23 @@ _BARE_NULL = re.compile(rb"(?:^|[^:,\[\s])\s*null")
 
 @dataclass(frozen=True)
 class JsonLines(Source):
-    """A file of JSON lines. ``declared``: the types that its fields are to have, by name or path."""
+    """A file of JSON lines. ``declared``: the types that its fields are to have, by name or path; None for that of the
+    first value.
+    """
 
     kind = "JSON lines file"
     hint = "each line needs one JSON object: find and fix the line at the source"
     is_text = True
 
-    declared: Mapping[str, Type] = field(default_factory=dict, hash=False)
+    declared: Mapping[str, Type | None] = field(default_factory=dict, hash=False)
 
-    def as_declared(self, types: Mapping[str, Type]) -> Source:
+    def as_declared(self, types: Mapping[str, Type | None]) -> Source:
         """This file, read as these types."""
         return replace(self, declared=dict(types))
+
+    def as_texts(self) -> Source:
+        """This file with each line as a text."""
+        return JsonTexts(self.name, self.path, self.folders, self.member)
 
     def fields(self) -> list[tuple[str, pa.DataType]]:
         """The fields of the first lines, and the declared ones of all lines; those that are not declared as null."""
@@ -70,7 +76,7 @@ class JsonLines(Source):
         Reads the first MiB; goes on to the first line that has the last declared one, at worst to the end.
         """
         names: dict[str, None] = {}
-        missing, seen, done = set(self.declared), set[str](), 0
+        missing, seen, kinds, done = set(self.declared), set[str](), dict[str, Type](), 0
         for number, block in self._blocks():
             for place, line in enumerate(block.split(b"\n")):
                 if done > _SCANNED and not any(_may_have(line, path) for path in missing):
@@ -81,6 +87,10 @@ class JsonLines(Source):
                 if done <= _SCANNED:
                     names.update(dict.fromkeys(value))
                 for path in [path for path in missing if _has(value, path)]:
+                    if self.declared[path] is None:
+                        if (kind := kind_of(value_at(value, path))) is None:
+                            continue
+                        kinds[path] = kind
                     missing.discard(path)
                     seen.add(path)
                     names.setdefault(path if path in value else path.partition(".")[0])
@@ -89,15 +99,16 @@ class JsonLines(Source):
                 break
         if not done:
             raise DataError(f"{self.name}: an empty file, without any line", "leave it out, or write it again")
-        return _Names(tuple(names), frozenset(seen))
+        return _Names(tuple(names), frozenset(seen), kinds)
 
     @cached_property
     def _tree(self) -> Tree:
         """The types of the declared fields that the file has, by the steps of their paths."""
         tree: dict[str, Any] = {}
-        for path, kind in self.declared.items():
+        for path, declared in self.declared.items():
             if path not in self._names.seen:
                 continue
+            kind = declared or self._names.kinds[path]
             *parents, last = [path] if path in self._names.names else path.split(".")
             inside = tree
             for step in parents:
@@ -202,11 +213,43 @@ class JsonLines(Source):
             raise DataError(f"{self.name}: not a readable {self.kind}: {what}", self.hint) from error
 
 
+@dataclass(frozen=True)
+class JsonTexts(JsonLines):
+    """A file of JSON lines with each line as a text, in the column ``value``. ``null`` is a line without a value."""
+
+    def fields(self) -> list[tuple[str, pa.DataType]]:
+        """The column of texts."""
+        import pyarrow as pa
+
+        if not any(block.strip() for _, block in self._blocks()):
+            raise DataError(f"{self.name}: an empty file, without any line", "leave it out, or write it again")
+        return [("value", pa.string())]
+
+    def batches(self, columns: Sequence[str]) -> Batches:
+        """The lines that are not empty, in batches of some 4 MiB."""
+        yield from (batch for _, batch in self.numbered(columns))
+
+    def numbered(self, columns: Sequence[str]) -> Iterator[tuple[int, pa.RecordBatch | pa.Table]]:
+        """The same, each with the number of its first line."""
+        import polars as pl
+
+        for number, block in self._blocks():
+            lines = pl.DataFrame({"value": block.decode().split("\n")}, {"value": pl.String}).with_row_index("_line")
+            text = pl.col("value").str.strip_chars()
+            lines = lines.filter(text != "").with_columns(pl.when(text != "null").then(text).alias("value"))
+            gap = pl.col("_line") - pl.int_range(pl.len())  # lines between two empty ones have one gap
+            for part in lines.with_columns(gap.alias("_gap")).partition_by("_gap", maintain_order=True):
+                yield number + part["_line"][0], part.select(columns).to_arrow()
+
+
 class _Names(NamedTuple):
-    """The fields at the top of the lines, and which of the declared names and paths there are."""
+    """The fields at the top of the lines, which of the declared names and paths there are, and the types of those that
+    are declared without one.
+    """
 
     names: tuple[str, ...]
     seen: frozenset[str]
+    kinds: Mapping[str, Type]
 
 
 def _may_have(line: bytes, path: str) -> bool:
@@ -216,13 +259,10 @@ def _may_have(line: bytes, path: str) -> bool:
 
 def _has(value: dict[str, Any], path: str) -> bool:
     """Whether an object has a field of this name, or fields at the steps of this path."""
-    if path in value:
-        return True
-    inside: Any = value
-    for step in path.split("."):
-        if not isinstance(inside, dict) or step not in inside:
-            return False
-        inside = inside[step]
+    try:
+        value_at(value, path)
+    except KeyError:
+        return False
     return True
 
 

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from ddcore.io.checks import shown_value
-from ddcore.schema import Type
+from ddcore.schema import Type, parse_type
 
-__all__ = ["TEXTS", "Misfit", "Object", "Tree", "first_misfit", "parse_object"]
+__all__ = ["TEXTS", "Misfit", "Object", "Tree", "first_misfit", "kind_of", "parse_object", "value_at"]
 
 TEXTS = ("string", "date", "timestamp", "binary")  # the types whose values are text in JSON
 _NUMBERS = ("int64", "float64")
@@ -52,6 +52,26 @@ def parse_object(text: str) -> Object:
     if not isinstance(value, Object):
         raise ValueError(f"{_kind_of(value)}, not an object")
     return value
+
+
+def value_at(value: dict[str, Any], path: str) -> Any:
+    """The field of this name, or the one at the steps of this path. KeyError where there is none."""
+    if path in value:
+        return value[path]
+    inside: Any = value
+    for step in path.split("."):
+        if not isinstance(inside, dict):
+            raise KeyError(path)
+        inside = inside[step]
+    return inside
+
+
+def kind_of(value: Any) -> Type | None:
+    """The type of a plain value: int64, bool, else text; None for null."""
+    if value is None:
+        return None
+    is_whole = isinstance(value, Number) and re.fullmatch("-?[0-9]{1,18}", value)
+    return parse_type("bool" if isinstance(value, bool) else "int64" if is_whole else "string")
 
 
 def first_misfit(value: Object, tree: Tree) -> Misfit | None:

@@ -42,15 +42,24 @@ class Source(ABC):
     """
 
     kind: ClassVar[str]  # in messages: "CSV file"
-    hint: ClassVar[str] = _WRITE_AGAIN  # what to do about a source that cannot be read
     is_text: ClassVar[bool] = False  # whether text in it is parsed, where the input declares another type
     cancels: ClassVar[bool] = False  # whether many of its updates cancel each other, so that they are added up first
-    by_spark: ClassVar[bool] = False  # whether Spark reads it itself, by spark_frame
+    is_table: ClassVar[bool] = False  # whether it is no file, and its rows have no order
 
     name: str
     path: str
     folders: tuple[tuple[str, str | None], ...] = ()
     member: bool = False
+
+    @property
+    def hint(self) -> str:
+        """What to do about a source that cannot be read."""
+        return _WRITE_AGAIN
+
+    @property
+    def by_spark(self) -> bool:
+        """Whether Spark reads it itself, by :meth:`spark_frame`, where the engine is Spark."""
+        return False
 
     @property
     def real(self) -> str:
@@ -95,9 +104,16 @@ class Source(ABC):
     def batches(self, columns: Sequence[str]) -> Batches:
         """The rows, with these columns, batch by batch; never all at once, as a source may be larger than memory."""
 
-    def as_declared(self, types: Mapping[str, Type]) -> Source:
-        """This source, read as these types of ours, by names or paths of its columns, if it has no types of its own."""
+    def as_declared(self, types: Mapping[str, Type | None]) -> Source:
+        """This source, read as these types of ours, by names or paths of its columns, if it has no types of its own.
+
+        None stands for the type that its values have.
+        """
         del types
+        return self
+
+    def as_texts(self) -> Source:
+        """This source with each row as one text in a column ``value``, if its rows are texts without types."""
         return self
 
     def row_count(self) -> int | None:
@@ -175,17 +191,22 @@ class Source(ABC):
         """
         import polars as pl
 
-        row = self.first_row
         whole = roots(self.columns(), columns) if any("." in name for name in columns) else columns
         try:
-            for batch in self.batches(whole):
+            for row, batch in self.numbered(whole):
                 validate(self.name, batch, row)
                 frame = pl.from_arrow(batch)
                 assert isinstance(frame, pl.DataFrame)
                 yield row, picked(frame, columns)
-                row += len(frame)
         except _foreign() as error:
             raise (self.place_of_error(error, whole) or self.explain(error)) from error
+
+    def numbered(self, columns: Sequence[str]) -> Iterator[tuple[int, pa.RecordBatch | pa.Table]]:
+        """The batches, each with the number of its first row."""
+        row = self.first_row
+        for batch in self.batches(columns):
+            yield row, batch
+            row += batch.num_rows
 
     def place_of_error(self, error: BaseException, columns: Sequence[str]) -> DataError | None:
         """The error with the column and the row where reading failed, if they can be found out."""

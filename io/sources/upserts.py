@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from ddcore.errors import DataError
 from ddcore.io.checks import DIFF, Layout, shown_value
 from ddcore.io.sources.events import BEFORE, DELETE, NOTHING, OP, PLACE, Events
+from ddcore.io.sources.paths import named_again, spark_columns
 from ddcore.io.sources.source import Batches, Source
 from ddcore.io.sources.spark import ERROR, in_tasks, shares, through
 from ddcore.io.times import named, time_of
@@ -104,8 +105,9 @@ class EventLog(Source):
         frames = []
         for source, (layout, number) in self._work():
             if source.by_spark:
-                columns = source.spark_frame(session).select(*map(_quoted, self.events.columns(source, layout)))
-                frames.append(through(columns, partial(self._read, layout, number), given, source.name))
+                names, whole = self.events.columns(source, layout), source.spark_frame(session)
+                columns = whole.select(*spark_columns(whole, names))
+                frames.append(through(columns, partial(self._read, names, layout, number), given, source.name))
         if work := shares(self._work(), session.sparkContext.defaultParallelism):
             frames.append(in_tasks(session, work, self._events_of, given))
         if self.events.key and self._files():
@@ -140,12 +142,12 @@ class EventLog(Source):
     def _events_of(self, share: Sequence[tuple[Source, How]]) -> Frames:
         for source, (layout, number) in share:
             for first_row, frame in source.frames(self.events.columns(source, layout)):
-                row = None if source.by_spark else first_row  # a table has no order
+                row = None if source.is_table else first_row  # a table has no order
                 yield self._with_diff(self.events.read(frame, layout, number, row))
 
-    def _read(self, layout: Layout, number: int, frames: Frames) -> Frames:
+    def _read(self, names: Sequence[str], layout: Layout, number: int, frames: Frames) -> Frames:
         for frame in frames:
-            yield self._with_diff(self.events.read(frame, layout, number, None))
+            yield self._with_diff(self.events.read(named_again(frame, names), layout, number, None))
 
     def _with_diff(self, events: pl.DataFrame) -> pl.DataFrame:
         import polars as pl

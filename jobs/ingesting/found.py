@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ddcore.errors import DataError, UsageError
-from ddcore.io.address import is_url
 from ddcore.io.checks import Layout, Rules
 from ddcore.io.ingest_index import IngestIndex
 from ddcore.io.intake import fitted
@@ -45,6 +44,14 @@ class Updates:
         """The bytes to read."""
         return sum(source.size for source, _ in self.layouts)
 
+    def at(self, time: tuple[int, ...]) -> Updates:
+        """The same at this time."""
+        return replace(self, fitting=replace(self.fitting, time=time))
+
+    def refuse_times(self) -> None:
+        """Raise DataError for a source with a version column, which ``--version`` would overrule."""
+        _refuse_times(self.layouts, self.fitting)
+
     def rules(self, ledger: Ledger, name: str) -> Rules:
         """The rules, with the version of rows that have none."""
         if self.fitting.fallback is None:
@@ -69,6 +76,13 @@ class SnapshotFiles:
     def size(self) -> int:
         """The bytes to read."""
         return sum(source.size for source, _ in self.found.parts)
+
+    def at(self, time: tuple[int, ...]) -> SnapshotFiles:
+        """The same at this time."""
+        return replace(self, fitting=replace(self.fitting, time=time))
+
+    def refuse_times(self) -> None:
+        """A snapshot's version columns are left out."""
 
     def rules(self, ledger: Ledger, name: str) -> Rules:
         """The rules for the updates that the snapshots make."""
@@ -96,6 +110,14 @@ class Tables:
         """The bytes to read, as far as they are known."""
         return sum(source.size for source, _ in self.found.layouts)
 
+    def at(self, time: tuple[int, ...]) -> Tables:
+        """The same at this time."""
+        return replace(self, fitting=replace(self.fitting, time=time))
+
+    def refuse_times(self) -> None:
+        """Raise DataError for a table with a version column, which ``--version`` would overrule."""
+        _refuse_times(self.found.layouts, self.fitting)
+
     def rules(self, ledger: Ledger, name: str) -> Rules:
         """The rules, with the version of rows that have none."""
         after = (next_version(ledger, name),) if len(self.fitting.dims) == 1 else None
@@ -121,6 +143,14 @@ class EventFiles:
     def size(self) -> int:
         """The bytes to read."""
         return sum(source.size for source, _ in self.layouts)
+
+    def at(self, time: tuple[int, ...]) -> EventFiles:
+        """The same at this time."""
+        return replace(self, events=replace(self.events, rules=replace(self.events.rules, time=time)))
+
+    def refuse_times(self) -> None:
+        """Raise DataError for a source with a version column, which ``--version`` would overrule."""
+        _refuse_times(self.layouts, self.events.rules)
 
     def rules(self, ledger: Ledger, name: str) -> Rules:
         """The rules for the updates that the events make."""
@@ -185,16 +215,22 @@ def _check_tables(form: str, sources: Sequence[Source], tables: Sequence[DeltaTa
                 "beside a Delta table: --append takes files or tables"),
                 "name Delta tables only; a file is taken in with --append or --snapshot",
             )  # fmt: skip
-        if is_url(source.path):
-            raise UsageError(
-                f"{source.name}: the commits of a Delta table in an object store are not followed yet",
-                "take in the table as it is, or --snapshot",
-            )
     if again:
         raise UsageError(
             f"--restate with --{form} of a Delta table: only commits that are new are taken in",
             "restate with snapshots: TABLE@v3..v7 --snapshot --restate V",
         )
+
+
+def _refuse_times(layouts: Sequence[tuple[Source, Layout]], rules: Rules) -> None:
+    for _, layout in layouts:
+        for dim in rules.dims if rules.time is None else ():
+            if dim in layout.source_columns or dim in layout.folders:
+                raise DataError(
+                    f"{layout.where}: has a column {layout.source_columns.get(dim, rules.rename.get(dim, dim))!r}, but "
+                    "--version gives its value for all rows",
+                    "leave out --version, or remove the column from the source",
+                )
 
 
 def _fitted(sources: Sequence[Source], rules: Rules, warehouse: Warehouse, name: str) -> tuple[Layouts, Rules]:

@@ -135,7 +135,8 @@ def events_of(project: Project, name: str, form: str, options: EventOptions, rul
 
 def find_events(events: Events, sources: Sequence[Source]) -> Layouts:
     """The sources with their layouts. DataError for one that does not fit, and where only some have versions."""
-    layouts = tuple((source, events.fit(source)) for source in sources)
+    declared = [events.declared(source) for source in sources]
+    layouts = tuple((source, events.fit(source)) for source in declared)
     dims = set(events.rules.dims)
     timed = [bool(dims & {*layout.source_columns, *layout.folders}) for _, layout in layouts]
     if any(timed) and not all(timed):

@@ -1,0 +1,64 @@
+"""What ``--version`` says: the time of all rows, each coordinate by a number, a label, or ``next``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ddcore.errors import UsageError
+from ddcore.io.ledger import Ledger
+from ddcore.io.project import Project
+from ddcore.io.store import is_folder
+from ddcore.io.times import LARGEST_TIME, Time, coordinates, corners, is_open, parse
+from ddcore.io.version_names import VersionNames
+from ddcore.io.warehouse import Warehouse
+
+__all__ = ["NEXT", "Version", "following", "version_of"]
+
+NEXT = "next"  # the version after all that the input has; with several dimensions, the coordinate after all
+Version = Time | str | tuple[int | str, ...]
+
+
+def version_of(text: str | None, project: Project) -> Version | None:
+    """What ``--version`` says: a time, ``next``, or with several dimensions coordinates of which some are ``next``.
+
+    A name is a label that a version has: a date means no version near it, because rows are written there. UsageError.
+    """
+    if text is None or text.strip() == NEXT:
+        return None if text is None else NEXT
+    names = VersionNames(project.dims, lambda: _labels(Warehouse(project.warehouse)))
+    new = set[int]()
+
+    def by_name(part: str, place: int) -> int:
+        if part != NEXT:
+            return names.labelled(part, "--version", place)
+        new.add(place)
+        return 0
+
+    time = parse(text, project.dims, "--version", by_name)
+    if not new:
+        return time
+    if isinstance(time, int):
+        return NEXT
+    return tuple(NEXT if place in new else each for place, each in enumerate(time))
+
+
+def _labels(warehouse: Warehouse) -> list[str]:
+    return Ledger.load(warehouse).labels() if is_folder(warehouse.ledger) else []
+
+
+def following(ledger: Ledger, name: str, version: Sequence[int | str]) -> tuple[int, ...]:
+    """The coordinates of a time of several dimensions, where ``next`` is the one after all that the input has in that
+    dimension, and after all that is closed where that time is closed. UsageError where there is none.
+    """
+    latest, upper = ledger.latest_ingested([name]), ledger.open_from(name)
+    after = [0] * len(version) if latest is None else [each + 1 for each in coordinates(latest)]
+    new = [place for place, each in enumerate(version) if isinstance(each, str)]
+    time = tuple(after[place] if isinstance(each, str) else each for place, each in enumerate(version))
+    if upper is not None and not is_open(time, upper):
+        tops = [coordinates(top) for top in corners(upper)]
+        time = tuple(
+            max(each, *(top[place] + 1 for top in tops)) if place in new else each for place, each in enumerate(time)
+        )
+    if max(time) > LARGEST_TIME:
+        raise UsageError(f"--version: no coordinate comes after {LARGEST_TIME}", "say a number")
+    return time
