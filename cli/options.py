@@ -225,7 +225,7 @@ def _read_directly(command: TyperCommand | TyperGroup, context: Any) -> Any:
 def _processed(param: Any, by_typer: Callable[[Any, Any], Any], context: Any, value: Any) -> Any:
     """The value of a parameter, as typer's ``process_value`` returns it."""
     descriptor, several = param.type_descriptor, param.multiple or param.nargs == -1
-    parser = str if descriptor.annotation in (str, list[str]) else None
+    parser: Any = str if descriptor.annotation in (str, list[str]) else None
     parser = descriptor.parameter_info.parser or parser
     if (param.required and not value) or (value is not None and parser is None):
         return by_typer(context, value)
