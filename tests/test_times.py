@@ -439,7 +439,7 @@ def test_the_entries_for_spark_submit_take_times(words: Path, capsys: pytest.Cap
         (["diff", "counts", "5", "latest"], "A: '5' is not a time of day, revision", "name every"),
         (["ingest", "words", "a.csv", "--version", "3"], "--version: '3' is not a time of day, revision", "name every"),
         (["ingest", "words", "a.csv", "--version", "day=3"], "--version: 'day=3' has no revision", "name every"),
-        (["ingest", "words", "a.csv", "--version", "-3"], "'-3' is not a whole number from 0 up", "--help"),
+        (["ingest", "words", "a.csv", "--version", "-3"], "--version: '-3' is not a time of day, revision", "name every"),
     ],
 )  # fmt: skip
 def test_times_that_commands_refuse(arguments: list[str], says: str, hint: str, refusing: Path, dd: Any) -> None:
