@@ -26,7 +26,8 @@ from ddcore.operators.base import Step
 from ddcore.operators.intern import MOST_TRIES, Contest, ContestStep, Numbering
 from ddcore.operators.reduction import Evaluations, Targets
 from ddcore.plan import Block, Plan
-from ddcore.trace import Rows, SortedBatch
+from ddcore.sorted_batch import SortedBatch
+from ddcore.trace import Rows
 
 COUNTS = {"integers": 10_000_000, "strings": 1_000_000}
 FORMS = ("all", "changes", "edits")

@@ -14,6 +14,7 @@ import re
 import stat
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 __all__ = [
@@ -27,7 +28,9 @@ __all__ = [
     "level_digest",
     "make_private",
     "missing_kernels",
+    "note_use",
     "processor_digest",
+    "remove_unused",
     "shipped_folder",
     "shipped_kernels",
     "unpacked",
@@ -39,6 +42,8 @@ _LEVEL_FEATURES = frozenset({
     "avx", "avx2", "bmi", "bmi2", "cx16", "f16c", "fma", "lzcnt", "movbe", "popcnt", "sahf", "sse3", "sse4.1", "sse4.2",
     "ssse3", "xsave",
 })  # fmt: skip
+_KEPT = {"kernels": 16, "code": 16, "ship": 16, "cds": 4}  # folders of the cache, and what stays of each at least
+_RECENTLY, _LONG_AGO = 7 * 86_400, 30 * 86_400  # seconds
 _FORMAT = 1  # of the files that ddcore.kernel_cache writes
 _CODE = "unpacked/"  # the sources inside the package's zip
 
@@ -103,6 +108,51 @@ def make_private(folder: Path) -> None:
                 place.mkdir(mode=0o700)
     if reason := distrust(folder):
         raise PermissionError(reason)
+
+
+# --- what is not used any more ----------------------------------------------------------------------------------------
+
+
+def note_use(entry: Path) -> None:
+    """Note that a file or folder of the cache is in use now."""
+    with contextlib.suppress(OSError):
+        os.utime(entry)
+
+
+def remove_unused() -> None:
+    """Delete kernels, code, archives of code and class archives that no process has used for 30 days; and for 7 days,
+    where 16 others of their kind (4 class archives) were used later. Some stat calls.
+
+    Each state of the sources, and each release, has its own. A process that still needs one makes it again.
+    """
+    now = time.time()
+    for kind, kept in _KEPT.items():
+        folder = cache_folder() / kind
+        try:
+            with os.scandir(folder) as found:
+                entries = sorted(
+                    ((each.stat(follow_symlinks=False).st_mtime, each.path) for each in found), reverse=True
+                )
+        except OSError:
+            continue
+        unused = [
+            path
+            for place, (used, path) in enumerate(entries)
+            if now - used > (_RECENTLY if place >= kept else _LONG_AGO)
+        ]
+        if unused and not distrust(folder):
+            for path in map(Path, unused):
+                _remove(path)
+
+
+def _remove(path: Path) -> None:
+    import shutil
+
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        with contextlib.suppress(OSError):
+            path.unlink()
 
 
 # --- compiled kernels -------------------------------------------------------------------------------------------------
@@ -269,7 +319,9 @@ def _unpacked_into(archive: str, code: Path) -> str:
     with zipfile.ZipFile(archive) as packed:
         content = {name: packed.read(name) for name in packed.namelist() if name.startswith(_CODE)}
     if _holds(target, content):
+        note_use(target)
         return str(target)
+    remove_unused()
     fresh = Path(tempfile.mkdtemp(dir=code))
     try:
         (fresh / _CODE).mkdir(mode=0o700)

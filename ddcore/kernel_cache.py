@@ -33,6 +33,7 @@ from ddcore.cache import (
     kernel_names,
     level_digest,
     make_private,
+    note_use,
     processor_digest,
     shipped_folder,
 )
@@ -56,7 +57,16 @@ def _stored(name: str) -> bytes:
     for file in shipped:
         if payload := _payload(file):
             return payload
-    return b"" if distrust(kernel_folder()) else _payload(_file(name))
+    if distrust(kernel_folder()):
+        return b""
+    _note_use()
+    return _payload(_file(name))
+
+
+@functools.lru_cache(maxsize=1)
+def _note_use() -> None:
+    """Once per process: a folder that nobody uses is deleted."""
+    note_use(kernel_folder())
 
 
 def _file(name: str) -> Path:

@@ -14,8 +14,8 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
-_TRIM_THRESHOLD, _MMAP_MAX = -1, -4  # parameters of mallopt(3)
-_DEFAULTS = {_TRIM_THRESHOLD: 128 * 1024, _MMAP_MAX: 65536}
+_TRIM_THRESHOLD, _MMAP_MAX, _ARENA_MAX = -1, -4, -8  # parameters of mallopt(3)
+_DEFAULTS = {_TRIM_THRESHOLD: 128 * 1024, _MMAP_MAX: 65536, _ARENA_MAX: 0}
 
 
 @contextmanager
@@ -25,6 +25,7 @@ def reused_memory() -> Iterator[None]:
     if libc is None:
         yield
         return
+    libc.mallopt(_ARENA_MAX, 1)  # what one thread frees, another may use
     libc.mallopt(_TRIM_THRESHOLD, 2**31 - 1)
     libc.mallopt(_MMAP_MAX, 0)
     try:

@@ -15,20 +15,20 @@ class NarrowColumn:
     """int64[n] as its least value and the distances from it, of 0, 1, 2, 4 or 8 bytes each."""
 
     least: int
+    most: int
     distances: np.ndarray | None  # None: all values are the least
     rows: int
 
     @classmethod
     def of(cls, column: np.ndarray) -> NarrowColumn:
         """A copy; columns that need 8 bytes are not copied."""
-        least = int(column.min()) if len(column) else 0
-        spread = int(column.max()) - least if len(column) else 0
-        if spread == 0:
-            return cls(least, None, len(column))
+        least, most = (int(column.min()), int(column.max())) if len(column) else (0, 0)
+        if least == most:
+            return cls(least, most, None, len(column))
         for kind in _KINDS:
-            if spread <= np.iinfo(kind).max:
-                return cls(least, np.subtract(column, least, dtype=np.int64).astype(kind), len(column))
-        return cls(0, column, len(column))
+            if most - least <= np.iinfo(kind).max:
+                return cls(least, most, np.subtract(column, least, dtype=np.int64).astype(kind), len(column))
+        return cls(least, most, column, len(column))
 
     def widen(self) -> np.ndarray:
         """The values: int64[n]."""
@@ -57,3 +57,7 @@ class NarrowBatch:
     def __iter__(self) -> Iterator[np.ndarray]:
         """The columns at full width, one at a time: code, words, times, diff."""
         return (column.widen() for column in self.columns)
+
+    def bounds(self) -> list[tuple[int, int]]:
+        """The least and the greatest value of each column: O(columns)."""
+        return [(column.least, column.most) for column in self.columns]

@@ -21,7 +21,7 @@ from ddcore.operators.base import Operator
 from ddcore.schema import Schema, Type, is_direct
 
 if TYPE_CHECKING:
-    from ddcore.trace import SortedBatch
+    from ddcore.sorted_batch import SortedBatch
 
 __all__ = ["Arrangement", "Block", "Loop", "Plan", "Position", "Target"]
 

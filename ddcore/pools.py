@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from threading import RLock
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -28,10 +29,11 @@ class Pool(ABC, Generic[V]):
     """Distinct values with dense ids, shared by every collection of a process.
 
     Interning is injective: if two values have the same 64-bit hash, the second one is looked up by value, so a
-    collision costs time and never changes a result. Ids are never removed.
+    collision costs time and never changes a result. Ids are never removed. Several threads may use a pool.
     """
 
     def __init__(self) -> None:
+        self._lock = RLock()
         self._size = 0
         self._hashes = np.zeros(_FIRST_CAPACITY, dtype=np.int64)
         self._slots = np.full(4 * _FIRST_CAPACITY, -1, dtype=np.int64)
@@ -50,6 +52,10 @@ class Pool(ABC, Generic[V]):
         hashes = self._hash(values)
         if len(hashes) == 0:
             return hashes
+        with self._lock:
+            return self._ids(values, hashes)
+
+    def _ids(self, values: V, hashes: np.ndarray) -> np.ndarray:
         ids: np.ndarray = kernels.hashing.probe(hashes, self._slots, self._hashes)
         missing = np.flatnonzero(ids < 0)
         if len(missing):
@@ -114,11 +120,13 @@ class Strings(Pool[pl.Series]):
 
     def strings(self, ids: np.ndarray) -> pl.Series:
         """The strings of valid ids: a series of n strings."""
-        if not self._chunks:
-            return pl.Series([], dtype=pl.String)
-        if len(self._chunks) > 1 and len(ids) > self._size // 8:  # many strings are worth a copy of all
-            self._chunks = [pl.concat(self._chunks, rechunk=True)]
-        return pl.concat(self._chunks, rechunk=False).gather(ids)
+        with self._lock:
+            if not self._chunks:
+                return pl.Series([], dtype=pl.String)
+            if len(self._chunks) > 1 and len(ids) > self._size // 8:  # many strings are worth a copy of all
+                self._chunks = [pl.concat(self._chunks, rechunk=True)]
+            strings = pl.concat(self._chunks, rechunk=False)
+        return strings.gather(ids)
 
     def _hash(self, values: pl.Series) -> np.ndarray:
         return _string_hashes(values)

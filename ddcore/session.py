@@ -16,6 +16,7 @@ from ddcore.lattice import beyond
 from ddcore.plan import Plan
 from ddcore.planner import Program, build
 from ddcore.schema import Schema, polars_type, type_of
+from ddcore.threads import available
 from ddcore.wording import one_line
 from ddcore.worker import Worker
 
@@ -26,11 +27,16 @@ class Session:
     """A program and its state in memory; each :meth:`fold` takes updates and returns the resulting output updates.
 
     ``schemas``: per input, column names and types: names (``"int64"``, as in dd.toml), Polars, Arrow or Python types.
-    ``dims``: names of the time columns. Raises ProgramError where the program cannot be built.
+    ``dims``: names of the time columns. ``threads``: how many a fold uses, by default all processors; its result is the
+    same with any number. Raises ProgramError where the program cannot be built.
     """
 
     def __init__(
-        self, program: Program, schemas: Mapping[str, Mapping[str, Any]], dims: Sequence[str] = ("version",)
+        self,
+        program: Program,
+        schemas: Mapping[str, Mapping[str, Any]],
+        dims: Sequence[str] = ("version",),
+        threads: int | None = None,
     ) -> None:
         if not isinstance(schemas, Mapping):
             raise ProgramError(
@@ -38,7 +44,7 @@ class Session:
                 'for example {"edges": {"src": "int64", "dst": "int64"}}',
             )
         self.plan: Plan = build(program, schemas, _dims(dims))
-        self._worker = Worker(self.plan)
+        self._worker = Worker(self.plan, threads=_threads(threads))
         self._broken = False  # whether a fold failed: its worker holds a part of its updates
         self._closed: list[tuple[int, ...]] = []  # the last fold's upper: times at or beyond it are open
 
@@ -84,6 +90,15 @@ class Session:
                 late = tuple(int(c) for c in times[:, int(np.argmin(open_))])
                 raise LateUpdate(f"input {name}: an update at {late}, but only times from {self._closed} on are open")
         return batch
+
+
+def _threads(threads: int | None) -> int:
+    """How many threads a fold uses. Raises ProgramError."""
+    if threads is None:
+        return available()
+    if isinstance(threads, bool) or not isinstance(threads, int) or threads < 1:
+        raise ProgramError(f"threads is {threads!r:.60}", "give a whole number from 1 up")
+    return threads
 
 
 def replay(program: Program, /, dims: Sequence[str] = ("version",), **frames: Any) -> dict[str, pl.DataFrame]:

@@ -7,30 +7,34 @@ or to a later round: a join of times never makes a coordinate smaller, and an as
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from ddcore.batch import Batch, concatenate
-from ddcore.encoding import decode_frame, key_codes
-from ddcore.errors import DiffOverflow, Diverged, ExpressionError
+from ddcore.consolidation import arrange
+from ddcore.encoding import decode_frame
+from ddcore.errors import DiffOverflow, Diverged
+from ddcore.forwarding import Delivery, Forwarding
+from ddcore.groups import by_rounds, groups
 from ddcore.lattice import beyond
 from ddcore.memory import reused_memory
 from ddcore.narrow import NarrowBatch
-from ddcore.operators.base import Keyed, Linear, Step
-from ddcore.operators.borders import Variable
+from ddcore.operators.base import Keyed, Rounds, Step
 from ddcore.operators.priority import round_of
-from ddcore.plan import Arrangement, Block, Loop, Plan, Position, Target
+from ddcore.plan import Arrangement, Block, Plan, Position
+from ddcore.queues import consolidated, narrowed, widened
 from ddcore.rebuilding import Rebuilding
-from ddcore.trace import SortedBatch, Trace, arrange, arrange_all
+from ddcore.sorted_batch import SortedBatch
+from ddcore.threads import using
+from ddcore.trace import Trace
 
-Rounds = tuple[int, ...]
 Frontier = Sequence[tuple[int, ...]]
 
 _NO_BOUND = -(2**63)
-_NARROW_FROM, _LARGE = 1 << 16, 1 << 18  # updates of a batch, of a fold
+_LARGE = 1 << 18  # updates of a fold
 
 
 @dataclass(slots=True)
@@ -47,7 +51,7 @@ class Work:
 
 
 class Worker:
-    """Folds updates through a plan. Not thread-safe; one worker, one process.
+    """Folds updates through a plan. Not thread-safe; it works in ``threads`` threads of its own.
 
     ``stored``: batches of earlier folds by arrangement index. ``pending``: their pending times by block index;
     ``held``: updates of earlier folds that wait before an arrangement, by its index. Both have times that were not
@@ -61,8 +65,9 @@ class Worker:
         stored: Mapping[int, Sequence[SortedBatch]] | None = None,
         pending: Mapping[int, SortedBatch] | None = None,
         held: Mapping[int, Batch] | None = None,
+        threads: int = 1,
     ) -> None:
-        self.plan = plan
+        self.plan, self.threads = plan, threads
         apart = _apart(plan)
         self.traces = [Trace((stored or {}).get(a.index, ()), apart=a.index in apart) for a in plan.arrangements]
         self.pending: dict[int, SortedBatch] = dict(pending or {})
@@ -76,6 +81,7 @@ class Worker:
         self._latest: dict[int, tuple[Rounds, SortedBatch]] = {}
         self._position: Position = (-1,)
         self.upper = np.empty((len(plan.dims), 0), dtype=np.int64)
+        self.forwarding = Forwarding(plan, self.upper)
         self._lower = np.full(len(plan.dims), _NO_BOUND)
         self._steps: dict[int, Step] = {}
         for block in plan.blocks:
@@ -94,13 +100,14 @@ class Worker:
         self._position = (-1,)
         elements = [] if upper is None else list(upper)
         self.upper = np.array(elements, dtype=np.int64).reshape(len(elements), len(self.plan.dims)).T.copy()
+        self.forwarding = Forwarding(self.plan, self.upper)
         self._lower = np.full(len(self.plan.dims), _NO_BOUND)
         pending, self.pending = self.pending, {}
         held, self.held = self.held, {}
         for index, times in pending.items():
             self.postpone(self.plan.blocks[index], times)
         for index, batch in held.items():
-            self._deliver(self.plan.arrangements[index], batch)
+            self.deliver(self.forwarding.deliveries(self.plan.arrangements[index], batch))
 
     def rebuild(self, part: Rebuilding) -> None:
         """Fold only a part of the plan, over whole history: see :mod:`ddcore.rebuilding`. To be called before any work
@@ -109,11 +116,12 @@ class Worker:
         kept = {a.index for a in self.plan.arrangements if not a.transient and a.index not in part.missing}
         kept |= {a.index for a in self.plan.arrangements if a.output and a.output not in part.outputs}
         self._complete_already = frozenset(kept)
+        self.forwarding = Forwarding(self.plan, self.upper, self._complete_already)
         self._steps = {index: step for index, step in self._steps.items() if index in part.blocks}
 
     def replay(self, arrangement: Arrangement, batch: Batch) -> None:
         """The whole history of an arrangement that the blocks of a rebuild read."""
-        for rounds, part in _by_rounds(batch, len(self.plan.dims)):
+        for rounds, part in by_rounds(batch, len(self.plan.dims)):
             self.accept(arrangement, rounds, part)
 
     def feed(self, name: str, batch: Batch) -> None:
@@ -122,16 +130,22 @@ class Worker:
 
     def run(self) -> None:
         """Step until no work is queued. No other worker may have work left in this fold."""
-        self._lower = self._least_versions()
-        with reused_memory() if self.waiting() >= _LARGE else nullcontext():
+        with self.ready():
             while self._order:
                 self.step()
+
+    @contextmanager
+    def ready(self) -> Iterator[None]:
+        """All work of the fold is queued. Steps in here share threads and memory."""
+        self._lower = self._least_versions()
+        with using(self.threads), reused_memory() if self.waiting() >= _LARGE else nullcontext():
+            yield
 
     def _least_versions(self) -> np.ndarray:
         """The meet of the versions of all queued work: int64[inputs]. Those of later work are joins of them."""
         inputs = len(self.plan.dims)
         times = [
-            _widened(self.plan.arrangements[index], batch).times
+            widened(self.plan.arrangements[index], batch).times
             for work in self._work.values()
             for index, batches in work.rows.items()
             for batch in batches
@@ -182,7 +196,7 @@ class Worker:
 
     def _update(self, arrangement: Arrangement, work: Work) -> None:
         """Consolidate the queued updates of an arrangement, add them to the trace and notify its listeners."""
-        updates = self._consolidated(arrangement, work.rows[arrangement.index])
+        updates = consolidated(arrangement, work.rows[arrangement.index])
         if len(updates) == 0:
             return
         self._guard(work.block, work.rounds, updates)
@@ -195,25 +209,9 @@ class Worker:
         else:
             self._append(arrangement, work.rounds, updates)
 
-    def _consolidated(self, arrangement: Arrangement, queued: Sequence[Batch | NarrowBatch]) -> SortedBatch:
-        """The queued updates of an arrangement as one batch."""
-        if len(queued) == 1 or any(isinstance(each, Batch) and each.high is not None for each in queued):
-            return self.arrange(arrangement, whole(arrangement, queued))
-        pieces = [each if isinstance(each, NarrowBatch) else _columns(arrangement, each) for each in queued]
-        return arrange_all(pieces, _width(arrangement))
-
-    def arrange(self, arrangement: Arrangement, batch: Batch) -> SortedBatch:
-        """A batch of the arrangement's collection, sorted and consolidated.
-
-        A transient arrangement is not looked up by key, so its codes are 0.
-        """
-        codes, *columns, diffs = _columns(arrangement, batch)
-        words = _width(arrangement)
-        return arrange(codes, columns[:words], columns[words:], diffs, batch.high)
-
     def keyed(self, arrangement: Arrangement, batch: Batch) -> SortedBatch:
-        """A batch of the arrangement's collection, sorted by key code."""
-        return self.arrange(replace(arrangement, transient=False), batch)
+        """A batch of the arrangement's collection, sorted by key code. Several threads may call this."""
+        return consolidated(replace(arrangement, transient=False), [batch])
 
     def restore(self, arrangement: Arrangement, rounds: Rounds, updates: SortedBatch) -> None:
         """Add updates that a trace received earlier in this fold, here or in another process."""
@@ -264,9 +262,12 @@ class Worker:
         """Updates of the collection of a block's operator."""
         self.push(block.node, batch)
 
-    def keep(self, arrangement: Arrangement, rounds: Rounds, batch: Batch) -> None:
-        """Updates of a block's own output."""
-        updates = self.keyed(arrangement, batch)
+    def forward(self, block: Block, batch: Batch) -> list[Delivery]:
+        """The same without an effect yet: for :meth:`deliver`. Several threads may call this."""
+        return self.forwarding.arrivals(block.node, batch)
+
+    def keep(self, arrangement: Arrangement, rounds: Rounds, updates: SortedBatch) -> None:
+        """Updates of a block's own output, from :meth:`keyed`."""
         self.require_int64(arrangement, updates)
         if len(updates):
             self._append(arrangement, rounds, updates)
@@ -282,7 +283,7 @@ class Worker:
             earlier = self.pending.get(block.index)
             self.pending[block.index] = late_times if earlier is None else joined([earlier, late_times])
             pending = pending.take(np.flatnonzero(~late))
-        for rounds, rows in _groups(list(pending.times[inputs:]), len(pending)):
+        for rounds, rows in groups(list(pending.times[inputs:]), len(pending)):
             part = pending if len(rows) == len(pending) else pending.take(rows)
             self._work_at(block, rounds).pending.append(part)
 
@@ -313,101 +314,29 @@ class Worker:
 
     def push(self, node: int, batch: Batch) -> None:
         """Send updates of a node's collection through linear operators and loop borders to the arrangements that
-        read them. Not recursive: a program may have thousands of operators in a row.
+        read them.
         """
-        waiting = [(node, batch)]
-        while waiting:
-            node, batch = waiting.pop()
-            if len(batch):
-                targets = self.plan.targets[node]
-                waiting += reversed([pair for target in targets for pair in self._pass(target, batch)])
+        self.deliver(self.forwarding.arrivals(node, batch))
 
-    def _pass(self, target: Target, batch: Batch) -> Iterator[tuple[int, Batch]]:
-        """The nodes that a target sends updates on to, with the updates there; none at an arrangement."""
-        plan = self.plan
-        if target.kind == "arrange":
-            self._deliver(plan.arrangements[target.index], batch)
-        elif target.kind == "linear":
-            user = plan.nodes[target.index]
-            assert isinstance(user.operator, Linear)
-            inner = self._enter(batch, plan.depths[target.index])
-            yield target.index, _apply(user.operator, inner, user.place)
-        elif target.kind == "leave":
-            yield target.index, self._leave(batch, plan.depths[target.index])
-        else:
-            loop = plan.loops[target.index]
-            updates = self._enter(batch, loop.depth)
-            if target.kind == "enter":
-                updates = self._prioritize(loop, target.variable, updates)
-                yield from self._feed_variable(loop, target.variable, updates)
-                updates = updates.negated()
-            yield from self._feed_variable(loop, target.variable, _next_round(updates))
-
-    def _prioritize(self, loop: Loop, variable: int, batch: Batch) -> Batch:
-        """Updates of a loop's source at the coordinates at which they enter."""
-        node = self.plan.nodes[loop.variables[variable]]
-        assert isinstance(node.operator, Variable)
-        if node.operator.priority is None:
-            return batch
-        coordinates = node.operator.priority.coordinates(batch, node.place)
-        return batch.at([*batch.times[:-1], coordinates])
-
-    def _feed_variable(self, loop: Loop, variable: int, batch: Batch) -> Iterator[tuple[int, Batch]]:
-        """Updates of a loop's variable, for the body unless they are consolidated first.
-
-        Updates past the last allowed round go to the border, which raises Diverged, before any operator of the body
-        can drop them. A loop that returns at its limit drops them here.
-        """
-        border, past = self.plan.arrangements[loop.borders[variable]], round_of(batch.times[-1]) >= loop.max_rounds
-        if loop.returns and past.any():
-            batch = batch.take(np.flatnonzero(~past))
-            past = np.zeros(len(batch), dtype=bool)
-        if loop.consolidates[variable]:
-            self._deliver(border, batch)
-            return
-        if past.any():
-            self._deliver(border, batch.take(np.flatnonzero(past)))
-            batch = batch.take(np.flatnonzero(~past))
-        yield loop.variables[variable], batch
-
-    def _enter(self, batch: Batch, depth: int) -> Batch:
-        """Updates as seen inside of a loop: the added loop coordinates are 0."""
-        missing = len(self.plan.dims) + depth - len(batch.times)
-        if missing <= 0:
-            return batch
-        zeros = np.zeros(len(batch), dtype=np.int64)
-        return batch.at(batch.times + [zeros] * missing)
-
-    def _leave(self, batch: Batch, depth: int) -> Batch:
-        """Updates as seen outside of a loop, without its coordinate: the differences of all rounds add up to the last
-        round's collection.
-        """
-        inner = self._enter(batch, depth)
-        return inner.at(inner.times[: len(self.plan.dims) + depth])
-
-    def _deliver(self, arrangement: Arrangement, batch: Batch) -> None:
-        if arrangement.index in self._complete_already:
-            return
-        batch = self._complete(arrangement, batch)
-        for rounds, part in _by_rounds(batch, len(self.plan.dims)):
-            self.accept(arrangement, rounds, part)
-
-    def _complete(self, arrangement: Arrangement, batch: Batch) -> Batch:
-        """The updates at times that this fold completes; the others are stored in ``held``."""
-        if self.upper.shape[1] == 0:
-            return batch
-        late = beyond(np.stack(batch.times[: len(self.plan.dims)]), self.upper)
-        if late.any():
-            parts = [batch.take(np.flatnonzero(late))]
-            if arrangement.index in self.held:
-                parts.append(self.held[arrangement.index])
-            self.held[arrangement.index] = concatenate(parts)
-        return batch.take(np.flatnonzero(~late))
+    def deliver(self, deliveries: Iterable[Delivery]) -> None:
+        """Queue updates for arrangements; those that this fold does not complete are stored in ``held``."""
+        for each in deliveries:
+            if each.rounds is not None:
+                self._queue(each.arrangement, each.rounds, each.updates)
+                continue
+            assert isinstance(each.updates, Batch)
+            earlier = self.held.get(each.arrangement.index)
+            self.held[each.arrangement.index] = (
+                each.updates if earlier is None else concatenate([each.updates, earlier])
+            )
 
     def accept(self, arrangement: Arrangement, rounds: Rounds, batch: Batch) -> None:
         """Updates for an arrangement, all at these rounds, of keys this worker owns."""
+        self._queue(arrangement, rounds, narrowed(arrangement, batch))
+
+    def _queue(self, arrangement: Arrangement, rounds: Rounds, updates: Batch | NarrowBatch) -> None:
         block = self.plan.blocks[arrangement.block]
-        self._work_at(block, rounds).rows.setdefault(arrangement.index, []).append(_narrowed(arrangement, batch))
+        self._work_at(block, rounds).rows.setdefault(arrangement.index, []).append(updates)
 
     def accept_pending(self, block: Block, rounds: Rounds, pending: SortedBatch | None) -> None:
         """Pending times of keys this worker owns, all at these rounds. None: a notification only."""
@@ -435,85 +364,6 @@ def _apart(plan: Plan) -> set[int]:
         if isinstance(operator, Keyed) and operator.reads_apart:
             apart.update(block.ports)
     return apart
-
-
-def _apply(operator: Linear, batch: Batch, place: str) -> Batch:
-    """The updates of the result. A row on which the operator fails is no error where its updates cancel: then it is in
-    the collection at no time.
-    """
-    try:
-        return operator.apply(batch, place)
-    except ExpressionError:
-        updates = arrange(np.zeros(len(batch), np.int64), batch.words, batch.times, batch.diffs, batch.high)
-        if len(updates) == len(batch):
-            raise
-        return operator.apply(Batch(list(updates.words), list(updates.times), updates.diffs, updates.high), place)
-
-
-def _next_round(batch: Batch) -> Batch:
-    return batch.at([*batch.times[:-1], batch.times[-1] + 1])
-
-
-def _columns(arrangement: Arrangement, batch: Batch) -> list[np.ndarray]:
-    """The columns of updates in the order of a sorted batch: code, words, times, diff."""
-    if arrangement.transient:
-        return [np.zeros(len(batch), np.int64), *batch.words, *batch.times, batch.diffs]
-    columns = dict(zip(arrangement.collection, batch.words, strict=True))
-    keys = [columns[name] for name in arrangement.key]
-    codes = key_codes(keys, arrangement.key_types, len(batch))
-    values = [columns[name] for name in arrangement.values]
-    return [codes, *([] if arrangement.direct else keys), *values, *batch.times, batch.diffs]
-
-
-def _width(arrangement: Arrangement) -> int:
-    """How many columns of a sorted batch are words."""
-    return len(arrangement.values if arrangement.direct and not arrangement.transient else arrangement.collection)
-
-
-def _narrowed(arrangement: Arrangement, batch: Batch) -> Batch | NarrowBatch:
-    """Updates that wait for their position, in few bytes where there are many. Hashed codes would need more."""
-    if len(batch) < _NARROW_FROM or batch.high is not None or not (arrangement.direct or arrangement.transient):
-        return batch
-    return NarrowBatch.of(_columns(arrangement, batch), _width(arrangement))
-
-
-def whole(arrangement: Arrangement, queued: Sequence[Batch | NarrowBatch]) -> Batch:
-    """All queued updates of an arrangement, not consolidated."""
-    return concatenate([_widened(arrangement, each) for each in queued])
-
-
-def _widened(arrangement: Arrangement, queued: Batch | NarrowBatch) -> Batch:
-    """Updates as :func:`_narrowed` was given them."""
-    if isinstance(queued, Batch):
-        return queued
-    codes, *columns, diffs = queued
-    words, times = columns[: queued.words], columns[queued.words :]
-    if not arrangement.transient:
-        named = dict(zip(arrangement.schema, [codes, *words], strict=True))
-        words = [named[name] for name in arrangement.collection]
-    return Batch(words, times, diffs)
-
-
-def _by_rounds(batch: Batch, inputs: int) -> Iterator[tuple[Rounds, Batch]]:
-    """The batch cut by loop coordinates."""
-    for rounds, rows in _groups(batch.times[inputs:], len(batch)):
-        yield rounds, batch if len(rows) == len(batch) else batch.take(rows)
-
-
-def _groups(columns: Sequence[np.ndarray], n: int) -> Iterator[tuple[Rounds, np.ndarray]]:
-    """Distinct settings of the columns, with the row numbers of each: O(n) where all are alike, else a sort."""
-    if n == 0:
-        return
-    if all(column[0] == column[-1] and column.min() == column.max() for column in columns):
-        yield tuple(int(column[0]) for column in columns), np.arange(n)
-        return
-    order = np.lexsort(columns[::-1])
-    ordered = [column[order] for column in columns]
-    changes = np.zeros(n - 1, dtype=bool)
-    for column in ordered:
-        changes |= column[1:] != column[:-1]
-    for rows in np.split(order, np.flatnonzero(changes) + 1):
-        yield tuple(int(column[rows[0]]) for column in columns), np.sort(rows)
 
 
 def joined(batches: Sequence[SortedBatch]) -> SortedBatch:

@@ -8,11 +8,13 @@ are partitioned by ``run``.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from threading import Lock
 from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
 
+from ddcore.consolidation import arrange
 from ddcore.encoding import decode, encode
 from ddcore.errors import StorageError
 from ddcore.io import tables
@@ -21,7 +23,7 @@ from ddcore.io.layout import CODE, Layout
 from ddcore.io.store import Place
 from ddcore.io.tables import AddedFile, LiveFile, TableState
 from ddcore.io.warehouse import REFRESH, reporting
-from ddcore.trace import SortedBatch, arrange
+from ddcore.sorted_batch import SortedBatch
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -111,10 +113,12 @@ class FileBatch(SortedBatch):
     Raises StorageError where the file is missing, damaged or of another layout.
     """
 
-    __slots__ = ("_file", "_first", "_greatest", "_groups", "_layout", "_least_codes", "_missing", "_offsets", "path")
+    __slots__ = (
+        "_file", "_first", "_greatest", "_groups", "_layout", "_least_codes", "_lock", "_missing", "_offsets", "path",
+    )  # fmt: skip
 
     def __init__(self, path: Place, layout: Layout, span: Span = (None, None)) -> None:
-        self.path, self._layout = path, layout
+        self.path, self._layout, self._lock = path, layout, Lock()
         with reporting(path, "read", REFRESH):
             self._file = DataFile(path, REFRESH)
             rows, least, greatest = self._index_groups()
@@ -138,6 +142,10 @@ class FileBatch(SortedBatch):
         """Row ranges [lo, hi) of equal code, one per probe (int64[m], ascending). Reads the row groups it needs."""
         if not self._missing.any():
             return super().locate(probes)
+        with self._lock:
+            return self._locate(probes)
+
+    def _locate(self, probes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         first = np.searchsorted(self._greatest, probes, side="left")  # the first group that may hold the code
         last = np.searchsorted(self._least_codes, probes, side="right") - 1
         hits = np.flatnonzero(first <= last)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from ddcore.io import tables
+from ddcore.io import damaged, tables
 from ddcore.io.store import Place
 from ddcore.schema import Schema, Type, is_direct
 
@@ -58,10 +58,10 @@ def create(folder: Place, layout: Layout, *, replace: bool = False) -> None:
 
 
 def set_aside_damaged(warehouse: Warehouse, plan: Plan, *, outputs: bool) -> None:
-    """Before a full refresh: rename tables of state, and those of ``outputs``, whose logs cannot be read."""
+    """Before a full refresh: set tables of state, and those of ``outputs``, aside if their logs cannot be read."""
     names = [name for name, _, _ in tables_of(plan)]
     for name in (*names, *(f"outputs/{output}" for output in plan.outputs if outputs)):
-        tables.set_aside_damaged(warehouse.table(name))
+        damaged.set_aside(warehouse.table(name))
 
 
 def layout_of(arrangement: Arrangement) -> Layout:

@@ -20,7 +20,7 @@ from ddcore.io.tables import AddedFile
 from ddcore.io.updates import accumulate_counts
 from ddcore.plan import Plan
 from ddcore.rebuilding import Rebuilding
-from ddcore.trace import SortedBatch
+from ddcore.sorted_batch import SortedBatch
 from ddcore.worker import Worker, joined
 
 __all__ = ["open_rebuild", "open_worker", "replay", "spans_of", "waiting_of", "write_gains"]

@@ -17,7 +17,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from ddcore.errors import StorageError
 from ddcore.io.address import Address, Place
 
 if TYPE_CHECKING:
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Contents", "Entry", "Place", "below", "create_folder", "delete", "entries", "exists", "is_file", "is_folder",
-    "modified", "names", "new_file", "opened", "read", "remove_folder", "rename_folder", "size_of", "source_of", "sync",
+    "modified", "names", "new_file", "opened", "read", "remove_folder", "size_of", "source_of", "sync",
 ]  # fmt: skip
 
 
@@ -225,9 +224,11 @@ def new_file(folder: Place, stem: str) -> Iterator[NewFile]:
     import tempfile
     import uuid
 
+    from ddcore.io import scratch
+
     # No two writes share a name: what an old holder of the lock still deletes is never what another one wrote.
-    with tempfile.TemporaryDirectory(prefix="dd-") as scratch:
-        yield NewFile(Path(scratch) / "new", f"{stem}-{uuid.uuid4().hex[:16]}")
+    with tempfile.TemporaryDirectory(dir=scratch.folder()) as place:
+        yield NewFile(Path(place) / "new", f"{stem}-{uuid.uuid4().hex[:16]}")
 
 
 class NewFile(NamedTuple):
@@ -244,15 +245,6 @@ class NewFile(NamedTuple):
         from ddcore.io import objects
 
         objects.put(place, self.temporary)
-
-
-def rename_folder(folder: Place, place: Place) -> None:
-    """Rename a folder. StorageError in a store, which has no renames: a copy could be cut off in the middle."""
-    if not (isinstance(folder, Path) and isinstance(place, Path)):
-        raise StorageError(
-            f"{folder} has to be moved away, and an object store cannot rename it", f"move it to {place}"
-        )
-    folder.rename(place)
 
 
 def delete(place: Place) -> None:

@@ -54,7 +54,7 @@ __all__ = [
     "APP", "AddedFile", "LiveFile", "Overtaken", "TableState", "arrow_table", "change", "commit", "committed", "create",
     "exists", "fence", "files_of", "forget", "is_kept", "is_settled", "is_writer", "keep_removals", "kept_open",
     "lease", "live_files", "location", "lost", "mend_hint", "open_table", "opened", "reading", "require_lock",
-    "row_type", "scan", "schema_of", "set_aside_damaged", "settle", "sources", "state_at", "strays", "token_of",
+    "row_type", "scan", "schema_of", "settle", "sources", "state_at", "strays", "token_of",
     "values", "write_file", "write_pieces",
 ]  # fmt: skip
 
@@ -184,30 +184,6 @@ def create(
         _keep(folder, table)
         settle(folder, 0 if stored is None else table.version(), table.version())
         failpoint("after-begin" if _is_ledger(folder) else "after-create")
-
-
-def set_aside_damaged(folder: Place) -> None:
-    """Rename a table whose log cannot be read to ``_damaged-NAME-1``, so that a new one can be created.
-
-    For tables that are about to be replaced, before anything is written into their folders.
-    """
-    if not store.exists(folder):
-        return
-    try:
-        with reporting(folder, "read"):
-            if exists(folder):
-                table = open_table(folder)
-                _live(table)
-                # A checkpoint alone can be read, but not committed to.
-                if store.is_file(commit_file(folder, table.version())):
-                    return
-    except StorageError:
-        pass
-    places = (folder.with_name(f"_damaged-{folder.name}-{number}") for number in range(1, 10_000))
-    with reporting(folder, "rename"):
-        store.rename_folder(folder, next(place for place in places if not store.exists(place)))
-        sync(folder.parent)
-        failpoint("after-aside")
 
 
 def write_file(

@@ -43,7 +43,7 @@ class Commits:
     # -- before the fold ----------------------------------------------------------------------------------------------
 
     def prepare(self) -> None:
-        """Rename damaged tables that are about to be replaced."""
+        """Set damaged tables aside that are about to be replaced."""
         if self.upcoming.refresh:
             layout.set_aside_damaged(self.warehouse, self.plan, outputs=not self.upcoming.appends)
 

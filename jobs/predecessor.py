@@ -9,6 +9,8 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from ddcore.cache import remove_unused
+from ddcore.io import scratch
 from ddcore.io.ledger import Ledger
 from ddcore.io.records import IngestRecord, IntentRecord, UndoRecord, row_of
 from ddcore.io.tables import kept_open
@@ -25,8 +27,11 @@ _logger = logging.getLogger("ddcore")
 @contextmanager
 def succeeding(warehouse: Warehouse, command: str) -> Iterator[tuple[Lock | Lease, Ledger]]:
     """Hold the lock, with the ledger, which is upgraded if it has an older format. A command that fails before it
-    called :func:`tell` still tells of a dead holder: the name is in the file only once.
+    called :func:`tell` still tells of a dead holder: the name is in the file only once. Removes what killed processes
+    and earlier releases left on this machine.
     """
+    scratch.remove_left()
+    remove_unused()
     with warehouse.lock(command) as lock, kept_open(lock):
         ledger = Ledger.load(warehouse)
         try:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import polars as pl
 
 from ddcore.errors import FoldError, Mismatch, ProgramChanged, UsageError
+from ddcore.io import scratch
 from ddcore.io.changelog import ChangeLog
 from ddcore.io.gains import Stored
 from ddcore.io.intake import shown as shown_row
@@ -299,7 +300,7 @@ class Verification:
         place = self.scratch or Path(tempfile.gettempdir())
         with (
             reporting(place, "verify in", "name another folder with: --scratch-folder DIR"),
-            tempfile.TemporaryDirectory(prefix="ddcore-verify-", dir=place) as folder,
+            tempfile.TemporaryDirectory(prefix="ddcore-verify-", dir=self.scratch or scratch.folder()) as folder,
         ):
             return _fold_once(Warehouse(folder), self.project, self.plan, inputs)
 

@@ -12,11 +12,11 @@ from notation import dims_of
 
 import ddcore as dd
 from ddcore import lattice, reference
-from ddcore.trace import arrange
+from ddcore.consolidation import arrange
 
 __all__ = [
-    "advance", "by_reference", "compacted", "dims_of", "fed_early", "grid", "in_runs", "one_time_each", "random_cuts",
-    "randomly_cut", "reference", "type_name", "upper_of", "whole",
+    "advance", "by_reference", "compacted", "dims_of", "fed_early", "grid", "in_runs", "in_threads", "one_time_each",
+    "random_cuts", "randomly_cut", "reference", "type_name", "upper_of", "whole",
 ]  # fmt: skip
 
 Time = tuple[int, ...]
@@ -31,6 +31,13 @@ def by_reference(program: Any, **frames: pl.DataFrame) -> Logs:
 def whole(program: Any, **frames: pl.DataFrame) -> Logs:
     dims = dims_of(frames)
     return {name: reference.log_of(log, dims) for name, log in dd.replay(program, dims=dims, **frames).items()}
+
+
+def in_threads(program: Any, **frames: pl.DataFrame) -> Logs:
+    """Whole, in three threads. Tests make the parts small, so that there is more than one."""
+    dims = dims_of(frames)
+    session = dd.Session(program, _schemas(frames), dims, threads=3)
+    return {name: reference.log_of(log, dims) for name, log in session.fold(frames).items()}
 
 
 def one_time_each(program: Any, **frames: pl.DataFrame) -> Logs:
@@ -55,6 +62,14 @@ def fed_early(program: Any, *, seed: Any = 0, **frames: pl.DataFrame) -> Logs:
     """Cut at random, and some updates are given in runs that do not close their times yet."""
     rng = random.Random(str(seed))
     return in_runs(program, frames, random_cuts(rng, grid(frames)), rng)
+
+
+def _schemas(frames: Mapping[str, pl.DataFrame]) -> dict[str, dict[str, str]]:
+    dims = dims_of(frames)
+    return {
+        name: {column: type_name(dtype) for column, dtype in frame.schema.items() if column not in (*dims, "diff")}
+        for name, frame in frames.items()
+    }
 
 
 def grid(frames: Mapping[str, pl.DataFrame]) -> list[Time]:
@@ -93,16 +108,12 @@ def in_runs(
     runs the times in state are advanced.
     """
     dims, times = dims_of(frames), grid(frames)
-    schemas = {
-        name: {column: type_name(dtype) for column, dtype in frame.schema.items() if column not in (*dims, "diff")}
-        for name, frame in frames.items()
-    }
     run_of = {time: min(i for i, closed in enumerate([*cuts, times]) if time in closed) for time in times}
     runs = {
         name: [early.randint(0, run_of[time]) if early else run_of[time] for time in frame.select(dims).iter_rows()]
         for name, frame in frames.items()
     }
-    session = dd.Session(program, schemas=schemas, dims=dims)
+    session = dd.Session(program, schemas=_schemas(frames), dims=dims)
     parts: list[dict[str, pl.DataFrame]] = []
     for i in range(len(cuts) + 1):
         upper = upper_of(cuts[i], times) if i < len(cuts) else None

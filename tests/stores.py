@@ -14,7 +14,7 @@ from s3_server import BUCKET, served
 from workshop import Workshop
 
 from ddcore.io import lease, objects
-from ddcore.io.address import Address, address_of
+from ddcore.io.address import Address, Place, address_of
 
 
 class StoreShop(Workshop):
@@ -43,6 +43,10 @@ class StoreShop(Workshop):
     def remove(self, folder: Path) -> None:
         shutil.rmtree(folder)
         objects.delete(place for place, _, _ in objects.entries(self.root(folder)))
+
+    def write(self, place: Place, content: bytes) -> None:
+        assert isinstance(place, Address)
+        objects.put(place, content)
 
     def forget_holder(self, folder: Path) -> None:
         """Whoever takes over from a killed process releases the lock at its end."""

@@ -16,6 +16,7 @@ import pytest
 from deltalake import DeltaTable
 from trams import Command
 
+from ddcore.consolidation import arrange
 from ddcore.encoding import encode, key_codes
 from ddcore.errors import StorageError
 from ddcore.io import arrangements, tables
@@ -23,7 +24,8 @@ from ddcore.io.arrangements import FileBatch
 from ddcore.io.layout import Layout, create
 from ddcore.io.tables import TableState
 from ddcore.schema import parse_schema
-from ddcore.trace import Keys, SortedBatch, arrange, distinct_keys, gather
+from ddcore.sorted_batch import SortedBatch
+from ddcore.trace import Keys, distinct_keys, gather
 
 DIRECT = Layout(parse_schema({"k": "int64", "v": "int64"}), ("k",), ("version", "_round_1"))
 DATES = Layout(parse_schema({"k": "date", "v": "float64"}), ("k",), ("version",))

@@ -9,6 +9,7 @@ import hashlib
 import io
 import random
 import shutil
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -19,10 +20,12 @@ from tailing import command
 from warehouses import log_of
 
 import ddcore as dd
+from ddcore import packing
 from ddcore.io.program import load_program
 from ddcore.io.project import Project, find_project
 from ddcore.jobs import replay
 from ddcore.jobs.ingest import ingest
+from ddcore.operators import join, reduction
 from ddcore.planner import build
 
 LAST = 1493
@@ -107,6 +110,24 @@ def test_T24_random_cuts_and_a_new_process_for_each_run(runs: int, project: Proj
         words = ["run", "-q", "--engine", "inline", "--project", str(project.root), "--to-version", str(end)]
         assert command(*words) == 0
     assert stored(project) == at_once
+
+
+def test_files_are_equal_for_any_number_of_threads(
+    ingested: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The parts of a step are small here, so that there are many."""
+    for module, name in ((reduction, "_KEYS"), (join, "_KEYS"), (packing, "_LEAST_ROWS")):
+        monkeypatch.setattr(module, name, 1000)
+    files = []
+    for parallelism in (1, 3):
+        project = find_project(shutil.copytree(ingested, tmp_path / str(parallelism)), {})
+        replay.run(project, last=400, engine="inline", parallelism=parallelism)
+        replay.run(project, engine="inline", parallelism=parallelism)
+        root = Path(str(project.warehouse))
+        tables = (file for folder in ("state", "outputs") for file in (root / folder).rglob("*.parquet"))
+        files.append(Counter(hashlib.sha256(file.read_bytes()).hexdigest() for file in tables))
+    assert files[0] == files[1]
+    assert files[0].total() > 10
 
 
 SPARK = [pytest.mark.spark, pytest.mark.long]

@@ -6,11 +6,12 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 import pytest
 
-from ddcore.cache import cache_folder, distrust, make_private, unpacked
+from ddcore.cache import cache_folder, distrust, kernel_folder, make_private, note_use, remove_unused, unpacked
 from ddcore.errors import StorageError
 from ddcore.jobs.spark import class_archive, jars
 from ddcore.jobs.spark.shipping import package_zip
@@ -200,3 +201,83 @@ def test_an_executor_does_not_run_code_that_somebody_prepared(archive: str, tmp_
     )
     assert not (tmp_path / "trapped").exists()
     assert not Path(done.stdout.strip()).exists(), "the folder of this process alone is gone with it"
+
+
+# --- what is not used any more ----------------------------------------------------------------------------------------
+
+DAY = 86_400.0
+
+
+def used(kind: str, *days_ago: float) -> list[Path]:
+    """Entries of the cache that were last used so many days ago."""
+    places = []
+    for number, days in enumerate(days_ago):
+        entry = cache_folder() / kind / f"entry-{number}"
+        if kind in ("kernels", "code"):
+            (entry / "below").mkdir(parents=True)
+        else:
+            entry.parent.mkdir(parents=True, exist_ok=True)
+            entry.touch()
+        os.utime(entry, (time.time() - days * DAY,) * 2)
+        places.append(entry)
+    return places
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    make_private(tmp_path / "cache")
+    monkeypatch.setenv("DDCORE_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+@pytest.mark.parametrize(("kind", "kept"), [("kernels", 16), ("code", 16), ("ship", 16), ("cds", 4)])
+def test_what_was_not_used_for_long_is_removed(kind: str, kept: int, cache: Path) -> None:
+    entries = used(kind, 1.0, 1.0, 31.0, *[8.0] * (kept + 2))
+    remove_unused()
+    assert [entry.exists() for entry in entries[:3]] == [True, True, False]
+    assert sum(entry.exists() for entry in entries) == kept
+
+
+def test_however_many_were_used_lately_stay(cache: Path) -> None:
+    entries = used("kernels", *[6.0] * 40)
+    remove_unused()
+    assert all(entry.exists() for entry in entries)
+
+
+def test_a_use_is_noted(cache: Path) -> None:
+    entries = used("kernels", 31.0, 31.0)
+    note_use(entries[0])
+    remove_unused()
+    assert [entry.exists() for entry in entries] == [True, False]
+    note_use(cache / "kernels" / "missing")
+
+
+def test_only_what_can_be_made_again_is_removed_and_no_link_is_followed(cache: Path, tmp_path: Path) -> None:
+    (entry,) = used("jars", 400.0)
+    target = tmp_path / "mine"
+    target.mkdir()
+    (cache / "code").mkdir()
+    (cache / "code" / "link").symlink_to(target)
+    os.utime(cache / "code" / "link", (0, 0), follow_symlinks=False)
+    remove_unused()
+    assert entry.exists() and target.exists() and not (cache / "code" / "link").is_symlink()
+
+
+def test_nothing_is_removed_from_a_folder_that_another_user_may_have_filled(cache: Path) -> None:
+    (entry,) = used("code", 400.0)
+    hand_over(cache / "code")
+    remove_unused()
+    assert entry.exists()
+
+
+def test_a_process_notes_the_kernels_that_it_loads(cache: Path) -> None:
+    """Also where all that they are is a folder: the kernels of this state are in use."""
+    program = (
+        "from pathlib import Path; import os\n"
+        "from ddcore import kernel_cache\n"
+        "from ddcore.cache import kernel_folder\n"
+        "kernel_folder().mkdir(parents=True, mode=0o700); os.utime(kernel_folder(), (0, 0))\n"
+        "kernel_cache.current_kernels()"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
+    assert time.time() - kernel_folder().stat().st_mtime < DAY

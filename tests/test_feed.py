@@ -265,6 +265,22 @@ def test_a_feed_with_column_mapping_is_taken_in_by_spark(tmp_path: Path, spark: 
     assert it.ingest(str(path), form="feed", rename={"v": "w"}).nothing_new
 
 
+@pytest.mark.parametrize("engine", ENGINES, indirect=True)
+def test_partitions_whose_values_are_escaped_are_read_by_spark_only(tmp_path: Path, engine: str) -> None:
+    """delta-rs looks for the files of a change data feed under names that are escaped once too often."""
+    it, path = desk(tmp_path, engine), str(tmp_path / "t")
+    rows = [(1, "a b"), (2, "100%"), (3, "ü"), (4, "plain")]
+    configuration = {"delta.enableChangeDataFeed": "true"}
+    write_deltalake(path, frame(*rows).to_arrow(), partition_by=["v"], configuration=configuration)
+    if engine == "spark":
+        it.ingest(path, form="feed")
+        assert it.updates() == [(*row, 0, 1) for row in rows]
+        return
+    with pytest.raises(DataError, match="escaped in the names of their folders") as caught:
+        it.ingest(path, form="feed")
+    assert "--engine spark" in caught.value.hint and not it.stray_files()
+
+
 @pytest.mark.spark
 def test_what_spark_wrote_is_the_same_on_both_engines(tmp_path: Path, spark: SparkSession) -> None:
     """Spark and delta-rs write one table in turns, without deletion vectors."""

@@ -30,6 +30,7 @@ from deltalake import DeltaTable
 from trams import Command
 
 from ddcore.cli.text import message
+from ddcore.consolidation import arrange
 from ddcore.encoding import encode
 from ddcore.errors import DataError, StorageError
 from ddcore.io import arrangements, datafile
@@ -37,7 +38,6 @@ from ddcore.io.layout import Layout
 from ddcore.io.sources.finding import find_sources
 from ddcore.io.sources.parquetfile import ParquetFile
 from ddcore.schema import Type
-from ddcore.trace import arrange
 
 SECONDS = 20.0  # for one file
 MEMORY = 256 << 20  # for one batch, in the tests; 4 GiB otherwise, and bounds of the same proportion

@@ -25,6 +25,7 @@ from trams import Command, records
 import ddcore as dd
 from ddcore import encoding, pools
 from ddcore.cli.text import cell, plain
+from ddcore.consolidation import arrange
 from ddcore.errors import DataError, ExpressionError, ProgramError
 from ddcore.io import arrangements
 from ddcore.io.changelog import ChangeLog
@@ -32,7 +33,6 @@ from ddcore.io.layout import Layout, create
 from ddcore.io.tables import live_files
 from ddcore.io.updates import digests
 from ddcore.schema import parse_type, type_of
-from ddcore.trace import arrange
 
 NAN = float("nan")
 ADDRESS = "struct[city: string, zip: int64, at: list[float64]]"

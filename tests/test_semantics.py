@@ -20,8 +20,8 @@ from notation import DIMS, frame, log, pair, spell
 
 import ddcore as dd
 from ddcore import lattice, reference
+from ddcore.consolidation import arrange
 from ddcore.errors import Diverged, LateUpdate, NegativeMultiplicity
-from ddcore.trace import arrange
 
 col = pl.col
 

@@ -11,9 +11,10 @@ import random
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -28,7 +29,7 @@ from stores import StoreShop, store_shop
 from workshop import CODES, assert_same, contents, is_same
 
 from ddcore.errors import LockHeld, StorageError, UsageError
-from ddcore.io import lease, objects, store, tables, unrecorded
+from ddcore.io import damaged, lease, objects, store, tables, unrecorded
 from ddcore.io.address import Address, address_of
 from ddcore.io.changelog import ChangeLog
 from ddcore.io.holder import this_process
@@ -44,8 +45,8 @@ COMMANDS = (
     "first ingest", "later ingest", "ingest after one killed at its file", "ingest after one killed at its table",
     "run after an ingest killed at its table", "undo", "first run", "later run", "run from an earlier version",
     "run that appends corrections", "run of a changed program", "full refresh of a changed program",
-    "run after a refresh that was given up", "run that compacts", "run from a border", "restatement",
-    "undo of a restatement", "compaction", "compaction to a version",
+    "full refresh of a damaged table", "run after a refresh that was given up", "run that compacts",
+    "run from a border", "restatement", "undo of a restatement", "compaction", "compaction to a version",
 )  # fmt: skip
 
 
@@ -364,6 +365,101 @@ def test_a_record_whose_answer_was_lost_is_there_once(root: Address, monkeypatch
     assert rows_of(ledger) == [1, 2]
 
 
+# --- damaged tables ---------------------------------------------------------------------------------------------------
+
+
+def log_of_table(table: Address) -> list[Address]:
+    return sorted((place for place, *_ in objects.entries(table / "_delta_log")), key=str)
+
+
+def ruin(table: Address) -> None:
+    for place in log_of_table(table):
+        objects.put(place, b"garbage")
+
+
+DAMAGES: dict[str, Callable[[Address], None]] = {
+    "log is garbage": ruin,
+    "first commit lost": lambda table: objects.delete(log_of_table(table)[:1]),
+    "last commit emptied": lambda table: objects.put(log_of_table(table)[-1], b""),
+    "log lost": lambda table: objects.delete(log_of_table(table)),
+    "all lost": lambda table: objects.delete([place for place, *_ in objects.entries(table)]),
+}
+
+
+def summed(tables: dict[str, pl.DataFrame]) -> dict[str, list[tuple[Any, ...]]]:
+    """The rows of the outputs' logs, consolidated."""
+    rows = {}
+    for name, frame in tables.items():
+        if name.startswith("outputs/"):
+            sums = frame.group_by(pl.exclude("diff")).agg(pl.col("diff").sum()).filter(pl.col("diff") != 0)
+            rows[name] = sums.sort(sums.columns).rows()
+    return rows
+
+
+@pytest.mark.parametrize(
+    ("name", "damage"),
+    [
+        ("state", "log is garbage"),
+        ("outputs/distances", "log is garbage"),
+        *(pytest.param("state", name, marks=pytest.mark.long) for name in DAMAGES if name != "log is garbage"),
+    ],
+)
+def test_a_damaged_table_is_refused_and_made_again(name: str, damage: str, shop: StoreShop) -> None:
+    """Nothing of the old log is deleted or written over; other readers of Delta tables read the new one as well."""
+    folder = shop.copy(shop.base("folded"))
+    warehouse = shop.warehouse(folder)
+    table = max(place for each, place in warehouse.tables() if each.startswith(name))
+    assert isinstance(table, Address)
+    DAMAGES[damage](table)
+    before = {place: objects.read(place) for place in log_of_table(table)}
+    refused = shop.command(folder, "run")
+    assert refused.code == 1 and any(str(table) in line for line in refused.err), refused
+    assert any("--full-refresh" in line for line in refused.err), refused
+    assert shop.command(folder, "run", "--full-refresh").code == 0
+    assert all(objects.read(place) == content for place, content in before.items())
+    assert summed(contents(shop.project(folder))) == summed(shop.scenario("later run").after)
+    assert shop.command(folder, "ingest", "roads", str(folder / "most.csv")).code == 0
+    assert shop.command(folder, "run").code == 0
+    assert shop.command(folder, "doctor", "--deep").code == 0
+    assert DeltaTable(str(table), storage_options=objects.options()).version() > len(before) - 1
+
+
+@pytest.mark.spark
+def test_spark_reads_a_table_whose_log_began_anew(root: Address, tmp_path: Path, spark: Any) -> None:
+    log = ChangeLog(root / "state" / "ab12", SCHEMA)
+    log.append(pl.DataFrame({"n": [1], "version": [1], "diff": [1]}), 1, base=None)
+    ruin(root / "state" / "ab12")
+    damaged.set_aside(log.folder)
+    log.create(replace=True)
+    log.append(pl.DataFrame({"n": [2], "version": [2], "diff": [1]}), 2, base=None)
+    for place, *_ in objects.entries(root / "state" / "ab12"):
+        file = tmp_path / place.relative_to(root)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        objects.fetch(place, file)
+    rows = spark.read.format("delta").load(str(tmp_path / "state" / "ab12")).collect()
+    assert [tuple(row) for row in rows] == [(2, 2, 1)]
+
+
+def test_of_two_that_begin_a_log_anew_one_does(root: Address, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other one has lost the lock without knowing; it writes nothing."""
+    table = root / "state" / "ab12"
+    log = ChangeLog(table, SCHEMA)
+    log.append(pl.DataFrame({"n": [1], "version": [1], "diff": [1]}), 1, base=None)
+    ruin(table)
+    create = objects.create
+
+    def overtaken(place: Address, content: bytes) -> bool:
+        monkeypatch.setattr(objects, "create", create)
+        damaged.set_aside(table)
+        return create(place, content)
+
+    monkeypatch.setattr(objects, "create", overtaken)
+    with pytest.raises(StorageError, match="another process did at the same time"):
+        damaged.set_aside(table)
+    log.create(replace=True)
+    assert log.append(pl.DataFrame({"n": [2], "version": [2], "diff": [1]}), 2, base=None).rows == 1
+
+
 # --- commands ---------------------------------------------------------------------------------------------------------
 
 
@@ -381,11 +477,25 @@ def test_a_sample_of_all_places(shop: StoreShop) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("name", COMMANDS)
 def test_places_of_a_command(name: str, shop: StoreShop) -> None:
-    """A kill at every place, and one other action at each."""
-    rng = random.Random(name)
-    for place, n in shop.scenario(name).points:
+    """A kill at every kind of place, and another action at one of them.
+
+    What the next command does about a place does not depend on the store: :mod:`test_failpoints` goes through each of
+    them, each time that it is reached. Here is tested that the store holds what a folder holds. A place that is reached
+    many times lies between the same two functions of the store each time, so the first, the last and a drawn one
+    suffice; ``after-write`` has changed nothing in the store.
+    """
+    seed = random.randrange(10**6)
+    print(f"seed {seed}")
+    rng, points = random.Random(seed), []
+    for place, reached in shop.scenario(name).places.items():
+        times = 1 if place == "after-write" else reached
+        points += [(place, n) for n in sorted({1, times, rng.randint(1, times)})]
+    for place, n in points:
+        print(f"{name}: {place}:{n}")
         shop.disturb(name, place, n, "kill")
-        shop.disturb(name, place, n, rng.choice([action for action in CODES if action != "kill"]))
+    other = rng.choice([action for action in CODES if action != "kill"])
+    print(f"{name}: {other}")
+    shop.disturb(name, *rng.choice(points), other)
 
 
 def overtake(shop: StoreShop, others: Forks, name: str, place: str, n: int) -> None:
@@ -472,6 +582,41 @@ def test_of_two_ingests_at_once_one_is_told_to_wait(shop: StoreShop, others: For
     first = others.wait(60)
     assert first is not None and first.code == 0
     assert shop.command(folder, "ingest", "roads", str(folder / "last.csv")).code == 0
+
+
+@pytest.mark.parametrize("name", ["first ingest", "later run"])
+def test_of_two_commands_at_once_one_wins(name: str, shop: StoreShop, others: Forks) -> None:
+    """The other one is told to wait, or comes later and has nothing to do; the work is done once."""
+    scenario = shop.scenario(name)
+    folder = shop.copy(scenario.base)
+    new = ["--new-warehouse"] if "ingest" in scenario.arguments else []
+    command = (*shop.placed(folder, scenario.arguments), *new, "--project", folder)
+    others.start(*command, **shop.environment(folder))
+    second = shop.processes.run(*command, **shop.environment(folder))
+    first = others.wait(120)
+    assert first is not None and sorted((first.code, second.code)) in ([0, 0], [0, 75]), (first, second)
+    for ended in (first, second):
+        assert ended.code == 0 or any("is in use by ddcore" in line for line in ended.err), ended
+    assert_same(contents(shop.project(folder)), scenario.after, name)
+    ledger = Ledger.load(shop.warehouse(folder))
+    assert (len(list(ledger.ingests())), ledger.next_run()) == ((1, 1) if new else (3, 3))
+    shop.remove(folder)
+
+
+def test_temporary_files_of_a_killed_command_are_removed_by_the_next(shop: StoreShop, others: Forks) -> None:
+    """The copy of a source in the store, and a file on its way to the store."""
+    folder = shop.copy(shop.base("folded"))
+    objects.put(shop.root(folder) / "sources" / "most.csv", folder / "most.csv")
+    command = ("ingest", "roads", str(shop.root(folder) / "sources" / "most.csv"), "--project", folder)
+    environment = shop.environment(folder)
+    pid = others.start(*command, **environment, DDCORE_FAILPOINT="after-write")
+    ended = others.wait(120)
+    assert ended is not None and ended.code == CODES["kill"]
+    (left,) = Path(tempfile.gettempdir()).glob(f"dd-scratch-{pid}-*")
+    assert sorted(path.name for path in left.rglob("*") if path.is_file()) == [".lock", "most.csv", "new"]
+    assert shop.processes.run(*command, **environment).code == 0
+    assert not left.exists()
+    shop.remove(folder)
 
 
 WRONG = {

@@ -10,11 +10,13 @@ import pytest
 from programs import case
 from test_random_programs import compare, outcome
 
-from ddcore import encoding, pools, trace, worker
+from ddcore import consolidation, encoding, packing, pools, queues, trace
+from ddcore.consolidation import arrange, merge
 from ddcore.errors import DiffOverflow
 from ddcore.operators import delta_join
 from ddcore.schema import is_direct
-from ddcore.trace import Keys, SortedBatch, Trace, arrange, distinct_keys, gather, merge
+from ddcore.sorted_batch import SortedBatch
+from ddcore.trace import Keys, Trace, distinct_keys, gather
 
 
 def coarse(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -26,7 +28,8 @@ def coarse(monkeypatch: pytest.MonkeyPatch) -> None:
         return actual if is_direct(kinds) else actual & 3
 
     monkeypatch.setattr(encoding, "key_codes", codes)
-    monkeypatch.setattr(worker, "key_codes", codes)
+    monkeypatch.setattr(queues, "key_codes", codes)
+    monkeypatch.setattr(consolidation, "key_codes", codes)
     monkeypatch.setattr(delta_join, "key_codes", codes)
     hashes = pools._string_hashes
     monkeypatch.setattr(pools, "_string_hashes", lambda values: hashes(values) & 3)
@@ -75,7 +78,7 @@ def test_arrange_merge_gather(spread: int, n: int) -> None:
     first, second = updates(rng, n, spread), updates(rng, n, spread)
     a, b = arrange(*first), arrange(*second)
     assert as_dict(a) == summed(*first)
-    wide = trace._arrange_wide(*first) if n else a
+    wide = consolidation._arrange_wide(*first) if n else a
     assert as_dict(wide) == as_dict(a)
     both = merge(a, b)
     assert as_dict(both) == summed(*(
@@ -212,6 +215,6 @@ def test_a_coordinate_with_priorities_packs_in_halves() -> None:
     codes, word, diffs = rng.integers(0, 2**20, 200), rng.integers(0, 2**18, 200), rng.integers(-2, 3, 200)
     coordinate = (rng.integers(2**29, 2**29 + 20, 200) << 32) + rng.integers(0, 9, 200)
     columns = [codes, word, np.zeros(200, np.int64), coordinate, diffs]
-    assert trace._layout([columns]) is not None
+    assert packing.layout([columns]) is not None
     run = arrange(codes, [word], columns[2:4], diffs)
     assert as_dict(run) == summed(codes, [word], columns[2:4], diffs)

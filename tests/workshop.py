@@ -18,10 +18,12 @@ from pathlib import Path
 import polars as pl
 from deltalake import write_deltalake
 from forks import Ended, Forks
+from places import local
 from warehouses import unnumbered
 
 from ddcore.errors import StorageError
 from ddcore.io import records, store, tables, unrecorded
+from ddcore.io.address import Place
 from ddcore.io.ledger import Ledger
 from ddcore.io.project import Project, find_project
 from ddcore.io.warehouse import Warehouse
@@ -170,6 +172,11 @@ class Workshop:
     def remove(self, folder: Path) -> None:
         shutil.rmtree(folder)
 
+    def write(self, place: Place, content: bytes) -> None:
+        """Write a file of a warehouse, as no command does."""
+        local(place).parent.mkdir(parents=True, exist_ok=True)
+        local(place).write_bytes(content)
+
     def forget_holder(self, folder: Path) -> None:
         """Let the lock be free, as after a power cut."""
         os.truncate(folder / "warehouse" / ".lock", 0)
@@ -308,14 +315,13 @@ def _refreshed(shop: Workshop, folder: Path) -> None:
     (folder / "program.py").write_text(PROGRAM)
 
 
-def _damaged(_: Workshop, folder: Path) -> None:
+def _damaged(shop: Workshop, folder: Path) -> None:
     """A table whose log cannot be read, and what several workers on Spark left."""
-    table = min(table for table in (folder / "warehouse" / "state").iterdir() if (table / "_delta_log").is_dir())
-    for commit in (table / "_delta_log").iterdir():
-        commit.write_text("garbage")
-    staging = folder / "warehouse" / "state" / "_staging" / "token"
-    staging.mkdir(parents=True)
-    (staging / "000001-0.arrow").write_bytes(b"left")
+    warehouse = shop.warehouse(folder)
+    table = min(place for name, place in warehouse.tables() if name.startswith("state/"))
+    for commit in list(store.entries(table / "_delta_log")):
+        shop.write(commit.place, b"garbage")
+    shop.write(warehouse.staging / "token" / "000001-0.arrow", b"left")
 
 
 def _before_a_merge(shop: Workshop, folder: Path) -> None:

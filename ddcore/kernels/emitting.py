@@ -12,6 +12,8 @@ from ddcore.kernels.points import grow, holds, inside
 from ddcore.kernels.sorting import sort_rows
 from ddcore.kernels.wide import add_pair, fits, minus_pair
 
+_SMALL = np.int64(2**40)
+
 
 @inline
 def _first_at_or_after(e_times, e0, e1, version):  # type: ignore[no-untyped-def]
@@ -53,7 +55,23 @@ def _same_row(events, width, a, b):  # type: ignore[no-untyped-def]
 
 
 @inline
+def _equal(words, i, others, j):  # type: ignore[no-untyped-def]
+    for w in range(words.shape[0]):
+        if words[w, i] != others[w, j]:
+            return False
+    return True
+
+
+@inline
+def _is_small(count):  # type: ignore[no-untyped-def]
+    """Whether the difference of two such counts fits into int64."""
+    return -_SMALL <= count <= _SMALL
+
+
+@inline
 def _put(out, used, events, width, row, e, diff):  # type: ignore[no-untyped-def]
+    if diff == 0:
+        return out, used
     if used == out.shape[1]:
         out = grow(out, used)
     for w in range(width):
@@ -144,6 +162,23 @@ def emit(inputs, loops, e_offsets, e_times, d_evals, d_words, d_counts, o_offset
             events = np.empty((width + 1, capacity), dtype=np.int64)
             is_target, values = np.empty(capacity, dtype=np.bool_), np.empty(capacity, dtype=np.int64)
             order = np.empty(capacity, dtype=np.int64)
+        if inputs == 1 and e1 - e0 == 1 and d - d0 == 1 and _is_small(d_counts[d0]):
+            held, row = o_offsets[k + 1] - o_offsets[k], o_offsets[k]
+            if held == 0:
+                out, used = _put(out, used, d_words, width, d0, e0, d_counts[d0])
+                continue
+            if (
+                held == 1
+                and _is_small(o_diffs[row])
+                and inside(o_times, row, loops, 1)
+                and holds(o_times, row, e_times, e0)
+            ):
+                if not _equal(d_words, d0, o_words, row):
+                    out, used = _put(out, used, o_words, width, row, e0, -o_diffs[row])
+                    out, used = _put(out, used, d_words, width, d0, e0, d_counts[d0])
+                elif d_counts[d0] != o_diffs[row]:
+                    out, used = _put(out, used, d_words, width, d0, e0, d_counts[d0] - o_diffs[row])
+                continue
         n = 0
         for row in range(o_offsets[k], o_offsets[k + 1]):
             if not inside(o_times, row, loops, inputs):

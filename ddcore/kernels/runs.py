@@ -87,6 +87,20 @@ def group_starts(codes, words, key_words):  # type: ignore[no-untyped-def]
     return starts[: m + 1].copy()
 
 
+@kernel(_PAIR, IN1, IN1, IN1)
+def spread(order, starts, codes):  # type: ignore[no-untyped-def]
+    """The rows of the groups ``starts[g]:starts[g + 1]``, one group after the other in this order, and their codes."""
+    n = starts[len(starts) - 1]
+    rows, row_codes = np.empty(n, dtype=np.int64), np.empty(n, dtype=np.int64)
+    m = 0
+    for i in range(len(order)):
+        group = order[i]
+        for row in range(starts[group], starts[group + 1]):
+            rows[m], row_codes[m] = row, codes[group]
+            m += 1
+    return rows, row_codes
+
+
 @inline
 def _compare(a_codes, a_words, a_times, i, b_codes, b_words, b_times, j):  # type: ignore[no-untyped-def]
     if a_codes[i] != b_codes[j]:

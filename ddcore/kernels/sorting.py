@@ -31,6 +31,34 @@ def unpack(column, packed, shift, bits, least):  # type: ignore[no-untyped-def]
         column[i] = np.int64(((packed[i] >> down) & mask) + base)
 
 
+@inline
+def _range_of(bounds, key):  # type: ignore[no-untyped-def]
+    """The number of bounds at or below a key: few, so that counting them is faster than a search."""
+    number = np.int64(0)
+    for bound in bounds:
+        number += np.int64(key >= bound)
+    return number
+
+
+@kernel(OUT1, UIN1, UIN1)
+def range_sizes(bounds, keys):  # type: ignore[no-untyped-def]
+    """How many keys are below the first bound, between the first and the second, and so on: int64[bounds + 1]."""
+    sizes = np.zeros(len(bounds) + 1, dtype=np.int64)
+    for i in range(len(keys)):
+        sizes[_range_of(bounds, keys[i])] += 1
+    return sizes
+
+
+@kernel(types.void, UIN1, UIN1, UOUT1, IN1)
+def divide(bounds, keys, target, places):  # type: ignore[no-untyped-def]
+    """Copy keys to the places of their ranges in the target."""
+    at = places.copy()
+    for i in range(len(keys)):
+        number = _range_of(bounds, keys[i])
+        target[at[number]] = keys[i]
+        at[number] += 1
+
+
 @kernel(several(UOUT1, OUT1), UOUT1, INT, INT)
 def sum_equal(keys, diff_bits, least):  # type: ignore[no-untyped-def]
     """Of sorted keys that carry ``diff - least`` in their low bits: the distinct upper bits and each summed diff.

@@ -109,6 +109,24 @@ def _chain_pending(first, evals, ne, later, nl, order, pending):  # type: ignore
 
 
 @inline
+def _are_before(times, row0, row1, version, loops):  # type: ignore[no-untyped-def]
+    """Whether all rows are at or before a version at ``loops``: joins with them are there again."""
+    for row in range(row0, row1):
+        if times[0, row] > version or not inside(times, row, loops, 1):
+            return False
+    return True
+
+
+@inline
+def _are_equal(times, row0, row1):  # type: ignore[no-untyped-def]
+    """Whether all rows have one version."""
+    for row in range(row0 + 1, row1):
+        if times[0, row] != times[0, row0]:
+            return False
+    return True
+
+
+@inline
 def _close(points, n, inputs, loops, times, h0, h1, pending, n_pending):  # type: ignore[no-untyped-def]
     """Several version coordinates: close the points under join with the rows and with each other, to a fixed point.
 
@@ -186,11 +204,17 @@ def plan_times(inputs, loops, upper, s_offsets, s_times, h_offsets, h_times, o_o
         if most > len(order):
             order = np.empty(2 * most, dtype=np.int64)
         n, n_pending = 0, 0
-        for s in range(s0, s1):
+        is_single = inputs == 1 and _are_equal(s_times, s0, s1)
+        if is_single:
+            first = s_times[0, s0]
+            is_single = _are_before(h_times, h0, h1, first, loops) and _are_before(o_times, o0, o1, first, loops)
+        for s in range(s0, s0 + 1 if is_single else s1):
             for c in range(inputs):
                 points[c, n] = s_times[c, s]
             n += 1
-        if inputs == 1:
+        if is_single:
+            pass  # most keys of a load: one evaluation, and none is pending
+        elif inputs == 1:
             first = points[0, 0]
             for i in range(1, n):
                 first = min(first, points[0, i])

@@ -14,7 +14,7 @@ kinds:
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
@@ -24,8 +24,10 @@ from ddcore.schema import Schema
 
 if TYPE_CHECKING:
     from ddcore.batch import Batch
+    from ddcore.forwarding import Delivery
     from ddcore.plan import Arrangement, Block, Plan
-    from ddcore.trace import SortedBatch, Trace
+    from ddcore.sorted_batch import SortedBatch
+    from ddcore.trace import Trace
 
 __all__ = ["Keyed", "Linear", "Operator", "Port", "Rounds", "State", "Step"]
 
@@ -99,7 +101,16 @@ class State(Protocol):
     def emit(self, block: Block, batch: Batch) -> None:
         """Send updates of the block's collection to its readers."""
 
-    def keep(self, arrangement: Arrangement, rounds: Rounds, batch: Batch) -> None:
+    def forward(self, block: Block, batch: Batch) -> list[Delivery]:
+        """What such updates are for their readers, for :meth:`deliver`. Several threads may call this."""
+
+    def deliver(self, deliveries: Iterable[Delivery]) -> None:
+        """Send what :meth:`forward` returned."""
+
+    def keyed(self, arrangement: Arrangement, batch: Batch) -> SortedBatch:
+        """Updates of a collection, sorted by key code. Several threads may call this."""
+
+    def keep(self, arrangement: Arrangement, rounds: Rounds, updates: SortedBatch) -> None:
         """Add updates of the block's own output, all at ``rounds``, to the arrangement of it."""
 
     def postpone(self, block: Block, pending: SortedBatch) -> None:

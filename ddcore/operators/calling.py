@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from threading import RLock
 from typing import Any
 
 import polars as pl
@@ -20,6 +21,7 @@ __all__ = ["Frames", "call", "call_twice", "checks_functions"]
 Frames = Callable[[pl.DataFrame], pl.DataFrame]
 
 _WHOLE = Type("int64")
+_one_at_a_time = RLock()  # a user's function may not be made for several threads
 _MOST_SHOWN = 200  # characters of a result in a message
 
 
@@ -40,7 +42,8 @@ def call(function: Any, frame: pl.DataFrame, schema: Schema, handle: str, place:
     """
     where = f"{place}: the function {name_of(function)}"
     try:
-        returned = function(frame)
+        with _one_at_a_time:
+            returned = function(frame)
     except DdError:
         raise
     except BaseException as error:  # report whatever a user's function raises, SystemExit included

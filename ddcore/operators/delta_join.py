@@ -18,14 +18,16 @@ import numpy as np
 
 from ddcore import arguments, kernels
 from ddcore.batch import Batch, concatenate
+from ddcore.consolidation import arrange
 from ddcore.digests import digest
 from ddcore.encoding import key_codes
 from ddcore.errors import ProgramError
 from ddcore.operators.base import Keyed, Port, Rounds, State, Step
-from ddcore.operators.join import matches
+from ddcore.operators.join import Heads, matches
 from ddcore.place import caller
 from ddcore.schema import Schema
-from ddcore.trace import SortedBatch, arrange, distinct_keys
+from ddcore.sorted_batch import SortedBatch
+from ddcore.trace import distinct_keys
 
 if TYPE_CHECKING:
     from ddcore.collection import Collection
@@ -243,7 +245,8 @@ class _Rule:
         others = trace.batches if relation < self.number else trace.before(self.state.gained(arrangement, self.rounds))
         bound = [name for name in prefix.attributes if name not in names]
         fresh = [self.step.join.relations[relation][column] for column in arrangement.values]
-        for pairs in matches(batch, arrangement.key_words, others, self.step.coordinates):
+        heads = Heads.of(batch, arrangement.key_words)
+        for pairs in matches(batch, heads, others, self.step.coordinates):
             keys = [batch.codes] if arrangement.direct else list(batch.words[: arrangement.key_words])
             words = [word[pairs.left] for word in (*keys, *batch.words[arrangement.key_words :])]
             words += [word[pairs.right] for word in pairs.other.words[arrangement.key_words :]]

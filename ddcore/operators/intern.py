@@ -22,7 +22,8 @@ from ddcore.operators.reduction import Evaluations, Reduction, ReductionStep, Ta
 from ddcore.operators.row_hash import MOST_BITS, RowHash
 from ddcore.place import caller
 from ddcore.schema import Type
-from ddcore.trace import Rows, SortedBatch
+from ddcore.sorted_batch import SortedBatch
+from ddcore.trace import Rows
 from ddcore.wording import brief
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
-from ddcore import arguments, kernels
+from ddcore import arguments, kernels, threads
 from ddcore.batch import Batch
 from ddcore.digests import digest
 from ddcore.errors import ProgramError
@@ -19,15 +19,18 @@ from ddcore.operators import outer_join
 from ddcore.operators.base import Keyed, Port, Rounds, State, Step
 from ddcore.place import caller
 from ddcore.schema import Schema
-from ddcore.trace import SortedBatch, distinct_keys
+from ddcore.sorted_batch import SortedBatch
+from ddcore.trace import Keys, distinct_keys
 
 if TYPE_CHECKING:
     from ddcore.collection import Collection
+    from ddcore.forwarding import Delivery
     from ddcore.plan import Arrangement, Block, Plan
 
-__all__ = ["Join", "Pairs", "join", "matches"]
+__all__ = ["Heads", "Join", "Pairs", "join", "matches"]
 
-_CHUNK = 1 << 19  # pairs per portion: its columns fit into the cache; the pairs of one key are never split
+_CHUNK = 1 << 19  # pairs per portion; the pairs of one key are never split
+_KEYS = 1 << 14  # of a part, which one thread joins
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,17 +100,24 @@ class _JoinStep(Step):
         """
         new_left, new_right = state.gained(self.left, rounds), state.gained(self.right, rounds)
         if new_left is not None:
-            for batch in self._pairs(new_left, state.trace(self.right).batches, self.left, swapped=False):
-                state.emit(self.block, batch)
+            self._match(state, new_left, state.trace(self.right).batches, self.left, swapped=False)
         if new_right is not None:
-            for batch in self._pairs(new_right, state.trace(self.left).before(new_left), self.right, swapped=True):
-                state.emit(self.block, batch)
+            self._match(state, new_right, state.trace(self.left).before(new_left), self.right, swapped=True)
 
-    def _pairs(
-        self, new: SortedBatch, others: Sequence[SortedBatch], side: Arrangement, *, swapped: bool
-    ) -> Iterator[Batch]:
-        for pairs in matches(new, side.key_words, others, self.coordinates):
-            yield pairs.of(self._words(new, pairs, side, swapped=swapped))
+    def _match(
+        self, state: State, new: SortedBatch, others: Sequence[SortedBatch], side: Arrangement, *, swapped: bool
+    ) -> None:
+        """Send the pairs of the new updates with the others. Keys are divided between threads."""
+
+        def arrivals(part: Heads) -> list[Delivery]:
+            return [
+                each
+                for pairs in matches(new, part, others, self.coordinates)
+                for each in state.forward(self.block, pairs.of(self._words(new, pairs, side, swapped=swapped)))
+            ]
+
+        for arrived in threads.each(arrivals, Heads.of(new, side.key_words).parts()):
+            state.deliver(arrived)
 
     def _words(self, new: SortedBatch, pairs: Pairs, side: Arrangement, *, swapped: bool) -> list[np.ndarray]:
         words = []
@@ -137,12 +147,32 @@ class Pairs:
         return Batch(words, self.times, self.diffs, self.high)
 
 
-def matches(new: SortedBatch, key_words: int, others: Sequence[SortedBatch], coordinates: int) -> Iterator[Pairs]:
-    """All pairs of a sorted batch with others, about ``_CHUNK`` at a time; a null key matches nothing.
+@dataclass(slots=True)
+class Heads:
+    """Keys of a sorted batch and where the rows of each start: int64[keys + 1]."""
+
+    keys: Keys
+    starts: np.ndarray
+
+    @classmethod
+    def of(cls, batch: SortedBatch, key_words: int) -> Heads:
+        """All keys."""
+        return cls(*distinct_keys(batch, key_words))
+
+    def parts(self) -> Iterator[Heads]:
+        """The same in ranges of some ten thousand keys."""
+        for start in range(0, len(self.keys), _KEYS):
+            stop = min(start + _KEYS, len(self.keys))
+            yield Heads(self.keys.part(start, stop), self.starts[start : stop + 1])
+
+
+def matches(new: SortedBatch, heads: Heads, others: Sequence[SortedBatch], coordinates: int) -> Iterator[Pairs]:
+    """All pairs of keys of a sorted batch with others, about ``_CHUNK`` at a time; a null key matches nothing.
 
     ``coordinates`` is how many the times of the result have.
     """
-    keys, starts = distinct_keys(new, key_words)
+    keys, starts = heads.keys, heads.starts
+    key_words = len(keys.words)
     for other in others:
         lo, hi = other.locate(keys.codes)
         ends = kernels.joining.pair_starts(new.codes, new.words, starts, key_words, lo, hi, other.words)

@@ -68,6 +68,8 @@ class Reduce(Reduction):
 
 
 class _ReduceStep(ReductionStep):
+    in_parts = False  # a user's function is called once, on all groups of the step
+
     def __init__(self, reduce: Reduce, plan: Plan, block: Block) -> None:
         super().__init__(reduce, plan, block)
         self.function, self.result, self.checked = reduce.function, reduce.result, reduce.checked

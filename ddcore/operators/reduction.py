@@ -7,22 +7,28 @@ closed under join with the earlier times of the key; those at later rounds, or n
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ddcore import encoding, kernels
+from ddcore import encoding, kernels, threads
 from ddcore.batch import Batch
-from ddcore.errors import DiffOverflow, NegativeMultiplicity
+from ddcore.consolidation import arrange, concatenated
+from ddcore.errors import DiffOverflow, ExpressionError, NegativeMultiplicity
 from ddcore.operators.base import Keyed, Port, Rounds, State, Step
-from ddcore.trace import Keys, Rows, SortedBatch, arrange, distinct_keys, gather
+from ddcore.sorted_batch import SortedBatch
+from ddcore.trace import Keys, Rows, distinct_keys, gather
 
 if TYPE_CHECKING:
+    from ddcore.forwarding import Delivery
     from ddcore.plan import Arrangement, Block, Plan
 
 __all__ = ["Evaluations", "Reduction", "ReductionStep", "Targets", "decode_key"]
+
+_KEYS = 1 << 15  # of a part: its columns fit into the cache
 
 
 @dataclass(slots=True)
@@ -45,6 +51,24 @@ class Evaluations:
     def key_of(self) -> np.ndarray:
         """The key number of each evaluation."""
         return np.repeat(np.arange(len(self.keys)), np.diff(self.offsets))
+
+
+@dataclass(slots=True)
+class _Part:
+    """Some of the keys to evaluate, and the times that cause it: key k's are ``offsets[k]:offsets[k + 1]``."""
+
+    keys: Keys
+    offsets: np.ndarray
+    times: np.ndarray
+
+
+@dataclass(slots=True)
+class _Result:
+    """What a part gives: pending times, updates of the block's output, and what arrives where, if that is known."""
+
+    late: SortedBatch
+    kept: SortedBatch
+    deliveries: list[Delivery] | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,6 +102,7 @@ class ReductionStep(Step):
     """The work of a reduction at one position; subclasses compute the result of a group."""
 
     quantity = "a count"  # the value that may overflow int64 when a group is evaluated
+    in_parts = True  # whether a part of the keys may be evaluated in one thread and another part in another
 
     def __init__(self, reduction: Reduction, plan: Plan, block: Block) -> None:
         assert block.output is not None
@@ -98,13 +123,33 @@ class ReductionStep(Step):
         new = None if new is None else self.relevant(state, new)
         if new is None and pending is None:
             return
-        loops = np.array(rounds, dtype=np.int64)
-        keys, seed_offsets, seed_times = self._seeds(new, pending)
+        keys, offsets, times = self._seeds(new, pending)
+        parts = (
+            _Part(keys.part(a, b), offsets[a : b + 1] - offsets[a], times[:, offsets[a] : offsets[b]])
+            for a, b in self._ranges(len(keys))
+        )
+        results = list(threads.each(partial(self._evaluated, state, rounds), parts))
+        state.postpone(self.block, concatenated([result.late for result in results]))
+        state.keep(self.output, rounds, concatenated([result.kept for result in results]))
+        if any(result.deliveries is None for result in results):
+            state.emit(self.block, self.output.batch_of(concatenated([result.kept for result in results])))
+            return
+        for result in results:
+            state.deliver(result.deliveries or ())
+
+    def _ranges(self, keys: int) -> Iterable[tuple[int, int]]:
+        """Ranges of the keys to evaluate, each in one thread."""
+        size = _KEYS if self.in_parts else max(1, keys)
+        return ((start, min(start + size, keys)) for start in range(0, keys, size))
+
+    def _evaluated(self, state: State, rounds: Rounds, part: _Part) -> _Result:
+        """The differences of some keys' results."""
+        loops, keys = np.array(rounds, dtype=np.int64), part.keys
         depth, frontier = self.inputs + len(rounds), state.frontier(rounds)
         history = gather(state.trace(self.port).batches, keys, len(self.port.values), depth, frontier)
         before = gather(state.trace(self.output).batches, keys, len(self.output.values), depth, frontier)
         offsets, versions, late_keys, late_times = kernels.times.plan_times(
-            self.inputs, loops, state.upper, seed_offsets, seed_times,
+            self.inputs, loops, state.upper, part.offsets, np.ascontiguousarray(part.times),
             history.offsets, history.times, before.offsets, before.times,
         )  # fmt: skip
         evaluations = Evaluations(keys, offsets, versions)
@@ -119,10 +164,16 @@ class ReductionStep(Step):
             )
         late = np.ones(len(late_keys), dtype=np.int64)
         late_words = list(np.take(keys.words, late_keys, axis=1))
-        state.postpone(self.block, arrange(keys.codes[late_keys], late_words, list(late_times), late))
         updates = self._updates(evaluations, rounds, evals, words, diffs)
-        state.keep(self.output, rounds, updates)
-        state.emit(self.block, updates)
+        try:
+            deliveries: list[Delivery] | None = state.forward(self.block, updates)
+        except ExpressionError:
+            deliveries = None  # perhaps the updates of another part cancel those on which an operator fails
+        return _Result(
+            arrange(keys.codes[late_keys], late_words, list(late_times), late),
+            state.keyed(self.output, updates),
+            deliveries,
+        )
 
     def relevant(self, state: State, new: SortedBatch) -> SortedBatch | None:
         """The new updates of keys that have to be evaluated, at least of those whose result may not be empty."""

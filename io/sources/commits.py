@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
@@ -14,6 +12,7 @@ from ddcore.errors import DataError
 from ddcore.io import store
 from ddcore.io.deltalog import commit_file, versions_of
 from ddcore.io.sources.deltatable import check_inside
+from ddcore.io.sources.remote import place_of
 from ddcore.io.store import Place
 
 __all__ = ["Commit", "first_deleted", "first_missing", "path_of", "read_commits"]
@@ -55,6 +54,11 @@ class Commit:
         return any(each.get("deletionVector") for each in (*self.adds, *self.removes))
 
     @property
+    def has_escaped_names(self) -> bool:
+        """Whether the name of a file has an escape beside those of the URL that the log has it as."""
+        return any("%" in unquote(str(each["path"])) for each in (*self.adds, *self.removes, *self.changes))
+
+    @property
     def feeds(self) -> bool | None:
         """Whether the change data feed is on from here on; None where the commit does not say."""
         if self.settings is None:
@@ -70,9 +74,9 @@ class Commit:
 
 
 def read_commits(folder: str, name: str, versions: Iterable[int]) -> Iterator[Commit]:
-    """These commits of the table in ``folder``. DataError for one that cannot be read."""
+    """These commits of the table in ``folder``, a path or a URL. DataError for one that cannot be read."""
     for version in versions:
-        path = commit_file(Path(folder), version)
+        path = commit_file(place_of(folder), version)
         try:
             actions = [json.loads(line) for line in store.read(path).decode().splitlines() if line.strip()]
             commit = _commit(version, actions, path)
@@ -88,18 +92,18 @@ def read_commits(folder: str, name: str, versions: Iterable[int]) -> Iterator[Co
 
 def first_missing(folder: str, versions: Iterable[int]) -> int | None:
     """The first of these versions whose commit is not in the log; None where all are."""
-    there = set(versions_of(Path(folder))[0])
+    there = set(versions_of(place_of(folder))[0])
     return next((version for version in versions if version not in there), None)
 
 
 def first_deleted(folder: str, actions: Iterable[Mapping[str, Any]]) -> str | None:
     """The path of the first of these files that was deleted; None where all are there."""
-    return next((str(action["path"]) for action in actions if not os.path.exists(path_of(folder, action))), None)
+    return next((str(each["path"]) for each in actions if not store.is_file(place_of(path_of(folder, each)))), None)
 
 
 def path_of(folder: str, action: Mapping[str, Any]) -> str:
-    """The path of an action's file."""
-    return os.path.join(folder, unquote(str(action["path"])))
+    """The path or URL of an action's file."""
+    return f"{folder}/{unquote(str(action['path']))}"
 
 
 def _commit(version: int, actions: Sequence[Mapping[str, Any]], path: Place) -> Commit:

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from ddcore.errors import DataError, UsageError
+from ddcore.errors import DataError
 from ddcore.io import store
-from ddcore.io.address import Place, is_url
+from ddcore.io.address import is_url
 from ddcore.io.deltalog import commit_info
+from ddcore.io.objects import denial, refused
 from ddcore.io.sources.parquetfile import MOST_ROWS
-from ddcore.io.sources.remote import address_at, delta_options
+from ddcore.io.sources.remote import address_at, delta_options, place_of
 from ddcore.io.sources.source import Batches, Source, date_of, first_line
 from ddcore.io.tables import values
 
@@ -28,13 +28,33 @@ __all__ = ["DeltaTable", "check_inside", "delta_table", "delta_versions"]
 
 @dataclass(frozen=True)
 class DeltaTable(Source):
-    """A Delta table as of ``version``."""
+    """A Delta table as of ``version``.
+
+    In an object store tasks of Spark read it as the inline engine does: Spark itself reaches no store without jars that
+    it does not bring along.
+    """
 
     kind = "Delta table"
-    hint = "read it with Spark, which supports every table feature: --engine spark"
-    by_spark = True
+    is_table = True
     version: int = 0
     identity: str = ""
+
+    @property
+    def by_spark(self) -> bool:
+        """Whether it is a folder."""
+        return not is_url(self.path)
+
+    @property
+    def hint(self) -> str:
+        """The way on where the Delta library of this process does not support the table."""
+        if self.by_spark:
+            return "read it with Spark, which supports every table feature: --engine spark"
+        return "copy the table into a folder and read it with --engine spark; or export its rows to Parquet"
+
+    @property
+    def size(self) -> int:
+        """The bytes of the files of a table in an object store; 0 where Spark reads it itself."""
+        return 0 if self.by_spark else self._bytes(self._table())
 
     def row_count(self) -> int | None:
         """The number of rows that the statistics of the files tell, if all do."""
@@ -47,7 +67,7 @@ class DeltaTable(Source):
 
     def date(self) -> datetime | None:
         """When its version was committed; None where the log no longer has that commit."""
-        milliseconds = commit_info(_place(self.path), self.version).get("timestamp")
+        milliseconds = commit_info(place_of(self.path), self.version).get("timestamp")
         return date_of(milliseconds / 1000) if isinstance(milliseconds, int) else None
 
     def fingerprint(self) -> str:
@@ -81,7 +101,7 @@ class DeltaTable(Source):
         names = ", ".join('"' + name.replace('"', '""') + '"' for name in columns)
         try:
             table = self._table()
-            size = sum(values(table.get_add_actions().column("size_bytes")))
+            size = self._bytes(table)
             reader = QueryBuilder().register("source", table).execute(f"SELECT {names} FROM source")
             done = 0
             for batch in reader:
@@ -98,12 +118,12 @@ class DeltaTable(Source):
             raise self.explain(error) from error
 
     def spark_frame(self, session: SparkSession) -> DataFrame:
-        """The table as Spark reads it. UsageError for one in an object store."""
-        if is_url(self.path):
-            raise UsageError(
-                f"{self.name}: with Spark, a Delta table in an object store cannot be a source", "add --engine inline"
-            )
+        """The table as Spark reads it."""
         return session.read.format("delta").option("versionAsOf", self.version).load(self.path)
+
+    @staticmethod
+    def _bytes(table: deltalake.DeltaTable) -> int:
+        return int(sum(values(table.get_add_actions().column("size_bytes"))))
 
     def _table(self) -> deltalake.DeltaTable:
         import deltalake
@@ -114,7 +134,8 @@ class DeltaTable(Source):
 def delta_table(path: str, place: str, version: int | None = None) -> DeltaTable:
     """The Delta table in the folder ``path``, at its newest version or at ``version``.
 
-    DataError for a log that cannot be read, and for a version that is not there or no longer.
+    DataError for a log that cannot be read, and for a version that is not there or no longer; StorageError where an
+    object store denies access.
     """
     import deltalake
 
@@ -122,6 +143,8 @@ def delta_table(path: str, place: str, version: int | None = None) -> DeltaTable
         table = deltalake.DeltaTable(path, version=version, storage_options=delta_options(path))
         version, files = table.version(), values(table.get_add_actions().column("path"))
     except Exception as error:
+        if is_url(path) and denial(error):
+            raise refused(address_at(path), "read", error) from error
         if version is not None and _newest(path) is not None:
             raise _missing(path, place, version) from error
         raise DataError(
@@ -150,12 +173,8 @@ def delta_versions(path: str, place: str, first: int | None, last: int | None) -
 
 def _versions(path: str) -> list[int]:
     """The versions whose commits or checkpoints are in the log."""
-    names = (name.partition(".") for name in store.names(_place(path) / "_delta_log"))
+    names = (name.partition(".") for name in store.names(place_of(path) / "_delta_log"))
     return [int(stem) for stem, _, _ in names if stem.isdecimal()]
-
-
-def _place(path: str) -> Place:
-    return address_at(path) if is_url(path) else Path(path)
 
 
 def _newest(path: str) -> int | None:

@@ -58,7 +58,7 @@ def find_snapshots(places: Sequence[str]) -> list[Snapshot]:
     for place in places:
         for name, sources in _versions_at(place) or _matches(place):
             path = sources[0].path if len(sources) == 1 else _path_of(name)
-            version = sources[0].stamp() if sources[0].by_spark else ""
+            version = sources[0].stamp() if sources[0].is_table else ""
             snapshot = Snapshot(name, path, tuple(sources))
             snapshots.setdefault((snapshot.real, version), snapshot)
     _check([source for snapshot in snapshots.values() for source in snapshot.parts])
@@ -257,7 +257,7 @@ def _folders_above(source: Source) -> Sequence[Place]:
     """The folders that a source is in, if it is a file."""
     if _is_remote(source.path):
         place = address_at(source.path)
-        return () if source.by_spark else [Address(place.root, each) for each in place.path.parents]
+        return () if source.is_table else [Address(place.root, each) for each in place.path.parents]
     return list(Path(source.real).parents) if os.path.isfile(source.path) else ()
 
 

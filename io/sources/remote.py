@@ -1,24 +1,23 @@
 """Sources in an object store: which objects a URL or a pattern names, and copies of them to read.
 
 A file is read from a copy in a temporary folder of the process that reads it, made when it is first needed and kept
-until the process ends. So every reader of files reads objects as well, and what is read twice is the same both times.
+until the process ends (:mod:`ddcore.io.scratch`). So every reader of files reads objects as well, and what is read
+twice is the same both times.
 """
 
 from __future__ import annotations
 
-import atexit
 import os
-import shutil
 import tempfile
 from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path, PurePosixPath
 
-from ddcore.io import objects
-from ddcore.io.address import Address, address_of
+from ddcore.io import objects, scratch
+from ddcore.io.address import Address, Place, address_of, is_url
 
-__all__ = ["address_at", "copied", "delta_options", "matching", "size_of", "stamp_of", "written_at"]
+__all__ = ["address_at", "copied", "delta_options", "matching", "place_of", "size_of", "stamp_of", "written_at"]
 
 _GLOB = frozenset("*?[")
 
@@ -31,6 +30,11 @@ def address_at(url: str) -> Address:
     return Address(root, PurePosixPath(key.strip("/")))
 
 
+def place_of(path: str) -> Place:
+    """The place of a source's path, or of its URL."""
+    return address_at(path) if is_url(path) else Path(path)
+
+
 def copied(url: str) -> str:
     """The path of a copy of an object. FileNotFoundError."""
     return _copied(url, os.getpid())
@@ -39,22 +43,9 @@ def copied(url: str) -> str:
 @cache
 def _copied(url: str, process: int) -> str:
     place = address_at(url)
-    folder = tempfile.mkdtemp(prefix="dd-source-", dir=_scratch(process))
-    file = Path(folder) / place.name
+    file = Path(tempfile.mkdtemp(dir=scratch.folder())) / place.name
     objects.fetch(place, file)
     return str(file)
-
-
-@cache
-def _scratch(process: int) -> str:
-    folder = tempfile.mkdtemp(prefix="dd-sources-")
-
-    def remove() -> None:
-        if os.getpid() == process:
-            shutil.rmtree(folder, ignore_errors=True)
-
-    atexit.register(remove)
-    return folder
 
 
 def size_of(url: str) -> int:

@@ -42,15 +42,24 @@ class Source(ABC):
     """
 
     kind: ClassVar[str]  # in messages: "CSV file"
-    hint: ClassVar[str] = _WRITE_AGAIN  # what to do about a source that cannot be read
     is_text: ClassVar[bool] = False  # whether text in it is parsed, where the input declares another type
     cancels: ClassVar[bool] = False  # whether many of its updates cancel each other, so that they are added up first
-    by_spark: ClassVar[bool] = False  # whether Spark reads it itself, by spark_frame
+    is_table: ClassVar[bool] = False  # whether it is no file, and its rows have no order
 
     name: str
     path: str
     folders: tuple[tuple[str, str | None], ...] = ()
     member: bool = False
+
+    @property
+    def hint(self) -> str:
+        """What to do about a source that cannot be read."""
+        return _WRITE_AGAIN
+
+    @property
+    def by_spark(self) -> bool:
+        """Whether Spark reads it itself, by :meth:`spark_frame`, where the engine is Spark."""
+        return False
 
     @property
     def real(self) -> str:

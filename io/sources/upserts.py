@@ -142,7 +142,7 @@ class EventLog(Source):
     def _events_of(self, share: Sequence[tuple[Source, How]]) -> Frames:
         for source, (layout, number) in share:
             for first_row, frame in source.frames(self.events.columns(source, layout)):
-                row = None if source.by_spark else first_row  # a table has no order
+                row = None if source.is_table else first_row  # a table has no order
                 yield self._with_diff(self.events.read(frame, layout, number, row))
 
     def _read(self, names: Sequence[str], layout: Layout, number: int, frames: Frames) -> Frames:

@@ -1,4 +1,4 @@
-"""The fold in this process: one worker, no JVM. Same worker, same tables, same rows as on Spark."""
+"""The fold in this process: one worker in several threads, no JVM. Same worker, same tables, same rows as on Spark."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from ddcore.io.gains import Gained
 from ddcore.io.state import open_rebuild, open_worker, replay, write_gains
 from ddcore.jobs.failures import fold_errors
 from ddcore.jobs.fold import Fold
+from ddcore.threads import available
 from ddcore.worker import Worker
 
 __all__ = ["fold", "updates"]
@@ -21,18 +22,23 @@ _REPORT_EVERY = 0.5  # seconds
 
 
 def fold(fold: Fold, listener: Any = None) -> tuple[Gained, int]:
-    """Fold a window with one worker; return the files it wrote, and the parallelism 1."""
+    """Fold a window with one worker; return the files it wrote, and the parallelism 1.
+
+    It works in ``fold.parallelism`` threads, by default in as many as there are processors.
+    """
     with fold_errors():
         worker = _open(fold)
+        worker.threads = fold.parallelism or available()
         for name, batch in updates(fold):
             worker.feed(name, batch)
         reported_at = 0.0
-        while worker.next_position is not None:
-            worker.step()
-            if listener and time.monotonic() - reported_at > _REPORT_EVERY:
-                reported_at = time.monotonic()
-                listener("fold", worker.rounds, None, f"round {worker.rounds}, {worker.waiting()} differences wait")
-        return write_gains(fold.plan, worker, fold.stored, "0"), 1
+        with worker.ready():
+            while worker.next_position is not None:
+                worker.step()
+                if listener and time.monotonic() - reported_at > _REPORT_EVERY:
+                    reported_at = time.monotonic()
+                    listener("fold", worker.rounds, None, f"round {worker.rounds}, {worker.waiting()} differences wait")
+            return write_gains(fold.plan, worker, fold.stored, "0"), 1
 
 
 def _open(fold: Fold) -> Worker:

@@ -18,13 +18,16 @@ import pyarrow as pa
 
 from ddcore import encoding
 from ddcore.batch import Batch, concatenate
+from ddcore.consolidation import arrange
 from ddcore.encoding import key_codes
 from ddcore.io.store import Place, source_of
 from ddcore.jobs.engines.partitioning import Boundaries
+from ddcore.operators.base import Rounds
 from ddcore.plan import Arrangement, Plan, Position
+from ddcore.queues import whole
 from ddcore.schema import Schema
-from ddcore.trace import SortedBatch, arrange
-from ddcore.worker import Rounds, Work, Worker, joined, whole
+from ddcore.sorted_batch import SortedBatch
+from ddcore.worker import Work, Worker, joined
 
 __all__ = [
     "HELD",

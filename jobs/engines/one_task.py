@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import pickle
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ddcore.errors import DdError
@@ -35,11 +36,16 @@ def fold_with(context: SparkContext, fold: Fold) -> tuple[Gained, int]:
     return result
 
 
-def _fold(fold: bytes, _: Iterable[int]) -> Iterator[tuple[Gained, int] | DdError]:
+def _fold(fold: bytes, _partition: Iterable[int]) -> Iterator[tuple[Gained, int] | DdError]:
     """The task. A DdError is returned as its result, so that the driver can raise it unchanged."""
+    from pyspark import TaskContext
+
     from ddcore.jobs.engines import inline
 
+    task = TaskContext.get()
+    processors = task.cpus() if task is not None else 1  # spark.task.cpus
     try:
-        yield inline.fold(pickle.loads(fold))
+        gained, _ = inline.fold(replace(pickle.loads(fold), parallelism=processors))
+        yield gained, 1
     except DdError as error:
         yield error

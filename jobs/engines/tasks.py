@@ -22,8 +22,9 @@ from ddcore.jobs.engines import messages
 from ddcore.jobs.engines.messages import Message
 from ddcore.jobs.engines.protocol import Report, Split, Superstep, Task, Waiting
 from ddcore.jobs.failures import fold_errors
+from ddcore.operators.base import Rounds
 from ddcore.plan import Plan, Position
-from ddcore.worker import Rounds, Worker
+from ddcore.worker import Worker
 
 if TYPE_CHECKING:
     from pyspark.accumulators import Accumulator

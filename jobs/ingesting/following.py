@@ -177,6 +177,8 @@ def _feed(table: DeltaTable, first: int | None, commits: Sequence[Commit]) -> De
     reason = ""
     if any(commit.has_deletion_vectors for commit in commits):
         reason = f"has deletion vectors, {_BY_SPARK}"
+    if any(commit.has_escaped_names for commit in commits):
+        reason = f"has partitions whose values are escaped in the names of their folders, {_BY_SPARK}"
     if _maps_columns(table):
         reason = f"has column mapping, {_BY_SPARK}"
     return DeltaFeed(

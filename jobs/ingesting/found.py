@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ddcore.errors import DataError, UsageError
-from ddcore.io.address import is_url
 from ddcore.io.checks import Layout, Rules
 from ddcore.io.ingest_index import IngestIndex
 from ddcore.io.intake import fitted
@@ -216,11 +215,6 @@ def _check_tables(form: str, sources: Sequence[Source], tables: Sequence[DeltaTa
                 "beside a Delta table: --append takes files or tables"),
                 "name Delta tables only; a file is taken in with --append or --snapshot",
             )  # fmt: skip
-        if is_url(source.path):
-            raise UsageError(
-                f"{source.name}: the commits of a Delta table in an object store are not followed yet",
-                "take in the table as it is, or --snapshot",
-            )
     if again:
         raise UsageError(
             f"--restate with --{form} of a Delta table: only commits that are new are taken in",

@@ -16,7 +16,9 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from ddcore.cache import note_use
 from ddcore.errors import DdError
+from ddcore.io import scratch
 from ddcore.jobs.spark import class_archive, jars
 from ddcore.jobs.spark.failures import is_of_spark
 from ddcore.jobs.spark.gateway import Gateway, Scratch, interruptible, keeping_signals, launch, log4j_file, log_hint
@@ -198,16 +200,19 @@ def _launch(
     local = is_local(master)
     defaults = defaults_file(os.environ, spark_home)
     keep_secret(defaults)
-    scratch = _scratch()
+    folders = _scratch()
+    archive = class_archive.archive(java_path(), spark_home) if local else None
+    if archive is not None:
+        note_use(archive)
     spark_conf = settings(
         master,
         {**defaults, **conf},
         jars=jars.paths(),
         log4j=log4j_file(),
-        archive=class_archive.archive(java_path(), spark_home) if local else None,
+        archive=archive,
         package=None if local else package_zip(),
-        blocks=scratch.blocks,
-        sockets=scratch.sockets,
+        blocks=folders.blocks,
+        sockets=folders.sockets,
         parallelism=parallelism,
         bulk=bulk,
     )
@@ -218,9 +223,9 @@ def _launch(
         environment["SPARK_LOCAL_IP"] = "127.0.0.1"
     with keeping_signals():
         try:
-            _own = launch(spark_conf, environment, scratch, debug)
+            _own = launch(spark_conf, environment, folders, debug)
         except BaseException:
-            scratch.remove()
+            folders.remove()
             raise
         try:
             return start()
@@ -233,9 +238,10 @@ def _launch(
 
 
 def _scratch() -> Scratch:
-    blocks = Path(tempfile.mkdtemp(prefix="dd-"))
+    blocks = Path(tempfile.mkdtemp(dir=scratch.folder()))
     # A socket's path has at most a hundred characters; PySpark's file name takes 43 of them.
-    return Scratch(blocks, blocks if len(str(blocks)) <= 60 else Path(tempfile.mkdtemp(prefix="dd-", dir="/tmp")))
+    is_short = len(str(blocks)) <= 60
+    return Scratch(blocks, blocks if is_short else Path(tempfile.mkdtemp(dir=scratch.folder(short=True))))
 
 
 def _is_callers() -> bool:

@@ -28,6 +28,7 @@ from ddcore.cache import (
     kernel_folder,
     kernel_names,
     make_private,
+    note_use,
     shipped_folder,
 )
 from ddcore.errors import ProgramError, StorageError
@@ -68,6 +69,7 @@ def package_zip() -> Path:
             with tempfile.NamedTemporaryFile(dir=folder, delete=False) as fresh:
                 fresh.write(content)
             os.replace(fresh.name, target)
+        note_use(target)
     except OSError as error:
         raise StorageError(f"the package for the executors cannot be written: {error}", OWN_FOLDER) from None
     return target

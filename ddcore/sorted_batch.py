@@ -1,0 +1,65 @@
+"""Sorted batches: immutable updates sorted by key code, with look-up by key."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ddcore import kernels
+
+__all__ = ["SortedBatch"]
+
+
+class SortedBatch:
+    """Updates sorted by key code: ``codes`` int64[n], ``words`` (W, n), ``times`` (D, n), ``diffs`` int64[n].
+
+    The key of a direct arrangement (one fixed-width column) is its code, and ``words`` holds the values only;
+    otherwise the first words are the key's. Batches from this module are also sorted by words and times within a
+    code, and consolidated. ``high`` is None unless some sum of diffs in :func:`arrange` exceeds int64; no
+    trace keeps such a batch.
+    """
+
+    __slots__ = ("_least", "_shift", "_starts", "codes", "diffs", "high", "times", "words")
+
+    def __init__(
+        self,
+        codes: np.ndarray,
+        words: np.ndarray,
+        times: np.ndarray,
+        diffs: np.ndarray,
+        high: np.ndarray | None = None,
+    ) -> None:
+        self.codes, self.words, self.times, self.diffs, self.high = codes, words, times, diffs, high
+        self._starts: np.ndarray | None = None
+        self._least = self._shift = 0
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    def take(self, rows: np.ndarray) -> SortedBatch:
+        """The updates at these positions, which ascend: int64[m]."""
+        high = None if self.high is None else self.high[rows]
+        words, times = np.take(self.words, rows, axis=1), np.take(self.times, rows, axis=1)
+        return SortedBatch(self.codes[rows], words, times, self.diffs[rows], high)
+
+    def locate(self, probes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Row ranges [lo, hi) of equal code, one per probe (int64[m], ascending): O(1) each if codes are
+        spread evenly.
+        """
+        if self._starts is None:
+            self._starts = self._index()
+        ranges: tuple[np.ndarray, np.ndarray] = kernels.runs.locate(
+            self.codes, self._starts, self._least, self._shift, probes
+        )
+        return ranges
+
+    def _index(self) -> np.ndarray:
+        """Bucket starts over the codes, about one bucket per row; dense integer keys get a bucket each."""
+        n = len(self.codes)
+        if n == 0:
+            return np.zeros(2, dtype=np.int64)
+        self._least = int(self.codes[0])
+        spread = int(self.codes[-1]) - self._least
+        self._shift = max(0, spread.bit_length() - max(6, n.bit_length()))
+        buckets = (spread >> self._shift) + 1
+        starts: np.ndarray = kernels.runs.bucket_starts(self.codes, self._least, self._shift, buckets)
+        return starts

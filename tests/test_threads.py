@@ -1,0 +1,80 @@
+"""Threads: parts of a step side by side, with results in the order of the parts."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+import ddcore as dd
+from ddcore import threads
+from ddcore.errors import ProgramError
+
+
+@pytest.mark.parametrize("number", [1, 2, 5])
+@pytest.mark.parametrize("parts", [0, 1, 2, 3, 40])
+def test_results_are_in_the_order_of_the_parts(number: int, parts: int) -> None:
+    def slower_first(part: int) -> int:
+        time.sleep(0.002 * (parts - part) / 10)
+        return part
+
+    with threads.using(number):
+        assert list(threads.each(slower_first, range(parts))) == list(range(parts))
+    assert threads.number() == 1
+
+
+def test_parts_run_at_the_same_time_and_one_inside_of_another_does_not() -> None:
+    both = threading.Barrier(2, timeout=30)
+
+    def meet(_: int) -> int:
+        both.wait()
+        assert threads.number() == 1
+        return len({*threads.each(lambda _: threading.get_ident(), range(4))})
+
+    with threads.using(2):
+        assert list(threads.each(meet, range(2))) == [1, 1]
+
+
+@pytest.mark.parametrize("number", [1, 3])
+def test_the_error_of_the_first_part_that_fails_is_raised(number: int) -> None:
+    def fails(part: int) -> int:
+        time.sleep(0.01 if part == 3 else 0)
+        if part >= 3:
+            raise ValueError(str(part))
+        return part
+
+    with threads.using(number), pytest.raises(ValueError, match="3"):
+        list(threads.each(fails, range(9)))
+
+
+def test_few_parts_are_ahead_of_the_result_that_is_taken() -> None:
+    begun = []
+
+    def parts() -> Iterator[int]:
+        for part in range(100):
+            begun.append(part)
+            yield part
+
+    with threads.using(2):
+        results = threads.each(lambda part: part, parts())
+        assert next(results) == 0
+        assert len(begun) <= 4
+
+
+def test_a_forked_process_has_threads_of_its_own() -> None:
+    with threads.using(2):
+        assert list(threads.each(abs, range(3))) == [0, 1, 2]
+        child = os.fork()
+        if child == 0:
+            os._exit(sum(threads.each(abs, range(4))))
+        _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == 6
+
+
+@pytest.mark.parametrize("number", [0, -1, 1.5, True, "2"])
+def test_a_number_of_threads_that_is_none(number: object) -> None:
+    with pytest.raises(ProgramError, match="threads is"):
+        dd.Session(lambda rows: {"rows": rows}, {"rows": {"a": "int64"}}, threads=number)  # type: ignore[arg-type]
