@@ -284,7 +284,7 @@ def holds(desk: Desk, version: int | None = None) -> Counter[Row]:
     counts: Counter[Row] = Counter()
     for *row, at, diff in desk.updates():
         if version is None or at <= version:
-            counts[tuple(row)] += diff  # type: ignore[index]
+            counts[tuple(row)] += diff
     assert min(counts.values(), default=0) >= 0
     return +counts
 
