@@ -14,6 +14,7 @@ import threading
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from copy import copy
 from typing import Annotated, Any, NoReturn
 
 import typer
@@ -25,7 +26,7 @@ from ddcore.cli.doctor import doctor
 from ddcore.cli.ingest import ingest
 from ddcore.cli.init import init
 from ddcore.cli.log import log
-from ddcore.cli.options import VersionCommand
+from ddcore.cli.options import Command, Group, VersionCommand
 from ddcore.cli.output import Output, open_streams
 from ddcore.cli.plan import plan
 from ddcore.cli.run import run
@@ -45,6 +46,7 @@ _OBJECTS_BETWEEN_COLLECTIONS = 100_000
 _SIGNALED = {130: "interrupted", 143: "terminated"}
 
 app = typer.Typer(
+    cls=Group,
     add_completion=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
@@ -53,17 +55,17 @@ app = typer.Typer(
     epilog="A project: ddcore init DIR. Then ingest, run, diff. Where no virtual environment is active, `dd` is "
     "another program: scripts say ddcore.",
 )
-app.command(short_help="Make a project folder that runs at once.")(init)
-app.command(short_help="Append a source's versions to an input.")(ingest)
-app.command(short_help="Fold every version that is not folded yet.")(run)
+app.command(short_help="Make a project folder that runs at once.", cls=Command)(init)
+app.command(short_help="Append a source's versions to an input.", cls=Command)(ingest)
+app.command(short_help="Fold every version that is not folded yet.", cls=Command)(run)
 app.command(short_help="Show what changed between two versions.", cls=VersionCommand)(diff)
-app.command(short_help="Show an output as of a version.")(show)
-app.command(short_help="List runs and ingests.")(log)
-app.command(short_help="Show what is folded, what is waiting, how big it is.")(status)
-app.command(short_help="Show the program's dataflow.")(plan)
+app.command(short_help="Show an output as of a version.", cls=Command)(show)
+app.command(short_help="List runs and ingests.", cls=Command)(log)
+app.command(short_help="Show what is folded, what is waiting, how big it is.", cls=Command)(status)
+app.command(short_help="Show the program's dataflow.", cls=Command)(plan)
 app.command(short_help="Verify outputs against the program, computed anew.", cls=VersionCommand)(verify)
-app.command(short_help="Merge files and delete what is no longer needed.")(compact)
-app.command(short_help="Check this machine and this project.")(doctor)
+app.command(short_help="Merge files and delete what is no longer needed.", cls=Command)(compact)
+app.command(short_help="Check this machine and this project.", cls=Command)(doctor)
 
 
 class _Signals:
@@ -178,10 +180,22 @@ def _invoke(arguments: list[str], name: str) -> int:
             f"{arguments[0]!r} is for the dd that copies files; this dd is ddcore",
             f"that one is at /bin/dd: /bin/dd {' '.join(arguments)}",
         )
-    code = app(arguments, prog_name=name, standalone_mode=False)
+    code = _app(arguments)(arguments, prog_name=name, standalone_mode=False)
     if code == 130:  # typer makes an exit code of KeyboardInterrupt
         raise KeyboardInterrupt
     return code if isinstance(code, int) else 0
+
+
+def _app(arguments: list[str]) -> typer.Typer:
+    """The commands: the one that the first argument names, because typer reads the parameters of all; else all."""
+    commands = [
+        each for each in app.registered_commands if arguments and getattr(each.callback, "__name__", "") == arguments[0]
+    ]
+    if not commands:
+        return app
+    chosen = copy(app)
+    chosen.registered_commands = commands
+    return chosen
 
 
 def _version(value: bool) -> None:

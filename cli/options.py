@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperGroup
 
 from ddcore.cli.completion import engine_names, output_names
 from ddcore.errors import UsageError
@@ -18,8 +19,10 @@ if TYPE_CHECKING:
     from ddcore.io.project import Project
 
 __all__ = [
+    "Command",
     "DebugOption",
     "EngineOption",
+    "Group",
     "JsonOption",
     "LimitOption",
     "MasterOption",
@@ -193,7 +196,47 @@ def _check_path(origin: str, path: object) -> None:
             raise UsageError(f"{origin}: {text!r}: there is no such user", "write the folder's whole path") from None
 
 
-class VersionCommand(TyperCommand):
+class Command(TyperCommand):
+    """A command that reads its parameters by our parsers alone.
+
+    typer calls them through pydantic, and importing that takes longer than all else that a command imports but Polars.
+    """
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse ``args`` without pydantic."""
+        return super().parse_args(_read_directly(self, ctx), args)
+
+
+class Group(TyperGroup):
+    """The commands together, with the options before them, which are read in the same way."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse ``args`` without pydantic."""
+        return super().parse_args(_read_directly(self, ctx), args)
+
+
+def _read_directly(command: TyperCommand | TyperGroup, context: Any) -> Any:
+    for param in command.get_params(context):
+        if "process_value" not in vars(param):
+            vars(param)["process_value"] = partial(_processed, param, param.process_value)
+    return context
+
+
+def _processed(param: Any, by_typer: Callable[[Any, Any], Any], context: Any, value: Any) -> Any:
+    """The value of a parameter, as typer's ``process_value`` returns it."""
+    descriptor, several = param.type_descriptor, param.multiple or param.nargs == -1
+    parser = str if descriptor.annotation in (str, list[str]) else None
+    parser = descriptor.parameter_info.parser or parser
+    if (param.required and not value) or (value is not None and parser is None):
+        return by_typer(context, value)
+    if value is None:
+        value = () if several else None
+    else:
+        value = [parser(each) for each in value] if several else parser(value)
+    return value if param.callback is None else param.callback(context, param, value)
+
+
+class VersionCommand(Command):
     """A command whose arguments may be negative offsets: ``dd diff dists -2 latest``.
 
     The parser takes ``-2`` for an option, so it gets ``latest-2``, which means the same.

@@ -44,7 +44,7 @@ _LEVEL_FEATURES = frozenset({
 })  # fmt: skip
 _KEPT = {"kernels": 16, "code": 16, "ship": 16, "cds": 4}  # folders of the cache, and what stays of each at least
 _RECENTLY, _LONG_AGO = 7 * 86_400, 30 * 86_400  # seconds
-_FORMAT = 1  # of the files that ddcore.kernel_cache writes
+_FORMAT = 2  # of the files that ddcore.kernel_cache writes
 _CODE = "unpacked/"  # the sources inside the package's zip
 
 

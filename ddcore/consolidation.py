@@ -7,17 +7,19 @@ Where the columns of all updates fit into one 64-bit integer together, the work 
 from __future__ import annotations
 
 from collections.abc import Sequence
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from ddcore import kernels, packing
 from ddcore.encoding import key_codes
 from ddcore.errors import DiffOverflow
 from ddcore.lattice import advance
+from ddcore.libraries import numpy as np
 from ddcore.narrow import NarrowBatch
-from ddcore.packing import Piece
 from ddcore.schema import Type
 from ddcore.sorted_batch import SortedBatch
+
+if TYPE_CHECKING:
+    from ddcore.packing import Piece
 
 __all__ = ["arrange", "arrange_all", "concatenated", "merge", "narrow", "union"]
 

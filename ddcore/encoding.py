@@ -16,18 +16,18 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import polars as pl
 
 from ddcore import kernels, nested
 from ddcore.casts import InexactCast, exact_cast
 from ddcore.errors import DataError
+from ddcore.libraries import numpy as np
 from ddcore.pools import Pool, Sequences, Strings, Words
 from ddcore.schema import Schema, Type, is_direct
 
 NULL = -(2**63)
 _NAN_WORD = 0x7FF8000000000000
-_NULL_HASH = np.uint64(0x9AE16A3B2F90404F).view(np.int64)  # as in kernels.hashing
+_NULL_HASH = 0x9AE16A3B2F90404F - 2**64  # as in kernels.hashing
 
 POOL = Strings()
 _BINARIES = Strings()

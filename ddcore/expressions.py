@@ -9,18 +9,19 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from typing import Any, Literal
 
-import numpy as np
 import polars as pl
 
 from ddcore import decimals, exactness, nested, syntax, temporal, vocabulary
 from ddcore.errors import ExpressionError, ProgramError
 from ddcore.exactness import GREATEST, LEAST, Overflow, Term
+from ddcore.libraries import numpy as np
 from ddcore.place import caller
 from ddcore.schema import Schema, Type, type_of
 from ddcore.syntax import Tree
@@ -47,7 +48,8 @@ def parse(value: Any, *, bare_string: Literal["column", "sql"]) -> pl.Expr:
         return value
     if isinstance(value, str):
         return pl.col(value) if bare_string == "column" else _sql(value)
-    return _literal(value.item() if isinstance(value, np.generic) else value)
+    is_numpy = "numpy" in sys.modules and isinstance(value, np.generic)  # which is then not imported for this
+    return _literal(value.item() if is_numpy else value)
 
 
 def canonical(expr: pl.Expr) -> str:

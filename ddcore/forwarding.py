@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import numpy as np
-
 from ddcore.batch import Batch
 from ddcore.consolidation import arrange
 from ddcore.errors import ExpressionError
 from ddcore.groups import by_rounds
 from ddcore.lattice import beyond
+from ddcore.libraries import numpy as np
 from ddcore.narrow import NarrowBatch
 from ddcore.operators.base import Linear, Rounds
 from ddcore.operators.borders import Variable

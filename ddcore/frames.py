@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
 import polars as pl
 
 from ddcore import encoding
 from ddcore.batch import Batch, concatenate
 from ddcore.errors import DataError
+from ddcore.libraries import numpy as np
 from ddcore.schema import Schema, Type, type_of
 
 __all__ = ["batch_of", "output_frame", "values_of"]

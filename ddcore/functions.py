@@ -25,11 +25,11 @@ from pathlib import PurePath
 from types import BuiltinFunctionType, CodeType, FunctionType, MappingProxyType, MethodType, ModuleType
 from typing import Any
 
-import numpy as np
 import polars as pl
 
 from ddcore.digests import Part, digest
 from ddcore.errors import ProgramError
+from ddcore.libraries import numpy as np
 from ddcore.wording import described
 
 __all__ = ["name_of", "text_of"]
@@ -172,7 +172,7 @@ class _Reader:
             yield from ("arrow", str(kind), self.text(pl.from_arrow(value)))
         elif library == "pandas" and hasattr(value, "to_numpy"):
             yield from self._pandas(value)
-        elif type(value) is np.ndarray or isinstance(value, np.generic):
+        elif "numpy" in sys.modules and (type(value) is np.ndarray or isinstance(value, np.generic)):
             yield type(value).__name__
             yield from self._array(np.asarray(value))
         elif isinstance(value, np.dtype):

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-import numpy as np
-
 from ddcore.batch import Batch
+from ddcore.libraries import numpy as np
 from ddcore.operators.base import Rounds
 
 __all__ = ["by_rounds", "groups"]

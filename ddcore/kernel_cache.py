@@ -3,9 +3,8 @@
 A built package has them, for processors of a named level (:func:`ddcore.cache.shipped_folder`). Where they do not fit,
 and in a checkout, they are compiled once on this machine and kept in :func:`ddcore.cache.kernel_folder`.
 
-numba's own cache names its folder after the path of the source, so every installation compiles again, and keeps an
-index per function that two processes may overwrite for each other. Here a file is complete or absent: it is renamed
-into place, and its digest is checked before it is loaded.
+A file is complete or absent: it is renamed into place, and its digest is checked before it is loaded. numba's own cache
+names its folder after the path of the source, so every installation compiles again, and only numba can read it.
 """
 
 from __future__ import annotations
@@ -14,16 +13,9 @@ import functools
 import hashlib
 import logging
 import os
-import pickle
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any
-
-from numba.core.caching import _Cache
-from numba.core.compiler import CompileResult
-from numba.core.registry import cpu_target
-from numba.core.serialize import dumps
 
 from ddcore.cache import (
     OWN_FOLDER,
@@ -37,30 +29,33 @@ from ddcore.cache import (
     processor_digest,
     shipped_folder,
 )
+from ddcore.native import Code
 
-__all__ = ["KernelCache", "current_kernels"]
+__all__ = ["announce", "current_kernels", "load", "store"]
 
 _DIGEST = 32  # bytes at the head of a file
+_SETTINGS = ("NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES", "NUMBA_ENABLE_AVX")  # that choose a processor
+_WITHOUT_AVX = {"corei7-avx", "core-avx-i", "sandybridge", "ivybridge", "nocona"}  # as numba compiles for them
 _log = logging.getLogger("ddcore")
 
 
 def current_kernels() -> list[str]:
-    """Names of the kernels that a process started now would load and not compile. Reads all files, some 2 MB."""
-    return [name for name in kernel_names() if _stored(name)]
+    """Names of the kernels that a process started now would load and not compile. Reads all files, some 0.7 MB."""
+    return [name for name in kernel_names() if load(name)]
 
 
-def _stored(name: str) -> bytes:
-    """The content of a kernel's file: of the one that came with the package, else of the one compiled here; empty where
-    there is none for this processor.
+def load(name: str) -> Code | None:
+    """A compiled kernel: the one that came with the package, else the one compiled here; None where there is none for
+    this processor.
     """
     shipped = [shipped_folder() / f"{name}.{processor}" for processor in (_processor(), level_digest()) if processor]
     for file in shipped:
-        if payload := _payload(file):
-            return payload
+        if code := _code(file):
+            return code
     if distrust(kernel_folder()):
-        return b""
+        return None
     _note_use()
-    return _payload(_file(name))
+    return _code(kernel_folder() / f"{name}.{_processor()}")
 
 
 @functools.lru_cache(maxsize=1)
@@ -69,74 +64,52 @@ def _note_use() -> None:
     note_use(kernel_folder())
 
 
-def _file(name: str) -> Path:
-    return kernel_folder() / f"{name}.{_processor()}"
+def store(name: str, processor: tuple[str, str, str], code: Code) -> None:
+    """Keep a compiled kernel. If the folder cannot be used, warn once and continue."""
+    file, payload = kernel_folder() / f"{name}.{processor_digest(*processor)}", code.packed()
+    content = hashlib.blake2b(payload, digest_size=_DIGEST).digest() + payload
+    try:
+        make_private(file.parent)
+        with tempfile.NamedTemporaryFile(dir=file.parent, delete=False) as fresh:
+            fresh.write(content)
+        os.replace(fresh.name, file)
+    except OSError as error:
+        _warn(f"{error.filename}: {error.strerror}" if error.strerror else str(error))
+
+
+@functools.lru_cache(maxsize=1)
+def announce() -> None:
+    """Tell the user, once per process, that kernels are being compiled, because this can take a minute."""
+    _tell(logging.INFO, compiling(len(kernel_names()) - len(current_kernels())))
 
 
 @functools.lru_cache(maxsize=1)
 def _processor() -> str:
     """A digest of the processor that numba compiles for: its name and features."""
+    from llvmlite import binding
+
+    is_plain = not any(os.environ.get(name) for name in _SETTINGS) and not os.path.exists(".numba_config.yaml")
+    if is_plain and (name := binding.get_host_cpu_name()) not in _WITHOUT_AVX:
+        try:
+            features = binding.get_host_cpu_features().flatten()
+        except RuntimeError:  # LLVM knows no features of this processor
+            features = ""
+        return processor_digest(binding.get_process_triple(), name, features)
+    from numba.core.registry import cpu_target
+
     return processor_digest(*cpu_target.target_context.codegen().magic_tuple())
 
 
-def _payload(file: Path) -> bytes:
-    """The content of a file without its digest; empty where it cannot be read or is damaged."""
+def _code(file: Path) -> Code | None:
+    """The code in a file; None where it cannot be read or is damaged."""
     try:
         content = file.read_bytes()
     except OSError:
-        return b""
+        return None
     digest, payload = content[:_DIGEST], content[_DIGEST:]
-    return payload if hashlib.blake2b(payload, digest_size=_DIGEST).digest() == digest else b""
-
-
-class KernelCache(_Cache):
-    """The cache, in numba's interface, of one kernel, which has one signature."""
-
-    def __init__(self, function: Any) -> None:
-        self._name = f"{function.__module__.rsplit('.', 1)[-1]}.{function.__qualname__}"
-        self._file = _file(self._name)
-
-    @property
-    def cache_path(self) -> str:
-        """The folder, in numba's interface."""
-        return str(self._file.parent)
-
-    def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """The compiled kernel; None where it has to be compiled, which is announced once per process."""
-        target_context.refresh()
-        payload = _stored(self._name)
-        if not payload:
-            _announce()
-            return None
-        return CompileResult._rebuild(target_context, *pickle.loads(payload))  # type: ignore[no-untyped-call]
-
-    def save_overload(self, sig: Any, data: Any) -> None:
-        """Store a compiled kernel. If the folder cannot be used, warn once and continue."""
-        payload: bytes = dumps(data._reduce())  # type: ignore[no-untyped-call]
-        content = hashlib.blake2b(payload, digest_size=_DIGEST).digest() + payload
-        try:
-            make_private(self._file.parent)
-            with tempfile.NamedTemporaryFile(dir=self._file.parent, delete=False) as fresh:
-                fresh.write(content)
-            os.replace(fresh.name, self._file)
-        except OSError as error:
-            _warn(f"{error.filename}: {error.strerror}" if error.strerror else str(error))
-
-    def enable(self) -> None:
-        """Numba's switch: this cache is always on."""
-
-    def disable(self) -> None:
-        """Numba's switch: this cache is always on."""
-
-    def flush(self) -> None:
-        """Delete the stored kernel."""
-        self._file.unlink(missing_ok=True)
-
-
-@functools.lru_cache(maxsize=1)
-def _announce() -> None:
-    """Tell the user that kernels are being compiled, because this can take a minute."""
-    _tell(logging.INFO, compiling(len(kernel_names()) - len(current_kernels())))
+    if hashlib.blake2b(payload, digest_size=_DIGEST).digest() != digest:
+        return None
+    return Code.unpacked(payload)
 
 
 @functools.lru_cache(maxsize=1)

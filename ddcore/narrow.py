@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-import numpy as np
+from ddcore.libraries import numpy as np
 
-_KINDS = (np.dtype(np.uint8), np.dtype(np.uint16), np.dtype(np.uint32))
+_KINDS = ("uint8", "uint16", "uint32")
 
 
 @dataclass(slots=True)

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-import numpy as np
 import polars as pl
 
+from ddcore.libraries import numpy as np
 from ddcore.schema import Type
 
 __all__ = ["lengths", "lists", "map_inside", "parts", "structs"]

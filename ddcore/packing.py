@@ -9,10 +9,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate, pairwise
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from ddcore import kernels, threads
+from ddcore.libraries import numpy as np
 from ddcore.narrow import NarrowBatch
 
 __all__ = ["Field", "Piece", "consolidated", "layout"]
@@ -23,8 +23,9 @@ _LOWER = 2**_HALF_BITS - 1
 _LEAST_ROWS = 1 << 16  # of a range that is worth a thread
 _SAMPLE = 256  # integers per range, from which the bounds of the ranges are taken
 
-# Updates as columns, the last of which holds the diffs.
-Piece = Sequence[np.ndarray] | NarrowBatch
+if TYPE_CHECKING:
+    # Updates as columns, the last of which holds the diffs.
+    Piece = Sequence[np.ndarray] | NarrowBatch
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,19 +7,20 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from functools import cached_property
 from threading import RLock
 from typing import Any, Generic, TypeVar
 
-import numpy as np
 import polars as pl
 import polars_hash as plh
 
 from ddcore import kernels
+from ddcore.libraries import numpy as np
 
 __all__ = ["Pool", "Sequences", "Strings", "Words"]
 
 _FIRST_CAPACITY = 1024
-_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_GOLDEN = 0x9E3779B97F4A7C15
 
 V = TypeVar("V")
 """Values of the pool's type, as many as the ids that they get."""
@@ -35,9 +36,15 @@ class Pool(ABC, Generic[V]):
     def __init__(self) -> None:
         self._lock = RLock()
         self._size = 0
-        self._hashes = np.zeros(_FIRST_CAPACITY, dtype=np.int64)
-        self._slots = np.full(4 * _FIRST_CAPACITY, -1, dtype=np.int64)
         self._collided: dict[Any, int] = {}
+
+    @cached_property
+    def _hashes(self) -> np.ndarray:
+        return np.zeros(_FIRST_CAPACITY, dtype=np.int64)
+
+    @cached_property
+    def _slots(self) -> np.ndarray:
+        return np.full(4 * _FIRST_CAPACITY, -1, dtype=np.int64)
 
     def __len__(self) -> int:
         return self._size

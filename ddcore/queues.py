@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from ddcore.batch import Batch, concatenate
 from ddcore.consolidation import arrange, arrange_all
 from ddcore.encoding import key_codes
+from ddcore.libraries import numpy as np
 from ddcore.narrow import NarrowBatch
 from ddcore.plan import Arrangement
 from ddcore.schema import Type

@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from os import PathLike
 from typing import Any
 
-import numpy as np
 import polars as pl
 
 from ddcore.batch import Batch
 from ddcore.errors import DataError, DdError, FoldError, LateUpdate, ProgramError
 from ddcore.frames import batch_of, output_frame
 from ddcore.lattice import beyond
+from ddcore.libraries import numpy as np
 from ddcore.plan import Plan
 from ddcore.planner import Program, build
 from ddcore.schema import Schema, polars_type, type_of

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from ddcore import kernels
+from ddcore.libraries import numpy as np
 
 __all__ = ["SortedBatch"]
 

@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from ddcore import kernels
 from ddcore.consolidation import merge, narrow, union
+from ddcore.libraries import numpy as np
 from ddcore.narrow import NarrowBatch
 from ddcore.sorted_batch import SortedBatch
 

@@ -11,8 +11,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 
-import numpy as np
-
 from ddcore.batch import Batch, concatenate
 from ddcore.consolidation import arrange
 from ddcore.encoding import decode_frame
@@ -20,6 +18,7 @@ from ddcore.errors import DiffOverflow, Diverged
 from ddcore.forwarding import Delivery, Forwarding
 from ddcore.groups import by_rounds, groups
 from ddcore.lattice import beyond
+from ddcore.libraries import numpy as np
 from ddcore.memory import reused_memory
 from ddcore.narrow import NarrowBatch
 from ddcore.operators.base import Keyed, Rounds, Step

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from threading import Lock
 from typing import TYPE_CHECKING
 
-import numpy as np
 import polars as pl
 
 from ddcore.consolidation import arrange
@@ -23,6 +22,7 @@ from ddcore.io.layout import CODE, Layout
 from ddcore.io.store import Place
 from ddcore.io.tables import AddedFile, LiveFile, TableState
 from ddcore.io.warehouse import REFRESH, reporting
+from ddcore.libraries import numpy as np
 from ddcore.sorted_batch import SortedBatch
 
 if TYPE_CHECKING:

@@ -16,13 +16,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import numpy as np
 import polars as pl
 
 from ddcore import nested
 from ddcore.errors import DataError, DdError
 from ddcore.io.sources.paths import fields_below, steps, type_at
 from ddcore.io.times import LARGEST_TIME, example
+from ddcore.libraries import numpy as np
 from ddcore.schema import Schema, Type, parse_type, type_of
 
 __all__ = [

@@ -14,7 +14,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-import numpy as np
 import polars as pl
 
 from ddcore.errors import LateUpdate
@@ -28,6 +27,7 @@ from ddcore.io.tables import AddedFile
 from ddcore.io.times import Frontier, Time, key, parse_key, shown_frontier, time_of
 from ddcore.io.updates import Counts, Digest, accumulate_counts, consolidate, digests, merge_counts
 from ddcore.lattice import is_beyond
+from ddcore.libraries import numpy as np
 
 __all__ = ["Intake", "Part", "fitted", "frames_of", "merge"]
 

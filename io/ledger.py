@@ -21,7 +21,7 @@ import json
 import re
 import time
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC
 from typing import TYPE_CHECKING, Any
@@ -138,6 +138,7 @@ class Ledger:
         self._last: int | None = None  # the newest row
         self._summary = Summary()
         self._rewrites = False  # whether the next record comes with all rows, in one file that has their index
+        self._followed = False  # whether the rows are read from files that newer ones may be in
         self.format = FORMAT if table is None else _format(warehouse.ledger, table)
 
     @classmethod
@@ -272,12 +273,18 @@ class Ledger:
 
     def _notes(self) -> list[tuple[str, str]] | None:
         """For each file, in the order of their rows, its index of ingests and its labels. None where a file of an older
-        ddcore or of another program has none.
+        ddcore or of another program has none, and where files were deleted since the ledger was read.
         """
         folder, paths = self.warehouse.ledger, sorted(self._files)
         for path in paths:
-            if path not in self._footers:
-                self._footers[path] = datafile.notes(folder / path, tables.mend_hint(folder), _NOTES)
+            if path not in self._footers and not self._followed:
+                try:
+                    self._footers[path] = datafile.notes(folder / path, tables.mend_hint(folder), _NOTES)
+                except StorageError:
+                    if not self._follow():
+                        raise
+        if self._followed:
+            return None
         notes = [self._footers[path] for path in paths]
         spans = [span for path in paths if (span := _span(path)) is not None]
         if not all(FOOTER in each for each in notes) or len(spans) < len(paths):
@@ -292,7 +299,7 @@ class Ledger:
         """Raise StorageError for a changed row, and for a file whose index is not that of its rows. Reads all rows."""
         folder = self.warehouse.ledger
         rows = list(self._range(0))
-        for path in self._files:
+        for path in () if self._followed else self._files:
             notes, span = datafile.notes(folder / path, tables.mend_hint(folder), _NOTES), _span(path)
             if FOOTER in notes and span is not None and notes != _notes_of(rows[span[0] : span[1] + 1]):
                 raise _damaged(folder, f"the index of ingests in {path} is not that of its rows")
@@ -565,6 +572,29 @@ class Ledger:
 
     def _load_each(self, entries: Sequence[int]) -> None:
         """The same for any rows, which ascend."""
+        while True:
+            try:
+                self._load_from_files(entries)
+                return
+            except StorageError:
+                if not self._follow():
+                    raise
+
+    def _follow(self) -> bool:
+        """If files are gone, read from those of the newest version: a writer has merged them since, and has deleted
+        them because this process is slow. False where this is not so: files are missing.
+        """
+        folder, before = self.warehouse.ledger, set(self._files)
+        if all(store.is_file(folder / path) for path in before):
+            return False
+        table = tables.open_table(folder)
+        files = tables.values(table.get_add_actions().column("path"))
+        if set(files) == before:
+            return False
+        self._table, self._files, self._followed = table, files, True
+        return True
+
+    def _load_from_files(self, entries: Sequence[int]) -> None:
         from deltalake import QueryBuilder
 
         assert self._table is not None
@@ -685,6 +715,8 @@ class Ledger:
 
     def _write(self, row: _Entry) -> bool:
         """Commit the row in its own file, or in one file with the rows of earlier files; return whether in one."""
+        import polars as pl
+
         from ddcore.schema import Type
 
         assert self._table is not None
@@ -695,8 +727,12 @@ class Ledger:
         # A file of all rows, for the reasons above, may end anywhere.
         first = min([first, *(span[0] for span in spans if span is not None and span[1] >= first)])
         rows = [*self._range(first), row]
-        columns = {name: [getattr(each, name) for each in rows] for name in _COLUMNS}
         schema = {name: Type("int64" if name in _NUMBERS else "string") for name in _COLUMNS}
+        # Through Polars: given Python's values, PyArrow imports pandas.
+        columns = {
+            name: pl.Series([getattr(each, name) for each in rows], dtype=kind.polars).to_arrow()
+            for name, kind in schema.items()
+        }
         stem = f"entries-{first:08d}-{row.entry:08d}"
         file = tables.write_file(
             folder, stem, tables.arrow_table(columns, schema), bounded=["entry"], row_group=_ROW_GROUP,
@@ -732,20 +768,21 @@ class Ledger:
 
     def _sweep(self) -> None:
         """Delete files that were merged into others, and entries of the Delta log before a checkpoint: an hour later,
-        or 20 seconds later where there are many, so that their number does not grow with that of the runs.
+        or 20 seconds later where there are many, so that their number does not grow with that of the runs. A reader
+        that is slower looks for the rows in newer files.
         """
         folder, live = self.warehouse.ledger, set(self._files)
         present = [each for each in store.names(folder) if each.startswith("entries-") and each.endswith(".parquet")]
-        merged = [folder / name for name in present if name not in live]
         commits, checkpoints = versions_of(folder)
         base = checkpoints[-2] if len(checkpoints) > 1 else 0
         old = [commit_file(folder, version) for version in commits if version < base]
         old += [checkpoint_file(folder, version) for version in checkpoints if version < base]
         tables.require_lock()
-        for paths in (merged, old):
-            ages = sorted(((store.modified(path), path) for path in paths if store.is_file(path)), reverse=True)
-            for place, (written, path) in enumerate(ages):
-                if time.time() - written > (_KEPT if place < _KEPT_FILES else _KEPT_LEAST):
+        written = {name: store.modified(folder / name) for name in present if store.is_file(folder / name)}
+        replaced = [(_replaced(name, written), folder / name) for name in written if name not in live]
+        for ages in (replaced, [(store.modified(path), path) for path in old if store.is_file(path)]):
+            for place, (at, path) in enumerate(sorted(ages, reverse=True)):
+                if time.time() - at > (_KEPT if place < _KEPT_FILES else _KEPT_LEAST):
                     store.delete(path)
                     failpoint("after-sweep")
 
@@ -768,6 +805,18 @@ class Ledger:
             if number is not None and number > known:
                 return place, "ingest" if part == "inputs" else "run", number
         return None
+
+
+def _replaced(name: str, written: Mapping[str, float]) -> float:
+    """When a file was merged into another one, in seconds since the epoch: when the first with its rows was written.
+
+    Its own time, where none is there any more. ``written`` has those of all files.
+    """
+    span, own = _span(name), written[name]
+    if span is None:
+        return own
+    others = ((_span(other), at) for other, at in written.items() if other != name and at >= own)
+    return min((at for other, at in others if other and other[0] <= span[0] and span[1] <= other[1]), default=own)
 
 
 def _notes_of(rows: Sequence[_Entry]) -> dict[str, str]:

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-import numpy as np
-
 from ddcore.batch import Batch, concatenate
 from ddcore.frames import output_frame
 from ddcore.io import arrangements
@@ -18,6 +16,7 @@ from ddcore.io.gains import Gained, Stored
 from ddcore.io.layout import Layout, held_table, layout_of, pending_table
 from ddcore.io.tables import AddedFile
 from ddcore.io.updates import accumulate_counts
+from ddcore.libraries import numpy as np
 from ddcore.plan import Plan
 from ddcore.rebuilding import Rebuilding
 from ddcore.sorted_batch import SortedBatch

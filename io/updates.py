@@ -12,13 +12,13 @@ from functools import reduce
 from operator import mul
 from typing import Any
 
-import numpy as np
 import polars as pl
 import polars_hash as plh
 
 from ddcore.errors import DataError
 from ddcore.io.checks import DIFF
 from ddcore.io.times import Time, ordered, time_of
+from ddcore.libraries import numpy as np
 
 __all__ = [
     "Counts", "Digest", "RowCount", "accumulate_counts", "consolidate", "digests", "first_count", "merge_counts",
@@ -28,7 +28,7 @@ __all__ = [
 # A limb (in bits) times half of a hash's word, summed over so many rows, fits into int64.
 _LIMB, _MOST_SUMMED = 10, 1 << 20
 _SIP_ROWS = 1 << 14  # hashed at a time: their words fit into a core's cache
-_LOW = np.uint64(0xFFFF_FFFF)
+_LOW = 0xFFFF_FFFF
 _MOST_CELLS = 1 << 22  # of the grids of rows that are added up at a time
 
 

@@ -8,9 +8,8 @@ reported only if the result itself does not fit.
 from __future__ import annotations
 
 import numpy as np
-from numba import types
 
-from ddcore.kernels.compiling import IN1, IN2, INT, OUT1, OUT2, inline, kernel, several
+from ddcore.kernels.compiling import BOOL, IN1, IN2, INT, OUT1, OUT2, inline, kernel, several
 from ddcore.kernels.floats import LIMBS, NAN, add_float, clear, is_special, read_float, special_sum
 from ddcore.kernels.means import DIGITS, mean_of_floats, mean_of_integers
 from ddcore.kernels.points import grow, holds, inside
@@ -364,7 +363,7 @@ def _note_negative(small, m, counts, highs, error):  # type: ignore[no-untyped-d
 
 @kernel(
     several(OUT2, OUT1, OUT1),
-    INT, IN1, IN1, IN1, IN1, IN1, IN2, IN2, IN1, IN1, IN2, types.boolean,
+    INT, IN1, IN1, IN1, IN1, IN1, IN2, IN2, IN1, IN1, IN2, BOOL,
 )  # fmt: skip
 def aggregate(inputs, loops, kinds, columns, units, offsets, words, times, diffs, e_offsets, e_times, allow):  # type: ignore[no-untyped-def]
     """Aggregates of every key at every evaluated version: their kinds, value columns and, for means, the word of 1 in
@@ -467,7 +466,7 @@ def aggregate(inputs, loops, kinds, columns, units, offsets, words, times, diffs
 
 @kernel(
     several(OUT1, OUT1, OUT1, OUT1),
-    INT, IN1, IN1, IN2, IN2, IN1, IN1, IN2, types.boolean,
+    INT, IN1, IN1, IN2, IN2, IN1, IN1, IN2, BOOL,
 )  # fmt: skip
 def accumulate(inputs, loops, offsets, words, times, diffs, e_offsets, e_times, allow):  # type: ignore[no-untyped-def]
     """The rows of every key at every evaluated version: eval number, row number, count; and an error.

@@ -1,48 +1,102 @@
 """How kernels are compiled.
 
 Every kernel has one explicit signature, so it is compiled once at set-up, kept in the user's cache folder and loaded
-in milliseconds by every later process: see :mod:`ddcore.kernel_cache`.
+in milliseconds by every later process: see :mod:`ddcore.kernel_cache`. Only a process that compiles one imports numba.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import Any
 
-import numba
-from numba import types
-from numba.core import typeinfer
+from ddcore import kernel_cache
+from ddcore.native import Array, Code, function_of
 
-from ddcore.kernel_cache import KernelCache
-
-INT = types.int64
+INT, BOOL, VOID = "int64", "boolean", "void"
 # Inputs are read-only so that read-only Arrow buffers can be passed.
-IN1 = types.Array(types.int64, 1, "C", readonly=True)
-IN2 = types.Array(types.int64, 2, "C", readonly=True)
-OUT1 = types.int64[::1]
-OUT2 = types.int64[:, ::1]
+IN1, IN2 = Array("int64", 1), Array("int64", 2)
+OUT1, OUT2 = Array("int64", 1, writes=True), Array("int64", 2, writes=True)
+
+_INTERPRETED = os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0")
+Kind = Array | str
 
 
-def kernel(returns: Any, *arguments: Any) -> Callable[[Callable[..., Any]], Any]:
+def kernel(returns: Kind | Sequence[Kind], *arguments: Kind) -> Callable[[Callable[..., Any]], Any]:
     """Compile a function for exactly these types, or load it from the cache; it runs without the GIL."""
 
-    def decorate(function: Callable[..., Any]) -> Any:
-        dispatcher: Any = inline(function)
-        if dispatcher is function:  # NUMBA_DISABLE_JIT
+    def decorate(function: Any) -> Any:
+        if _INTERPRETED:
             return function
-        dispatcher._cache = KernelCache(function)
-        with typeinfer.register_dispatcher(dispatcher):
-            dispatcher.compile(returns(*arguments))
-        dispatcher.disable_compile()
-        return dispatcher
+        name = f"{function.__module__.rsplit('.', 1)[-1]}.{function.__qualname__}"
+        code = kernel_cache.load(name)
+        if code is None:
+            kernel_cache.announce()
+            code, processor = _compiled(function, returns, arguments)
+            kernel_cache.store(name, processor, code)
+        loaded: Any = function_of(name, code, arguments)
+        loaded.py_func = function
+        return loaded
 
     return decorate
 
 
-def several(*kinds: Any) -> Any:
+def several(*kinds: Kind) -> tuple[Kind, ...]:
     """The type of a kernel that returns several values."""
-    return types.Tuple(kinds)  # type: ignore[no-untyped-call]
+    return kinds
 
 
-# Small helpers of kernels, compiled into each of them; never called from Python.
-inline = numba.njit(nogil=True, error_model="numpy", inline="never")
+class inline:
+    """A small helper of kernels, compiled into each of them."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.py_func = function
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Call it without compiling it."""
+        return self.py_func(*arguments)
+
+    @property
+    def _numba_type_(self) -> Any:
+        """What numba takes this for, where it compiles a kernel that calls it: a function that it compiles as well."""
+        return self._dispatcher._numba_type_
+
+    @cached_property
+    def _dispatcher(self) -> Any:
+        return _dispatcher(self.py_func)
+
+
+def _dispatcher(function: Callable[..., Any]) -> Any:
+    import numba
+
+    return numba.njit(nogil=True, error_model="numpy", inline="never")(function)
+
+
+def _compiled(
+    function: Callable[..., Any], returns: Kind | Sequence[Kind], arguments: Sequence[Kind]
+) -> tuple[Code, tuple[str, str, str]]:
+    """A compiled kernel, and the processor that numba has compiled it for."""
+    from numba.core import typeinfer
+
+    result: Any = _numba_type(returns)
+    dispatcher = _dispatcher(function)
+    with typeinfer.register_dispatcher(dispatcher):
+        dispatcher.compile(result(*map(_numba_type, arguments)))
+    (compiled,) = dispatcher.overloads.values()
+    context, description = compiled.target_context, compiled.fndesc
+    _, _, (objects, _) = compiled.library.serialize_using_object_code()
+    environments = {context.get_env_name(description): compiled.environment}
+    environments |= {each.env_name: each for each in compiled._find_referenced_environments() if each.consts}
+    constants = {name: [str(constant) for constant in each.consts] for name, each in environments.items()}
+    return Code(description.llvm_cpython_wrapper_name, constants, objects), context.codegen().magic_tuple()
+
+
+def _numba_type(kind: Any) -> Any:
+    from numba import types
+
+    if isinstance(kind, Array):
+        return types.Array(getattr(types, kind.dtype), kind.dims, "C", readonly=not kind.writes)
+    if isinstance(kind, tuple):
+        return types.Tuple([*map(_numba_type, kind)])  # type: ignore[no-untyped-call]
+    return getattr(types, kind)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import types
 
-from ddcore.kernels.compiling import IN1, OUT1, inline, kernel
+from ddcore.kernels.compiling import IN1, OUT1, VOID, inline, kernel
 
 _NULL = np.int64(-(2**63))
 _NULL_HASH = np.uint64(0x9AE16A3B2F90404F)
@@ -38,7 +37,7 @@ def probe(hashes, slots, id_hashes):  # type: ignore[no-untyped-def]
     return ids
 
 
-@kernel(types.void, IN1, OUT1, IN1)
+@kernel(VOID, IN1, OUT1, IN1)
 def insert(ids, slots, id_hashes):  # type: ignore[no-untyped-def]
     """Put ids with distinct hashes into the table."""
     mask = len(slots) - 1
@@ -49,14 +48,14 @@ def insert(ids, slots, id_hashes):  # type: ignore[no-untyped-def]
         slots[slot] = ids[i]
 
 
-@kernel(types.void, OUT1, IN1)
+@kernel(VOID, OUT1, IN1)
 def mix(codes, words):  # type: ignore[no-untyped-def]
     """Fold one fixed-width column into the codes, in place."""
     for i in range(len(codes)):
         codes[i] = np.int64(_scramble(np.uint64(codes[i]) * np.uint64(0x9E3779B97F4A7C15) + _scramble(words[i])))
 
 
-@kernel(types.void, OUT1, IN1, IN1)
+@kernel(VOID, OUT1, IN1, IN1)
 def mix_pooled(codes, ids, hashes):  # type: ignore[no-untyped-def]
     """Fold one pooled column into the codes by the stable hash of its strings, in place."""
     for i in range(len(codes)):

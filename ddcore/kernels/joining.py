@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import types
 
-from ddcore.kernels.compiling import IN1, IN2, INT, OUT1, OUT2, inline, kernel, several
+from ddcore.kernels.compiling import BOOL, IN1, IN2, INT, OUT1, OUT2, inline, kernel, several
 from ddcore.kernels.sorting import multiply
 from ddcore.kernels.wide import product
 
@@ -47,7 +46,7 @@ def pair_starts(codes, words, starts, key_words, lo, hi, other_words):  # type: 
 
 
 @kernel(
-    several(OUT1, OUT1, OUT2, OUT1, types.boolean),
+    several(OUT1, OUT1, OUT2, OUT1, BOOL),
     IN1, IN2, IN2, IN1, INT, IN1, IN1, IN1, IN2, IN2, IN1, INT,
 )  # fmt: skip
 def pairs(starts, words, times, diffs, key_words, ends, lo, hi, other_words, other_times, other_diffs, depth):  # type: ignore[no-untyped-def]

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import types
 
-from ddcore.kernels.compiling import IN1, IN2, INT, OUT1, OUT2, inline, kernel, several
+from ddcore.kernels.compiling import IN1, IN2, INT, OUT1, OUT2, VOID, inline, kernel, several
 from ddcore.kernels.sorting import add, same, sort_rows
 
 _PAIR = several(OUT1, OUT1)
@@ -151,7 +150,7 @@ def merge(a_codes, a_words, a_times, a_diffs, b_codes, b_words, b_times, b_diffs
     return take[:m].copy(), diffs[:m].copy()
 
 
-@kernel(types.void, OUT2, IN1, IN2, IN2)
+@kernel(VOID, OUT2, IN1, IN2, IN2)
 def take_rows(target, take, a, b):  # type: ignore[no-untyped-def]
     """Fill target with rows of a (at i) and of b (at -1 - i)."""
     for w in range(target.shape[0]):
@@ -167,7 +166,7 @@ def _key_matches(words, row, keys, k):  # type: ignore[no-untyped-def]
     return True
 
 
-@kernel(types.void, OUT1, IN2, IN1, IN1, IN2)
+@kernel(VOID, OUT1, IN2, IN1, IN1, IN2)
 def count_matches(counts, keys, lo, hi, words):  # type: ignore[no-untyped-def]
     """Add to each key's count its rows in [lo, hi); rows of another key under the same code do not match."""
     if keys.shape[0] == 0:
@@ -180,7 +179,7 @@ def count_matches(counts, keys, lo, hi, words):  # type: ignore[no-untyped-def]
                 counts[k] += 1
 
 
-@kernel(types.void, OUT1, OUT2, OUT2, OUT1, IN2, IN1, IN1, IN2, IN2, IN1)
+@kernel(VOID, OUT1, OUT2, OUT2, OUT1, IN2, IN1, IN1, IN2, IN2, IN1)
 def copy_matches(at, out_words, out_times, out_diffs, keys, lo, hi, words, times, diffs):  # type: ignore[no-untyped-def]
     """Copy each key's rows in [lo, hi) to its place ``at``, which advances; missing loop coordinates become 0."""
     skip = keys.shape[0]

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import types
 
-from ddcore.kernels.compiling import IN1, IN2, INT, OUT1, inline, kernel, several
+from ddcore.kernels.compiling import IN1, IN2, INT, OUT1, VOID, inline, kernel, several
 from ddcore.kernels.wide import add_triple, triple_fits, triple_is_pair
+from ddcore.native import Array
 
 _SMALL = 24
 _LEAST, _MOST = np.int64(-(2**63)), np.int64(2**63 - 1)
-UIN1 = types.Array(types.uint64, 1, "C", readonly=True)
-UOUT1 = types.uint64[::1]
+UIN1, UOUT1 = Array("uint64", 1), Array("uint64", 1, writes=True)
 
 
-@kernel(types.void, UOUT1, IN1, INT, INT)
+@kernel(VOID, UOUT1, IN1, INT, INT)
 def pack(packed, column, least, bits):  # type: ignore[no-untyped-def]
     """Append ``column - least`` as the lowest bits of each packed integer, in place."""
     shift, base = np.uint64(bits), np.uint64(least)
@@ -22,7 +21,7 @@ def pack(packed, column, least, bits):  # type: ignore[no-untyped-def]
         packed[i] = (packed[i] << shift) | (np.uint64(column[i]) - base)
 
 
-@kernel(types.void, OUT1, UIN1, INT, INT, INT)
+@kernel(VOID, OUT1, UIN1, INT, INT, INT)
 def unpack(column, packed, shift, bits, least):  # type: ignore[no-untyped-def]
     """Extract one column from packed integers."""
     mask = (np.uint64(1) << np.uint64(bits)) - np.uint64(1) if bits < 64 else ~np.uint64(0)
@@ -49,7 +48,7 @@ def range_sizes(bounds, keys):  # type: ignore[no-untyped-def]
     return sizes
 
 
-@kernel(types.void, UIN1, UIN1, UOUT1, IN1)
+@kernel(VOID, UIN1, UIN1, UOUT1, IN1)
 def divide(bounds, keys, target, places):  # type: ignore[no-untyped-def]
     """Copy keys to the places of their ranges in the target."""
     at = places.copy()
@@ -140,7 +139,7 @@ def sort_rows(order, start, stop, columns):  # type: ignore[no-untyped-def]
         _sift(order, start, 0, last, columns)
 
 
-@kernel(types.void, OUT1, IN2, INT, INT)
+@kernel(VOID, OUT1, IN2, INT, INT)
 def sort_within(order, columns, least, shift):  # type: ignore[no-untyped-def]
     """Sort rows by the columns, in place; ``order`` sorts them by ``(columns[0] - least) >> shift`` already."""
     n, start = len(order), 0

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import numpy as np
 import polars as pl
 
 from ddcore import arguments, encoding, kernels
@@ -15,6 +14,7 @@ from ddcore.aggregates import AGGREGATES, Aggregate
 from ddcore.digests import Part, digest
 from ddcore.errors import DiffOverflow, ProgramError
 from ddcore.expressions import Predicate, Projection, identity, parse
+from ddcore.libraries import numpy as np
 from ddcore.operators.base import Step
 from ddcore.operators.reduction import Evaluations, Reduction, ReductionStep, Targets, decode_key
 from ddcore.place import caller

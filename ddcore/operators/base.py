@@ -18,8 +18,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
-import numpy as np
-
+from ddcore.libraries import numpy as np
 from ddcore.schema import Schema
 
 if TYPE_CHECKING:

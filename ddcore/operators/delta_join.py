@@ -14,14 +14,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from ddcore import arguments, kernels
 from ddcore.batch import Batch, concatenate
 from ddcore.consolidation import arrange
 from ddcore.digests import digest
 from ddcore.encoding import key_codes
 from ddcore.errors import ProgramError
+from ddcore.libraries import numpy as np
 from ddcore.operators.base import Keyed, Port, Rounds, State, Step
 from ddcore.operators.join import Heads, matches
 from ddcore.place import caller

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import polars as pl
 
 from ddcore import arguments, encoding
@@ -16,6 +15,7 @@ from ddcore.errors import ProgramError
 from ddcore.expressions import ListProjection
 from ddcore.frames import values_of
 from ddcore.functions import text_of
+from ddcore.libraries import numpy as np
 from ddcore.operators.base import Linear
 from ddcore.operators.calling import Frames, call, call_twice, checks_functions
 from ddcore.place import caller

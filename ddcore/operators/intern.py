@@ -11,12 +11,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import polars as pl
 
 from ddcore import encoding
 from ddcore.digests import digest
 from ddcore.errors import ProgramError
+from ddcore.libraries import numpy as np
 from ddcore.operators.base import State, Step
 from ddcore.operators.reduction import Evaluations, Reduction, ReductionStep, Targets
 from ddcore.operators.row_hash import MOST_BITS, RowHash

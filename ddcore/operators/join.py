@@ -9,12 +9,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, get_args
 
-import numpy as np
-
 from ddcore import arguments, kernels, threads
 from ddcore.batch import Batch
 from ddcore.digests import digest
 from ddcore.errors import ProgramError
+from ddcore.libraries import numpy as np
 from ddcore.operators import outer_join
 from ddcore.operators.base import Keyed, Port, Rounds, State, Step
 from ddcore.place import caller

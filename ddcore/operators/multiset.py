@@ -10,11 +10,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from ddcore import arguments
 from ddcore.digests import digest
 from ddcore.errors import DiffOverflow
+from ddcore.libraries import numpy as np
 from ddcore.operators.base import Step
 from ddcore.operators.concat import aligned
 from ddcore.operators.reduction import Evaluations, Reduction, ReductionStep, Targets
@@ -31,8 +30,8 @@ _SIDE = "_side"
 """The column that distinguishes the inputs: 0 and 1."""
 
 _COUNTS: Mapping[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
-    "union": np.maximum,
-    "intersect": np.minimum,
+    "union": lambda left, right: np.where(left > right, left, right),
+    "intersect": lambda left, right: np.where(left < right, left, right),
     "except_": lambda left, right: np.where(left > right, left - right, 0),
 }
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import polars as pl
 
 from ddcore.batch import Batch
@@ -18,6 +17,7 @@ from ddcore.encoding import NULL
 from ddcore.errors import ExpressionError, ProgramError
 from ddcore.expressions import Projection, canonical
 from ddcore.frames import values_of
+from ddcore.libraries import numpy as np
 from ddcore.schema import Schema
 
 __all__ = ["Priority", "priority_of", "round_of"]

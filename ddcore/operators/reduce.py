@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import polars as pl
 
 from ddcore import arguments, encoding
@@ -14,6 +13,7 @@ from ddcore.digests import digest
 from ddcore.errors import ProgramError
 from ddcore.functions import name_of, text_of
 from ddcore.graph import shape
+from ddcore.libraries import numpy as np
 from ddcore.operators.base import Step
 from ddcore.operators.calling import Frames, call, call_twice, checks_functions
 from ddcore.operators.reduction import Evaluations, Reduction, ReductionStep, Targets, decode_key

@@ -12,12 +12,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from ddcore import encoding, kernels, threads
 from ddcore.batch import Batch
 from ddcore.consolidation import arrange, concatenated
 from ddcore.errors import DiffOverflow, ExpressionError, NegativeMultiplicity
+from ddcore.libraries import numpy as np
 from ddcore.operators.base import Keyed, Port, Rounds, State, Step
 from ddcore.sorted_batch import SortedBatch
 from ddcore.trace import Keys, Rows, distinct_keys, gather

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
 import polars as pl
 import polars_hash as plh
 
 from ddcore import encoding, kernels
 from ddcore.batch import Batch
+from ddcore.libraries import numpy as np
 from ddcore.operators.base import Linear
 from ddcore.pools import Strings
 from ddcore.schema import Schema, Type

@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, get_args
 
-import numpy as np
-
 from ddcore import arguments, encoding
 from ddcore.digests import digest
 from ddcore.errors import ProgramError
+from ddcore.libraries import numpy as np
 from ddcore.operators.base import Step
 from ddcore.operators.reduction import Evaluations, Reduction, ReductionStep, Targets
 from ddcore.place import caller

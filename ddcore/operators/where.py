@@ -6,13 +6,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from ddcore import arguments, expressions
 from ddcore.batch import Batch
 from ddcore.digests import digest
 from ddcore.expressions import Predicate
 from ddcore.frames import values_of
+from ddcore.libraries import numpy as np
 from ddcore.operators.base import Linear
 from ddcore.schema import Schema
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
 import polars as pl
+
+from ddcore.libraries import numpy as np
 
 __all__ = ["without_pairs"]
 

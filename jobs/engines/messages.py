@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-import numpy as np
 import polars as pl
 import pyarrow as pa
 
@@ -22,6 +21,7 @@ from ddcore.consolidation import arrange
 from ddcore.encoding import key_codes
 from ddcore.io.store import Place, source_of
 from ddcore.jobs.engines.partitioning import Boundaries
+from ddcore.libraries import numpy as np
 from ddcore.operators.base import Rounds
 from ddcore.plan import Arrangement, Plan, Position
 from ddcore.queues import whole

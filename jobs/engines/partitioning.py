@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-import numpy as np
-
 from ddcore.io.changelog import ChangeLog
 from ddcore.jobs.fold import Fold
+from ddcore.libraries import numpy as np
 from ddcore.operators.base import Keyed
 from ddcore.plan import Arrangement, Plan
 

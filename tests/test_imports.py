@@ -1,0 +1,85 @@
+"""What a command imports: the modules that must not be loaded, because loading them takes longer than its work."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from ddcore.cli.main import run_command
+
+COMPILER = ("numba", "pandas", "pydantic", "pyspark", "py4j", "rich")
+ENGINE = (*COMPILER, "numpy", "llvmlite", "pyarrow", "ddcore.worker", "ddcore.session")
+ALL = (*ENGINE, "polars", "deltalake", "ddcore.io.ledger", "ddcore.planner")
+
+# Runs a command, and then prints the modules that it has loaded.
+COMMAND = """
+import sys
+from ddcore.cli.main import run_command
+code = run_command(sys.argv[1:])
+print(*sorted(sys.modules), file=sys.stderr)
+sys.exit(code)
+"""
+
+
+@pytest.fixture(scope="module")
+def folded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A project in which all versions are folded."""
+    project = tmp_path_factory.mktemp("imports") / "trams"
+    where = ["--project", str(project), "--quiet"]
+    assert run_command(["init", str(project), "--quiet"]) == 0
+    for name in ("links", "starts"):
+        assert run_command(["ingest", name, str(project / "data" / f"{name}.csv"), "--engine", "inline", *where]) == 0
+    assert run_command(["run", "--engine", "inline", *where]) == 0
+    return project
+
+
+def loaded(arguments: Sequence[str], cwd: Path) -> set[str]:
+    """The modules that a process has loaded at the end of a command."""
+    done = subprocess.run(
+        [sys.executable, "-c", COMMAND, *arguments], cwd=cwd, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return {*done.stderr.splitlines()[-1].split()}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "unwanted"),
+    [
+        ("--help", ALL),
+        ("run --help", ALL),
+        ("run", ENGINE),
+        ("run --engine inline --parallelism 1", ENGINE),
+        ("status", ENGINE),
+        ("status --json", ENGINE),
+        ("diff journeys 3 4", ENGINE),
+        ("diff journeys 3 4 --stat --json", ENGINE),
+        ("show journeys --limit 3", ENGINE),
+        ("log", ENGINE),
+        ("ingest links data/links.csv --engine inline", COMPILER),  # known, so nothing new
+        ("run --full-refresh --engine inline", COMPILER),
+    ],
+)
+def test_a_command_imports_only_what_it_needs(folded: Path, arguments: str, unwanted: tuple[str, ...]) -> None:
+    assert sorted(loaded(arguments.split(), folded) & {*unwanted}) == []
+
+
+def test_an_ingest_and_a_run_with_rows_import_no_compiler(folded: Path) -> None:
+    rows = folded / "more.csv"
+    rows.write_text("src,dst,minutes,version,diff\nHarbour,Lighthouse,3,90,1\n")
+    assert sorted(loaded(["ingest", "links", str(rows), "--engine", "inline"], folded) & {*COMPILER}) == []
+    modules = loaded(["run", "--engine", "inline"], folded)
+    assert {"ddcore.worker", "ddcore.kernels.runs", "llvmlite"} <= modules, "it folds, by compiled kernels"
+    assert sorted(modules & {*COMPILER}) == []
+
+
+def test_a_module_that_is_loaded_is_seen(folded: Path) -> None:
+    """The tests above can fail: what they look for has these names where it is loaded."""
+    done = subprocess.run(
+        [sys.executable, "-c", "import numba, pandas, pydantic, rich\n" + COMMAND, "--help"],
+        cwd=folded, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert {"numba", "pandas", "pydantic", "rich", "numpy", "llvmlite"} <= {*done.stderr.splitlines()[-1].split()}
