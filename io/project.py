@@ -323,11 +323,12 @@ def _schema(section: _Section, dims: tuple[str, ...]) -> Schema:
         what = "is missing" if columns is None else f"must be {{ column = type }}, not {_quote(columns)}"
         raise section.wrong("schema", what, 'say schema = { src = "int64", dst = "int64" }')
     schema: Schema = {}
+    reserved = {name.casefold() for name in (*dims, "diff")}  # Delta tables ignore case
     for column, kind in columns.items():
-        if column in dims or column == "diff" or column.startswith("_"):
+        if column.casefold() in reserved or column.startswith("_"):
             raise section.wrong(
                 f"schema.{column}",
-                "this name is reserved, as are all time columns, diff and names that begin with _",
+                "this name is reserved, in capitals too, as are all time columns, diff and names that begin with _",
                 "rename it here; ingest reads a column of another name with: --column OURS=THEIRS",
             )
         if not column or NOT_IN_COLUMNS & set(column) or not column.isprintable():

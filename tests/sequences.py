@@ -244,7 +244,9 @@ class Life:
             self.attempts[source].closed = -1 if closed is None else int(closed)  # type: ignore[arg-type]
         if words[0] == "run" and "append" not in words:
             rewriting = {"--full-refresh", "--from-version", "rewrite"} & set(words)
-            self.may_rewrite |= bool(rewriting or restated)
+            # An ingest that was killed before its record is finished first, and may restate.
+            finished = any(entry.kind in ("ingest", "undo") for entry in [*self.ledger._range(0)][before:])
+            self.may_rewrite |= bool(rewriting or restated or finished)
         self.check(ended, words, before, set(tables))
         if words[0] == "run" and ended.code == 0:
             self.may_rewrite = False

@@ -216,7 +216,7 @@ def test_windows(fresh: Path, dd: Any) -> None:
         (["links", "data/links.csv", "--column", "src"], 2, "--column: 'src' is not OURS=THEIRS"),
         (["links", "data/links.csv", "--column", "src=a", "--column", "src=b"], 2, "--column: 'src' is named twice"),
         (["links", "data/links.csv", "--engine", "flink"], 2, "--engine: unknown engine 'flink'"),
-        (["links", "data/links.csv", "--version", "-1"], 2, "'-1' is not a whole number from 0 up"),
+        (["links", "data/links.csv", "--version", "-1"], 2, "--version: version is -1, which is negative"),
     ],
 )
 def test_ingest_refuses(fresh: Path, dd: Any, arguments: list[str], code: int, says: str) -> None:

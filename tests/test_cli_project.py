@@ -132,6 +132,7 @@ def test_wrong_environment(folder: Path, env: dict[str, str], says: str) -> None
         ('node = "string"', "node = 7", "[inputs.roots] schema.node: ", ""),
         ('node = "string"', 'version = "int64"', "[inputs.roots] schema.version: this name is reserved", ""),
         ('node = "string"', 'diff = "int64"', "[inputs.roots] schema.diff: this name is reserved", ""),
+        ('node = "string"', 'Version = "int64"', "[inputs.roots] schema.Version: this name is reserved", ""),
         ('node = "string"', '_code = "int64"', "[inputs.roots] schema._code: this name is reserved", ""),
         ('node = "string"', '"a b" = "int64"', "[inputs.roots] schema.a b: a column's name has none of", ""),
         ('node = "string"', 'a = "int64", A = "int64"', "only by upper and lower case", ""),

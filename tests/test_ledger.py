@@ -309,6 +309,38 @@ def test_gathered_files_go_when_nobody_can_still_read_them(tmp_path: Path, monke
     assert [record.number for record in Ledger.load(warehouse).ingests()] == list(range(1, 33))
 
 
+def test_files_are_kept_an_hour_after_their_merge_however_old_they_are(tmp_path: Path) -> None:
+    """A warehouse that runs once a day merges files of days ago, which somebody may just have opened."""
+    warehouse = Warehouse(tmp_path)
+    long_ledger(warehouse, 15)
+    folder = local(warehouse.ledger)
+    two_hours_ago = time.time() - 7200
+    for path in folder.glob("*.parquet"):
+        os.utime(path, (two_hours_ago, two_hours_ago))
+    reader = Ledger.load(warehouse)
+    Ledger.load(warehouse).append(ingest(16, 16, 16))
+    assert len(list(folder.glob("*.parquet"))) == 16
+    assert [record.number for record in reader.ingests()] == list(range(1, 16))
+
+
+def test_a_slow_reader_finds_its_rows_in_newer_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its files were merged and deleted since: it goes on, and sees what it saw when it began."""
+    warehouse = Warehouse(tmp_path)
+    long_ledger(warehouse, 40)
+    slow, with_index, doctor = Ledger.load(warehouse), Ledger.load(warehouse), Ledger.load(warehouse)
+    monkeypatch.setattr(ledger_module, "_KEPT", -1)
+    for number in range(41, 49):
+        Ledger.load(warehouse).append(ingest(number, number, number))
+    assert [record.number for record in slow.ingests()] == list(range(1, 41))
+    assert list(with_index.ingest_index("edges").numbers.values()) == list(range(1, 41))
+    doctor.check()
+    newest = Ledger.load(warehouse)
+    for path in local(warehouse.ledger).glob("*.parquet"):
+        path.unlink()
+    with pytest.raises(StorageError, match="No such file"):
+        list(newest.ingests())
+
+
 def test_old_commits_of_the_ledger_go_with_a_checkpoint(tmp_path: Path) -> None:
     warehouse = Warehouse(tmp_path)
     long_ledger(warehouse, 34)

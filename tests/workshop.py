@@ -325,15 +325,15 @@ def _damaged(shop: Workshop, folder: Path) -> None:
 
 
 def _before_a_merge(shop: Workshop, folder: Path) -> None:
-    """The next record is the sixteenth, and the files of the others are old."""
+    """The next record is the thirty-second, and all files are old: those of the first fifteen were merged long ago."""
     ledger = Ledger.load(shop.warehouse(folder))
     newest = ledger.newest()
     assert newest is not None
-    for number in range(ledger.next_run(), ledger.next_run() + 5):
+    for number in range(ledger.next_run(), ledger.next_run() + 13):
         ledger.append(records.IntentRecord(number, "ab12", 3, 4, 1, "inline"))
         ledger.append(records.FailureRecord(number, "ab12", 3, 4, "inline", "none"))
     files = [*(folder / "warehouse" / "ledger").glob("entries-*.parquet")]
-    assert len(files) == 15
+    assert len(files) == 31
     for file in files:
         os.utime(file, (time.time() - 7200,) * 2)
 
