@@ -1,4 +1,4 @@
-"""Breadth-first search in the engine: ``python -m bench.bfs_engine EDGES CHANGES`` prints one JSON object.
+"""Breadth-first search in the engine: ``python -m bench.bfs_engine EDGES CHANGES [THREADS]`` prints one JSON object.
 
 A separate process, so that its peak memory is that of the load and the replay. The times are as for the peer: from
 building the dataflow until all differences of version 0 exist, then the fold of all later versions. Reading the files
@@ -24,12 +24,12 @@ from ddcore.jobs.setup import compile_kernels
 SCHEMAS = {"edges": {"src": "int64", "dst": "int64"}, "roots": {"node": "int64"}}
 
 
-def main(edges_file: Path, changes_file: Path) -> None:
+def main(edges_file: Path, changes_file: Path, threads: int = 1) -> None:
     """Load version 0, replay the others, print the times."""
     edges, changes = read_edges(edges_file), read_changes(changes_file)
     roots = pl.DataFrame({"node": [0], "version": [0], "diff": [1]})
     bfs = example_function("graphs", "bfs")
-    measure(bfs, SCHEMAS, {"edges": edges, "roots": roots}, changes, checksum)
+    measure(bfs, SCHEMAS, {"edges": edges, "roots": roots}, changes, checksum, threads=threads)
 
 
 def measure(
@@ -38,13 +38,15 @@ def measure(
     inputs: Mapping[str, pl.DataFrame],
     changes: pl.DataFrame,
     checksum: Callable[[pl.DataFrame], int],
+    *,
+    threads: int = 1,
 ) -> None:
     """Fold ``inputs``, then the changes of ``edges``; print times, peak memory and a checksum of the one output."""
     make_session = dd.Session
     compile_kernels()  # they are loaded when first used, which is no part of a fold
 
     clock = Clock()
-    session = make_session(program, schemas=schemas, dims=("version",))
+    session = make_session(program, schemas=schemas, dims=("version",), threads=threads)
     (first,) = session.fold(inputs).values()
     load = clock.figures("load")
 
@@ -87,4 +89,4 @@ def checksum(log: pl.DataFrame) -> int:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]))
+    main(Path(sys.argv[1]), Path(sys.argv[2]), *map(int, sys.argv[3:]))

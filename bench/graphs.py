@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from bench import rust_peer
-from bench.bfs import ONE_THREAD
+from bench.bfs import SINGLE
 from bench.measure import Failed, Figures, Result, Side, in_turn, prompt_to_prompt
 from bench.project import REPOSITORY
 from bench.rust_peer import GraphFiles
@@ -60,7 +60,7 @@ def run(rounds: int, size: Mapping[str, int] = SIZE) -> Iterator[Result]:
 def ours(files: GraphFiles, workload: str) -> Figures:
     """One run in a fresh process."""
     command = [sys.executable, "-m", "bench.graph_engine", workload, files.edges, files.changes, files.nodes]
-    _, stdout = prompt_to_prompt(command, cwd=REPOSITORY, environment=ONE_THREAD)
+    _, stdout = prompt_to_prompt(command, cwd=REPOSITORY, environment=SINGLE)
     figures: Figures = json.loads(stdout.splitlines()[-1])
     return figures
 

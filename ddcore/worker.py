@@ -10,11 +10,12 @@ import heapq
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from ddcore.batch import Batch, concatenate
 from ddcore.consolidation import arrange
 from ddcore.encoding import decode_frame
-from ddcore.errors import DiffOverflow, Diverged
+from ddcore.errors import DiffOverflow, Diverged, ExpressionError
 from ddcore.forwarding import Delivery, Forwarding
 from ddcore.groups import by_rounds, groups
 from ddcore.lattice import beyond
@@ -27,13 +28,14 @@ from ddcore.plan import Arrangement, Block, Plan, Position
 from ddcore.queues import consolidated, narrowed, widened
 from ddcore.rebuilding import Rebuilding
 from ddcore.sorted_batch import SortedBatch
-from ddcore.threads import using
+from ddcore.threads import each, using
 from ddcore.trace import Trace
 
 Frontier = Sequence[tuple[int, ...]]
 
 _NO_BOUND = -(2**63)
 _LARGE = 1 << 18  # updates of a fold
+_PORTION = 1 << 17  # updates that one thread carries through the linear operators
 
 
 @dataclass(slots=True)
@@ -125,7 +127,8 @@ class Worker:
 
     def feed(self, name: str, batch: Batch) -> None:
         """Updates of an input, before the first step."""
-        self.push(self.plan.sources[name], batch)
+        with using(self.threads):
+            self.push(self.plan.sources[name], batch)
 
     def run(self) -> None:
         """Step until no work is queued. No other worker may have work left in this fold."""
@@ -313,21 +316,29 @@ class Worker:
 
     def push(self, node: int, batch: Batch) -> None:
         """Send updates of a node's collection through linear operators and loop borders to the arrangements that
-        read them.
+        read them. Many are divided between threads.
         """
-        self.deliver(self.forwarding.arrivals(node, batch))
+        if len(batch) < 2 * _PORTION:
+            self.deliver(self.forwarding.arrivals(node, batch))
+            return
+        portions = (batch.take(slice(at, at + _PORTION)) for at in range(0, len(batch), _PORTION))
+        try:
+            arrived = list(each(partial(self.forwarding.arrivals, node), portions))
+        except ExpressionError:  # perhaps another portion's updates cancel those on which an operator fails
+            arrived = [self.forwarding.arrivals(node, batch)]
+        for deliveries in arrived:
+            self.deliver(deliveries)
 
     def deliver(self, deliveries: Iterable[Delivery]) -> None:
         """Queue updates for arrangements; those that this fold does not complete are stored in ``held``."""
-        for each in deliveries:
-            if each.rounds is not None:
-                self._queue(each.arrangement, each.rounds, each.updates)
+        for delivery in deliveries:
+            arrangement, updates = delivery.arrangement, delivery.updates
+            if delivery.rounds is not None:
+                self._queue(arrangement, delivery.rounds, updates)
                 continue
-            assert isinstance(each.updates, Batch)
-            earlier = self.held.get(each.arrangement.index)
-            self.held[each.arrangement.index] = (
-                each.updates if earlier is None else concatenate([each.updates, earlier])
-            )
+            assert isinstance(updates, Batch)
+            earlier = self.held.get(arrangement.index)
+            self.held[arrangement.index] = updates if earlier is None else concatenate([updates, earlier])
 
     def accept(self, arrangement: Arrangement, rounds: Rounds, batch: Batch) -> None:
         """Updates for an arrangement, all at these rounds, of keys this worker owns."""

@@ -19,7 +19,7 @@ from programs import Case, case
 from shrinking import smallest
 
 import ddcore as dd
-from ddcore import packing, queues, reference, trace
+from ddcore import packing, queues, reference, trace, worker
 from ddcore.errors import DdError, DiffOverflow, Diverged
 from ddcore.operators import join, reduction
 
@@ -29,7 +29,13 @@ def seeds() -> range:
     return range(int(first or 0), int(last))
 
 
-PARTS = ((reduction, "_KEYS"), (join, "_KEYS"), (packing, "_LEAST_ROWS"), (queues, "_NARROW_FROM"))
+PARTS = (
+    (reduction, "_KEYS"),
+    (join, "_KEYS"),
+    (packing, "_LEAST_ROWS"),
+    (queues, "_NARROW_FROM"),
+    (worker, "_PORTION"),
+)
 """The sizes of parts of a step, for threads: with these small numbers a step of few rows has several."""
 
 

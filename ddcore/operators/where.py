@@ -39,4 +39,4 @@ class Where(Linear):
     def apply(self, batch: Batch, place: str) -> Batch:
         """Raises ExpressionError."""
         mask = self.predicate.evaluate(values_of(batch, self.schema, self.predicate.columns))
-        return batch.take(np.flatnonzero(mask))
+        return batch if mask.all() else batch.take(np.flatnonzero(mask))
