@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from ddcore import threads
 from ddcore.libraries import numpy as np
 
+_LONG = 1 << 15  # values of a column that is worth a thread
 _KINDS = ("uint8", "uint16", "uint32")
 
 
@@ -48,8 +50,10 @@ class NarrowBatch:
 
     @classmethod
     def of(cls, columns: Iterable[np.ndarray], words: int) -> NarrowBatch:
-        """A copy of these columns, in this order."""
-        return cls([NarrowColumn.of(column) for column in columns], words)
+        """A copy of these columns, in this order. Long ones are divided between threads."""
+        columns = list(columns)
+        narrowed = threads.each(NarrowColumn.of, columns) if len(columns[0]) >= _LONG else map(NarrowColumn.of, columns)
+        return cls(list(narrowed), words)
 
     def __len__(self) -> int:
         return self.columns[0].rows

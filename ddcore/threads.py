@@ -9,10 +9,12 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future, ThreadPoolExecutor
 
 __all__ = ["available", "each", "number", "using"]
 
@@ -49,6 +51,14 @@ def using(threads: int) -> Iterator[None]:
         _number.reset(token)
 
 
+def _pool(threads: int) -> ThreadPoolExecutor:
+    from concurrent.futures import ThreadPoolExecutor
+
+    if threads not in _pools:
+        _pools[threads] = ThreadPoolExecutor(threads, "ddcore")
+    return _pools[threads]
+
+
 def each(work: Callable[[P], R], parts: Iterable[P]) -> Iterator[R]:
     """The results for the parts, in their order. Only some are ahead of the one that is taken, so memory is bounded.
 
@@ -65,9 +75,7 @@ def each(work: Callable[[P], R], parts: Iterable[P]) -> Iterator[R]:
             yield work(second)
         yield from map(work, waiting)
         return
-    pool = _pools.get(threads)
-    if pool is None:
-        pool = _pools[threads] = ThreadPoolExecutor(threads, "ddcore")
+    pool = _pool(threads)
     begun: deque[Future[R]] = deque(pool.submit(work, part) for part in (first, second))
     try:
         while begun:
