@@ -101,7 +101,7 @@ class Worker:
         self._position = (-1,)
         elements = [] if upper is None else list(upper)
         self.upper = np.array(elements, dtype=np.int64).reshape(len(elements), len(self.plan.dims)).T.copy()
-        self.forwarding = Forwarding(self.plan, self.upper)
+        self.forwarding = Forwarding(self.plan, self.upper, self._complete_already)
         self._lower = np.full(len(self.plan.dims), _NO_BOUND)
         pending, self.pending = self.pending, {}
         held, self.held = self.held, {}
