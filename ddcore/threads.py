@@ -1,7 +1,8 @@
 """The threads of a fold: parts of one step that are worked on side by side.
 
-A step cuts its work into ranges of key codes and puts the results together in their order. How it is cut depends on the
-data alone, so a fold gives the same log with any number of threads. The kernels, numpy and Polars release the GIL.
+A step cuts its work into ranges, of keys or of packed rows, and puts the results together in their order. No key and no
+row is in two ranges, so a fold gives the same log with any number of threads. The kernels, numpy and Polars release the
+GIL.
 """
 
 from __future__ import annotations
