@@ -39,6 +39,7 @@ __all__ = [
     "batch_of_body",
     "body_of_batch",
     "body_of_run",
+    "is_divided",
     "position_of",
     "read_file",
     "run_of_bodies",
@@ -179,6 +180,11 @@ def accept_late(worker: Worker, late: Sequence[Message]) -> None:
             pending.setdefault(message.target, []).append(run_of_bodies(port, [message.body], keys_only=True))
     worker.held = {index: concatenate(batches) for index, batches in held.items()}
     worker.pending = {index: joined(batches) for index, batches in pending.items()}
+
+
+def is_divided(message: Message, division: Division) -> bool:
+    """Whether its updates come from a place where any worker may be their owner."""
+    return message.kind == ROWS and message.target not in division.home
 
 
 def position_of(plan: Plan, message: Message) -> Position:

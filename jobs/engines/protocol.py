@@ -81,13 +81,16 @@ class Superstep:
 @dataclass(frozen=True)
 class Report:
     """A task's report to the driver: the least position with work that it sent or keeps, and how many updates wait;
-    for which workers it staged files; what it wrote; or its error, and at which position.
+    for which workers it staged files; its ``load``, the updates and pending times that it started with, and how many
+    ``moved``, divided by their keys; what it wrote; or its error, and at which position.
     """
 
     partition: int
     position: Position | None = None
     waiting: int = 0
     staged: Sequence[int] = ()
+    load: int = 0
+    moved: int = 0
     error: DdError | None = None
     gained: Gained | None = None
 

@@ -150,6 +150,7 @@ def step(
             if now.horizon is not None and messages.position_of(plan, message) >= now.horizon:
                 mine.append(message)
         kept.accept(now.horizon)
+        load, moved = worker.waiting(), 0
         worker.journal, sizes = [], {name: len(batches) for name, batches in worker.outputs.items()}
         with fold_errors():
             while (at := worker.next_position) is not None and (now.horizon is None or at < now.horizon):
@@ -157,6 +158,7 @@ def step(
         sent: list[Message] = []
         for work in worker.drain():
             for message in messages.to_messages(worker, work, task.division, partition):
+                moved += message.rows if messages.is_divided(message, task.division) else 0
                 if message.dest == partition:
                     mine.append(message)
                     kept.keep(message)
@@ -165,7 +167,9 @@ def step(
         staged = _write(task, now.number, partition, [*_gains(worker, sizes, partition), *mine])
         waiting = [*sent, *(message for some in kept.later.values() for message in some)]
         places = {messages.position_of(plan, message) for message in waiting}
-        report = Report(partition, min(places, default=None), sum(message.rows for message in waiting), staged)
+        report = Report(
+            partition, min(places, default=None), sum(message.rows for message in waiting), staged, load, moved
+        )
         yield from ((message.dest, message) for message in sent)
         kept.step = now.number
         _remember(task).workers[partition] = kept
