@@ -26,9 +26,9 @@ def main(folder: str) -> None:
     steps: list[tuple[int, float]] = []
     send = exchange._Exchange._send
 
-    def timed(self: Any, incoming: Any, name: str, *arguments: Any) -> Any:
+    def timed(self: Any, incoming: Any, name: str, step: int, *arguments: Any) -> Any:
         start = time.perf_counter()
-        messages, reports = send(self, incoming, name, *arguments)
+        messages, reports = send(self, incoming, name, step, *arguments)
         if name == "step":
             steps.append((sum(report.moved for report in reports), time.perf_counter() - start))
         return messages, reports

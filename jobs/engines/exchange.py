@@ -27,6 +27,7 @@ from ddcore.jobs.engines.routes import routing_of
 from ddcore.jobs.fold import Fold
 from ddcore.jobs.spark.failures import ExecutorLost, run_job
 from ddcore.jobs.spark.shipping import pickled
+from ddcore.jobs.spark.shuffle import write_shuffle
 
 if TYPE_CHECKING:
     from pyspark import RDD, SparkContext
@@ -35,6 +36,7 @@ __all__ = ["fold_with"]
 
 SPLIT_ROWS = 1 << 20  # of an input, read by one task
 NARROW_BELOW = 500_000  # waiting updates; an estimate
+_CUT_EVERY = 32  # supersteps
 _ATTEMPTS = 3  # at a fold whose executors are lost
 
 _logger = logging.getLogger("ddcore")
@@ -105,14 +107,18 @@ class _Exchange:
     def _send(self, incoming: RDD[Any], name: str, step: int, *arguments: Any) -> tuple[RDD[Any], list[Report]]:
         """One job: run a function of the tasks in every partition, and send its messages to their owners.
 
-        The messages stay with the executors; the reports come back with the job.
+        The messages stay with the executors, in the files of the shuffle, until the next job reads them; the reports
+        come back with this one. Now and then the messages are read at once and kept in blocks: then Spark forgets where
+        they came from, so that a loop of many rounds has no long plan.
         """
         reports = collector(self.context)
         results = incoming.mapPartitionsWithIndex(_work(name, self.task, *arguments, reports))
         messages = results.partitionBy(self.task.parallelism, _owner)
-        messages.localCheckpoint()
-        run_job(messages._jrdd.count)  # in the JVM: RDD.count would pass all messages through Python
-        incoming.unpersist()
+        if step % _CUT_EVERY == _CUT_EVERY - 1:
+            messages.localCheckpoint()
+            run_job(messages._jrdd.count)  # in the JVM: RDD.count would pass all messages through Python
+        else:
+            run_job(functools.partial(write_shuffle, self.context, messages))
         latest = {report.partition: report for report in reports.value}
         raise_first(latest.values())
         for owner in (owner for report in latest.values() for owner in report.staged):
