@@ -1,4 +1,4 @@
-"""Dividing key codes between workers: contiguous ranges, as even as stored quantiles or a sample allow."""
+"""Dividing key codes between workers: contiguous ranges, as even as stored state and a sample of new updates allow."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from ddcore.io.changelog import ChangeLog
+from ddcore.io.codes import spread
 from ddcore.jobs.engines.routes import Routing
 from ddcore.jobs.fold import Fold
 from ddcore.libraries import numpy as np
@@ -22,6 +23,7 @@ __all__ = ["Division", "division_of"]
 
 _SAMPLE = 100_000  # rows of an input
 _SLICES = 32
+_POINTS = 4096  # codes that are looked at to cut ranges
 
 
 @dataclass(frozen=True)
@@ -39,10 +41,10 @@ class Division:
 
 
 def division_of(fold: Fold, routing: Routing, parallelism: int) -> Division:
-    """The ranges of the workers, from stored quantiles, or for the first run from estimates.
+    """The ranges of the workers, as even as stored state and new updates say.
 
-    Arrangements whose equal keys have one owner get the same boundaries. Hashed codes are spread evenly over 64 bits.
-    Codes that are values themselves are divided at the quantiles of a sample of the inputs' integers.
+    Arrangements whose equal keys have one owner get the same boundaries. Codes that are values themselves are divided
+    by a sample of the inputs' integers too. Hashed codes of which none is stored are spread evenly over 64 bits.
     """
     even = [int(-(2**63) + (2**64 * partition) // parallelism) for partition in range(1, parallelism)]
     sample: np.ndarray | None = None
@@ -51,17 +53,44 @@ def division_of(fold: Fold, routing: Routing, parallelism: int) -> Division:
         if routing.single & {arrangement.index for arrangement in group}:
             boundaries.update({arrangement.index: [-(2**63)] * (parallelism - 1) for arrangement in group})
             continue
-        codes = np.sort(np.array([c for a in group for c in fold.quantiles.get(a.fingerprint, ())], dtype=np.int64))
-        if len(codes) == 0 and any(_is_direct(arrangement, routing) for arrangement in group):
+        spreads = [_stored(fold, arrangement) for arrangement in group if not arrangement.transient]
+        if any(_is_direct(arrangement, routing) for arrangement in group):
             sample = _sampled(fold) if sample is None else sample
-            codes = sample
-        for arrangement in group:
-            boundaries[arrangement.index] = _quantiles(codes, parallelism) if len(codes) else even
+            spreads.append((sample, np.full(len(sample), fold.rows / max(1, len(sample)))))
+        codes = np.concatenate([np.empty(0, np.int64), *(codes for codes, _ in spreads)])
+        rows = np.concatenate([np.empty(0, np.float64), *(rows for _, rows in spreads)])
+        cuts = _cuts(codes, rows, parallelism) if len(codes) else even
+        boundaries.update({arrangement.index: cuts for arrangement in group})
     return Division(boundaries, routing.keys, routing.home)
 
 
-def _quantiles(codes: np.ndarray, parallelism: int) -> list[int]:
-    return [int(codes[(len(codes) * partition) // parallelism]) for partition in range(1, parallelism)]
+def _stored(fold: Fold, arrangement: Arrangement) -> tuple[np.ndarray, np.ndarray]:
+    """Codes of an arrangement's stored rows, and how many rows each stands for."""
+    table = f"state/{arrangement.fingerprint}"
+    return spread(fold.stored.warehouse.table(table), fold.stored.files.get(table, ()))
+
+
+def _cuts(codes: np.ndarray, rows: np.ndarray, parallelism: int) -> list[int]:
+    """The codes at which the second range and all later ones begin, where each code stands for some rows.
+
+    Ranges are filled one after the other with an even share of what is left, so a code with more rows than that gets a
+    range of its own and the others are still even. Too few codes leave ranges at the end empty.
+    """
+    distinct, places = np.unique(codes, return_inverse=True)
+    loads = np.bincount(places, rows)
+    if len(distinct) > _POINTS:  # neighbours as one
+        places = np.minimum(np.cumsum(loads) * (_POINTS / loads.sum()), _POINTS - 1).astype(np.int64)
+        starts = np.flatnonzero(np.diff(places, prepend=-1))
+        distinct, loads = distinct[starts], np.add.reduceat(loads, starts)
+    cuts: list[int] = []
+    left, filled = float(loads.sum()), 0.0
+    for code, load in zip(distinct.tolist(), loads.tolist(), strict=True):
+        share = left / (parallelism - len(cuts))
+        if filled and filled + load / 2 > share and len(cuts) < parallelism - 1:
+            cuts.append(code)
+            left, filled = left - filled, 0.0
+        filled += load
+    return cuts + [2**63 - 1] * (parallelism - 1 - len(cuts))
 
 
 def _is_direct(arrangement: Arrangement, routing: Routing) -> bool:
