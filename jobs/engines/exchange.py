@@ -150,7 +150,11 @@ def _splits(fold: Fold) -> Iterator[Split]:
 
 
 def _resumes(fold: Fold) -> bool:
-    """Whether earlier runs left pending times or held updates, or arrangements whose history is replayed."""
+    """Whether earlier runs left pending times, held updates or groups that are to have trees, or arrangements whose
+    history is replayed.
+    """
     if fold.rebuilding is not None:
         return bool(fold.rebuilding.replayed)
-    return any(fold.stored.files.get(name) for name, _, replaced in tables_of(fold.plan) if replaced)
+    return bool(fold.stored.groups.noted) or any(
+        fold.stored.files.get(name) for name, _, replaced in tables_of(fold.plan) if replaced
+    )
