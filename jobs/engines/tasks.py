@@ -147,7 +147,7 @@ def step(
                 worker.step()
         _stage(task, worker, sizes, now.number, partition)
         places += [worker.next_position] if worker.next_position is not None else []
-        report = Report(partition, min(places, default=None), worker.waiting() + later)
+        report = Report(partition, min(places, default=None), worker.waiting() + later, groups=worker.groups.copy())
         yield from _drain(task, worker, partition)
         _remember(task).workers[partition] = _Kept(worker, now.number)
         reports.add([report])
