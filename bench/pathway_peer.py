@@ -25,8 +25,9 @@ def python() -> Path:
         return program
     print("installing Pathway, once: a minute or two", file=sys.stderr, flush=True)
     shutil.rmtree(folder, ignore_errors=True)
-    pip: list[str | Path] = [program, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", PACKAGE]
-    for command in ([sys.executable, "-m", "venv", folder], pip):
+    environment = [sys.executable, "-m", "venv", str(folder)]
+    package = [str(program), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", PACKAGE]
+    for command in (environment, package):
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             shutil.rmtree(folder, ignore_errors=True)
