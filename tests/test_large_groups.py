@@ -12,6 +12,7 @@ from programs import Case
 from test_random_programs import compare
 
 import ddcore as dd
+from ddcore.operators import tree
 
 VALUES: dict[str, tuple[Any, list[Any]]] = {
     "int64": (pl.Int64, [*range(-40, 40), None]),
@@ -48,6 +49,12 @@ def history(rng: random.Random, kind: str, dims: tuple[str, ...], negative: bool
             updates.append((*row, *come, -2))
     schema = {"k": pl.Int64, "v": dtype, "w": pl.Int64} | dict.fromkeys([*dims, "diff"], pl.Int64)
     return pl.DataFrame(updates, schema=schema, orient="row")
+
+
+@pytest.fixture(params=[False, True], ids=["swept", "trees"], autouse=True)
+def _trees(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if request.param:
+        monkeypatch.setattr(tree, "LARGE", 20)
 
 
 @pytest.mark.parametrize("negative", [False, True], ids=["", "negative"])
