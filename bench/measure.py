@@ -57,7 +57,7 @@ class Result:
 
     def line(self) -> str:
         """One JSON object, rounded to microseconds, without fields that have no value."""
-        ours, theirs = f"ours_{self.unit}", f"peer_{self.unit}"
+        ours, theirs = (f"{side}_{self.unit.replace(' ', '_')}" for side in ("ours", "peer"))
         fields = {**asdict(self), "ratio": self.ratio, ours: self.ours, theirs: self.theirs}
         order = ["name", ours, "peer", theirs, "ratio", "limit", "ours_cpu_s", "peer_cpu_s"]
         order += ["ours_peak_mib", "peer_peak_mib", "ours_bytes_per_row", "runs"]
@@ -90,8 +90,13 @@ def agree(figures: Mapping[str, Figures], *what: str) -> None:
 
 
 def peak_mib() -> float:
-    """The most memory that this process has had."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    """The most memory that this process has had, in MiB."""
+    status = Path("/proc/self/status")
+    if status.exists():
+        fields = dict(line.split(":", 1) for line in status.read_text().splitlines())
+        return int(fields["VmHWM"].split()[0]) / 1024
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # on Linux that is at least its parent's
+    return most / (2**20 if sys.platform == "darwin" else 2**10)
 
 
 def prompt_costs(command: Sequence[object], cwd: Path, environment: Mapping[str, str] | None = None) -> Figures:

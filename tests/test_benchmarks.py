@@ -128,6 +128,8 @@ def test_sides_that_disagree_fail_and_units_are_in_lines_and_in_the_table(bench:
         measure.agree({"a": {"rows": 1}, "b": {"rows": 2}}, "rows")
     short = measure.Result("ten rows", 0.00123, "peer", 0.5, 3, 0.65, ours_cpu_s=0.001)
     peak = measure.Result("peak memory", 255.4, "150 MiB, as promised", 150.0, 3, 1.0, "MiB")
+    bytes_ = measure.Result("memory", 600.0, "500 bytes, as promised", 500.0, 3, 1.0, "B per update")
+    assert json.loads(bytes_.line())["ours_B_per_update"] == 600
     assert json.loads(short.line()) == {
         "name": "ten rows", "ours_s": 0.00123, "peer": "peer", "peer_s": 0.5, "ratio": 0.00246, "limit": 0.65,
         "ours_cpu_s": 0.001, "runs": 3,
@@ -197,3 +199,11 @@ def test_the_readme_of_the_sample_data_names_every_folder_with_its_licence() -> 
     for folder in sorted(folders):
         assert re.search(r"BSD-3-Clause|Apache-2\.0|cited", licences[folder]), folder
     assert "Redistributions in binary form" in (TOP / "sample_data" / "package_sets" / "LICENSE").read_text()
+
+
+def test_the_peak_of_a_process_is_not_that_of_the_one_that_started_it(bench: Any) -> None:
+    ballast = bytearray(os.urandom(2**20)) * 200
+    assert bench("measure").peak_mib() > 200
+    command = [sys.executable, "-c", "from bench.measure import peak_mib; print(peak_mib())"]
+    done = subprocess.run(command, cwd=TOP, capture_output=True, text=True, check=True)
+    assert 1 < float(done.stdout) < 100 < len(ballast) / 2**20

@@ -1,20 +1,21 @@
 """The closure of a history of dependencies in plain Python, and what all its peers must agree on.
 
 ``python -m bench.peers.closures LOG`` reads a change log in Parquet, searches from scratch at every version in it, and
-prints one JSON object. Reading the log is not timed. At its head this module imports nothing but Python's own library:
+prints one JSON object. Reading the log is not timed. At its head this module imports nothing that has to be installed:
 a peer with an environment of its own uses it as well.
 """
 
 from __future__ import annotations
 
 import json
-import resource
 import sys
 import time
 import zlib
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from itertools import groupby
+
+from bench.measure import peak_mib
 
 Change = tuple[str, str, int, int]
 """Package, dependency, version, diff."""
@@ -56,12 +57,12 @@ def reached(package: str, needs: dict[str, set[str]], known: dict[str, set[str]]
 
 def report(changes: Iterable[Change], seconds: float, cpu_seconds: float) -> None:
     """Print the figures of one side: its times, its peak memory so far, and what it computed."""
-    peak_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    peak = peak_mib()
     count = checksum = 0
     for package, dependency, version, diff in changes:
         count += 1
         checksum += diff * zlib.crc32(f"{package} {dependency} {version}".encode())
-    figures = {"s": seconds, "cpu_s": cpu_seconds, "peak_mib": peak_mib, "changes": count, "checksum": checksum}
+    figures = {"s": seconds, "cpu_s": cpu_seconds, "peak_mib": peak, "changes": count, "checksum": checksum}
     print(json.dumps(figures))
 
 
