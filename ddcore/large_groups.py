@@ -29,6 +29,22 @@ class LargeGroups:
         """As a run's record has them."""
         return cls({name: {*codes} for name, codes in grown.items()}, {name: {*codes} for name, codes in noted.items()})
 
+    def copy(self) -> LargeGroups:
+        """The same groups, to be changed apart."""
+        return LargeGroups.of(self.grown, self.noted)
+
+    def all_grown(self) -> LargeGroups:
+        """With trees for all groups, for those who do not send them their history."""
+        groups = self.copy()
+        groups.grow()
+        return groups
+
+    def absorb(self, other: LargeGroups) -> None:
+        """Add the groups of another worker of the same fold."""
+        for mine, theirs in ((self.grown, other.grown), (self.noted, other.noted)):
+            for name, codes in theirs.items():
+                mine.setdefault(name, set()).update(codes)
+
     def codes(self, name: str) -> np.ndarray:
         """The groups with trees: int64[m], ascending."""
         return np.array(sorted(self.grown.get(name, ())), dtype=np.int64)
