@@ -62,7 +62,7 @@ def _compared(way: str, aggregate: str, sides: Mapping[int, Side], rounds: int) 
 
 
 class Stored:
-    """A project whose warehouse holds a group."""
+    """A project whose warehouse holds a group, which has changed once: a fold notes a large group for the next ones."""
 
     def __init__(self, folder: Path, aggregate: str, size: int) -> None:
         self._folder, self._aggregate, self._group, self._numbers = folder, aggregate, Group(size), count()
@@ -71,6 +71,7 @@ class Stored:
         (folder / "dd.toml").write_text(SETTINGS.format(aggregate=aggregate))
         self._ingest(self._group.load())
         prompt_to_prompt([DDCORE, "run"], folder)
+        self.change()
 
     def change(self) -> Figures:
         """Ingest a change of ten rows, and fold it: the costs of the run alone."""
