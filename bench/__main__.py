@@ -16,7 +16,10 @@ from importlib import import_module
 from bench import growth, ingests, table
 from bench.measure import Failed, Result, Skipped
 
-BENCHMARKS = ("bfs", "graphs", "nothing_new", "ten_rows", "whole_history", "parallelism", "interning")
+BENCHMARKS = (
+    "bfs", "sessions", "graphs", "nothing_new", "ten_rows", "whole_history", "package_closure", "tpch", "chain",
+    "history_memory", "large_groups", "parallelism", "interning",
+)  # fmt: skip
 ON_REQUEST = ("graphs_large", "snapshots", "first_run")  # take too long or too much memory to be among the others
 
 

@@ -28,9 +28,10 @@ from ddcore.sorted_batch import SortedBatch
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["FileBatch", "commit", "open_runs", "run_table", "write_run"]
+__all__ = ["FileBatch", "commit", "open_runs", "row_group", "run_table", "write_run"]
 
-ROW_GROUP = 16 * 1024
+ROW_GROUP = 16 * 1024  # the most rows of a row group
+_GROUPS, _LEAST = 64, 1024  # row groups of a file, where that makes groups of at least so many rows
 SMALL = 1024  # a file of at most so many rows is read whole
 # A row group costs the same whether read alone or with others, so a whole read pays only where most groups are needed.
 _NEARLY_ALL = 0.5
@@ -58,8 +59,13 @@ def write_run(folder: Place, run: int, part: str | int, table: pa.Table) -> Adde
     ``table`` is sorted by ``_code``; ``part`` is different for each writer of a run. Runs in tasks, on any machine.
     """
     return tables.write_file(
-        folder, f"part-{part}", table, bounded=[CODE], row_group=ROW_GROUP, partition={"run": str(run)}
+        folder, f"part-{part}", table, bounded=[CODE], row_group=row_group(table.num_rows), partition={"run": str(run)}
     )
+
+
+def row_group(rows: int) -> int:
+    """How many rows of a file are in a row group: few, so that few are decoded for a look-up, but each has its cost."""
+    return min(ROW_GROUP, max(_LEAST, -(-rows // _GROUPS)))
 
 
 def commit(

@@ -35,7 +35,7 @@ def planned(program: Any, **schemas: Any) -> tuple[Plan, Routing]:
 
 
 def position_of(plan: Plan, op: str, *rounds: int) -> Position:
-    (block,) = [block for block in plan.blocks if block.op == op]
+    (block,) = [block for block in plan.blocks if block.op == op and not plan.operator(block).inner]
     return block.position(rounds)
 
 
@@ -55,6 +55,17 @@ def test_a_search_has_one_superstep_a_round() -> None:
         assert horizon_of(plan, routing, "agg", current) == position_of(plan, "agg", current + 1)
     assert horizon_of(plan, routing, "output") is None
     assert routing.horizon((0,)) == position_of(plan, "agg", 0)
+
+
+def test_routes_into_a_tree_count_only_where_groups_are_large() -> None:
+    """The buckets of a large group are anywhere: its rows go on to them before the group itself."""
+    plan, _ = planned(search, edges=EDGES, roots={"node": "int64"})
+    (group,) = [block for block in plan.blocks if block.op == "agg" and block.spread is not None]
+    assert group.output is not None
+    routing = routing_of(plan, {plan.arrangements[group.output].fingerprint})
+    horizon = routing.horizon(position_of(plan, "join", 0))
+    assert horizon is not None
+    assert position_of(plan, "join", 0) < horizon < group.position((0,))
 
 
 def test_outputs_stay_where_they_are_made() -> None:
@@ -90,7 +101,7 @@ def test_a_renamed_key_is_the_same_key_and_a_computed_one_is_not() -> None:
         return {name: each.group_by("x").agg(m=dd.sum("n")) for name, each in (("r", renamed), ("c", computed))}
 
     plan, routing = planned(program, rows={"a": "int64"})
-    blocks = [block for block in plan.blocks if block.op == "agg"]
+    blocks = [block for block in plan.blocks if block.op == "agg" and not plan.operator(block).inner]
     away = {plan.blocks[plan.arrangements[route.arrangement].block].index for route in routing.crossing}
     stays = [block.index for block in blocks if block.index not in away]
     assert len(blocks) - len(stays) == 1, "only the computed key's group is elsewhere"
@@ -104,7 +115,7 @@ def test_one_workers_keys_do_not_draw_others_to_it() -> None:
         return {"out": dd.delta_join((counts, ["a", "b"]), (counts, ["b", "c"]), (counts, ["a", "c"]))}
 
     plan, routing = planned(program, rows={"a": "int64"})
-    (group,) = [block for block in plan.blocks if block.op == "agg"]
+    (group,) = [block for block in plan.blocks if block.op == "agg" and not plan.operator(block).inner]
     assert routing.single
     assert not {*group.ports, group.output} & routing.single
 

@@ -70,8 +70,10 @@ class _Exchange:
 
     def __init__(self, context: SparkContext, fold: Fold, parallelism: int, listener: Any) -> None:
         self.context, self.listener = context, listener
+        groups = fold.stored.groups
+        self.groups = groups.all_grown() if fold.rebuilding is None else groups.copy()
         self.narrow_below = 0 if fold.parallelism else NARROW_BELOW  # a forced parallelism is kept to the end
-        self.routing, self.staged = routing_of(fold.plan), dict[int, tuple[int, ...]]()
+        self.routing, self.staged = routing_of(fold.plan, self.groups.grown), dict[int, tuple[int, ...]]()
         token, plan, division = uuid.uuid4().hex, pickled(fold.plan), division_of(fold, self.routing, parallelism)
         staging = fold.stored.warehouse.staging / token
         self.task = Task(
@@ -123,6 +125,8 @@ class _Exchange:
         raise_first(latest.values())
         for owner in (owner for report in latest.values() for owner in report.staged):
             self.staged[owner] = (*self.staged.get(owner, ()), step)
+        for report in latest.values():  # a task may lose what it noted in earlier steps
+            self.groups.absorb(report.groups)
         return messages, list(latest.values())
 
     def _collect(self, waiting: RDD[Any], name: str, now: Superstep) -> Gained:
@@ -132,6 +136,7 @@ class _Exchange:
         total = Gained()
         for report in sorted(reports, key=lambda report: report.partition):
             total.absorb(report.gained or Gained())
+        total.groups.absorb(self.groups)
         return total
 
 
@@ -162,7 +167,11 @@ def _splits(fold: Fold) -> Iterator[Split]:
 
 
 def _resumes(fold: Fold) -> bool:
-    """Whether earlier runs left pending times or held updates, or arrangements whose history is replayed."""
+    """Whether earlier runs left pending times, held updates or groups that are to have trees, or arrangements whose
+    history is replayed.
+    """
     if fold.rebuilding is not None:
         return bool(fold.rebuilding.replayed)
-    return any(fold.stored.files.get(name) for name, _, replaced in tables_of(fold.plan) if replaced)
+    return bool(fold.stored.groups.noted) or any(
+        fold.stored.files.get(name) for name, _, replaced in tables_of(fold.plan) if replaced
+    )

@@ -6,7 +6,7 @@ Must not import the engine: the driver loads this module.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ddcore.errors import DdError, Diverged
@@ -15,6 +15,7 @@ from ddcore.io.store import Place
 from ddcore.io.tables import LiveFile
 from ddcore.io.times import Frontier, Window
 from ddcore.jobs.engines.partitioning import Division
+from ddcore.large_groups import LargeGroups
 from ddcore.plan import Position
 from ddcore.rebuilding import Rebuilding
 
@@ -82,7 +83,8 @@ class Superstep:
 class Report:
     """A task's report to the driver: the least position with work that it sent or keeps, and how many updates wait;
     for which workers it staged files; its ``load``, the updates and pending times that it started with, and how many
-    ``moved``, divided by their keys; what it wrote; or its error, and at which position.
+    ``moved``, divided by their keys; the groups that it noted as large; what it wrote; or its error, and at which
+    position.
     """
 
     partition: int
@@ -93,6 +95,7 @@ class Report:
     moved: int = 0
     error: DdError | None = None
     gained: Gained | None = None
+    groups: LargeGroups = field(default_factory=LargeGroups)
 
 
 def collector(context: SparkContext) -> Accumulator[list[Report]]:

@@ -9,7 +9,7 @@ Must not import the engine's kernels: the driver of a fold on Spark loads this m
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ddcore.operators.base import Keyed, Linear, Rounds
@@ -108,9 +108,12 @@ def _first(block: Block, position: Position) -> Rounds | None:
     return rounds
 
 
-def routing_of(plan: Plan) -> Routing:
-    """The routing of a plan. O(routes)."""
-    routes = [route for block in plan.blocks for route in _routes(plan, block)]
+def routing_of(plan: Plan, large: Container[str] = ()) -> Routing:
+    """The routing of a plan. O(routes).
+
+    ``large``: the fingerprints of the results of reductions with large groups; nothing reaches the trees of others.
+    """
+    routes = [*_all_routes(plan, large)]
     keys = {a.index: tuple(a.collection) if a.transient else a.key for a in plan.arrangements}
     for arrangement in plan.arrangements:
         if arrangement.output:  # nothing is sent on from there, so any columns may divide its updates
@@ -133,6 +136,22 @@ def routing_of(plan: Plan) -> Routing:
     )
 
 
+def _all_routes(plan: Plan, large: Container[str]) -> Iterator[Route]:
+    """The routes of all blocks that may get updates."""
+    spreading = {
+        block.spread
+        for block in plan.blocks
+        if block.output is not None and plan.arrangements[block.output].fingerprint in large
+    }
+    targets = [target for node in spreading if node is not None for target in plan.targets[node]]
+    in_trees = {target.index for target in targets if target.kind == "arrange"}
+    for block in plan.blocks:  # a level of a tree comes before the next
+        if not plan.operator(block).inner or in_trees.intersection(block.ports):
+            for route in _routes(plan, block, spreading):
+                in_trees.add(route.arrangement)
+                yield route
+
+
 def _shared_key(routes: Sequence[Route]) -> tuple[str, ...] | None:
     """Columns that hold the key of each sender, if there are any; then no update has to leave its worker."""
     if not routes or routes[0].width is None:
@@ -143,8 +162,8 @@ def _shared_key(routes: Sequence[Route]) -> tuple[str, ...] | None:
     return tuple(places) if all(route.keeps(places) for route in routes) else None
 
 
-def _routes(plan: Plan, block: Block) -> Iterator[Route]:
-    """The routes of a block's results, each once."""
+def _routes(plan: Plan, block: Block, spreading: Container[int | None]) -> Iterator[Route]:
+    """The routes of a block's results, each once; ``spreading``: nodes at which trees begin that are in use."""
     operator = plan.operator(block)
     if block.ports and isinstance(operator, Keyed):
         node, key = block.node, operator.result_key
@@ -161,6 +180,7 @@ def _routes(plan: Plan, block: Block) -> Iterator[Route]:
         for target in plan.targets[node]:
             if target.kind == "arrange":
                 yield Route(block.index, target.index, width, columns, moves)
+            if target.kind == "arrange" or (target.kind == "spread" and target.index not in spreading):
                 continue
             for arrangement, state in _passed(plan, target, columns, moves):
                 if arrangement is not None:
@@ -180,7 +200,7 @@ def _passed(
     plan: Plan, target: Target, columns: Columns, moves: tuple[Move, ...]
 ) -> Iterator[tuple[int | None, _State]]:
     """What a target sends on, as the engine's forwarding does it: the next node, or an arrangement as the end."""
-    if target.kind in ("linear", "leave"):
+    if target.kind in ("linear", "spread", "leave"):
         operator = plan.nodes[target.index].operator
         carried = operator.carried if isinstance(operator, Linear) else {name: name for name in operator.schema}
         kept = frozenset((name, place) for name, source in carried.items() for held, place in columns if held == source)

@@ -117,10 +117,13 @@ def _resume(task: Task, owner: int, staged: list[int]) -> Worker:
     plan = _plan(task)
     spans = spans_of(plan, task.division.boundaries, owner)
     if task.rebuilding is not None:
-        worker = open_rebuild(plan, task.rebuilding)
+        worker = open_rebuild(plan, task.stored, task.rebuilding)
         replay(worker, task.stored, task.rebuilding, spans)
         return worker
-    worker = Worker(plan, None, *waiting_of(plan, task.stored, spans))
+    if task.stored.groups.noted:
+        worker = open_worker(plan, task.stored, spans)
+    else:
+        worker = Worker(plan, None, *waiting_of(plan, task.stored, spans), groups=task.stored.groups.copy())
     worker.begin(task.upper)
     staged += _write(task, 0, owner, list(messages.to_late_messages(worker, owner)))
     return worker
@@ -130,9 +133,12 @@ def _open(task: Task, partition: int | None = None, *, stored: bool = False) -> 
     """A worker without work; with ``stored``, over the state of earlier runs, in one range or in all."""
     plan = _plan(task)
     if task.rebuilding is not None:
-        return open_rebuild(plan, task.rebuilding)
+        return open_rebuild(plan, task.stored, task.rebuilding)
     spans = None if partition is None else spans_of(plan, task.division.boundaries, partition)
-    worker = open_worker(plan, task.stored, spans, waiting=False) if stored else Worker(plan)
+    if stored:
+        worker = open_worker(plan, task.stored, spans, waiting=False)
+    else:
+        worker = Worker(plan, groups=task.stored.groups.all_grown())
     worker.begin(task.upper)
     return worker
 
@@ -168,7 +174,13 @@ def step(
         waiting = [*sent, *(message for some in kept.later.values() for message in some)]
         places = {messages.position_of(plan, message) for message in waiting}
         report = Report(
-            partition, min(places, default=None), sum(message.rows for message in waiting), staged, load, moved
+            partition,
+            min(places, default=None),
+            sum(message.rows for message in waiting),
+            staged,
+            load,
+            moved,
+            groups=worker.groups.copy(),
         )
         yield from ((message.dest, message) for message in sent)
         kept.step = now.number
