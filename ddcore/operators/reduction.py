@@ -7,17 +7,18 @@ closed under join with the earlier times of the key; those at later rounds, or n
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ddcore import encoding, kernels, threads
 from ddcore.batch import Batch
-from ddcore.consolidation import arrange, concatenated
+from ddcore.consolidation import arrange
 from ddcore.errors import DiffOverflow, ExpressionError, NegativeMultiplicity
 from ddcore.libraries import numpy as np
 from ddcore.operators.base import Keyed, Port, Rounds, State, Step
+from ddcore.ranges import at_rest, concatenated, portions
 from ddcore.sorted_batch import SortedBatch
 from ddcore.trace import Keys, Rows, distinct_keys, gather
 
@@ -122,12 +123,7 @@ class ReductionStep(Step):
         new = None if new is None else self.relevant(state, new)
         if new is None and pending is None:
             return
-        keys, offsets, times = self._seeds(new, pending)
-        parts = (
-            _Part(keys.part(a, b), offsets[a : b + 1] - offsets[a], times[:, offsets[a] : offsets[b]])
-            for a, b in self._ranges(len(keys))
-        )
-        results = list(threads.each(partial(self._evaluated, state, rounds), parts))
+        results = list(threads.each(partial(self._evaluated, state, rounds), self._parts(new, pending)))
         state.postpone(self.block, concatenated([result.late for result in results]))
         state.keep(self.output, rounds, concatenated([result.kept for result in results]))
         if any(result.deliveries is None for result in results):
@@ -135,6 +131,13 @@ class ReductionStep(Step):
             return
         for result in results:
             state.deliver(result.deliveries or ())
+
+    def _parts(self, new: SortedBatch | None, pending: SortedBatch | None) -> Iterator[_Part]:
+        """The keys to evaluate in parts, each for one thread."""
+        for some in portions([new, pending], self.port.key_words):
+            keys, offsets, times = self._seeds(*some)
+            for a, b in self._ranges(len(keys)):
+                yield _Part(keys.part(a, b), offsets[a : b + 1] - offsets[a], times[:, offsets[a] : offsets[b]])
 
     def _ranges(self, keys: int) -> Iterable[tuple[int, int]]:
         """Ranges of the keys to evaluate, each in one thread."""
@@ -169,8 +172,8 @@ class ReductionStep(Step):
         except ExpressionError:
             deliveries = None  # perhaps the updates of another part cancel those on which an operator fails
         return _Result(
-            arrange(keys.codes[late_keys], late_words, list(late_times), late),
-            state.keyed(self.output, updates),
+            at_rest(arrange(keys.codes[late_keys], late_words, list(late_times), late)),
+            at_rest(state.keyed(self.output, updates)),
             deliveries,
         )
 

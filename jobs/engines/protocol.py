@@ -31,7 +31,8 @@ class Task:
 
     ``boundaries`` divide the key codes among ``parallelism`` workers. The times in ``window`` are folded; ``upper`` is
     the frontier for the workers, as in :class:`Fold`. ``resumes``: for each worker there is a :class:`Waiting`, with
-    what earlier runs left. ``rebuilding``: as in :class:`Fold`.
+    what earlier runs left. ``rebuilding``: as in :class:`Fold`. ``memory``: the bytes that each process that
+    works on tasks should stay below.
     """
 
     token: str
@@ -44,6 +45,7 @@ class Task:
     upper: Frontier | None
     resumes: bool
     rebuilding: Rebuilding | None = None
+    memory: int | None = None
 
 
 @dataclass(frozen=True)
