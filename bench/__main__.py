@@ -17,7 +17,12 @@ from bench import growth, ingests, table
 from bench.measure import Failed, Result, Skipped
 
 BENCHMARKS = ("bfs", "graphs", "nothing_new", "ten_rows", "whole_history", "parallelism", "interning")
-ON_REQUEST = ("graphs_large", "snapshots", "first_run", "memory_limit")  # take too long or too much memory to be among the others
+ON_REQUEST = (
+    "graphs_large",
+    "snapshots",
+    "first_run",
+    "memory_limit",
+)  # take too long or too much memory to be among the others
 
 
 def main() -> int:

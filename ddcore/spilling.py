@@ -11,16 +11,17 @@ import mmap
 import os
 import sys
 import tempfile
+import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from threading import Lock
-from typing import IO, Any
+from typing import Any
 
 from ddcore.errors import FoldError
 from ddcore.libraries import numpy as np
 
-__all__ = ["Columns", "Spilling", "current", "using"]
+__all__ = ["Columns", "Spilling", "current", "rows_within", "using"]
 
 _RESTING = 0.5  # of the memory: when a process has more, arrays that come to rest go to files
 _PER_ROW = 1024  # bytes of the memory for each row that is worked on at once
@@ -39,7 +40,7 @@ class Spilling:
 
     def __init__(self, memory: int, folder: str | os.PathLike[str] | None = None) -> None:
         self.memory, self.folder = memory, os.fspath(folder or tempfile.gettempdir())
-        self.rows = max(_LEAST_ROWS, memory // _PER_ROW)
+        self.rows = rows_within(memory)
         self.spilled = 0  # bytes that went to files
         self._lock = Lock()
         self._shared: _File | None = None  # takes small arrays, one after the other
@@ -75,10 +76,11 @@ class _File:
 
     def __init__(self, spilling: Spilling, size: int) -> None:
         self.spilling, self.size = spilling, size
-        with self._reporting():
-            self._file: IO[bytes] = tempfile.TemporaryFile(dir=spilling.folder, buffering=0)  # noqa: SIM115
-            os.ftruncate(self._file.fileno(), max(1, size))
         self._map: mmap.mmap | None = None
+        with self._reporting(), tempfile.TemporaryFile(dir=spilling.folder, buffering=0) as file:
+            self._descriptor = os.dup(file.fileno())
+            weakref.finalize(self, os.close, self._descriptor)
+            os.ftruncate(self._descriptor, max(1, size))
 
     def put(self, at: int, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         """Write arrays from byte ``at`` on; they are returned as mapped."""
@@ -100,26 +102,26 @@ class _File:
         """Copy bytes to an earlier place in the file."""
         with self._reporting():
             for at in range(0, size, _COPIED):
-                data = os.pread(self._file.fileno(), min(_COPIED, size - at), source + at)
+                data = os.pread(self._descriptor, min(_COPIED, size - at), source + at)
                 self._write(target + at, memoryview(data))
 
     def cut(self, size: int) -> None:
         """Make the file smaller, before it is mapped."""
         with self._reporting():
-            os.ftruncate(self._file.fileno(), max(1, size))
+            os.ftruncate(self._descriptor, max(1, size))
 
     def array(self, at: int, shape: tuple[int, ...], dtype: Any = "int64") -> np.ndarray:
         """The array from byte ``at`` on, mapped."""
         if self._map is None:
             with self._reporting():
                 settings: Any = {"trackfd": False} if sys.version_info >= (3, 13) else {}
-                self._map = mmap.mmap(self._file.fileno(), 0, access=mmap.ACCESS_READ, **settings)
+                self._map = mmap.mmap(self._descriptor, 0, access=mmap.ACCESS_READ, **settings)
         count = int(np.prod(shape, dtype=np.int64))
         return np.frombuffer(self._map, dtype, count, at).reshape(shape)
 
     def _write(self, at: int, data: memoryview) -> None:
         while data:
-            written = os.pwrite(self._file.fileno(), data, at)
+            written = os.pwrite(self._descriptor, data, at)
             data, at = data[written:], at + written
 
     @contextmanager
@@ -156,6 +158,11 @@ class Columns:
             self._file.cut(8 * self.count * rows)
             self.rows = rows
         return self.whole()
+
+
+def rows_within(memory: int) -> int:
+    """The number of rows that are worked on at once in so many bytes."""
+    return max(_LEAST_ROWS, memory // _PER_ROW)
 
 
 def _is_mapped(array: np.ndarray) -> bool:
