@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from ddcore.batch import Batch
@@ -15,6 +15,7 @@ from ddcore.narrow import NarrowBatch
 from ddcore.operators.base import Linear, Rounds
 from ddcore.operators.borders import Variable
 from ddcore.operators.priority import round_of
+from ddcore.operators.tree import Spread
 from ddcore.plan import Arrangement, Loop, Plan, Target
 from ddcore.queues import narrowed
 
@@ -36,11 +37,18 @@ class Forwarding:
     """Says what arrives where. It changes nothing, so several threads may use one.
 
     ``upper`` (inputs, elements): updates at or beyond it are not completed. Nothing is sent to the arrangements in
-    ``complete``.
+    ``complete``. ``large``: the key codes of large groups, by the node that spreads their rows.
     """
 
-    def __init__(self, plan: Plan, upper: np.ndarray, complete: frozenset[int] = frozenset()) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        upper: np.ndarray,
+        complete: frozenset[int] = frozenset(),
+        large: Mapping[int | None, np.ndarray] | None = None,
+    ) -> None:
         self._plan, self._upper, self._complete = plan, upper, complete
+        self.large: Mapping[int | None, np.ndarray] = large or {}
 
     def arrivals(self, node: int, batch: Batch) -> list[Delivery]:
         """What arrives at the arrangements. Not recursive: a program may have thousands of operators in a row."""
@@ -63,6 +71,9 @@ class Forwarding:
             assert isinstance(user.operator, Linear)
             inner = self._enter(batch, plan.depths[target.index])
             yield target.index, _apply(user.operator, inner, user.place)
+        elif target.kind == "spread":
+            if target.index in self.large:
+                yield target.index, self.spread(target.index, batch)
         elif target.kind == "leave":
             yield target.index, self._leave(batch, plan.depths[target.index])
         else:
@@ -73,6 +84,12 @@ class Forwarding:
                 yield from self._feed_variable(loop, target.variable, updates, arrived)
                 updates = updates.negated()
             yield from self._feed_variable(loop, target.variable, _next_round(updates), arrived)
+
+    def spread(self, node: int, batch: Batch) -> Batch:
+        """The updates of large groups, for the tree that begins at the node."""
+        operator = self._plan.nodes[node].operator
+        assert isinstance(operator, Spread)
+        return operator.spread(self._enter(batch, self._plan.depths[node]), self.large[node])
 
     def _prioritize(self, loop: Loop, variable: int, batch: Batch) -> Batch:
         """Updates of a loop's source at the coordinates at which they enter."""

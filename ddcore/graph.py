@@ -101,6 +101,10 @@ class Graph:
             scope = inner if self.encloses(scope, inner) else scope
         return self._intern(operator, inputs, scope)
 
+    def append(self, operator: Operator, inputs: tuple[int, ...], owner: Node) -> int:
+        """The node for a part of another node's operator, in the scope of that and with its place in the program."""
+        return self._intern(operator, inputs, owner.scope, owner.place)
+
     def inspect(self, name: str, node: int) -> None:
         """Record that the differences of a node's collection become a log. Raises ProgramError, as :meth:`add`, and if
         the collection has a column that the log needs for a loop coordinate.

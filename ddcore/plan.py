@@ -109,7 +109,8 @@ class Block:
 
     ``op`` is the operator's name, or arrange (no operator), variable (consolidate the updates of a loop that has no
     other state, and the updates of any loop past its last round) or output. ``ports`` are the arrangements of the
-    operator's inputs, ``output`` that of its result, if it is stored. ``loops`` are scopes, outermost first.
+    operator's inputs, ``output`` that of its result, if it is stored. ``loops`` are scopes, outermost first. ``spread``
+    is the node from which the rows of large groups reach their tree of partial results, whose root is the last port.
     """
 
     index: int
@@ -121,6 +122,7 @@ class Block:
     owned: tuple[int, ...] = ()
     ports: tuple[int, ...] = ()
     output: int | None = None
+    spread: int | None = None
 
     @property
     def depth(self) -> int:
@@ -137,9 +139,9 @@ class Block:
 
 @dataclass(frozen=True)
 class Target:
-    """Where the updates of a node go: ``kind`` is linear, arrange, enter, feed or leave.
+    """Where the updates of a node go: ``kind`` is linear, arrange, spread, enter, feed or leave.
 
-    ``index`` is a node (linear, leave), an arrangement (arrange) or the scope of a loop, with the number of its
+    ``index`` is a node (linear, spread, leave), an arrangement (arrange) or the scope of a loop, with the number of its
     ``variable`` (enter, feed).
     """
 
@@ -172,3 +174,7 @@ class Plan:
     def operator(self, block: Block) -> Operator:
         """The operator of a block."""
         return self.nodes[block.node].operator
+
+    def is_inner(self, arrangement: Arrangement) -> bool:
+        """Whether an arrangement belongs to the tree of partial results of another operator."""
+        return self.nodes[arrangement.node].operator.inner

@@ -19,6 +19,8 @@ from ddcore.errors import ProgramError
 from ddcore.graph import Graph, Node, shape
 from ddcore.operators.base import Keyed, Linear
 from ddcore.operators.borders import Input, Leave, Variable
+from ddcore.operators.reduction import Reduction
+from ddcore.operators.tree import Tree
 from ddcore.plan import Arrangement, Block, Loop, Plan, Target
 from ddcore.schema import Schema, check_names, parse_schema
 
@@ -27,6 +29,7 @@ __all__ = ["Program", "build"]
 Program = Callable[..., Mapping[str, Collection]]
 
 _NOT_IN_FOLDERS = set('/\\%:?*"<>|')  # characters with a special meaning in some file systems or in table addresses
+_TO_NODES = ("linear", "spread", "leave")
 _LONGEST_NAME = 200  # bytes; file systems allow 255
 
 
@@ -60,6 +63,7 @@ class _Draft:
     owned: list[int] = field(default_factory=list)
     ports: list[int] = field(default_factory=list)
     output: int | None = None
+    spread: int | None = None
 
 
 class _Planner:
@@ -83,7 +87,7 @@ class _Planner:
         self._borders: dict[int, list[int]] = {}  # by scope
 
     def plan(self) -> Plan:
-        for node in self.needed:
+        for node in tuple(self.needed):
             self._visit(node)
         for scope in sorted(self._borders.keys() - self._places.keys()):  # loops that are only inspected
             self._places[scope] = self._rank(self.graph.scopes[scope].parent)
@@ -128,11 +132,33 @@ class _Planner:
             self.targets[node.inputs[0]].append(Target("leave", index))
 
     def _keyed(self, index: int, node: Node, operator: Keyed) -> None:
+        tree = None
+        if isinstance(operator, Reduction) and not operator.inner:
+            tree = operator.tree(self.graph.nodes[node.inputs[0]].schema)
+        levels = [] if tree is None else self._levels(node, tree)
         block = self._draft(operator.name, index)
         for number, key in operator.ports:
             block.ports.append(self._arrange(node.inputs[number], key, block))
+        if tree is not None:
+            block.spread = levels[0]
+            block.ports.append(self._arrange(levels[-1], tree.root.group, block))
         if operator.output_key is not None:
             block.output = self._store(index, operator.output_key, block, "output")
+
+    def _levels(self, node: Node, tree: Tree) -> list[int]:
+        """The nodes and blocks of a tree of partial results, before the block of the operator itself."""
+        levels, before = list[int](), node.inputs[0]
+        for operator in tree.levels:
+            index = self.graph.append(operator, (before,), node)
+            self.targets[index] = []
+            self.needed.append(index)
+            if isinstance(operator, Keyed):
+                self._keyed(index, self.graph.nodes[index], operator)
+            else:
+                self.targets[before].append(Target("linear" if levels else "spread", index))
+            levels.append(index)
+            before = index
+        return levels
 
     def _variable(self, index: int, node: Node, operator: Variable) -> None:
         scope = self.graph.scopes[operator.loop]
@@ -199,6 +225,7 @@ class _Planner:
         return Block(
             draft.index, draft.op, number[draft.node], self.graph.nodes[draft.node].place, path, tuple(loops),
             tuple(draft.owned), tuple(draft.ports), draft.output,
+            None if draft.spread is None else number[draft.spread],
         )  # fmt: skip
 
     def _loop(self, index: int, number: Mapping[int, int]) -> Loop:
@@ -219,7 +246,7 @@ class _Planner:
         return replace(node, index=number[node.index], inputs=tuple(number[each] for each in node.inputs))
 
     def _target(self, target: Target, number: Mapping[int, int]) -> Target:
-        return replace(target, index=number[target.index]) if target.kind in ("linear", "leave") else target
+        return replace(target, index=number[target.index]) if target.kind in _TO_NODES else target
 
 
 def _reachable(graph: Graph, outputs: Iterable[int]) -> set[int]:

@@ -44,7 +44,9 @@ def rebuilding(plan: Plan, stored: Collection[str], outputs: Collection[str]) ->
 
     ``outputs``: the names of those outputs whose logs are needed, over the whole history.
     """
-    missing = {a.index for a in plan.arrangements if not a.transient and a.fingerprint not in stored}
+    # A tree of partial results that is not stored is empty: it is grown by the fold that first finds a group large.
+    kept = [a for a in plan.arrangements if not (a.transient or plan.is_inner(a))]
+    missing = {a.index for a in kept if a.fingerprint not in stored}
     return _Search(plan, frozenset(missing)).result(frozenset(outputs))
 
 

@@ -19,6 +19,7 @@ from ddcore.encoding import decode_frame
 from ddcore.errors import DiffOverflow, Diverged, ExpressionError
 from ddcore.forwarding import Delivery, Forwarding
 from ddcore.groups import by_rounds, groups
+from ddcore.large_groups import LargeGroups
 from ddcore.lattice import beyond
 from ddcore.libraries import numpy as np
 from ddcore.memory import returned_memory, reused_memory
@@ -68,9 +69,11 @@ class Worker:
         stored: Mapping[int, Sequence[SortedBatch]] | None = None,
         pending: Mapping[int, SortedBatch] | None = None,
         held: Mapping[int, Batch] | None = None,
+        *,
         threads: int = 1,
+        groups: LargeGroups | None = None,
     ) -> None:
-        self.plan, self.threads = plan, threads
+        self.plan, self.threads, self.groups = plan, threads, groups or LargeGroups()
         apart = _apart(plan)
         self.traces = [Trace((stored or {}).get(a.index, ()), apart=a.index in apart) for a in plan.arrangements]
         self.pending: dict[int, SortedBatch] = dict(pending or {})
@@ -84,14 +87,15 @@ class Worker:
         self._latest: dict[int, tuple[Rounds, SortedBatch]] = {}
         self._position: Position = (-1,)
         self.upper = np.empty((len(plan.dims), 0), dtype=np.int64)
-        self.forwarding = Forwarding(plan, self.upper)
+        self._complete_already: frozenset[int] = frozenset()  # arrangements that take and gain nothing in this fold
+        self.forwarding = self._forwarding()
         self._lower = np.full(len(plan.dims), _NO_BOUND)
+        self._is_rebuild = False
         self._steps: dict[int, Step] = {}
         for block in plan.blocks:
             operator = plan.operator(block)
             if block.ports and isinstance(operator, Keyed):
                 self._steps[block.index] = operator.step(plan, block)
-        self._complete_already: frozenset[int] = frozenset()  # arrangements that take and gain nothing in this fold
 
     # -- the interface of a fold ---------------------------------------------------------------------------------------
 
@@ -103,10 +107,14 @@ class Worker:
         self._position = (-1,)
         elements = [] if upper is None else list(upper)
         self.upper = np.array(elements, dtype=np.int64).reshape(len(elements), len(self.plan.dims)).T.copy()
-        self.forwarding = Forwarding(self.plan, self.upper, self._complete_already)
+        grown = {} if self._is_rebuild else self.groups.grow()
+        self.forwarding = self._forwarding()
         self._lower = np.full(len(self.plan.dims), _NO_BOUND)
         pending, self.pending = self.pending, {}
         held, self.held = self.held, {}
+        for block in self.plan.blocks:
+            if block.spread is not None and (codes := grown.get(self._name(block))) is not None:
+                self._grow(block, codes, held.get(block.ports[0]))
         for index, times in pending.items():
             self.postpone(self.plan.blocks[index], times)
         for index, batch in held.items():
@@ -119,8 +127,37 @@ class Worker:
         kept = {a.index for a in self.plan.arrangements if not a.transient and a.index not in part.missing}
         kept |= {a.index for a in self.plan.arrangements if a.output and a.output not in part.outputs}
         self._complete_already = frozenset(kept)
-        self.forwarding = Forwarding(self.plan, self.upper, self._complete_already)
+        self._is_rebuild = True
+        self.forwarding = self._forwarding()
         self._steps = {index: step for index, step in self._steps.items() if index in part.blocks}
+
+    def _forwarding(self) -> Forwarding:
+        large: dict[int | None, np.ndarray] = {
+            block.spread: self.groups.codes(name)
+            for block in self.plan.blocks
+            if block.spread is not None and (name := self._name(block)) in self.groups.grown
+        }
+        return Forwarding(self.plan, self.upper, self._complete_already, large)
+
+    def _name(self, block: Block) -> str:
+        """Under which the large groups of a block are known."""
+        assert block.output is not None
+        return self.plan.arrangements[block.output].fingerprint
+
+    def _grow(self, block: Block, codes: np.ndarray, held: Batch | None) -> None:
+        """Send the history of groups that are large from now on to their tree, and what waits to become part of it."""
+        assert block.spread is not None
+        port = self.plan.arrangements[block.ports[0]]
+        if held is not None:
+            self.push(block.spread, self.forwarding.spread(block.spread, held))
+        spill = spilling.current()
+        for batch in self.traces[port.index].batches:
+            lo, hi = batch.locate(codes)
+            rows = np.concatenate([np.arange(a, b) for a, b in zip(lo, hi, strict=True)])
+            size = max(1, len(rows)) if spill is None else spill.rows
+            for start in range(0, len(rows), size):
+                part = port.batch_of(batch.take(rows[start : start + size]))
+                self.push(block.spread, self.forwarding.spread(block.spread, part))
 
     def replay(self, arrangement: Arrangement, batch: Batch) -> None:
         """The whole history of an arrangement that the blocks of a rebuild read."""
@@ -297,6 +334,14 @@ class Worker:
         for rounds, rows in groups(list(pending.times[inputs:]), len(pending)):
             part = pending if len(rows) == len(pending) else pending.take(rows)
             self._work_at(block, rounds).pending.append(ranges.at_rest(part))
+
+    def large(self, block: Block) -> np.ndarray | None:
+        """The key codes of the groups of a block that have a tree of partial results: int64[m], ascending."""
+        return self.forwarding.large.get(block.spread)
+
+    def note_large(self, block: Block, codes: np.ndarray) -> None:
+        """Note groups that are to have a tree in the next fold. Several threads may call this."""
+        self.groups.note(self._name(block), codes)
 
     def require_int64(self, arrangement: Arrangement, updates: SortedBatch) -> None:
         """Raises DiffOverflow, with the row and the time, where a diff is more than int64 holds."""

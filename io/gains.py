@@ -12,13 +12,15 @@ from ddcore.io.store import Place
 from ddcore.io.tables import AddedFile, LiveFile
 from ddcore.io.times import Time
 from ddcore.io.warehouse import Warehouse
+from ddcore.large_groups import LargeGroups
 
 __all__ = ["Gained", "Stored"]
 
 
 @dataclass(frozen=True)
 class Stored:
-    """The warehouse's folder and the live files of its state, by table name as in ``Warehouse.relative``.
+    """The warehouse's folder, the live files of its state, by table name as in ``Warehouse.relative``, and the large
+    groups.
 
     Can be sent between processes.
     """
@@ -26,6 +28,7 @@ class Stored:
     root: Place
     run: int
     files: Mapping[str, Sequence[LiveFile]]
+    groups: LargeGroups = field(default_factory=LargeGroups)
 
     @property
     def warehouse(self) -> Warehouse:
@@ -38,13 +41,14 @@ class Gained:
     """What one worker added in a fold.
 
     ``files`` by table; ``outputs``: rows (plus, minus) by output and time; ``quantiles`` of key codes by
-    arrangement; ``rounds`` of loops.
+    arrangement; ``rounds`` of loops; ``groups``: the large groups after the fold.
     """
 
     files: dict[str, list[AddedFile]] = field(default_factory=dict)
     outputs: dict[str, dict[Time, tuple[int, int]]] = field(default_factory=dict)
     quantiles: dict[str, list[int]] = field(default_factory=dict)
     rounds: int = 0
+    groups: LargeGroups = field(default_factory=LargeGroups)
 
     def absorb(self, other: Gained) -> None:
         """Add the gains of another worker of the same fold."""
@@ -58,3 +62,4 @@ class Gained:
         for name, codes in other.quantiles.items():
             self.quantiles[name] = sorted([*self.quantiles.get(name, []), *codes])
         self.rounds = max(self.rounds, other.rounds)
+        self.groups.absorb(other.groups)

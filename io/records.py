@@ -166,6 +166,9 @@ class RunRecord:
     output holds and what it should, at the version after ``last``. ``published_from``: of a run that appends, which
     only computes corrections: from this version up to ``last`` the outputs hold what was published before the run.
     ``outdated``: those that hold something else than they should; None where nobody compared them.
+
+    ``large``: the key codes of the groups that have trees of partial results, by the fingerprint of the arrangement of
+    an operator's results; ``noted``: those that are to have them in the next run.
     """
 
     run: int
@@ -191,6 +194,8 @@ class RunRecord:
     corrections: Mapping[str, tuple[AddedFile, ...]] = field(default_factory=dict)
     published_from: Time | None = None
     outdated: tuple[str, ...] | None = None
+    large: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    noted: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
     @property
     def complete(self) -> Frontier:
@@ -225,8 +230,9 @@ Record = IngestRecord | UndoRecord | IntentRecord | FailureRecord | RunRecord | 
 
 _SELDOM = (
     "dims", "lower", "upper", "restates", "base", "appends", "definitions", "arrangements", "corrections",
-    "since", "columns", "replaces", "removed", "before", "labels",
+    "since", "columns", "replaces", "removed", "before", "labels", "large", "noted",
 )  # fmt: skip
+_CODES = ("quantiles", "large", "noted")  # key codes by the fingerprint of an arrangement
 _WHEN_READ = ("replaced", "replaced_by")
 _RUNS: dict[str, Any] = {"intent": IntentRecord, "failure": FailureRecord, "run": RunRecord}
 
@@ -310,7 +316,7 @@ def from_json(kind: str, body: dict[str, Any]) -> Record:
         return CompactRecord(**body)
     for side in ("inputs", "outputs"):
         body[side] = {name: _counts(counts) for name, counts in body[side].items()}
-    body["quantiles"] = {name: tuple(codes) for name, codes in body["quantiles"].items()}
+    body |= {kind: {name: tuple(each) for name, each in body.get(kind, {}).items()} for kind in _CODES}
     body |= {name: tuple(body[name]) for name in ("arrangements", "outdated") if name in body}
     corrections = body.get("corrections", {})
     body["corrections"] = {name: tuple(AddedFile(**file) for file in of) for name, of in corrections.items()}

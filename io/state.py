@@ -33,8 +33,9 @@ Spans = Mapping[int, Span]
 def open_worker(plan: Plan, stored: Stored, spans: Spans | None = None, *, waiting: bool = True) -> Worker:
     """A worker over the live runs; with ``spans`` (by arrangement index), over the codes in them only.
 
-    Rows are read when they are needed. Without ``waiting`` the worker starts without the pending times and held updates
-    of earlier runs. Raises StorageError for files that are missing or damaged.
+    Rows are read when they are needed. Without ``waiting`` the worker starts without what earlier runs left: pending
+    times, held updates, and the history of large groups that are to have trees. Raises StorageError for files that are
+    missing or damaged.
     """
     runs = {
         arrangement.index: _open(
@@ -43,12 +44,13 @@ def open_worker(plan: Plan, stored: Stored, spans: Spans | None = None, *, waiti
         for arrangement in plan.arrangements
         if not arrangement.transient
     }
-    return Worker(plan, runs, *(waiting_of(plan, stored, spans) if waiting else ()))
+    groups = stored.groups.copy() if waiting else stored.groups.all_grown()
+    return Worker(plan, runs, *(waiting_of(plan, stored, spans) if waiting else ()), groups=groups)
 
 
-def open_rebuild(plan: Plan, part: Rebuilding) -> Worker:
+def open_rebuild(plan: Plan, stored: Stored, part: Rebuilding) -> Worker:
     """A worker over nothing, for the fold of a part of a plan over whole history."""
-    worker = Worker(plan)
+    worker = Worker(plan, groups=stored.groups.copy())
     worker.rebuild(part)
     worker.begin()
     return worker
@@ -105,7 +107,7 @@ def write_gains(plan: Plan, worker: Worker, stored: Stored, part: str) -> Gained
 
     No reader sees the files before they are committed.
     """
-    gained = Gained(rounds=worker.rounds)
+    gained = Gained(rounds=worker.rounds, groups=worker.groups)
     for arrangement, run in worker.harvest():
         place = f"state/{arrangement.fingerprint}", layout_of(arrangement)
         gained.files |= _write_run(stored, place, run, part)

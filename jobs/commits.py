@@ -19,6 +19,7 @@ from ddcore.io.ledger import Ledger
 from ddcore.io.tables import AddedFile, LiveFile, TableState
 from ddcore.io.updates import Counts, accumulate_counts, merge_counts
 from ddcore.jobs.next_run import NextRun
+from ddcore.large_groups import LargeGroups
 from ddcore.rebuilding import Rebuilding, definitions, rebuilding
 
 if TYPE_CHECKING:
@@ -78,7 +79,18 @@ class Commits:
             for name, state in self.live.items()
             if name.startswith("state/")
         }
-        return Stored(self.warehouse.root, self.upcoming.number, files)
+        return Stored(self.warehouse.root, self.upcoming.number, files, self._groups())
+
+    def _groups(self) -> LargeGroups:
+        """The large groups of the base, in arrangements that it has stored for this plan."""
+        base = self.upcoming.base
+        if base is None:
+            return LargeGroups()
+        names = {each.fingerprint for each in self.plan.arrangements} & {*base.arrangements}
+        grown, noted = (
+            {name: codes for name, codes in each.items() if name in names} for each in (base.large, base.noted)
+        )
+        return LargeGroups.of(grown, noted)
 
     # -- after the fold -----------------------------------------------------------------------------------------------
 

@@ -201,7 +201,9 @@ class _Replay:
             commits.prepare()
             fold = self._fold_input(upcoming)
             gained, parallelism = (
-                (Gained(), 1) if fold.rebuilding is not None and not fold.rebuilding else engine(fold, options.listener)
+                (Gained(groups=fold.stored.groups), 1)
+                if fold.rebuilding is not None and not fold.rebuilding
+                else engine(fold, options.listener)
             )
             tables, corrections = commits.commit(gained)
         except BaseException as error:
@@ -233,6 +235,8 @@ class _Replay:
                 corrections=corrections,
                 published_from=upcoming.first if upcoming.appends else None,
                 outdated=tuple(commits.outdated) if upcoming.appends else None,
+                large=_sorted(gained.groups.grown),
+                noted=_sorted(gained.groups.noted),
             )
         )
         self.report.versions += versions
@@ -244,7 +248,7 @@ class _Replay:
     def _note_on(self, upcoming: NextRun, commits: Commits) -> str:
         """A sentence on a run that does more than to fold what is new."""
         if commits.rebuilding is not None:
-            stored = sum(not each.transient for each in self.plan.arrangements)
+            stored = sum(not (each.transient or self.plan.is_inner(each)) for each in self.plan.arrangements)
             built = len(commits.rebuilding.missing)
             return f"the program has changed: kept {stored - built} of {stored} arrangements, built {built}"
         if upcoming.rewrites or upcoming.appends:
@@ -375,6 +379,10 @@ def _counts(versions: Sequence[tuple[Time, Changes, Changes]], side: int) -> dic
         for name, change in (each[1] if side == 1 else each[2]).items():
             counts.setdefault(name, {})[each[0]] = change
     return counts
+
+
+def _sorted(codes: Mapping[str, set[int]]) -> dict[str, tuple[int, ...]]:
+    return {name: tuple(sorted(each)) for name, each in sorted(codes.items())}
 
 
 def _quantiles(before: RunRecord | None, gained: Gained) -> dict[str, tuple[int, ...]]:

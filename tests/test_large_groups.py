@@ -1,17 +1,28 @@
-"""Groups of hundreds of rows over dozens of versions: where the engine sweeps instead of looking at every row again."""
+"""Large groups: the engine sweeps over many versions, and keeps trees of partial results for few."""
 
 from __future__ import annotations
 
+import inspect
 import random
+from pathlib import Path
 from typing import Any
 
 import folding
 import polars as pl
 import pytest
-from programs import Case
+import sparkless
+from programs import HEADER, Case
+from test_exchange import outcome
 from test_random_programs import compare
+from warehouses import log_of, project_of
 
 import ddcore as dd
+from ddcore.io.datafile import DataFile
+from ddcore.io.ledger import Ledger
+from ddcore.io.warehouse import Warehouse
+from ddcore.jobs import replay
+from ddcore.operators import tree
+from ddcore.schema import Type
 
 VALUES: dict[str, tuple[Any, list[Any]]] = {
     "int64": (pl.Int64, [*range(-40, 40), None]),
@@ -50,6 +61,13 @@ def history(rng: random.Random, kind: str, dims: tuple[str, ...], negative: bool
     return pl.DataFrame(updates, schema=schema, orient="row")
 
 
+@pytest.fixture(params=[False, True], ids=["swept", "trees"])
+def _trees(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if request.param:
+        monkeypatch.setattr(tree, "LARGE", 20)
+
+
+@pytest.mark.usefixtures("_trees")
 @pytest.mark.parametrize("negative", [False, True], ids=["", "negative"])
 @pytest.mark.parametrize("dims", [("version",), ("day", "revision")], ids=["chain", "grid"])
 @pytest.mark.parametrize("kind", VALUES)
@@ -82,6 +100,7 @@ def shown(groups: pl.DataFrame) -> pl.DataFrame:
     return groups.group_by("group").agg(c=(pl.col("count") * (1 + pl.col("v").rank("dense"))).sum().cast(pl.Int64))
 
 
+@pytest.mark.usefixtures("_trees")
 @pytest.mark.parametrize("dims", [("version",), ("day", "revision")], ids=["chain", "grid"])
 def test_large_groups_in_a_loop(dims: tuple[str, ...]) -> None:
     """Distances in a graph whose edges nearly all lead to two hubs, which so gain and lose their least distance."""
@@ -118,3 +137,57 @@ def test_large_groups_in_a_loop(dims: tuple[str, ...]) -> None:
     compare(drawn, "whole", expected, folding.whole(program, edges=edges))
     compare(drawn, "cut", expected, folding.randomly_cut(program, edges=edges))
     compare(drawn, "fed early", expected, folding.fed_early(program, edges=edges))
+
+
+def totals(rows: Any) -> dict[str, Any]:
+    groups = rows.group_by("k")
+    return {
+        "totals": groups.agg(n=dd.count(), s=dd.sum("w"), lo=dd.min("v"), d=dd.count_distinct("v"), m=dd.mean("w")),
+        "first": groups.top_k(3, by=["w", "v"], descending=[True, False]),
+        "all": rows.group_by().agg(n=dd.count(where="w > 1"), hi=dd.max("v")),
+    }
+
+
+@pytest.mark.parametrize("parallelism", [1, 3])
+@pytest.mark.parametrize("kind", VALUES)
+def test_trees_are_state(kind: str, parallelism: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each run finds the trees that those before it wrote, and the groups that are to have one."""
+    rows = history(random.Random(kind), kind, ("version",), False)
+    drawn = Case(0, HEADER + inspect.getsource(totals).replace("totals(rows", "program(rows"), totals, {"rows": rows})
+    monkeypatch.setattr(tree, "LARGE", 20)
+    if parallelism > 1:
+        sparkless.install(monkeypatch)
+    project = project_of(tmp_path / "project", drawn)
+    engine = "inline" if parallelism == 1 else "spark"
+    got = outcome(project, [3, 9, 10, 11, 30, None], engine=engine, parallelism=parallelism)
+    compare(drawn, f"{engine} {parallelism}", folding.by_reference(totals, rows=rows), got)
+    last = Ledger.load(Warehouse(project.warehouse)).current_run()
+    assert last is not None
+    assert sorted(map(len, last.large.values())) == [1, 2, 2], "a tree for each group of each operator"
+
+
+def test_a_changed_row_of_a_large_group_reads_a_part_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = 300_000
+    start = pl.select(k=pl.lit(7, pl.Int64), v=pl.int_range(rows), w=pl.int_range(rows) % 1000, version=0, diff=1)
+    later = pl.DataFrame({"k": [7, 7] * 2, "v": [5, rows, 9, 5], "w": [5, 1, 9, 5], "version": [1, 1, 2, 3]})
+    frame = pl.concat([start.cast(pl.Int64), later.with_columns(diff=pl.Series([-1, 1, -1, 1]))])
+    drawn = Case(0, HEADER + inspect.getsource(totals).replace("totals(rows", "program(rows"), totals, {"rows": frame})
+    project, read = project_of(tmp_path / "project", drawn), list[int]()
+    real = DataFile.read
+
+    def counted(file: DataFile, groups: Any, columns: Any) -> Any:
+        table = real(file, groups, columns)
+        read.append(table.num_rows)
+        return table
+
+    monkeypatch.setattr(DataFile, "read", counted)
+    sums = []
+    for version in range(4):
+        read.clear()
+        replay.run(project, last=version, engine="inline")
+        sums.append(sum(read))
+    assert sums[1] > 3 * rows, "the run after the first reads the whole group, to grow a tree for each operator"
+    assert max(sums[2:]) < rows, f"{sums} rows read"
+    first = log_of(project, "first", dict.fromkeys(["k", "v", "w"], Type("int64")))
+    total = first.group_by("v", "w").agg(pl.col("diff").sum()).filter(pl.col("diff") != 0).sort("v")
+    assert total.rows() == [(999, 999, 1), (1999, 999, 1), (2999, 999, 1)]

@@ -21,7 +21,7 @@ from shrinking import smallest
 import ddcore as dd
 from ddcore import packing, queues, reference, trace, worker
 from ddcore.errors import DdError, DiffOverflow, Diverged
-from ddcore.operators import join, reduction
+from ddcore.operators import join, reduction, tree
 
 
 def seeds() -> range:
@@ -43,6 +43,8 @@ PARTS = (
 def test_same_logs(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     if seed % 2:  # histories as short as these count as long
         monkeypatch.setattr(trace, "_LONG", 1)
+    if seed // 2 % 2:  # and groups as small as these get trees of partial results
+        monkeypatch.setattr(tree, "LARGE", 1 + seed % 3)
     for module, name in PARTS:
         monkeypatch.setattr(module, name, 1 + seed % 3)
     try:

@@ -183,11 +183,12 @@ class _Reader:
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
-        self.blocks = {block.node: block for block in plan.blocks if block.ports}
+        self.nodes = [node for node in plan.nodes if not node.operator.inner]
+        self.blocks = {b.node: b for b in plan.blocks if b.ports and not plan.operator(b).inner}
         self.outputs = [(block, plan.arrangements[block.owned[0]]) for block in plan.blocks if block.op == "output"]
         paths = {scope: self._path(loop.borders[0]) for scope, loop in plan.loops.items()}
         self.parents = {scope: path[-2] if len(path) > 1 else 0 for scope, path in paths.items()}
-        self.readers = Counter(number for node in plan.nodes for number in node.inputs)
+        self.readers = Counter(number for node in self.nodes for number in node.inputs)
         self.readers.update(arrangement.node for _, arrangement in self.outputs)
         self.readers.update(result for loop in plan.loops.values() for result in loop.results)
         self.boxes: dict[int, Box] = {}
@@ -195,7 +196,7 @@ class _Reader:
         self.ends: list[tuple[int, Box]] = []  # the nodes of outputs, and their boxes
 
     def read(self) -> Diagram:
-        for node in self.plan.nodes:
+        for node in self.nodes:
             self._add(node)
         for _, arrangement in self.outputs:
             self._add_output(arrangement)
@@ -288,12 +289,12 @@ class _Reader:
 
     def _edges(self, indexes: Sequence[Index]) -> Iterator[Edge]:
         by_place = {self.positions[index]: index for index in indexes}
-        for node in self.plan.nodes:
+        for node in self.nodes:
             box = self.boxes.get(node.index)
             if box is None:
                 continue
             if node.index in self.blocks:
-                for port in self.blocks[node.index].ports:
+                for port in self._ports(node.index):
                     yield Edge(self._source(self.plan.arrangements[port].node), box, index=by_place[port])
                 continue
             for number in node.inputs:
@@ -311,9 +312,9 @@ class _Reader:
         users: dict[int, dict[Box, None]] = {}
         own = {block.output for block in self.blocks.values()}
         for block in self.blocks.values():
-            for port in block.ports:
+            for port in self._ports(block.node):
                 users.setdefault(port, {})[self.boxes[block.node]] = None
-        stored = [each for each in self.plan.arrangements if not each.transient]
+        stored = [each for each in self.plan.arrangements if not (each.transient or self.plan.is_inner(each))]
         stored.sort(key=lambda each: (self._source(each.node).number, each.index))
         for number, each in enumerate(stored, 1):
             index = Index(
@@ -322,6 +323,10 @@ class _Reader:
             )  # fmt: skip
             self.positions[index] = each.index
             yield index
+
+    def _ports(self, node: int) -> list[int]:
+        """The arrangements that an operator reads, without the trees of partial results of its large groups."""
+        return [port for port in self.blocks[node].ports if not self.plan.is_inner(self.plan.arrangements[port])]
 
     def _path(self, arrangement: int) -> tuple[int, ...]:
         """The scopes of the loops around an arrangement, outermost first."""

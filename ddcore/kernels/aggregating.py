@@ -25,7 +25,7 @@ NEGATIVE, OVERFLOW = 1, 2
 
 
 @inline
-def _order_rows(k, offsets, words, times, loops, inputs, order):  # type: ignore[no-untyped-def]
+def order_rows(k, offsets, words, times, loops, inputs, order):  # type: ignore[no-untyped-def]
     """Row numbers of key k at or before ``loops``, sorted by value; returns their number."""
     n = 0
     for row in range(offsets[k], offsets[k + 1]):
@@ -61,7 +61,7 @@ def _add_up(order, n, member, m, times, diffs, e_times, e, counts):  # type: ign
 
 
 @inline
-def _add_up_exactly(order, n, member, m, times, diffs, e_times, e, counts, highs):  # type: ignore[no-untyped-def]
+def add_up_exactly(order, n, member, m, times, diffs, e_times, e, counts, highs):  # type: ignore[no-untyped-def]
     """The same in two words: counts and ``highs``, the total as a pair, and whether a count is below zero."""
     for i in range(m):
         counts[i], highs[i] = 0, 0
@@ -87,7 +87,7 @@ def _clamped(high, low):  # type: ignore[no-untyped-def]
 
 
 @inline
-def _exact_sum(order, n, words, c, times, diffs, e_times, e):  # type: ignore[no-untyped-def]
+def exact_sum(order, n, words, c, times, diffs, e_times, e):  # type: ignore[no-untyped-def]
     """The sum of value times diff over rows that hold, as a triple."""
     top, high, low = np.int64(0), np.uint64(0), np.uint64(0)
     for i in range(n):
@@ -112,7 +112,7 @@ def _sum(heads, m, words, c, counts):  # type: ignore[no-untyped-def]
 
 
 @inline
-def _add_floats(order, n, words, c, times, diffs, e_times, e, heads, m, counts, small, limbs):  # type: ignore[no-untyped-def]
+def add_floats(order, n, words, c, times, diffs, e_times, e, heads, m, counts, small, limbs):  # type: ignore[no-untyped-def]
     """Add value times count to the limbs; returns their range, and the word of a sum that is not finite or 0."""
     positive, negative, undefined = 0, 0, 0
     low, high = len(limbs), 0
@@ -165,7 +165,7 @@ def _mean(  # type: ignore[no-untyped-def]
     if count_high == 0 and count_low == 0:
         return _NULL
     if kind == FLOAT_MEAN:
-        start, end, special = _add_floats(order, n, words, c, times, diffs, e_times, e, heads, m, signs, small, limbs)
+        start, end, special = add_floats(order, n, words, c, times, diffs, e_times, e, heads, m, signs, small, limbs)
         result = mean_of_floats(limbs, start, end, special, count_high, count_low, digits)
         clear(limbs, start, end)
         return result
@@ -176,12 +176,12 @@ def _mean(  # type: ignore[no-untyped-def]
         top = total >> np.int64(63)
         high, low = np.uint64(top), np.uint64(total)
     else:
-        top, high, low = _exact_sum(order, n, words, c, times, diffs, e_times, e)
+        top, high, low = exact_sum(order, n, words, c, times, diffs, e_times, e)
     return mean_of_integers(top, high, low, unit, count_high, count_low, digits)
 
 
 @inline
-def _value_orders(kinds, columns, heads, m, words):  # type: ignore[no-untyped-def]
+def value_orders(kinds, columns, heads, m, words):  # type: ignore[no-untyped-def]
     """For each aggregate that counts distinct values: a key's rows sorted by the value, and the values by row."""
     turns, values = np.empty((len(kinds), m), dtype=np.int64), np.empty((len(kinds), m), dtype=np.int64)
     for a in range(len(kinds)):
@@ -194,7 +194,7 @@ def _value_orders(kinds, columns, heads, m, words):  # type: ignore[no-untyped-d
 
 
 @inline
-def _distinct_values(turn, m, values, counts, highs, small):  # type: ignore[no-untyped-def]
+def distinct_values(turn, m, values, counts, highs, small):  # type: ignore[no-untyped-def]
     """How many values, not null, have a positive count; ``turn`` has the rows in the order of their values."""
     number, high, low = np.int64(0), np.int64(0), np.uint64(0)
     for place in range(m):
@@ -208,7 +208,7 @@ def _distinct_values(turn, m, values, counts, highs, small):  # type: ignore[no-
 
 
 @inline
-def _extreme(kind, heads, m, words, c, counts):  # type: ignore[no-untyped-def]
+def extreme_word(kind, heads, m, words, c, counts):  # type: ignore[no-untyped-def]
     """The least or greatest word that is not null of the rows with positive counts, or null."""
     best = _NULL
     for i in range(m):
@@ -221,7 +221,7 @@ def _extreme(kind, heads, m, words, c, counts):  # type: ignore[no-untyped-def]
 
 
 @inline
-def _distinct_rows(order, n, words, heads, member):  # type: ignore[no-untyped-def]
+def distinct_rows(order, n, words, heads, member):  # type: ignore[no-untyped-def]
     """Number the distinct rows among ``order[:n]``: their first rows to heads, each row's number to member."""
     m = 0
     for i in range(n):
@@ -399,8 +399,8 @@ def aggregate(inputs, loops, kinds, columns, units, offsets, words, times, diffs
         e0, e1 = e_offsets[k], e_offsets[k + 1]
         if e0 == e1:
             continue
-        n = _order_rows(k, offsets, words, times, loops, inputs, order)
-        m = _distinct_rows(order, n, words, heads, member)
+        n = order_rows(k, offsets, words, times, loops, inputs, order)
+        m = distinct_rows(order, n, words, heads, member)
         if swept and n * (e1 - e0) > _SWEEP_FROM:
             kind = kinds[0] if len(kinds) == 1 else np.int64(-1)
             unit = units[0] if len(kinds) == 1 else np.int64(1)
@@ -413,13 +413,13 @@ def aggregate(inputs, loops, kinds, columns, units, offsets, words, times, diffs
         small = all_small and rows <= _FEW_ROWS
         signs = counts if small else clamped
         if counts_distinct:
-            turns, values = _value_orders(kinds, columns, heads, m, words)
+            turns, values = value_orders(kinds, columns, heads, m, words)
         for e in range(e0, e1):
             if small:
                 total, least = _add_up(order, n, member, m, times, diffs, e_times, e, counts)
                 high, low, negative = total >> np.int64(63), np.uint64(total), least < 0
             else:
-                high, low, negative = _add_up_exactly(order, n, member, m, times, diffs, e_times, e, counts, highs)
+                high, low, negative = add_up_exactly(order, n, member, m, times, diffs, e_times, e, counts, highs)
             if negative and not allow:
                 error[0], error[1], error[2] = NEGATIVE, k, e
                 _note_negative(small, m, counts, highs, error)
@@ -441,19 +441,19 @@ def aggregate(inputs, loops, kinds, columns, units, offsets, words, times, diffs
                     if small:
                         result, fit = _sum(heads, m, words, c, counts)
                     if not fit:
-                        top, upper, lower = _exact_sum(order, n, words, c, times, diffs, e_times, e)
+                        top, upper, lower = exact_sum(order, n, words, c, times, diffs, e_times, e)
                         result, fit = np.int64(lower), triple_fits(top, upper, lower)
                 elif kind == FLOAT_SUM:
-                    start, end, result = _add_floats(
+                    start, end, result = add_floats(
                         order, n, words, c, times, diffs, e_times, e, heads, m, signs, small, limbs
                     )
                     if result == 0 and end > 0:
                         result = read_float(limbs, digits, start, end)
                     clear(limbs, start, end)
                 elif kind == COUNT_DISTINCT:
-                    result = _distinct_values(turns[a], m, values[a], counts, highs, small)
+                    result = distinct_values(turns[a], m, values[a], counts, highs, small)
                 elif kind == MIN or kind == MAX:
-                    result = _extreme(kind, heads, m, words, c, signs)
+                    result = extreme_word(kind, heads, m, words, c, signs)
                 else:
                     result = _mean(kind, units[a], order, n, words, c, times, diffs, e_times, e, heads, m,
                                         counts, highs, signs, small, limbs, digits)  # fmt: skip
@@ -490,15 +490,15 @@ def accumulate(inputs, loops, offsets, words, times, diffs, e_offsets, e_times, 
             highs = np.empty(capacity, dtype=np.int64)
         if e_offsets[k] == e_offsets[k + 1]:
             continue
-        n = _order_rows(k, offsets, words, times, loops, inputs, order)
-        m = _distinct_rows(order, n, words, heads, member)
+        n = order_rows(k, offsets, words, times, loops, inputs, order)
+        m = distinct_rows(order, n, words, heads, member)
         small = all_small and rows <= _FEW_ROWS
         for e in range(e_offsets[k], e_offsets[k + 1]):
             if small:
                 _, least = _add_up(order, n, member, m, times, diffs, e_times, e, counts)
                 negative = least < 0
             else:
-                _, _, negative = _add_up_exactly(order, n, member, m, times, diffs, e_times, e, counts, highs)
+                _, _, negative = add_up_exactly(order, n, member, m, times, diffs, e_times, e, counts, highs)
             if negative and not allow:
                 error[0], error[1], error[2] = NEGATIVE, k, e
                 _note_negative(small, m, counts, highs, error)

@@ -23,9 +23,10 @@ from ddcore.trace import Rows
 from ddcore.wording import listed
 
 if TYPE_CHECKING:
+    from ddcore.operators.tree import Tree
     from ddcore.plan import Block, Plan
 
-__all__ = ["Aggregation", "Distinct", "Needed"]
+__all__ = ["Aggregation", "AggregationStep", "Distinct", "Named", "Needed"]
 
 Named = tuple[str, str, str | None]
 """The name of a result, its aggregate, and the column of the argument."""
@@ -162,9 +163,24 @@ class Aggregation(Reduction):
         text, columns = digest(keys, parts, str(negative)), {key: source[key] for key in keys} | result
         return cls(columns, text, tuple(keys), negative, aggregates, result)
 
+    def tree(self, source: Schema) -> Tree | None:
+        """Partial aggregates."""
+        from ddcore.operators import partial
+
+        return partial.tree(self, source)
+
     def step(self, plan: Plan, block: Block) -> Step:
         """The work of an agg block."""
-        return _AggregationStep(self, plan, block)
+        step = AggregationStep(self, plan, block)
+        if len(block.ports) > 1:
+            step.of_large = AggregationStep(self._root(plan, block), plan, block, 1)
+        return step
+
+    def _root(self, plan: Plan, block: Block) -> Aggregation:
+        """The aggregation of the partial results of large groups."""
+        tree = self.tree(plan.arrangements[block.ports[0]].collection)
+        assert tree is not None and isinstance(tree.root, Aggregation)
+        return tree.root
 
 
 @dataclass(frozen=True, eq=False)
@@ -181,14 +197,16 @@ class Distinct(Reduction):
 
     def step(self, plan: Plan, block: Block) -> Step:
         """The work of a distinct block."""
-        return _AggregationStep(self, plan, block)
+        return AggregationStep(self, plan, block)
 
 
-class _AggregationStep(ReductionStep):
+class AggregationStep(ReductionStep):
+    """The work of an aggregation at one position."""
+
     quantity = "a sum or a count"
 
-    def __init__(self, reduction: Aggregation | Distinct, plan: Plan, block: Block) -> None:
-        super().__init__(reduction, plan, block)
+    def __init__(self, reduction: Aggregation | Distinct, plan: Plan, block: Block, port: int = 0) -> None:
+        super().__init__(reduction, plan, block, port)
         self.aggregates = reduction.aggregates if isinstance(reduction, Aggregation) else ()
         self.result: Schema = reduction.result if isinstance(reduction, Aggregation) else {}
         self._kinds, self._columns, self._units = self._arguments()
@@ -204,9 +222,7 @@ class _AggregationStep(ReductionStep):
         evals = np.flatnonzero(present)
         results = np.take(results, evals, axis=1)
         self._check_digits(results, evaluations, evals)
-        for place, table in tables.items():
-            valid = results[place] != encoding.NULL
-            results[place, valid] = table[results[place, valid]]
+        self._unrank(results, tables)
         return Targets(evals, results, np.ones(len(evals), dtype=np.int64))
 
     def _check_digits(self, results: np.ndarray, at: Evaluations, evals: np.ndarray) -> None:
@@ -239,6 +255,12 @@ class _AggregationStep(ReductionStep):
                 words[column], by_column[column] = ranks, table
             tables[place] = by_column[column]
         return words, tables
+
+    def _unrank(self, results: np.ndarray, tables: Mapping[int, np.ndarray]) -> None:
+        """Turn ranks in the results back into words, in place."""
+        for place, table in tables.items():
+            valid = results[place] != encoding.NULL
+            results[place, valid] = table[results[place, valid]]
 
     def _arguments(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Of each aggregate the kernel's kind, the number of its value column, and the word of 1 in that column."""

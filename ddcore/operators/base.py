@@ -39,10 +39,12 @@ class Operator:
     """The settings of one operator.
 
     ``schema``: columns of the result. ``text``: the settings in words of our own, equal for equal operators in every
-    process and release; fingerprints are computed from it.
+    process and release; fingerprints are computed from it. ``inner``: a part of another operator, which no program
+    names.
     """
 
     name: ClassVar[str]
+    inner: ClassVar[bool] = False
     schema: Schema
     text: str
 
@@ -114,6 +116,12 @@ class State(Protocol):
 
     def postpone(self, block: Block, pending: SortedBatch) -> None:
         """Keep (key, time) pairs at which the block has to be evaluated later."""
+
+    def large(self, block: Block) -> np.ndarray | None:
+        """The key codes of the groups that have a tree of partial results: int64[m], ascending; None for no group."""
+
+    def note_large(self, block: Block, codes: np.ndarray) -> None:
+        """Note groups that are to have one in the next fold. Several threads may call this."""
 
 
 class Step(ABC):

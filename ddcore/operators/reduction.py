@@ -12,19 +12,22 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ddcore import encoding, kernels, threads
+from ddcore import consolidation, encoding, kernels, threads
 from ddcore.batch import Batch
 from ddcore.consolidation import arrange
 from ddcore.errors import DiffOverflow, ExpressionError, NegativeMultiplicity
 from ddcore.libraries import numpy as np
+from ddcore.operators import tree
 from ddcore.operators.base import Keyed, Port, Rounds, State, Step
-from ddcore.ranges import at_rest, concatenated, portions
+from ddcore.operators.tree import Tree
+from ddcore.ranges import at_rest, combined, concatenated, portions
 from ddcore.sorted_batch import SortedBatch
 from ddcore.trace import Keys, Rows, distinct_keys, gather
 
 if TYPE_CHECKING:
     from ddcore.forwarding import Delivery
     from ddcore.plan import Arrangement, Block, Plan
+    from ddcore.schema import Schema
 
 __all__ = ["Evaluations", "Reduction", "ReductionStep", "Targets", "decode_key"]
 
@@ -97,6 +100,10 @@ class Reduction(Keyed):
         """The operator's name in messages."""
         return self.name
 
+    def tree(self, source: Schema) -> Tree | None:
+        """The levels of partial results for large groups of an input of the schema ``source``, or None without any."""
+        return None
+
 
 class ReductionStep(Step):
     """The work of a reduction at one position; subclasses compute the result of a group."""
@@ -104,11 +111,12 @@ class ReductionStep(Step):
     quantity = "a count"  # the value that may overflow int64 when a group is evaluated
     in_parts = True  # whether a part of the keys may be evaluated in one thread and another part in another
 
-    def __init__(self, reduction: Reduction, plan: Plan, block: Block) -> None:
+    def __init__(self, reduction: Reduction, plan: Plan, block: Block, port: int = 0) -> None:
         assert block.output is not None
-        self.block, self.inputs = block, len(plan.dims)
+        self.block, self.inputs, self.inner = block, len(plan.dims), reduction.inner
         self.allow_negative, self.label = reduction.allow_negative, f"{reduction.label} ({block.place})"
-        self.port, self.output = plan.arrangements[block.ports[0]], plan.arrangements[block.output]
+        self.port, self.output = plan.arrangements[block.ports[port]], plan.arrangements[block.output]
+        self.of_large: ReductionStep | None = None  # evaluates large groups, over their partial results
 
     @abstractmethod
     def evaluate(self, evaluations: Evaluations, history: Rows, loops: np.ndarray) -> Targets:
@@ -121,16 +129,35 @@ class ReductionStep(Step):
         """
         new = state.gained(self.port, rounds)
         new = None if new is None else self.relevant(state, new)
-        if new is None and pending is None:
+        large = None if self.of_large is None else state.large(self.block)
+        if self.of_large is None or large is None:
+            sets = [self._results(state, rounds, new, pending)]
+        else:
+            waiting = [None, None] if pending is None else _divided(pending, large)
+            small, parts = None if new is None else _divided(new, large)[0], self.of_large.port
+            sets = [
+                self._results(state, rounds, small, waiting[0]),
+                self.of_large._results(state, rounds, state.gained(parts, rounds), waiting[1]),
+            ]
+        results = [result for each in sets for result in each]
+        if not results:
             return
-        results = list(threads.each(partial(self._evaluated, state, rounds), self._parts(new, pending)))
-        state.postpone(self.block, concatenated([result.late for result in results]))
-        state.keep(self.output, rounds, concatenated([result.kept for result in results]))
+        kept = _together([[result.kept for result in each] for each in sets if each])
+        state.postpone(self.block, _together([[result.late for result in each] for each in sets if each]))
+        state.keep(self.output, rounds, kept)
         if any(result.deliveries is None for result in results):
-            state.emit(self.block, self.output.batch_of(concatenated([result.kept for result in results])))
+            state.emit(self.block, self.output.batch_of(kept))
             return
         for result in results:
             state.deliver(result.deliveries or ())
+
+    def _results(
+        self, state: State, rounds: Rounds, new: SortedBatch | None, pending: SortedBatch | None
+    ) -> list[_Result]:
+        """The differences of the results of all keys that changed or are pending; none without such keys."""
+        if new is None and pending is None:
+            return []
+        return list(threads.each(partial(self._evaluated, state, rounds), self._parts(new, pending)))
 
     def _parts(self, new: SortedBatch | None, pending: SortedBatch | None) -> Iterator[_Part]:
         """The keys to evaluate in parts, each for one thread."""
@@ -149,6 +176,8 @@ class ReductionStep(Step):
         loops, keys = np.array(rounds, dtype=np.int64), part.keys
         depth, frontier = self.inputs + len(rounds), state.frontier(rounds)
         history = gather(state.trace(self.port).batches, keys, len(self.port.values), depth, frontier)
+        if self.of_large is not None:
+            self._note_large(state, keys, history)
         before = gather(state.trace(self.output).batches, keys, len(self.output.values), depth, frontier)
         offsets, versions, late_keys, late_times = kernels.times.plan_times(
             self.inputs, loops, state.upper, part.offsets, np.ascontiguousarray(part.times),
@@ -176,6 +205,16 @@ class ReductionStep(Step):
             at_rest(state.keyed(self.output, updates)),
             deliveries,
         )
+
+    def _note_large(self, state: State, keys: Keys, history: Rows) -> None:
+        """Note the keys with many distinct rows. O(n log n) for long histories, which may be of few rows."""
+        large = [
+            k
+            for k in np.flatnonzero(np.diff(history.offsets) >= tree.LARGE)
+            if _distinct(history, int(k)) >= tree.LARGE
+        ]
+        if large:
+            state.note_large(self.block, keys.codes[large])
 
     def relevant(self, state: State, new: SortedBatch) -> SortedBatch | None:
         """The new updates of keys that have to be evaluated, at least of those whose result may not be empty."""
@@ -238,7 +277,39 @@ class ReductionStep(Step):
     def _key_and_time(self, place: np.ndarray, at: Evaluations, loops: np.ndarray) -> tuple[Any, tuple[int, ...]]:
         """The key and the time of (key number, evaluation number)."""
         time = (*(int(v) for v in at.versions[:, place[1]]), *(int(r) for r in loops))
-        return decode_key(self.port, at.keys, int(place[0])), time
+        key = decode_key(self.port, at.keys, int(place[0]))
+        return key[:-1] if self.inner else key, time  # without the bucket
+
+
+def _divided(batch: SortedBatch, large: np.ndarray) -> list[SortedBatch | None]:
+    """The updates of other keys, and those of keys with these codes; None for no updates."""
+    sides: list[list[SortedBatch]] = [[], []]
+    for (some,) in portions([batch], 0):
+        assert some is not None
+        place = np.minimum(np.searchsorted(large, some.codes), len(large) - 1)
+        is_large = large[place] == some.codes
+        for side, rows in zip(sides, (np.flatnonzero(~is_large), np.flatnonzero(is_large)), strict=True):
+            if len(rows):
+                side.append(at_rest(some.take(rows)))
+    return [concatenated(side) if side else None for side in sides]
+
+
+def _together(sets: Sequence[Sequence[SortedBatch]]) -> SortedBatch:
+    """One or two sets of batches as one batch: in each set keys ascend from one batch to the next."""
+    batches = [concatenated(each) for each in sets]
+    return batches[0] if len(batches) == 1 else combined(batches, _mixed)
+
+
+def _mixed(batches: Sequence[SortedBatch]) -> SortedBatch:
+    mixed = consolidation.concatenated(batches)
+    return arrange(mixed.codes, list(mixed.words), list(mixed.times), mixed.diffs, mixed.high)
+
+
+def _distinct(history: Rows, k: int) -> int:
+    """How many distinct rows of key k are left if all of its updates are added up."""
+    rows = slice(int(history.offsets[k]), int(history.offsets[k + 1]))
+    words, diffs = list(np.ascontiguousarray(history.words[:, rows])), history.diffs[rows]
+    return len(arrange(np.zeros(len(diffs), np.int64), words, [], diffs))
 
 
 def decode_key(arrangement: Arrangement, keys: Keys, k: int) -> tuple[Any, ...]:

@@ -12,6 +12,7 @@ from ddcore.errors import ProgramError
 from ddcore.libraries import numpy as np
 from ddcore.operators.base import Step
 from ddcore.operators.reduction import Evaluations, Reduction, ReductionStep, Targets
+from ddcore.operators.tree import Bucket, Spread, Tree
 from ddcore.place import caller
 from ddcore.schema import Schema
 from ddcore.trace import Rows
@@ -76,14 +77,50 @@ class TopK(Reduction):
         text = digest(str(k), ties, str(negative), keys, names, map(str, downs))
         return cls(columns, text, tuple(keys), negative, k, tuple(names), tuple(downs), ties)
 
+    def tree(self, source: Schema) -> Tree | None:
+        """The first rows of parts of a group, of which its first rows are some."""
+        hashed = [name for name in source if name not in self.group]
+        if self.allow_negative or not hashed:
+            return None
+        text = digest("tree", self.text)
+        spread = Spread.of(source, self.group, hashed, text)
+        inside = (*self.group, spread.bucket)
+        leaf = _Level.above(self, spread.schema, inside, digest(text, "leaf"))
+        coarser = Bucket.of(leaf.schema, spread.bucket, digest(text, "coarser"), last=False)
+        branch = _Level.above(self, coarser.schema, inside, digest(text, "branch"))
+        return Tree(
+            spread,
+            leaf,
+            coarser,
+            branch,
+            Bucket.of(branch.schema, spread.bucket, digest(text, "bare"), last=True),
+            self,
+        )
+
     def step(self, plan: Plan, block: Block) -> Step:
         """The work of a top_k block."""
-        return _TopKStep(self, plan, block)
+        step = _TopKStep(self, plan, block)
+        if len(block.ports) > 1:
+            step.of_large = _TopKStep(self, plan, block, 1)
+        return step
+
+
+@dataclass(frozen=True, eq=False)
+class _Level(TopK):
+    """The first rows of each bucket of a group."""
+
+    inner = True
+
+    @classmethod
+    def above(cls, whole: TopK, source: Schema, group: tuple[str, ...], text: str) -> _Level:
+        """For an input of the schema ``source``."""
+        columns = {name: source[name] for name in (*group, *source)}
+        return cls(columns, text, group, False, whole.k, whole.by, whole.descending, whole.ties)
 
 
 class _TopKStep(ReductionStep):
-    def __init__(self, top: TopK, plan: Plan, block: Block) -> None:
-        super().__init__(top, plan, block)
+    def __init__(self, top: TopK, plan: Plan, block: Block, port: int = 0) -> None:
+        super().__init__(top, plan, block, port)
         self.top = top
         rest = [name for name in self.port.values if name not in top.by]
         self.order = [*zip(top.by, top.descending, strict=True), *((name, False) for name in rest)]

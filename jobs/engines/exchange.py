@@ -66,6 +66,8 @@ class _Exchange:
 
     def __init__(self, context: SparkContext, fold: Fold, parallelism: int, listener: Any) -> None:
         self.context, self.listener = context, listener
+        groups = fold.stored.groups
+        self.groups = groups.all_grown() if fold.rebuilding is None else groups.copy()
         self.narrow_below = 0 if fold.parallelism else NARROW_BELOW  # a forced parallelism is kept to the end
         token, plan, boundaries = uuid.uuid4().hex, pickled(fold.plan), boundaries_of(fold, parallelism)
         staging = fold.stored.warehouse.staging / token
@@ -112,6 +114,8 @@ class _Exchange:
         incoming.unpersist()
         latest = {report.partition: report for report in reports.value}
         raise_first(latest.values())
+        for report in latest.values():  # a task may lose what it noted in earlier steps
+            self.groups.absorb(report.groups)
         return messages, list(latest.values())
 
     def _collect(self, waiting: RDD[Any], name: str, step: int) -> Gained:
@@ -121,6 +125,7 @@ class _Exchange:
         total = Gained()
         for report in sorted(reports, key=lambda report: report.partition):
             total.absorb(report.gained or Gained())
+        total.groups.absorb(self.groups)
         return total
 
 
@@ -153,7 +158,11 @@ def _splits(fold: Fold) -> Iterator[Split]:
 
 
 def _resumes(fold: Fold) -> bool:
-    """Whether earlier runs left pending times or held updates, or arrangements whose history is replayed."""
+    """Whether earlier runs left pending times, held updates or groups that are to have trees, or arrangements whose
+    history is replayed.
+    """
     if fold.rebuilding is not None:
         return bool(fold.rebuilding.replayed)
-    return any(fold.stored.files.get(name) for name, _, replaced in tables_of(fold.plan) if replaced)
+    return bool(fold.stored.groups.noted) or any(
+        fold.stored.files.get(name) for name, _, replaced in tables_of(fold.plan) if replaced
+    )

@@ -50,7 +50,7 @@ def fold(fold: Fold, listener: Any = None) -> tuple[Gained, int]:
 
 def _open(fold: Fold) -> Worker:
     if fold.rebuilding is not None:
-        worker = open_rebuild(fold.plan, fold.rebuilding)
+        worker = open_rebuild(fold.plan, fold.stored, fold.rebuilding)
         replay(worker, fold.stored, fold.rebuilding)
     else:
         worker = open_worker(fold.plan, fold.stored)

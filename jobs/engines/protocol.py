@@ -6,7 +6,7 @@ Must not import the engine: the driver loads this module.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ddcore.errors import DdError, Diverged
@@ -15,6 +15,7 @@ from ddcore.io.store import Place
 from ddcore.io.tables import LiveFile
 from ddcore.io.times import Frontier, Window
 from ddcore.jobs.engines.partitioning import Boundaries
+from ddcore.large_groups import LargeGroups
 from ddcore.plan import Position
 from ddcore.rebuilding import Rebuilding
 
@@ -77,8 +78,8 @@ class Superstep:
 
 @dataclass(frozen=True)
 class Report:
-    """A task's report to the driver: the least position it sent work for and how many updates wait, what it wrote, or
-    its error.
+    """A task's report to the driver: the least position it sent work for and how many updates wait, the groups that it
+    noted as large, what it wrote, or its error.
     """
 
     partition: int
@@ -86,6 +87,7 @@ class Report:
     waiting: int = 0
     error: DdError | None = None
     gained: Gained | None = None
+    groups: LargeGroups = field(default_factory=LargeGroups)
 
 
 def collector(context: SparkContext) -> Accumulator[list[Report]]:

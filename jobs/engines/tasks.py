@@ -101,10 +101,13 @@ def _resume(task: Task, owner: int) -> Worker:
     plan = _plan(task)
     spans = spans_of(plan, task.boundaries, owner)
     if task.rebuilding is not None:
-        worker = open_rebuild(plan, task.rebuilding)
+        worker = open_rebuild(plan, task.stored, task.rebuilding)
         replay(worker, task.stored, task.rebuilding, spans)
         return worker
-    worker = Worker(plan, None, *waiting_of(plan, task.stored, spans))
+    if task.stored.groups.noted:
+        worker = open_worker(plan, task.stored, spans)
+    else:
+        worker = Worker(plan, None, *waiting_of(plan, task.stored, spans), groups=task.stored.groups.copy())
     worker.begin(task.upper)
     _write(_staging_file(task, 0, owner), list(messages.to_late_messages(worker, owner)))
     return worker
@@ -114,9 +117,12 @@ def _open(task: Task, partition: int | None = None, *, stored: bool = False) -> 
     """A worker without work; with ``stored``, over the state of earlier runs, in one range or in all."""
     plan = _plan(task)
     if task.rebuilding is not None:
-        return open_rebuild(plan, task.rebuilding)
+        return open_rebuild(plan, task.stored, task.rebuilding)
     spans = None if partition is None else spans_of(plan, task.boundaries, partition)
-    worker = open_worker(plan, task.stored, spans, waiting=False) if stored else Worker(plan)
+    if stored:
+        worker = open_worker(plan, task.stored, spans, waiting=False)
+    else:
+        worker = Worker(plan, groups=task.stored.groups.all_grown())
     worker.begin(task.upper)
     return worker
 
@@ -141,7 +147,7 @@ def step(
                 worker.step()
         _stage(task, worker, sizes, now.number, partition)
         places += [worker.next_position] if worker.next_position is not None else []
-        report = Report(partition, min(places, default=None), worker.waiting() + later)
+        report = Report(partition, min(places, default=None), worker.waiting() + later, groups=worker.groups.copy())
         yield from _drain(task, worker, partition)
         _remember(task).workers[partition] = _Kept(worker, now.number)
         reports.add([report])

@@ -1,0 +1,108 @@
+"""Partial aggregates: the levels of a tree below ``agg``. A group's rows become a few that stand for them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ddcore import kernels
+from ddcore.digests import digest
+from ddcore.libraries import numpy as np
+from ddcore.operators.agg import Aggregation, AggregationStep, Named
+from ddcore.operators.base import Step
+from ddcore.operators.reduction import Evaluations, Targets
+from ddcore.operators.tree import Bucket, Spread, Tree
+from ddcore.schema import Schema, Type
+from ddcore.trace import Rows
+
+if TYPE_CHECKING:
+    from ddcore.plan import Block, Plan
+
+__all__ = ["PartialAggregation", "tree"]
+
+_DISTINCT = "count_distinct"
+
+
+@dataclass(frozen=True, eq=False)
+class PartialAggregation(Aggregation):
+    """For each group a few rows, with a column for each aggregate: all aggregates of several groups together can be
+    had from these rows, the number of rows included.
+    """
+
+    name = "partial"
+    inner = True
+
+    @classmethod
+    def below(cls, source: Schema, keys: Sequence[str], aggregates: tuple[Named, ...], text: str) -> PartialAggregation:
+        """For groups by ``keys`` of an input with the arguments of the aggregates, none of which counts rows."""
+        columns = {name: _type(kind, source[str(argument)]) for name, kind, argument in aggregates}
+        return cls({key: source[key] for key in keys} | columns, text, tuple(keys), False, aggregates, columns)
+
+    def step(self, plan: Plan, block: Block) -> Step:
+        """The work of a level."""
+        return _PartialStep(self, plan, block)
+
+    @property
+    def label(self) -> str:
+        """Messages name the operator whose level this is."""
+        return Aggregation.name
+
+
+def tree(whole: Aggregation, source: Schema) -> Tree | None:
+    """The levels below an aggregation, or None where it has none.
+
+    With ``allow_negative`` there is nothing that few rows could stand for. Distinct values are counted
+    where all rows with one value are in one bucket, so only those of one column.
+    """
+    distinct = {argument for _, kind, argument in whole.aggregates if kind == _DISTINCT}
+    if whole.allow_negative or len(distinct) > 1:
+        return None
+    keys, text = whole.group, digest("tree", whole.text)
+    hashed = [str(each) for each in distinct] or [name for name in source if name not in keys]
+    if not hashed:
+        return None  # equal rows are one
+    spread = Spread.of(source, keys, hashed, text)
+    parts = [(f"_part_{place}", kind, argument) for place, (_, kind, argument) in enumerate(whole.aggregates)]
+    first = tuple((name, kind, argument) for name, kind, argument in parts if argument is not None)
+    later = tuple((name, _above(kind), name) for name, kind, _ in first)
+    inside = (*keys, spread.bucket)
+    leaf = PartialAggregation.below(spread.schema, inside, first, digest(text, "leaf"))
+    coarser = Bucket.of(leaf.schema, spread.bucket, digest(text, "coarser"), last=False)
+    branch = PartialAggregation.below(coarser.schema, inside, later, digest(text, "branch"))
+    bare = Bucket.of(branch.schema, spread.bucket, digest(text, "bare"), last=True)
+    whole_from_parts = tuple(
+        (name, _above(kind), part if argument is not None else None)
+        for (name, _, argument), (part, kind, _) in zip(whole.aggregates, parts, strict=True)
+    )
+    root = Aggregation(whole.schema, digest(text, "root"), keys, False, whole_from_parts, whole.result)
+    return Tree(spread, leaf, coarser, branch, bare, root)
+
+
+def _type(kind: str, argument: Type) -> Type:
+    if kind == _DISTINCT:
+        return Type("int64")
+    return Type("decimal", 18, argument.scale) if argument.name == "decimal" and kind in ("sum", "mean") else argument
+
+
+def _above(kind: str) -> str:
+    """The aggregate of partial results that gives that of the rows."""
+    return "sum" if kind == _DISTINCT else kind
+
+
+class _PartialStep(AggregationStep):
+    def __init__(self, partial: PartialAggregation, plan: Plan, block: Block) -> None:
+        super().__init__(partial, plan, block)
+        most = [10**18 - 1 if each.name == "decimal" else 2**63 - 1 for each in partial.result.values()]
+        self._most = np.array(most, dtype=np.int64)
+
+    def evaluate(self, evaluations: Evaluations, history: Rows, loops: np.ndarray) -> Targets:
+        """The rows that stand for each group that is not empty."""
+        words, tables = self._rank_strings(history.words)
+        evals, counts, results, error = kernels.partials.summarise(
+            self.inputs, loops, self._kinds, self._columns, self._most, history.offsets, words, history.times,
+            history.diffs, evaluations.offsets, evaluations.versions,
+        )  # fmt: skip
+        self.raise_if(error, evaluations, loops)
+        self._unrank(results, tables)
+        return Targets(evals, results, counts)

@@ -1,0 +1,116 @@
+"""Trees of partial results: how a group of a million rows is evaluated again without reading a million rows.
+
+The rows of a *large* group are divided among 65,536 buckets by their hash. Each bucket has a partial result: a few rows
+that stand for all of its rows. Those of 256 buckets have one in turn, and the group is evaluated over the 256 of these.
+So a changed row costs a bucket, and twice 256 partial results. Each level is a reduction like others, with its own
+arrangement and pending times, so it is right at all times; groups that are not large never reach it.
+
+Which groups are large is no part of a plan: a fold is told, and notes the ones that have become large for the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import count
+from typing import TYPE_CHECKING
+
+from ddcore.batch import Batch
+from ddcore.encoding import key_codes
+from ddcore.libraries import numpy as np
+from ddcore.operators.base import Linear, Operator
+from ddcore.schema import Schema, Type, is_direct
+
+if TYPE_CHECKING:
+    from ddcore.operators.reduction import Reduction
+
+__all__ = ["LARGE", "Bucket", "Spread", "Tree", "bucket_name"]
+
+LARGE = 1 << 14  # distinct rows of a group from which on it gets a tree
+_BITS, _LEVEL_BITS = 16, 8  # of the number of a bucket; of one level
+
+
+@dataclass(frozen=True)
+class Tree:
+    """The operators between the rows of a reduction and the partial results of its large groups, in their order.
+
+    ``root`` is the reduction of those: its groups and results are those of the whole.
+    """
+
+    spread: Spread
+    leaf: Reduction
+    coarser: Bucket
+    branch: Reduction
+    bare: Bucket
+    root: Reduction
+
+    @property
+    def levels(self) -> Sequence[Operator]:
+        """Each operator's input is the one before it."""
+        return self.spread, self.leaf, self.coarser, self.branch, self.bare
+
+
+def bucket_name(schema: Schema) -> str:
+    """A name for the column of buckets that no column has."""
+    return next(name for number in count() if (name := f"_bucket_{number}") not in schema)
+
+
+@dataclass(frozen=True, eq=False)
+class Spread(Operator):
+    """The rows of large groups, with the number of their bucket in the column ``bucket``: of equal rows the same.
+
+    ``keys``: the columns of the group; ``hashed``: those that decide the bucket.
+    """
+
+    name = "spread"
+    inner = True
+    source: Schema
+    keys: tuple[str, ...]
+    hashed: tuple[str, ...]
+
+    @classmethod
+    def of(cls, source: Schema, keys: Sequence[str], hashed: Sequence[str], text: str) -> Spread:
+        """For groups of rows with the schema ``source`` by ``keys``."""
+        return cls({**source, bucket_name(source): Type("int64")}, text, source, tuple(keys), tuple(hashed))
+
+    @property
+    def bucket(self) -> str:
+        """The name of the column of buckets."""
+        return [*self.schema][-1]
+
+    def spread(self, batch: Batch, large: np.ndarray) -> Batch:
+        """The updates of groups with these key codes, int64[m], ascending. Linear, and a search in ``large``."""
+        codes = self._codes(batch, self.keys)
+        place = np.minimum(np.searchsorted(large, codes), len(large) - 1)
+        rows = batch.take(large[place] == codes)
+        hashes = self._codes(rows, self.hashed)
+        if is_direct([self.source[name] for name in self.hashed]):
+            hashes = key_codes([hashes, hashes], [Type("int64"), Type("int64")], len(rows))
+        bucket = (hashes.view(np.uint64) >> np.uint64(64 - _BITS)).view(np.int64)
+        return rows.of([*rows.words, bucket])
+
+    def _codes(self, batch: Batch, columns: Sequence[str]) -> np.ndarray:
+        words = dict(zip(self.source, batch.words, strict=True))
+        return key_codes([words[name] for name in columns], [self.source[name] for name in columns], len(batch))
+
+
+@dataclass(frozen=True, eq=False)
+class Bucket(Linear):
+    """Partial results with the bucket of the next level in place of their own; without one, where it is the group."""
+
+    name = "bucket"
+    inner = True
+    place: int
+
+    @classmethod
+    def of(cls, source: Schema, bucket: str, text: str, *, last: bool) -> Bucket:
+        """For rows with the schema ``source``, which has the column ``bucket``."""
+        schema = {name: kind for name, kind in source.items() if not (last and name == bucket)}
+        return cls(schema, text, [*source].index(bucket))
+
+    def apply(self, batch: Batch, place: str) -> Batch:
+        """Linear."""
+        before, bucket, after = batch.words[: self.place], batch.words[self.place], batch.words[self.place + 1 :]
+        if len(self.schema) < len(batch.words):
+            return batch.of([*before, *after])
+        return batch.of([*before, bucket >> _LEVEL_BITS, *after])
