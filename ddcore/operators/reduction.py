@@ -10,9 +10,10 @@ from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from ddcore import consolidation, encoding, kernels, threads
+from ddcore import consolidation, encoding, kernels, spilling, threads
 from ddcore.batch import Batch
 from ddcore.consolidation import arrange
 from ddcore.errors import DiffOverflow, ExpressionError, NegativeMultiplicity
@@ -157,19 +158,27 @@ class ReductionStep(Step):
         """The differences of the results of all keys that changed or are pending; none without such keys."""
         if new is None and pending is None:
             return []
-        return list(threads.each(partial(self._evaluated, state, rounds), self._parts(new, pending)))
+        evaluated, parts = partial(self._evaluated, state, rounds), self._parts(state, new, pending)
+        return list(threads.each(evaluated, parts) if self.in_parts else map(evaluated, parts))
 
-    def _parts(self, new: SortedBatch | None, pending: SortedBatch | None) -> Iterator[_Part]:
+    def _parts(self, state: State, new: SortedBatch | None, pending: SortedBatch | None) -> Iterator[_Part]:
         """The keys to evaluate in parts, each for one thread."""
         for some in portions([new, pending], self.port.key_words):
             keys, offsets, times = self._seeds(*some)
-            for a, b in self._ranges(len(keys)):
+            for a, b in self._ranges(state, keys):
                 yield _Part(keys.part(a, b), offsets[a : b + 1] - offsets[a], times[:, offsets[a] : offsets[b]])
 
-    def _ranges(self, keys: int) -> Iterable[tuple[int, int]]:
-        """Ranges of the keys to evaluate, each in one thread."""
-        size = _KEYS if self.in_parts else max(1, keys)
-        return ((start, min(start + size, keys)) for start in range(0, keys, size))
+    def _ranges(self, state: State, keys: Keys) -> Iterable[tuple[int, int]]:
+        """Ranges of the keys to evaluate, each in one thread; where memory is limited with bounded histories."""
+        size, spill = _KEYS if self.in_parts else max(1, len(keys)), spilling.current()
+        cuts = {*range(0, len(keys), size), len(keys)}
+        if spill is not None:
+            rows = np.zeros(len(keys), dtype=np.int64)
+            for batch in (*state.trace(self.port).batches, *state.trace(self.output).batches):
+                lo, hi = batch.locate(keys.codes)
+                rows += hi - lo
+            cuts |= {*(np.flatnonzero(np.diff(np.cumsum(rows) // spill.rows)) + 1).tolist()}
+        return pairwise(sorted(cuts))
 
     def _evaluated(self, state: State, rounds: Rounds, part: _Part) -> _Result:
         """The differences of some keys' results."""
