@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Iterator
 from functools import partial
 
 from bench import rust_peer
-from bench.measure import Failed, Figures, Result, Side, in_turn, prompt_to_prompt
-from bench.project import REPOSITORY
-from bench.rust_peer import GraphFiles
+from bench.measure import Result, Side, agree, in_turn
+from bench.project import engine
 
 # The promises are about the hand-tuned form; the plain one is for information.
 PEERS = {
@@ -19,7 +16,13 @@ PEERS = {
     "crate, shared, 2 workers": ("shared", 2),
 }
 OURS = {1: "ours", 2: "ours, 2 threads"}
-LIMITS = {("load", "crate, shared, 1 worker"): 1.0, ("replay", "crate, shared, 1 worker"): 1.5}
+LIMITS = {
+    ("load", "crate, shared, 1 worker"): 0.6,
+    ("load", "crate, shared, 2 workers"): 0.65,
+    ("replay", "crate, shared, 1 worker"): 0.45,
+    ("replay", "crate, shared, 2 workers"): 0.55,
+}
+MEMORY_LIMIT = 2.0
 SINGLE = {"POLARS_MAX_THREADS": "1", "NUMBA_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}  # threads of the libraries
 
 
@@ -27,23 +30,24 @@ def run(rounds: int) -> Iterator[Result]:
     """Load and replay against each peer, with as many threads as the peer has workers."""
     rust_peer.binary()
     files = rust_peer.graph(nodes=1_000_000, edges=5_000_000, versions=1_000, changes=100)
-    sides: dict[str, Side] = {name: partial(ours, files, threads) for threads, name in OURS.items()}
+    sides: dict[str, Side] = {
+        name: partial(engine, "bfs_engine", files.edges, files.changes, "--threads", threads, environment=SINGLE)
+        for threads, name in OURS.items()
+    }
     for name, (shape, workers) in PEERS.items():
-        sides[name] = partial(rust_peer.breadth_first_search, files, shape, workers)
+        sides[name] = partial(rust_peer.figures, files, "bfs", ("0", "--shape", shape), workers)
     # Two workers spin while they wait for each other: on a busy machine only the fastest runs are meaningful.
     several = [OURS[2], *(name for name, (_, workers) in PEERS.items() if workers > 1)]
     medians = in_turn(sides, rounds, least=several)
-    for side, figures in medians.items():
-        if any(figures[what] != medians["ours"][what] for what in ("changes", "checksum")):
-            raise Failed(f"ours and {side} disagree: {medians['ours']} {figures}")
+    agree(medians, "changes", "checksum")
     for what, figure in (("load", "load"), ("replay of 1,000 versions", "replay")):
         for peer, (_, workers) in PEERS.items():
             mine = medians[OURS[workers]]
             yield Result(
                 name=f"breadth-first search, {what}{', 2 threads' if workers == 2 else ''}",
-                ours_s=mine[f"{figure}_s"],
+                ours=mine[f"{figure}_s"],
                 peer=peer,
-                peer_s=medians[peer][f"{figure}_s"],
+                theirs=medians[peer][f"{figure}_s"],
                 runs=rounds,
                 limit=LIMITS.get((figure, peer)),
                 ours_cpu_s=mine[f"{figure}_cpu_s"],
@@ -51,11 +55,6 @@ def run(rounds: int) -> Iterator[Result]:
                 ours_peak_mib=mine["peak_mib"],
                 peer_peak_mib=medians[peer]["peak_mib"],
             )
-
-
-def ours(files: GraphFiles, threads: int) -> Figures:
-    """One run in a fresh process."""
-    command = [sys.executable, "-m", "bench.bfs_engine", files.edges, files.changes, threads]
-    _, stdout = prompt_to_prompt(command, cwd=REPOSITORY, environment=SINGLE)
-    figures: Figures = json.loads(stdout.splitlines()[-1])
-    return figures
+    peer = "crate, shared, 1 worker"
+    peaks = [medians[side]["peak_mib"] for side in ("ours", peer)]
+    yield Result("breadth-first search, peak memory", peaks[0], peer, peaks[1], rounds, MEMORY_LIMIT, "MiB")

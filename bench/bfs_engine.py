@@ -1,15 +1,14 @@
-"""Breadth-first search in the engine: ``python -m bench.bfs_engine EDGES CHANGES [THREADS]`` prints one JSON object.
+"""Breadth-first search in the engine: ``python -m bench.bfs_engine EDGES CHANGES`` prints one JSON object.
 
 A separate process, so that its peak memory is that of the load and the replay. The times are as for the peer: from
-building the dataflow until all differences of version 0 exist, then the fold of all later versions. Reading the files
-and importing libraries is not timed.
+building the dataflow until all differences of version 0 exist, then the fold of all later versions, or with ``--each``
+one fold a version. Reading the files and importing libraries is not timed.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
-import resource
-import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -18,18 +17,19 @@ import numpy as np
 import polars as pl
 
 import ddcore as dd
+from bench.measure import peak_mib
 from bench.project import example_function
 from ddcore.jobs.setup import compile_kernels
 
 SCHEMAS = {"edges": {"src": "int64", "dst": "int64"}, "roots": {"node": "int64"}}
 
 
-def main(edges_file: Path, changes_file: Path, threads: int = 1) -> None:
+def main(edges_file: Path, changes_file: Path, *, threads: int = 1, each: bool = False) -> None:
     """Load version 0, replay the others, print the times."""
     edges, changes = read_edges(edges_file), read_changes(changes_file)
     roots = pl.DataFrame({"node": [0], "version": [0], "diff": [1]})
     bfs = example_function("graphs", "bfs")
-    measure(bfs, SCHEMAS, {"edges": edges, "roots": roots}, changes, checksum, threads=threads)
+    measure(bfs, SCHEMAS, {"edges": edges, "roots": roots}, changes, checksum, threads=threads, each=each)
 
 
 def measure(
@@ -40,8 +40,12 @@ def measure(
     checksum: Callable[[pl.DataFrame], int],
     *,
     threads: int = 1,
+    each: bool = False,
 ) -> None:
-    """Fold ``inputs``, then the changes of ``edges``; print times, peak memory and a checksum of the one output."""
+    """Fold ``inputs``, then the changes of ``edges``, at once or ``each`` version by itself.
+
+    Prints times, peak memory and a checksum of the one output.
+    """
     make_session = dd.Session
     compile_kernels()  # they are loaded when first used, which is no part of a fold
 
@@ -50,13 +54,14 @@ def measure(
     (first,) = session.fold(inputs).values()
     load = clock.figures("load")
 
+    portions = changes.partition_by("version", maintain_order=True) if each else [changes]
     clock = Clock()
-    (later,) = session.fold({"edges": changes}).values()
+    later = [frame for portion in portions for frame in session.fold({"edges": portion}).values()]
     replay = clock.figures("replay")
 
-    peak_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    outcome = {"changes": len(later), "checksum": checksum(first) + checksum(later)}
-    print(json.dumps({**load, **replay, "peak_mib": peak_mib, **outcome}))
+    memory = {"peak_mib": peak_mib()}
+    outcome = {"changes": sum(map(len, later)), "checksum": sum(map(checksum, [first, *later]))}
+    print(json.dumps({**load, **replay, **memory, **outcome}))
 
 
 class Clock:
@@ -89,4 +94,9 @@ def checksum(log: pl.DataFrame) -> int:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]), *map(int, sys.argv[3:]))
+    parser = argparse.ArgumentParser(prog="python -m bench.bfs_engine")
+    parser.add_argument("edges_file", type=Path)
+    parser.add_argument("changes_file", type=Path)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--each", action="store_true", help="one fold a version")
+    main(**vars(parser.parse_args()))

@@ -6,14 +6,12 @@ machine changes least; one thread does nearly all of it.
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Iterator
 from functools import partial
 
 from bench.interning_engine import FORMS
-from bench.measure import Figures, Result, in_turn, prompt_to_prompt
-from bench.project import REPOSITORY
+from bench.measure import Result, in_turn
+from bench.project import engine
 
 AUTHOR = {"all": (12.51, 1_310), "changes": (15.04, 578), "edits": (6.52, 621)}
 """Seconds and MB of the text, by form."""
@@ -24,7 +22,10 @@ def run(rounds: int) -> Iterator[Result]:
     """Each form on both kinds of rows, in turn; and ours with ids of 36 bits: those and the row fit into one word."""
     settings = [(form, rows, 63) for rows in ("integers", "strings") for form in FORMS]
     named = {" ".join(map(str, each)): each for each in [*settings, ("edits", "integers", 36)]}
-    medians = in_turn({name: partial(side, *each) for name, each in named.items()}, rounds)
+    medians = in_turn(
+        {name: partial(engine, "interning_engine", *each[:2], "--bits", each[2]) for name, each in named.items()},
+        rounds,
+    )
     for name, (form, rows, bits) in named.items():
         figures, (seconds, megabytes) = medians[name], AUTHOR[form]
         what = "10M integers" if rows == "integers" else "1M strings of 40 characters"
@@ -35,10 +36,3 @@ def run(rounds: int) -> Iterator[Result]:
             f"ids of {what}, {bits} bits, {NAMES[form]}", figures["fold_cpu_s"], peer, seconds, rounds,
             ours_peak_mib=figures["peak_mib"], ours_bytes_per_row=figures["bytes_per_row"],
         )  # fmt: skip
-
-
-def side(form: str, rows: str, bits: int) -> Figures:
-    """The figures of one form."""
-    command = [sys.executable, "-m", "bench.interning_engine", form, rows, "--bits", str(bits)]
-    figures: Figures = json.loads(prompt_to_prompt(command, cwd=REPOSITORY)[1])
-    return figures

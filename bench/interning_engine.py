@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import resource
 from collections.abc import Callable
 
 import numpy as np
@@ -18,6 +17,7 @@ import polars as pl
 
 import ddcore as dd
 from bench.bfs_engine import Clock
+from bench.measure import peak_mib
 from ddcore import col
 from ddcore.collection import Collection
 from ddcore.digests import digest
@@ -123,7 +123,7 @@ def main() -> None:
     n = options.count or COUNTS[options.rows]
     rows = rows_of(options.rows, n)
     compile_kernels()
-    before_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    before_mib = peak_mib()
 
     clock = Clock()
     session = dd.Session(program_of(options.form, options.bits), {"rows": rows.drop("version", "diff").schema})
@@ -136,8 +136,7 @@ def main() -> None:
         for batch in trace.batches
         for each in (batch.codes, batch.words, batch.times, batch.diffs)
     )
-    peak_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    memory = {"peak_mib": peak_mib, "before_mib": before_mib, "bytes_per_row": state / n}
+    memory = {"peak_mib": peak_mib(), "before_mib": before_mib, "bytes_per_row": state / n}
     print(json.dumps({**figures, **memory, "rounds": session._worker.rounds}))
 
 

@@ -33,14 +33,17 @@ class Skipped(Exception):
 
 @dataclass(frozen=True)
 class Result:
-    """One comparison. Seconds are medians over ``runs`` runs of each side; ``limit`` is the greatest ratio promised."""
+    """One comparison. ``ours`` and ``theirs`` are medians over ``runs`` runs of each side, in seconds or in ``unit``.
+    ``limit`` is the greatest ratio promised.
+    """
 
     name: str
-    ours_s: float
+    ours: float
     peer: str
-    peer_s: float
+    theirs: float
     runs: int
     limit: float | None = None
+    unit: str = "s"
     ours_cpu_s: float | None = None
     peer_cpu_s: float | None = None
     ours_peak_mib: float | None = None
@@ -50,15 +53,16 @@ class Result:
     @property
     def ratio(self) -> float:
         """Ours over the peer's: below 1, ours is faster."""
-        return self.ours_s / self.peer_s
+        return self.ours / self.theirs
 
     def line(self) -> str:
-        """One JSON object, rounded to milliseconds, without fields that have no value."""
-        fields = {**asdict(self), "ratio": self.ratio}
-        order = ["name", "ours_s", "peer", "peer_s", "ratio", "limit", "ours_cpu_s", "peer_cpu_s"]
+        """One JSON object, rounded to microseconds, without fields that have no value."""
+        ours, theirs = (f"{side}_{self.unit.replace(' ', '_')}" for side in ("ours", "peer"))
+        fields = {**asdict(self), "ratio": self.ratio, ours: self.ours, theirs: self.theirs}
+        order = ["name", ours, "peer", theirs, "ratio", "limit", "ours_cpu_s", "peer_cpu_s"]
         order += ["ours_peak_mib", "peer_peak_mib", "ours_bytes_per_row", "runs"]
         present = {key: fields[key] for key in order if fields[key] is not None}
-        return json.dumps({key: round(it, 3) if isinstance(it, float) else it for key, it in present.items()})
+        return json.dumps({key: round(it, 6) if isinstance(it, float) else it for key, it in present.items()})
 
 
 def in_turn(sides: Mapping[str, Side], rounds: int, least: Collection[str] = ()) -> dict[str, Figures]:
@@ -70,11 +74,29 @@ def in_turn(sides: Mapping[str, Side], rounds: int, least: Collection[str] = ())
     for _ in range(rounds):
         for name, run in sides.items():
             runs[name].append(run())
-    return {name: _summary(figures, min if name in least else statistics.median) for name, figures in runs.items()}
+    return {name: summary(figures, min if name in least else statistics.median) for name, figures in runs.items()}
 
 
-def _summary(runs: Sequence[Figures], of: Callable[[list[float]], float]) -> Figures:
+def summary(runs: Sequence[Figures], of: Callable[[list[float]], float] = statistics.median) -> Figures:
+    """The median of every figure of some runs, or another value ``of`` them."""
     return {figure: of([run[figure] for run in runs]) for figure in runs[0]}
+
+
+def agree(figures: Mapping[str, Figures], *what: str) -> None:
+    """Raise Failed unless all sides have the same figures of these names."""
+    if len({tuple(side[name] for name in what) for side in figures.values()}) > 1:
+        shown = {name: {each: side[each] for each in what} for name, side in figures.items()}
+        raise Failed(f"the sides disagree: {shown}")
+
+
+def peak_mib() -> float:
+    """The most memory that this process has had, in MiB."""
+    status = Path("/proc/self/status")
+    if status.exists():
+        fields = dict(line.split(":", 1) for line in status.read_text().splitlines())
+        return int(fields["VmHWM"].split()[0]) / 1024
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # on Linux that is at least its parent's
+    return most / (2**20 if sys.platform == "darwin" else 2**10)
 
 
 def prompt_costs(command: Sequence[object], cwd: Path, environment: Mapping[str, str] | None = None) -> Figures:

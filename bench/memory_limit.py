@@ -46,9 +46,9 @@ def run(rounds: int) -> Iterator[Result]:
         raise Failed(f"the process had {limited['private_mib']:.0f} MiB, with {MEMORY} of memory")
     yield Result(
         name=f"dd run, {EDGES // 1_000_000}M edges, --memory {MEMORY}",
-        ours_s=limited["s"],
+        ours=limited["s"],
         peer="without a limit",
-        peer_s=unlimited["s"],
+        theirs=unlimited["s"],
         runs=rounds,
         limit=LIMIT,
         ours_cpu_s=limited["cpu_s"],

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import random
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -31,9 +32,25 @@ def example_function(name: str, function: str) -> Callable[..., Any]:
     return program_function
 
 
+def engine(
+    module: str, *arguments: object, environment: Mapping[str, str] | None = None, python: object = sys.executable
+) -> Figures:
+    """The figures that ``python -m bench.MODULE ARGUMENTS`` prints last, as a JSON object; in a process of its own."""
+    _, stdout = prompt_to_prompt([python, "-m", f"bench.{module}", *arguments], REPOSITORY, environment)
+    figures: Figures = json.loads(stdout.splitlines()[-1])
+    return figures
+
+
 def package_set() -> Path:
     """The package set's change log."""
     return SAMPLE_DATA / "package_sets" / "dependencies.parquet"
+
+
+def accumulated(log: pl.DataFrame, version: int) -> pl.DataFrame:
+    """The rows of a log of distinct rows at a version."""
+    columns = [name for name in log.columns if name not in ("version", "diff")]
+    present = log.filter(pl.col("version") <= version).group_by(columns).agg(pl.col("diff").sum())
+    return present.filter(pl.col("diff") != 0).select(columns)
 
 
 class Project:

@@ -74,13 +74,8 @@ def graph(nodes: int, edges: int, versions: int, changes: int) -> GraphFiles:
     return files
 
 
-def breadth_first_search(files: GraphFiles, shape: str, workers: int) -> Figures:
-    """One run from node 0: version 0 is loaded, then all later versions are given at once."""
-    return figures(files, "bfs", ("0", "--shape", shape), workers)
-
-
 def figures(files: GraphFiles, workload: str, options: Sequence[str], workers: int = 1) -> Figures:
-    """One run of a workload: version 0 is loaded, then all later versions are given at once."""
+    """One run of a workload: version 0 is loaded, then all later versions are given, ``--batch`` of them at once."""
     arguments = (files.edges, files.changes, files.nodes, *options, "-w", workers)
     _, stdout = prompt_to_prompt([binary(), workload, *arguments], cwd=files.edges.parent)
     printed = dict(re.findall(r"^(\w+)=(-?[\d.]+)$", stdout, re.MULTILINE))

@@ -27,16 +27,24 @@ def write(results: Sequence[Result], document: Path = DOCUMENT) -> None:
 def rendered(results: Sequence[Result]) -> str:
     """Markdown: one row per result, then a line about the machine."""
     lines = [
-        "| what | ours, s | peer | peer, s | ratio | promised | peak MiB, ours / peer |",
+        "| what | ours | peer | the peer's | ratio | promised | peak MiB, ours / peer |",
         "|---|--:|---|--:|--:|--:|--:|",
     ]
     for it in results:
-        promised = f"{it.limit:.1f}" if it.limit is not None else ""
+        promised = f"{it.limit:g}" if it.limit is not None else ""
         peaks = f"{it.ours_peak_mib:,.0f} / {it.peer_peak_mib:,.0f}" if it.ours_peak_mib and it.peer_peak_mib else ""
-        figures = f"{it.ours_s:.2f} | {it.peer} | {it.peer_s:.2f} | {it.ratio:.2f} | {promised} | {peaks}"
+        ours, theirs = _quantity(it.ours, it.unit), _quantity(it.theirs, it.unit)
+        figures = f"{ours} | {it.peer} | {theirs} | {it.ratio:.2f} | {promised} | {peaks}"
         lines.append(f"| {it.name} | {figures} |")
     runs = sorted({it.runs for it in results})
     return "\n".join([*lines, "", f"Medians of {' or '.join(map(str, runs))} runs each, in turn, on {machine()}."])
+
+
+def _quantity(value: float, unit: str) -> str:
+    """Seconds with two digits after the point, or three that count; other units without a point."""
+    if unit == "s":
+        return f"{value:.2f} s" if value >= 1 else f"{value:#.3g} s"
+    return f"{value:,.0f} {unit}"
 
 
 def machine() -> str:

@@ -182,11 +182,9 @@ def polars_type(kind: pa.DataType) -> pl.DataType:
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
         return pl.List(polars_type(kind.value_type))
     try:
-        series = pl.from_arrow(pa.nulls(0, type=kind))
+        return pl.Schema(pa.schema([("", kind)]))[""]
     except Exception:  # an input cannot hold what Polars cannot
         return pl.Object()
-    assert isinstance(series, pl.Series)
-    return series.dtype
 
 
 def parse_schema(columns: Mapping[str, Any]) -> Schema:

@@ -30,9 +30,10 @@ from ddcore.sorted_batch import SortedBatch
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["FileBatch", "commit", "open_runs", "run_table", "write_in_pieces", "write_run"]
+__all__ = ["FileBatch", "commit", "open_runs", "row_group", "run_table", "write_in_pieces", "write_run"]
 
-ROW_GROUP = 16 * 1024
+ROW_GROUP = 16 * 1024  # the most rows of a row group
+_GROUPS, _LEAST = 64, 1024  # row groups of a file, where that makes groups of at least so many rows
 SMALL = 1024  # a file of at most so many rows is read whole
 # A row group costs the same whether read alone or with others, so a whole read pays only where most groups are needed.
 _NEARLY_ALL = 0.5
@@ -62,7 +63,7 @@ def write_run(folder: Place, run: int, part: str | int, table: pa.Table) -> Adde
     ``table`` is sorted by ``_code``; ``part`` is different for each writer of a run. Runs in tasks, on any machine.
     """
     return tables.write_file(
-        folder, f"part-{part}", table, bounded=[CODE], row_group=ROW_GROUP, partition={"run": str(run)}
+        folder, f"part-{part}", table, bounded=[CODE], row_group=row_group(table.num_rows), partition={"run": str(run)}
     )
 
 
@@ -70,13 +71,19 @@ def write_in_pieces(
     folder: Place, run: int, part: str | int, batch: SortedBatch, layout: Layout, *, rows: int
 ) -> AddedFile:
     """The same for a run of which about so many ``rows`` are decoded at once."""
-    size = max(ROW_GROUP, rows // ROW_GROUP * ROW_GROUP)
+    group = row_group(len(batch))
+    size = max(group, rows // group * group)
     pieces = (run_table(batch.part(at, min(at + size, len(batch))), layout) for at in range(0, len(batch), size))
     first = next(pieces)
     return tables.write_pieces(
         folder, f"part-{part}", chain([first], pieces), first.schema,
-        rows=len(batch), bounded=CODE, row_group=ROW_GROUP, partition={"run": str(run)},
+        rows=len(batch), bounded=CODE, row_group=group, partition={"run": str(run)},
     )  # fmt: skip
+
+
+def row_group(rows: int) -> int:
+    """How many rows of a file are in a row group: few, so that few are decoded for a look-up, but each has its cost."""
+    return min(ROW_GROUP, max(_LEAST, -(-rows // _GROUPS)))
 
 
 def commit(

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from ddcore.io import datafile, tables
-from ddcore.io.arrangements import ROW_GROUP, SMALL
+from ddcore.io.arrangements import SMALL, row_group
 from ddcore.io.changelog import ChangeLog
 from ddcore.io.deltalog import COMPACTED
 from ddcore.io.layout import CODE
@@ -89,7 +89,7 @@ class Merge:
         columns = tables.arrow_table({name: [] for name in schema}, schema).schema
         merged = tables.write_pieces(
             self.folder, "part-merged", pieces, columns,
-            rows=self.rows, bounded=CODE, row_group=ROW_GROUP, partition={"run": str(run)},
+            rows=self.rows, bounded=CODE, row_group=row_group(self.rows), partition={"run": str(run)},
         )  # fmt: skip
         return [merged] if merged.rows else []
 

@@ -11,7 +11,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
+
+import ddcore as dd
 
 TOP = Path(__file__).resolve().parent.parent
 NODES = 60
@@ -51,12 +54,117 @@ def test_the_engine_gives_what_is_computed_from_scratch_at_every_version(
     count, checksum = check.expected(WORKLOADS.get(workload, workload), edges, changes, NODES)
     assert (figures["changes"], figures["checksum"]) == (count, checksum)
     assert count > 0
+    if workload == "bfs":
+        bench("bfs_engine").main(*files, each=True)
+        one_by_one = json.loads(capsys.readouterr().out.splitlines()[-1])
+        assert (one_by_one["changes"], one_by_one["checksum"]) == (count, checksum)
+
+
+def test_the_closure_in_plain_python_is_that_of_the_engine(
+    bench: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    closures = bench("peers.closures")
+    history = [("a", "b", 0, 1), ("b", "c", 0, 1), ("c", "a", 1, 1), ("b", "c", 2, -1), ("a", "b", 2, 1)]
+    found = sorted(closures.differences(history), key=lambda change: (change[2], *change))
+    assert found == [
+        ("a", "b", 0, 1), ("a", "c", 0, 1), ("b", "c", 0, 1),
+        ("a", "a", 1, 1), ("b", "a", 1, 1), ("b", "b", 1, 1), ("c", "a", 1, 1), ("c", "b", 1, 1), ("c", "c", 1, 1),
+        ("a", "a", 2, -1), ("a", "c", 2, -1), ("b", "a", 2, -1), ("b", "b", 2, -1), ("b", "c", 2, -1),
+        ("c", "c", 2, -1),
+    ]  # fmt: skip
+    log = tmp_path / "log.parquet"
+    pl.read_parquet(bench("project").package_set()).filter(pl.col("version") < 100).write_parquet(log)
+    for side in (closures, bench("closure_engine")):
+        side.main(str(log))
+    plain, ours = (json.loads(line) for line in capsys.readouterr().out.splitlines())
+    assert (plain["changes"], plain["checksum"]) == (ours["changes"], ours["checksum"])
+    assert ours["changes"] > 1_000
+
+
+def test_a_growing_chain_is_checked(
+    bench: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = bench("chain_engine")
+    engine.main(40, 4)
+    assert json.loads(capsys.readouterr().out)["changes"] == 40
+    monkeypatch.setattr(engine, "longest_paths", lambda nodes, edges: {"lengths": nodes.select("node", length=1)})
+    with pytest.raises(bench("measure").Failed, match="a chain of 40 nodes"):
+        engine.main(40, 4)
+
+
+def test_the_outputs_of_a_long_history_are_checked(bench: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    engine = bench("history_engine")
+    engine.main(40)
+    figures = json.loads(capsys.readouterr().out)
+    assert figures["updates"] > figures["input"] > 700
+    outages = engine.history(10)
+    outputs = dd.replay(engine.program, outages=outages)
+    engine.check(outages, outputs, 9)
+    for name, log in outputs.items():
+        with pytest.raises(bench("measure").Failed, match=f"{name} is wrong at version 9"):
+            engine.check(outages, outputs | {name: log[1:]}, 9)
+
+
+def test_results_of_a_large_group_are_checked(bench: Any, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    engine, measure = bench("large_groups_engine"), bench("measure")
+    for aggregate in engine.AGGREGATES:
+        engine.main(aggregate, 100)
+    assert len(capsys.readouterr().out.splitlines()) == len(engine.AGGREGATES)
+    group = engine.Group(100)
+    logs = [group.load(), group.change()]
+    assert logs[1]["diff"].to_list() == [-1] * 5 + [1] * 5
+    log = dd.replay(bench("large_groups_program").min, rows=pl.concat(logs))["result"]
+    group.check(log, "min")
+    with pytest.raises(measure.Failed, match="min is"):
+        group.check(log.filter(pl.col("version") == 0), "min")
+    stored = bench("large_groups").Stored(tmp_path / "stored", "min", 100)
+    assert stored.change()["cpu_s"] > 0
+
+
+def test_sides_that_disagree_fail_and_units_are_in_lines_and_in_the_table(bench: Any) -> None:
+    measure = bench("measure")
+    measure.agree({"a": {"rows": 1, "s": 1}, "b": {"rows": 1, "s": 2}}, "rows")
+    with pytest.raises(measure.Failed, match="rows"):
+        measure.agree({"a": {"rows": 1}, "b": {"rows": 2}}, "rows")
+    short = measure.Result("ten rows", 0.00123, "peer", 0.5, 3, 0.65, ours_cpu_s=0.001)
+    peak = measure.Result("peak memory", 255.4, "150 MiB, as promised", 150.0, 3, 1.0, "MiB")
+    bytes_ = measure.Result("memory", 600.0, "500 bytes, as promised", 500.0, 3, 1.0, "B per update")
+    assert json.loads(bytes_.line())["ours_B_per_update"] == 600
+    assert json.loads(short.line()) == {
+        "name": "ten rows", "ours_s": 0.00123, "peer": "peer", "peer_s": 0.5, "ratio": 0.00246, "limit": 0.65,
+        "ours_cpu_s": 0.001, "runs": 3,
+    }  # fmt: skip
+    assert json.loads(peak.line())["ours_MiB"] == 255.4 and json.loads(peak.line())["peer_MiB"] == 150
+    lines = bench("table").rendered([short, peak]).splitlines()
+    assert lines[2] == "| ten rows | 0.00123 s | peer | 0.500 s | 0.00 | 0.65 |  |"
+    assert lines[3] == "| peak memory | 255 MiB | 150 MiB, as promised | 150 MiB | 1.70 | 1 |  |"
+
+
+def test_every_benchmark_can_run_and_is_listed_in_the_docs(bench: Any) -> None:
+    main, page = bench("__main__"), (TOP / "docs" / "performance.md").read_text()
+    for name in (*main.BENCHMARKS, *main.ON_REQUEST):
+        assert f"`{name}`" in page, name
+        assert callable(bench(name).run)
+
+
+def test_peers_that_cannot_be_had_are_named(bench: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tpch, measure = bench("tpch"), bench("measure")
+    monkeypatch.setattr(tpch, "GENERATOR", tmp_path / "none")
+    with pytest.raises(measure.Skipped, match=r"pip install 'ddcore\[bench\]'"):
+        next(tpch.run(1))
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("DDCORE_CACHE", str(tmp_path / "cache"))
+    pathway = bench("pathway_peer")
+    with pytest.raises(measure.Skipped, match=r"Pathway cannot be installed: .*pathway==") as skipped:
+        pathway.python()
+    assert "\n" not in str(skipped.value)
+    assert not [*tmp_path.rglob("bin")], "nothing half-installed is left"
 
 
 def test_a_benchmark_without_cargo_says_so_in_one_line(tmp_path: Path) -> None:
     environment = {**os.environ, "PATH": str(tmp_path), "DDCORE_CACHE": str(tmp_path / "cache")}
     done = subprocess.run(
-        [sys.executable, "-m", "bench", "bfs", "graphs"],
+        [sys.executable, "-m", "bench", "bfs", "sessions", "graphs"],
         cwd=TOP,
         env=environment,
         capture_output=True,
@@ -65,7 +173,7 @@ def test_a_benchmark_without_cargo_says_so_in_one_line(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     lines = [json.loads(line) for line in done.stdout.splitlines()]
-    assert [line["name"] for line in lines] == ["bfs", "graphs"]
+    assert [line["name"] for line in lines] == ["bfs", "sessions", "graphs"]
     assert all(line["skipped"] == "the Rust peer has to be built, and there is no cargo on PATH" for line in lines)
     assert done.stderr == ""
 
@@ -91,3 +199,23 @@ def test_the_readme_of_the_sample_data_names_every_folder_with_its_licence() -> 
     for folder in sorted(folders):
         assert re.search(r"BSD-3-Clause|Apache-2\.0|cited", licences[folder]), folder
     assert "Redistributions in binary form" in (TOP / "sample_data" / "package_sets" / "LICENSE").read_text()
+
+
+def test_the_peak_of_a_process_is_not_that_of_the_one_that_started_it(bench: Any) -> None:
+    ballast = bytearray(os.urandom(2**20)) * 200
+    assert bench("measure").peak_mib() > 200
+    command = [sys.executable, "-c", "from bench.measure import peak_mib; print(peak_mib())"]
+    done = subprocess.run(command, cwd=TOP, capture_output=True, text=True, check=True)
+    assert 1 < float(done.stdout) < 100 < len(ballast) / 2**20
+
+
+@pytest.mark.long
+def test_the_row_of_limited_memory_compares_logs_and_memory(bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    memory_limit = bench("memory_limit")
+    for name, value in {"EDGES": 30_000, "NODES": 6_000, "FILES": 2, "MEMORY": "1GiB"}.items():
+        monkeypatch.setattr(memory_limit, name, value)
+    (row,) = memory_limit.run(1)
+    assert row.ours > 0 and row.theirs > 0 and row.ours_peak_mib > 50
+    monkeypatch.setattr(memory_limit, "MEMORY", "20MiB")
+    with pytest.raises(bench("measure").Failed, match="with 20MiB of memory"):
+        next(memory_limit.run(1))

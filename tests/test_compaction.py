@@ -87,7 +87,6 @@ def test_random_programs_compacted_between_runs(seed: int, tmp_path: Path, monke
     monkeypatch.setattr(arrangements, "SMALL", rng.choice([0, 1024]))
     monkeypatch.setattr(compaction, "_PIECE", rng.choice([2, 4 << 20]))
     monkeypatch.setattr(arrangements, "ROW_GROUP", 4)
-    monkeypatch.setattr(compaction, "ROW_GROUP", 4)
     drawn = case(seed, plain=True)
     expected = outcome(folding.by_reference, drawn)
     project = with_retention(project_of(tmp_path / "project", drawn))
