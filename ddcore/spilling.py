@@ -13,13 +13,14 @@ import sys
 import tempfile
 import weakref
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from threading import Lock
 from typing import Any
 
 from ddcore.errors import FoldError
 from ddcore.libraries import numpy as np
+from ddcore.memory import returned_memory
 
 __all__ = ["Columns", "Spilling", "current", "rows_within", "using"]
 
@@ -190,6 +191,7 @@ def using(spilling: Spilling | None) -> Iterator[None]:
     """Inside, arrays that come to rest may go to files; so in all threads of a step. None: they do not."""
     token = _current.set(spilling)
     try:
-        yield
+        with nullcontext() if spilling is None else returned_memory():
+            yield
     finally:
         _current.reset(token)

@@ -22,7 +22,7 @@ from ddcore.groups import by_rounds, groups
 from ddcore.large_groups import LargeGroups
 from ddcore.lattice import beyond
 from ddcore.libraries import numpy as np
-from ddcore.memory import returned_memory, reused_memory
+from ddcore.memory import reused_memory
 from ddcore.narrow import NarrowBatch
 from ddcore.operators.base import Keyed, Rounds, Step
 from ddcore.operators.priority import round_of
@@ -183,8 +183,8 @@ class Worker:
     def ready(self) -> Iterator[None]:
         """All work of the fold is queued. Steps in here share threads and memory."""
         self._lower = self._least_versions()
-        large = reused_memory() if self.waiting() >= _LARGE else nullcontext()
-        with using(self.threads), large if spilling.current() is None else returned_memory():
+        is_large = spilling.current() is None and self.waiting() >= _LARGE
+        with using(self.threads), reused_memory() if is_large else nullcontext():
             yield
 
     def _least_versions(self) -> np.ndarray:
