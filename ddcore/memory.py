@@ -16,7 +16,7 @@ from typing import Any
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD, _MMAP_MAX, _ARENA_MAX = -1, -3, -4, -8  # parameters of mallopt(3)
 _DEFAULTS = {_TRIM_THRESHOLD: 128 * 1024, _MMAP_MAX: 65536, _ARENA_MAX: 0}
-_RETURNED = 128 * 1024  # bytes of a block that goes back as soon as it is freed
+_RETURNED = 1024 * 1024  # bytes of a block that goes back as soon as it is freed
 
 
 @contextmanager

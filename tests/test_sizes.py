@@ -9,6 +9,7 @@ from trams import Command
 
 import ddcore as dd
 from ddcore.errors import ProgramError
+from ddcore.io.project import find_project
 from ddcore.sizes import memory_size, shown_size
 
 SIZES = {"2GiB": 2**31, "512 MiB": 2**29, "1.5GiB": 3 * 2**29, "2gb": 2 * 10**9, "1048576B": 2**20, " 1MiB ": 2**20}
@@ -65,6 +66,17 @@ def test_each_place_that_takes_a_size_names_it(
     assert "memory" in file.read_text()
     code, _, err = dd("status")
     assert (code, "dd.toml: memory: the memory is " in err[0], err[1]) == (2, True, hint)
+
+
+def test_a_flag_goes_before_the_environment_and_that_before_the_file(fresh: Path) -> None:
+    file = fresh / "dd.toml"
+    assert find_project(fresh, {}).memory is None
+    file.write_text(file.read_text().replace("[run]\n", '[run]\nmemory = "1GiB"\n'))
+    assert find_project(fresh, {}).memory == 2**30
+    in_environment = {"DDCORE_MEMORY": "2GiB"}
+    assert find_project(fresh, in_environment).memory == 2**31
+    project = find_project(fresh, in_environment, {"memory": "3GiB"})
+    assert (project.memory, project.origin["memory"]) == (3 * 2**30, "flag")
 
 
 def test_a_session_refuses_what_is_no_size() -> None:

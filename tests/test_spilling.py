@@ -350,6 +350,26 @@ def test_a_window_that_is_too_large_is_cut_by_one_command(
     assert (whole, after) == (logs, 6)
 
 
+@pytest.mark.parametrize("parallelism", [1, 3])
+def test_the_limit_reaches_the_tasks_of_spark(
+    parallelism: int, calls: Project, small: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sparkless.install(monkeypatch)
+    files: list[int] = []
+    make = spilling._File.__init__
+
+    def made(file: Any, spilling: spilling.Spilling, size: int) -> None:
+        files.append(spilling.memory)
+        make(file, spilling, size)
+
+    monkeypatch.setattr(spilling._File, "__init__", made)
+    replay.run(calls, last=2, engine="spark", parallelism=parallelism)
+    assert files == []
+    project = find_project(calls.root, {"DDCORE_MEMORY": LITTLE})
+    replay.run(project, last=4, engine="spark", parallelism=parallelism)
+    assert {*files} == {2**20}
+
+
 def test_from_version_and_a_window_that_is_cut(calls: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     replay.run(calls, last=9, engine="inline")
     monkeypatch.setattr(next_run, "_PER_VALUE", 2**20)
