@@ -181,9 +181,14 @@ def polars_type(kind: pa.DataType) -> pl.DataType:
         return pl.Array(polars_type(kind.value_type), kind.list_size)
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
         return pl.List(polars_type(kind.value_type))
-    if any(
-        is_kind(kind) for is_kind in (pa.types.is_integer, pa.types.is_floating, pa.types.is_string, pa.types.is_date)
-    ):
+    return _plain_type(kind)
+
+
+def _plain_type(kind: pa.DataType) -> pl.DataType:
+    import pyarrow as pa
+
+    common = (pa.types.is_integer, pa.types.is_floating, pa.types.is_string, pa.types.is_date)
+    if any(is_kind(kind) for is_kind in common):
         return pl.Schema(pa.schema([("", kind)]))[""]  # the other way imports Arrow's functions
     try:
         series = pl.from_arrow(pa.nulls(0, type=kind))
