@@ -13,7 +13,7 @@ from ddcore.plan import Arrangement
 from ddcore.schema import Type
 from ddcore.sorted_batch import SortedBatch
 
-__all__ = ["consolidated", "narrowed", "whole", "widened"]
+__all__ = ["columns_of", "consolidated", "narrowed", "types_of", "whole", "widened"]
 
 _NARROW_FROM = 1 << 14  # updates of a batch
 
@@ -25,21 +25,31 @@ def consolidated(arrangement: Arrangement, queued: Sequence[Batch | NarrowBatch]
     """
     some = [each for each in queued if len(each)]
     if some and not any(isinstance(each, Batch) and each.high is not None for each in some):
-        pieces = [each if isinstance(each, NarrowBatch) else _columns(arrangement, each) for each in some]
+        pieces = [each if isinstance(each, NarrowBatch) else columns_of(arrangement, each) for each in some]
         return arrange_all(pieces, _width(arrangement), _hashed(arrangement))
     batch = whole(arrangement, queued)
-    *columns, diffs = _columns(arrangement, batch)
+    *columns, diffs = columns_of(arrangement, batch)
     types, words = _hashed(arrangement), _width(arrangement)
     codes = key_codes(columns[: len(types)], types, len(batch)) if types else columns.pop(0)
     return arrange(codes, columns[:words], columns[words:], diffs, batch.high)
 
 
-def _columns(arrangement: Arrangement, batch: Batch) -> list[np.ndarray]:
-    """The columns of updates in the order of a sorted batch: code, unless it is a hash, words, times, diff."""
+def columns_of(arrangement: Arrangement, batch: Batch) -> list[np.ndarray]:
+    """The columns of updates in the order of a sorted batch: code, unless it is a hash, words, times, diff.
+
+    A code that is the key comes in the place of the key's word.
+    """
     if not arrangement.key or arrangement.transient:
         return [np.zeros(len(batch), np.int64), *batch.words, *batch.times, batch.diffs]
     columns = dict(zip(arrangement.collection, batch.words, strict=True))
     return [*(columns[name] for name in arrangement.schema), *batch.times, batch.diffs]
+
+
+def types_of(arrangement: Arrangement) -> list[Type | None]:
+    """The types of those columns up to the words; None: a number that is no word."""
+    if not arrangement.key or arrangement.transient:
+        return [None, *arrangement.collection.values()]
+    return list(arrangement.schema.values())
 
 
 def _hashed(arrangement: Arrangement) -> list[Type]:
@@ -56,7 +66,7 @@ def narrowed(arrangement: Arrangement, batch: Batch) -> Batch | NarrowBatch:
     """Updates that wait for their position, in few bytes where there are many."""
     if len(batch) < _NARROW_FROM or batch.high is not None:
         return batch
-    return NarrowBatch.of(_columns(arrangement, batch), _width(arrangement))
+    return NarrowBatch.of(columns_of(arrangement, batch), _width(arrangement))
 
 
 def whole(arrangement: Arrangement, queued: Sequence[Batch | NarrowBatch]) -> Batch:
