@@ -88,6 +88,7 @@ class _Exchange:
             fold.upper,
             _resumes(fold),
             fold.rebuilding,
+            fold.settings.memory,
         )
 
     def run(self, splits: list[Split | Waiting]) -> Gained:
@@ -147,9 +148,11 @@ def _work(name: str, *arguments: Any) -> Callable[[int, Iterable[Any]], Iterator
 
 
 def _call(name: str, arguments: tuple[Any, ...], partition: int, incoming: Iterable[Any]) -> Iterator[Any]:
+    from ddcore.io.scratch import limited
     from ddcore.jobs.engines import tasks
 
-    yield from getattr(tasks, name)(*arguments, partition, incoming)
+    with limited(arguments[0].memory):
+        yield from getattr(tasks, name)(*arguments, partition, incoming)
 
 
 def _owner(dest: int) -> int:
