@@ -17,7 +17,9 @@ from ddcore.plan import Arrangement
 from ddcore.schema import Type
 from ddcore.sorted_batch import SortedBatch
 
-__all__ = ["Queued", "consolidated", "least_times", "narrowed", "sorted_run", "whole", "widened"]
+__all__ = [
+    "Queued", "columns_of", "consolidated", "least_times", "narrowed", "sorted_run", "types_of", "whole", "widened",
+]  # fmt: skip
 
 _NARROW_FROM = 1 << 14  # updates of a batch
 _NARROW_EARLIER_FROM = 1 << 10  # where memory is limited
@@ -73,12 +75,12 @@ def _summed(parts: Sequence[SortedBatch]) -> SortedBatch:
 def _consolidated(arrangement: Arrangement, queued: Sequence[Queued], some: Sequence[Queued]) -> SortedBatch:
     if some and not any(map(_is_wide, some)):
         pieces = [
-            each if isinstance(each, NarrowBatch) else _columns(arrangement, widened(arrangement, each))
+            each if isinstance(each, NarrowBatch) else columns_of(arrangement, widened(arrangement, each))
             for each in some
         ]
         return arrange_all(pieces, _width(arrangement), _hashed(arrangement))
     batch = whole(arrangement, queued)
-    *columns, diffs = _columns(arrangement, batch)
+    *columns, diffs = columns_of(arrangement, batch)
     types, words = _hashed(arrangement), _width(arrangement)
     codes = key_codes(columns[: len(types)], types, len(batch)) if types else columns.pop(0)
     return arrange(codes, columns[:words], columns[words:], diffs, batch.high)
@@ -88,12 +90,22 @@ def _is_wide(queued: Queued) -> bool:
     return not isinstance(queued, NarrowBatch) and queued.high is not None
 
 
-def _columns(arrangement: Arrangement, batch: Batch) -> list[np.ndarray]:
-    """The columns of updates in the order of a sorted batch: code, unless it is a hash, words, times, diff."""
+def columns_of(arrangement: Arrangement, batch: Batch) -> list[np.ndarray]:
+    """The columns of updates in the order of a sorted batch: code, unless it is a hash, words, times, diff.
+
+    A code that is the key comes in the place of the key's word.
+    """
     if not arrangement.key or arrangement.transient:
         return [np.zeros(len(batch), np.int64), *batch.words, *batch.times, batch.diffs]
     columns = dict(zip(arrangement.collection, batch.words, strict=True))
     return [*(columns[name] for name in arrangement.schema), *batch.times, batch.diffs]
+
+
+def types_of(arrangement: Arrangement) -> list[Type | None]:
+    """The types of those columns up to the words; None: a number that is no word."""
+    if not arrangement.key or arrangement.transient:
+        return [None, *arrangement.collection.values()]
+    return list(arrangement.schema.values())
 
 
 def _hashed(arrangement: Arrangement) -> list[Type]:
@@ -111,7 +123,7 @@ def narrowed(arrangement: Arrangement, batch: Batch) -> Batch | NarrowBatch:
     few = _NARROW_FROM if spilling.current() is None else _NARROW_EARLIER_FROM
     if len(batch) < few or batch.high is not None:
         return batch
-    return NarrowBatch.of(_columns(arrangement, batch), _width(arrangement))
+    return NarrowBatch.of(columns_of(arrangement, batch), _width(arrangement))
 
 
 def whole(arrangement: Arrangement, queued: Sequence[Queued]) -> Batch:

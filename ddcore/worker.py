@@ -394,9 +394,9 @@ class Worker:
             earlier = self.held.get(arrangement.index)
             self.held[arrangement.index] = updates if earlier is None else concatenate([updates, earlier])
 
-    def accept(self, arrangement: Arrangement, rounds: Rounds, batch: Batch) -> None:
+    def accept(self, arrangement: Arrangement, rounds: Rounds, batch: Batch | NarrowBatch) -> None:
         """Updates for an arrangement, all at these rounds, of keys this worker owns."""
-        self._queue(arrangement, rounds, narrowed(arrangement, batch))
+        self._queue(arrangement, rounds, narrowed(arrangement, batch) if isinstance(batch, Batch) else batch)
 
     def _queue(self, arrangement: Arrangement, rounds: Rounds, updates: Batch | NarrowBatch) -> None:
         work = self._work_at(self.plan.blocks[arrangement.block], rounds)

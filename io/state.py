@@ -17,15 +17,12 @@ from ddcore.io.gains import Gained, Stored
 from ddcore.io.layout import Layout, held_table, layout_of, pending_table
 from ddcore.io.tables import AddedFile
 from ddcore.io.updates import accumulate_counts, merge_counts
-from ddcore.libraries import numpy as np
 from ddcore.plan import Plan
 from ddcore.rebuilding import Rebuilding
 from ddcore.sorted_batch import SortedBatch
 from ddcore.worker import Worker, joined
 
 __all__ = ["open_rebuild", "open_worker", "replay", "spans_of", "waiting_of", "write_gains"]
-
-_QUANTILES = 16  # quantiles kept per arrangement: enough for even ranges of up to 17 workers
 
 Spans = Mapping[int, Span]
 
@@ -111,7 +108,6 @@ def write_gains(plan: Plan, worker: Worker, stored: Stored, part: str) -> Gained
     for arrangement, run in worker.harvest():
         place = f"state/{arrangement.fingerprint}", layout_of(arrangement)
         gained.files |= _write_run(stored, place, run, part)
-        gained.quantiles[arrangement.fingerprint] = _quantiles(run.codes)
     for index, run in worker.pending.items():
         gained.files |= _write_run(stored, pending_table(plan, plan.blocks[index]), run, part)
     for index, batch in worker.held.items():
@@ -159,8 +155,3 @@ def spans_of(plan: Plan, boundaries: Mapping[int, Sequence[int]], partition: int
         bounds = [None, *boundaries[arrangement.index], None]
         spans[arrangement.index] = (bounds[partition], bounds[partition + 1])
     return spans
-
-
-def _quantiles(codes: np.ndarray) -> list[int]:
-    places = (np.arange(1, _QUANTILES + 1) * len(codes)) // (_QUANTILES + 1)
-    return [int(code) for code in codes[places]]

@@ -224,7 +224,6 @@ class _Replay:
                 inputs=_counts(versions, 1),
                 outputs=_counts(versions, 2),
                 tables=tables,
-                quantiles=_quantiles(before, gained),
                 refresh=upcoming.refresh,
                 program_inputs=tuple(self.plan.inputs),
                 lower=self._stored(upcoming.times.lower),
@@ -310,14 +309,12 @@ class _Replay:
 
     def _fold_input(self, upcoming: NextRun) -> Fold:
         assert self.commits is not None
-        before = upcoming.base
         return Fold(
             self.plan,
             self.commits.stored(),
             upcoming.times,
             {name: self.ledger.input_table(name) for name in self.plan.inputs},
             self.options.project,
-            before.quantiles if before else {},
             self.options.parallelism,
             sum(_rows(ingest, upcoming) for ingest in self._ingests(upcoming)),
             self.commits.rebuilding,
@@ -383,12 +380,6 @@ def _counts(versions: Sequence[tuple[Time, Changes, Changes]], side: int) -> dic
 
 def _sorted(codes: Mapping[str, set[int]]) -> dict[str, tuple[int, ...]]:
     return {name: tuple(sorted(each)) for name, each in sorted(codes.items())}
-
-
-def _quantiles(before: RunRecord | None, gained: Gained) -> dict[str, tuple[int, ...]]:
-    """Cuts of each arrangement: kept from the first run that had any, which is the one that loaded the arrangement."""
-    kept: dict[str, tuple[int, ...]] = {name: tuple(cuts) for name, cuts in gained.quantiles.items()}
-    return {**kept, **(dict(before.quantiles) if before else {})}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -67,6 +67,11 @@ class Join(Keyed):
         """Left, right."""
         return (0, self.left), (1, self.right)
 
+    @property
+    def result_key(self) -> tuple[str, ...]:
+        """The key columns, as the left side calls them."""
+        return self.left
+
     def step(self, plan: Plan, block: Block) -> Step:
         """The work of a join block."""
         return _JoinStep.of(self, plan, block)

@@ -97,6 +97,11 @@ class Reduction(Keyed):
         return self.group
 
     @property
+    def result_key(self) -> tuple[str, ...]:
+        """The group columns."""
+        return self.group
+
+    @property
     def label(self) -> str:
         """The operator's name in messages."""
         return self.name
