@@ -221,7 +221,7 @@ def check(seed: int) -> None:
     compare(drawn, "spilled, in threads", expected, outcome(spilled, drawn, threads=3))
 
 
-@pytest.mark.parametrize("number", range(15))
+@pytest.mark.parametrize("number", range(10))
 def test_random_programs_with_little_memory(number: int, tiny: None) -> None:
     seed = random.randrange(10**9)
     print(f"seed {seed}")
@@ -236,7 +236,7 @@ def test_many_random_programs_with_little_memory(number: int, tiny: None) -> Non
     check(seed)
 
 
-@pytest.mark.parametrize("number", range(8))
+@pytest.mark.parametrize("number", range(5))
 def test_a_session_of_many_folds_with_little_memory(number: int, tiny: None, monkeypatch: pytest.MonkeyPatch) -> None:
     seed = random.randrange(10**9)
     print(f"seed {seed}")
@@ -511,15 +511,31 @@ def measured(rows: int, memory: str, most: int) -> subprocess.CompletedProcess[s
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux limits the private memory of a process")
+only_on_linux = pytest.mark.skipif(
+    not sys.platform.startswith("linux"), reason="only Linux limits the private memory of a process"
+)
+ROOM = 200 * 2**20
+
+
+@only_on_linux
+def test_a_fold_that_finds_no_room_does_with_a_limit_that_it_knows() -> None:
+    failed = measured(1_500_000, "", ROOM)
+    assert (failed.returncode, "ran out of memory" in failed.stderr) == (1, True)
+    within = measured(1_500_000, "256MiB", ROOM)
+    assert within.returncode == 0, within.stderr[-2000:]
+    assert int(within.stdout.split()[2]) > 0
+
+
+@pytest.mark.long
+@only_on_linux
 def test_ten_times_as_much_history_in_the_same_memory() -> None:
     """What a tenth of the history needs is too little for all of it, but with a limit that the fold knows."""
-    few, all_of_it, room = 200_000, 2_000_000, 200 * 2**20
-    alone = measured(few, "", room)
+    few, all_of_it = 400_000, 4_000_000
+    alone = measured(few, "", ROOM)
     assert alone.returncode == 0, alone.stderr
-    failed = measured(all_of_it, "", room)
-    assert failed.returncode != 0
-    within = measured(all_of_it, "256MiB", room)
+    failed = measured(all_of_it, "", ROOM)
+    assert (failed.returncode, "ran out of memory" in failed.stderr) == (1, True)
+    within = measured(all_of_it, "256MiB", ROOM)
     assert within.returncode == 0, within.stderr[-2000:]
     free = measured(all_of_it, "", 0)
     assert within.stdout.split()[:2] == free.stdout.split()[:2]
