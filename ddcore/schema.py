@@ -181,10 +181,21 @@ def polars_type(kind: pa.DataType) -> pl.DataType:
         return pl.Array(polars_type(kind.value_type), kind.list_size)
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
         return pl.List(polars_type(kind.value_type))
+    return _of_arrow(kind)
+
+
+def _of_arrow(kind: pa.DataType) -> pl.DataType:
+    import pyarrow as pa
+
+    common = (pa.types.is_integer, pa.types.is_floating, pa.types.is_string, pa.types.is_date)
+    if any(is_kind(kind) for is_kind in common):
+        return pl.Schema(pa.schema([("", kind)]))[""]  # the other way imports Arrow's functions
     try:
-        return pl.Schema(pa.schema([("", kind)]))[""]
+        series = pl.from_arrow(pa.nulls(0, type=kind))
     except Exception:  # an input cannot hold what Polars cannot
         return pl.Object()
+    assert isinstance(series, pl.Series)
+    return series.dtype
 
 
 def parse_schema(columns: Mapping[str, Any]) -> Schema:

@@ -40,8 +40,8 @@ class Stored:
 class Gained:
     """What one worker added in a fold.
 
-    ``files`` by table; ``outputs``: rows (plus, minus) by output and time; ``rounds`` of loops; ``groups``: the
-    large groups after the fold.
+    ``files`` by table; ``outputs``: rows (plus, minus) by output and time; ``rounds`` of loops; ``groups``: the large
+    groups after the fold.
     """
 
     files: dict[str, list[AddedFile]] = field(default_factory=dict)

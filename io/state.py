@@ -5,8 +5,9 @@ Maps arrangements, pending times and output logs to files; commits nothing. Used
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
+from ddcore import spilling
 from ddcore.batch import Batch, concatenate
 from ddcore.frames import output_frame
 from ddcore.io import arrangements
@@ -15,7 +16,7 @@ from ddcore.io.changelog import ChangeLog
 from ddcore.io.gains import Gained, Stored
 from ddcore.io.layout import Layout, held_table, layout_of, pending_table
 from ddcore.io.tables import AddedFile
-from ddcore.io.updates import accumulate_counts
+from ddcore.io.updates import accumulate_counts, merge_counts
 from ddcore.plan import Plan
 from ddcore.rebuilding import Rebuilding
 from ddcore.sorted_batch import SortedBatch
@@ -115,19 +116,36 @@ def write_gains(plan: Plan, worker: Worker, stored: Stored, part: str) -> Gained
         worker.require_int64(arrangement, run)
         gained.files |= _write_run(stored, held_table(arrangement), run, part)
     for name, schema in plan.outputs.items():
-        frame = output_frame(worker.outputs[name], schema, plan.dims)
+        log, counts = ChangeLog(stored.warehouse.output(name), schema, plan.dims), []
+        for number, batches in enumerate(_portions(worker.outputs[name])):
+            frame = output_frame(batches, schema, plan.dims)
+            counts.append(accumulate_counts(frame, plan.dims))
+            if len(frame):
+                stem = f"run-{stored.run:06d}-{part}" + (f"-{number}" if number else "")
+                gained.files.setdefault(f"outputs/{name}", []).append(log.write(stem, frame))
+        gained.outputs[name] = counts[0] if len(counts) == 1 else merge_counts(counts)
         worker.outputs[name] = []
-        gained.outputs[name] = accumulate_counts(frame, plan.dims)
-        if len(frame):
-            log = ChangeLog(stored.warehouse.output(name), schema, plan.dims)
-            gained.files[f"outputs/{name}"] = [log.write(f"run-{stored.run:06d}-{part}", frame)]
     return gained
+
+
+def _portions(batches: list[Batch]) -> Iterator[list[Batch]]:
+    """All updates of an output; where memory is limited in portions, of which each becomes a file."""
+    spill = spilling.current()
+    if spill is None or sum(map(len, batches)) <= spill.rows:
+        yield batches
+        return
+    for batch in batches:
+        for start in range(0, len(batch), spill.rows):
+            yield [batch.take(slice(start, start + spill.rows))]
 
 
 def _write_run(stored: Stored, place: tuple[str, Layout], run: SortedBatch, part: str) -> dict[str, list[AddedFile]]:
     table, layout = place
+    spill, folder = spilling.current(), stored.warehouse.table(table)
+    if spill is not None and len(run) > spill.rows:
+        return {table: [arrangements.write_in_pieces(folder, stored.run, part, run, layout, rows=spill.rows)]}
     rows = arrangements.run_table(run, layout)
-    return {table: [arrangements.write_run(stored.warehouse.table(table), stored.run, part, rows)]}
+    return {table: [arrangements.write_run(folder, stored.run, part, rows)]}
 
 
 def spans_of(plan: Plan, boundaries: Mapping[int, Sequence[int]], partition: int) -> Spans:

@@ -87,6 +87,7 @@ class _Exchange:
             fold.upper,
             _resumes(fold),
             fold.rebuilding,
+            fold.settings.memory,
         )
 
     def run(self, splits: list[Split | Waiting]) -> Gained:
@@ -123,10 +124,10 @@ class _Exchange:
             run_job(functools.partial(write_shuffle, self.context, messages))
         latest = {report.partition: report for report in reports.value}
         raise_first(latest.values())
-        for owner in (owner for report in latest.values() for owner in report.staged):
-            self.staged[owner] = (*self.staged.get(owner, ()), step)
         for report in latest.values():  # a task may lose what it noted in earlier steps
             self.groups.absorb(report.groups)
+        for owner in (owner for report in latest.values() for owner in report.staged):
+            self.staged[owner] = (*self.staged.get(owner, ()), step)
         return messages, list(latest.values())
 
     def _collect(self, waiting: RDD[Any], name: str, now: Superstep) -> Gained:
@@ -146,9 +147,11 @@ def _work(name: str, *arguments: Any) -> Callable[[int, Iterable[Any]], Iterator
 
 
 def _call(name: str, arguments: tuple[Any, ...], partition: int, incoming: Iterable[Any]) -> Iterator[Any]:
+    from ddcore.io.scratch import limited
     from ddcore.jobs.engines import tasks
 
-    yield from getattr(tasks, name)(*arguments, partition, incoming)
+    with limited(arguments[0].memory):
+        yield from getattr(tasks, name)(*arguments, partition, incoming)
 
 
 def _owner(dest: int) -> int:

@@ -24,7 +24,7 @@ from ddcore.libraries import numpy as np
 from ddcore.narrow import NarrowBatch
 from ddcore.operators.base import Rounds
 from ddcore.plan import Arrangement, Plan, Position
-from ddcore.queues import types_of, whole, widened
+from ddcore.queues import Queued, types_of, whole, widened
 from ddcore.schema import Schema, Type
 from ddcore.sorted_batch import SortedBatch
 from ddcore.worker import Work, Worker, joined
@@ -96,15 +96,13 @@ def to_messages(worker: Worker, work: Work, division: Division, partition: int |
         yield Message(partition, NOTIFICATION, work.block.index, work.rounds, 0, b"")
 
 
-def _home(
-    arrangement: Arrangement, batches: Sequence[Batch | NarrowBatch], rounds: Rounds, partition: int
-) -> Iterator[Message]:
+def _home(arrangement: Arrangement, batches: Sequence[Queued], rounds: Rounds, partition: int) -> Iterator[Message]:
     """Updates whose owner is the worker itself: as they wait, not sorted."""
     for batch in batches:
         if isinstance(batch, NarrowBatch):
             body = packed(batch.columns, types_of(arrangement))
             yield Message(partition, ROWS, arrangement.index, rounds, len(batch), body)
-    others = [batch for batch in batches if isinstance(batch, Batch)]
+    others = [widened(arrangement, batch) for batch in batches if not isinstance(batch, NarrowBatch)]
     if others:
         batch = concatenate(others)
         yield Message(partition, ROWS, arrangement.index, rounds, len(batch), _body_of_rows(arrangement, batch))

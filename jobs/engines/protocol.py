@@ -32,7 +32,8 @@ class Task:
 
     ``division`` gives the key codes to ``parallelism`` workers. The times in ``window`` are folded; ``upper`` is
     the frontier for the workers, as in :class:`Fold`. ``resumes``: for each worker there is a :class:`Waiting`, with
-    what earlier runs left. ``rebuilding``: as in :class:`Fold`.
+    what earlier runs left. ``rebuilding``: as in :class:`Fold`. ``memory``: the bytes that each process that
+    works on tasks should stay below.
     """
 
     token: str
@@ -45,6 +46,7 @@ class Task:
     upper: Frontier | None
     resumes: bool
     rebuilding: Rebuilding | None = None
+    memory: int | None = None
 
 
 @dataclass(frozen=True)
@@ -83,8 +85,7 @@ class Superstep:
 class Report:
     """A task's report to the driver: the least position with work that it sent or keeps, and how many updates wait;
     for which workers it staged files; its ``load``, the updates and pending times that it started with, and how many
-    ``moved``, divided by their keys; the groups that it noted as large; what it wrote; or its error, and at which
-    position.
+    ``moved``, divided by their keys; what it wrote; or its error, and at which position; the ``groups`` that it noted.
     """
 
     partition: int

@@ -174,14 +174,9 @@ def step(
         waiting = [*sent, *(message for some in kept.later.values() for message in some)]
         places = {messages.position_of(plan, message) for message in waiting}
         report = Report(
-            partition,
-            min(places, default=None),
-            sum(message.rows for message in waiting),
-            staged,
-            load,
-            moved,
+            partition, min(places, default=None), sum(message.rows for message in waiting), staged, load, moved,
             groups=worker.groups.copy(),
-        )
+        )  # fmt: skip
         yield from ((message.dest, message) for message in sent)
         kept.step = now.number
         _remember(task).workers[partition] = kept
