@@ -438,9 +438,9 @@ def test_one_arrangement_for_equal_arguments() -> None:
         }
 
     plan = dd.Session(program, {"rows": {"k": "int64", "v": "int64"}}).plan
-    ports = {plan.blocks[i].ports for i in range(len(plan.blocks)) if plan.blocks[i].op == "agg"}
+    ports = {block.ports[0] for block in plan.blocks if block.op == "agg"}  # the others are of large groups
     assert len(ports) == 2
-    assert {tuple(plan.arrangements[port].values) for (port,) in ports} == {("v",), ("_argument_0",)}
+    assert {tuple(plan.arrangements[port].values) for port in ports} == {("v",), ("_argument_0",)}
 
 
 # Bad arguments: each is an error of the line, when the program is built
