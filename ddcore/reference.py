@@ -22,6 +22,8 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import io
+import json
 import math
 import re
 import struct
@@ -625,6 +627,7 @@ class NaiveCollection:
         have on 128 bits are computed unchanged.
         """
         frame = self._frame().with_row_index("_row")  # beside it, a literal has a value for each row
+        exprs = {name: _in_full(expr, frame.clear()) for name, expr in exprs.items()}
         types = {name: _widened(dtype) for name, dtype in frame.clear().select(**exprs).schema.items()}
         try:
             try:
@@ -1109,6 +1112,109 @@ def _expression(value: Any) -> pl.Expr:
     return pl.lit(value, dtype=pl.Int64) if isinstance(value, int) and not isinstance(value, bool) else pl.lit(value)
 
 
+# Decimals -----------------------------------------------------------------------------------------------------------
+
+_QUOTIENTS = {"TrueDivide", "FloorDivide", "TruncDivide", "Modulus", "Pow", "Div", "IntDiv", "Rem"}
+_SIGNS_OF_SQL = {
+    "Mul": "Multiply", "Plus": "Plus", "Minus": "Minus", "Eq": "Eq", "EqMissing": "EqValidity",
+    "Lt": "Lt", "LtEq": "LtEq", "Gt": "Gt", "GtEq": "GtEq",
+}  # fmt: skip
+_OF_ONE_SCALE = {
+    *_SIGNS_OF_SQL.values(), "NotEq", "NotEqValidity", "IsBetween", "IsIn", "SumHorizontal", "MaxHorizontal",
+    "MinHorizontal", "Clip", "FillNull", "Coalesce", "Ternary", "ListExpr", "Replace", "ReplaceStrict",
+}  # fmt: skip
+
+
+def _in_full(expr: pl.Expr, frame: pl.DataFrame) -> pl.Expr:
+    """The expression with every digit of its decimals, where Polars by itself rounds to a scale of one operand.
+
+    ``frame`` has the columns and no rows. A product has the sum of the scales, everything else the largest of them.
+    """
+    text = expr.meta.serialize(format="json")
+    if "Decimal" not in text + str(frame.schema) or '"Float64":null' in text or '"Float":null' in text:
+        return expr
+    return _parsed(_written_out(json.loads(text), frame))
+
+
+def _parsed(node: Any) -> pl.Expr:
+    return pl.Expr.deserialize(io.StringIO(json.dumps(node)), format="json")
+
+
+def _written_out(node: Any, frame: pl.DataFrame) -> Any:
+    """The same for a node of Polars' JSON, its operands first."""
+    if isinstance(node, list):
+        return [_written_out(each, frame) for each in node]
+    if not isinstance(node, dict):
+        return node
+    opaque = ("Literal", "function", "evaluation", "dtype")
+    node = {name: each if name in opaque else _written_out(each, frame) for name, each in node.items()}
+    match node:
+        case {"BinaryExpr": {"left": left, "op": op, "right": right}}:
+            names, operands = {op}, [left, right]
+        case {"Ternary": {"truthy": truthy, "falsy": falsy}}:
+            names, operands = {"Ternary"}, [truthy, falsy]
+        case {"Function": {"input": operands, "function": function}}:
+            names = set(re.findall(r"\w+", json.dumps(function)))
+        case _:
+            return node
+    if "Sql" in names:
+        names = {_SIGNS_OF_SQL.get(name, name) for name in names}
+    return _with_operands(node, names, operands, frame) if names & (_OF_ONE_SCALE | _QUOTIENTS) else node
+
+
+def _with_operands(node: Any, names: set[str], operands: list[Any], frame: pl.DataFrame) -> Any:
+    """An operation with its decimals, and the numbers beside them, at one scale; a quotient in floating point."""
+    dtypes = [_value_type(each, frame) for each in operands]
+    columns = [dtype.is_float() and "Literal" not in each for each, dtype in zip(operands, dtypes, strict=True)]
+    if any(columns) or not any(isinstance(dtype, pl.Decimal) for dtype in dtypes):
+        return node
+    if names & _QUOTIENTS:
+        return _with(node, [_converted(each, "Float64") for each in operands])
+    operands = [_as_decimal(each) if d.is_float() else each for each, d in zip(operands, dtypes, strict=True)]
+    dtypes = [_value_type(each, frame) for each in operands]
+    scales = [dtype.scale if isinstance(dtype, pl.Decimal) else 0 for dtype in dtypes]
+    kind = {"Decimal": [38, sum(scales) if "Multiply" in names else max(scales)]}
+    for place, (each, dtype) in enumerate(zip(operands, dtypes, strict=True)):
+        if (dtype.is_integer() or dtype.is_decimal()) and not ("ReplaceStrict" in names and place > 1):
+            nested = _type_of(each, frame) == pl.List
+            operands[place] = _converted(each, {"List": kind} if nested else kind)
+    (sign,) = names & {*_SIGNS_OF_SQL.values()} or {""}
+    if sign and "Function" in node:
+        return {"BinaryExpr": {"left": operands[0], "op": sign, "right": operands[1]}}
+    return _with(node, operands)
+
+
+def _with(node: Any, operands: list[Any]) -> Any:
+    kind, body = next(iter(node.items()))
+    if kind == "Function":
+        return {kind: body | {"input": operands}}
+    places = ("truthy", "falsy") if kind == "Ternary" else ("left", "right")
+    return {kind: body | dict(zip(places, operands, strict=True))}
+
+
+def _converted(node: Any, dtype: Any) -> Any:
+    return {"Cast": {"expr": node, "dtype": {"Literal": dtype}, "options": "Strict"}}
+
+
+def _type_of(node: Any, frame: pl.DataFrame) -> pl.DataType:
+    return frame.select(_parsed(node)).dtypes[0]
+
+
+def _value_type(node: Any, frame: pl.DataFrame) -> pl.DataType:
+    """The type of a value, or of the elements of a list."""
+    dtype = _type_of(node, frame)
+    return _instance(dtype.inner) if isinstance(dtype, pl.List) else dtype
+
+
+def _as_decimal(literal: Any) -> Any:
+    """A float literal as the decimal that it is written as, if it has at most 19 digits on each side of the point."""
+    value = Decimal(repr(pl.select(_parsed(literal)).item()))
+    scale = max(-int(value.as_tuple().exponent), 0)
+    if scale > 19 or abs(value) >= 10**19:
+        return literal
+    return {"Literal": {"Scalar": {"Decimal": [int(value.scaleb(scale)), 38, scale]}}}
+
+
 def _cast(frame: pl.DataFrame, columns: Columns) -> pl.DataFrame:
     return frame.with_columns(pl.col(name).cast(dtype) for name, dtype in columns.items())
 
@@ -1236,6 +1342,8 @@ def _widened(dtype: pl.DataType) -> pl.DataType:
         return pl.Float64()
     if isinstance(dtype, pl.Datetime):
         return pl.Datetime("us", "UTC")
+    if isinstance(dtype, pl.Decimal):
+        return pl.Decimal(min(dtype.precision, 18), dtype.scale)
     if isinstance(dtype, pl.Struct):
         return pl.Struct({field.name: _widened(_instance(field.dtype)) for field in dtype.fields})
     return pl.List(_inner(dtype)) if isinstance(dtype, pl.List) else dtype

@@ -84,6 +84,7 @@ TYPES = {
     "time": pl.Datetime("us", "UTC"),
     "money": pl.Decimal(10, 2),
     "sum of money": pl.Decimal(18, 2),
+    "tax": pl.Decimal(18, 4),
     "bool": pl.Boolean(),
     "list": pl.List(pl.String),
     "struct": pl.Struct({"i": pl.Int64, "f": pl.Float64, "l": pl.List(pl.Date)}),
@@ -107,16 +108,19 @@ NAMES = {
     "time": "tu",
     "money": "mp",
     "sum of money": "xy",
+    "tax": "iI",
     "bool": "oq",
     "huge": "hj",
     "list": "lr",
     "struct": "sz",
 }
 NESTED = ("list", "struct")
+DECIMALS = ("money", "sum of money", "tax")
 ODD = {  # what columns are called in a third of the programs: texts that join names may mix these up
     "a": "a", "b": "a,b", "c": "b,c", "n": "n k", "k": "größe", "w": "w'", "v": "a;w=1", "f": "f|g", "g": "f`",
     "d": "d:e", "e": "{e}", "m": "m,p|", "p": "日", "t": "t\t", "u": "-", "o": "o=q", "q": "(q)", "h": "h,j", "j": "h",
     "x": "x y", "y": "y\\", "l": "l[]", "r": "r.i", "s": "s: struct", "z": 'z"',
+    "i": "i*p", "I": "1-i",
 }  # fmt: skip
 MAKERS = {
     "closure": """
@@ -840,8 +844,8 @@ class Writer:
             choices += [f"col({q(f)}) > 0", f"col({q(f)}).is_nan()"]
         for o in of.having("bool"):
             choices += [q(sql(o)), f"~col({q(o)})"]
-        for m in of.having("money", "sum of money"):
-            choices += [f"col({q(m)}) > 0"]
+        for m in of.having(*DECIMALS):
+            choices += [f"col({q(m)}) > 0", f"{_share(m)} * 1.5 > 0.0712", f"{_share(m)} + 0.125 > 0.15"]
         return self.rng.choice(choices) if choices else ""
 
 
@@ -877,16 +881,28 @@ def _sum(of: Named) -> dict[str, str]:
         pool |= {q(name): kind, f"col({q(name)}) * 3": kind}
     for name in of.having("huge"):
         pool |= {q(name): "huge", f"col({q(name)}) // 2**40": "huge"}
-    return pool | {q(name): "sum of money" for name in of.having("money", "sum of money")}
+    pool |= {q(name): "sum of money" for name in of.having("money", "sum of money")}
+    return pool | {q(name): "tax" for name in of.having("tax")} | _products(of)
+
+
+def _products(of: Named) -> dict[str, str]:
+    """Products of decimals, with the scales of both factors."""
+    names = of.having("money", "sum of money")
+    return {f"col({q(name)}) * 0.95": "tax" for name in names} | {_share(name): "tax" for name in names}
+
+
+def _share(name: str) -> str:
+    """A product of two decimals, whatever the column holds; of two with 2 digits after the point it has 4."""
+    return f"col({q(name)}).clip(0, 1) * (1 - col({q(name)}).clip(0, 1))"
 
 
 def _mean(of: Named) -> dict[str, str]:
-    names = of.having("int", "num", "huge", "float", "money", "sum of money")
+    names = of.having("int", "num", "huge", "float", *DECIMALS)
     return {q(name): "float" for name in names} | {f"col({q(name)}) * 3": "float" for name in of.having("int", "float")}
 
 
 def _value(of: Named) -> dict[str, str]:
-    return {q(name): kind for name, kind in of.columns.items() if kind not in NESTED}
+    return {q(name): kind for name, kind in of.columns.items() if kind not in NESTED} | _products(of)
 
 
 def _number(of: Named) -> dict[str, str]:

@@ -14,8 +14,9 @@ from notation import frame, log, pair
 
 import ddcore.aggregates as dd
 from ddcore.errors import DiffOverflow, Diverged, ExpressionError, NegativeMultiplicity
-from ddcore.reference import NaiveCollection, accumulate, differences, evaluate, grid, log_of, replay
-from ddcore.schema import parse_type
+from ddcore.expressions import Projection
+from ddcore.reference import NaiveCollection, _type_name, accumulate, differences, evaluate, grid, log_of, replay
+from ddcore.schema import parse_schema, parse_type
 
 col = pl.col
 INT, WORD = {"x": pl.Int64()}, {"w": pl.String()}
@@ -222,6 +223,78 @@ def test_sum_of_unusual_floats(values: list[float], expected: float | None) -> N
 def test_sum_of_ints_overflows_loudly() -> None:
     with pytest.raises(DiffOverflow):
         NaiveCollection(INT, [((2**62,), 2)]).group_by().agg(s=dd.sum("x"))
+
+
+BILL = NaiveCollection(
+    {"p": pl.Decimal(12, 2), "q": pl.Decimal(12, 4), "r": pl.Decimal(12, 2), "n": pl.Int64()},
+    [((Decimal("1537.99"), Decimal("0.0625"), Decimal("0.05"), 3), 1)],
+)
+
+
+@pytest.mark.parametrize(
+    ("expr", "digits"),
+    [
+        (col("p") * (1 - col("r")), "1461.0905"),
+        (col("p") * (1 - col("r")) * col("q"), "91.31815625"),
+        (col("p") * col("r") * col("r"), "3.844975"),
+        (col("p") * 1.055, "1622.57945"),
+        (1.055 * col("p"), "1622.57945"),
+        (pl.sql_expr("p * (1 - r)"), "1461.0905"),
+        (pl.sql_expr("p + 0.005"), "1537.995"),
+        (col("p") * Decimal("0.125"), "192.24875"),
+        (col("p") * col("n"), "4613.97"),
+        (col("p") + 0.005, "1537.995"),
+        (col("p") - col("q"), "1537.9275"),
+        (pl.sum_horizontal(col("p") * col("r"), "q"), "76.9620"),
+        (pl.max_horizontal(col("p") * col("r"), "r"), "76.8995"),
+        (pl.when(col("n") > 2).then(col("p") * col("r")).otherwise("r"), "76.8995"),
+        (pl.when(col("p") < Decimal("1537.994")).then("r").otherwise("q"), "0.0500"),
+        (pl.coalesce(col("p") * col("r"), "r"), "76.8995"),
+        (col("r").fill_null(Decimal("0.005")), "0.050"),
+        (col("r").clip(Decimal("0.055"), 1), "0.055"),
+        (col("r").replace(Decimal("0.054"), Decimal("1.00")), "0.050"),
+        (pl.concat_list("p", "q").list.sum(), "1538.0525"),
+        ((col("p") * col("r")).round(2), "76.9000"),
+        ((col("p") * col("r")).cast(pl.Decimal(12, 2)), "76.90"),
+    ],
+    ids=str,
+)
+def test_decimals_keep_all_digits(expr: pl.Expr, digits: str) -> None:
+    scale = len(digits.partition(".")[2])
+    result = BILL.select(x=expr)
+    assert (result.rows, result.columns["x"].scale) == ({(Decimal(digits),): 1}, scale)  # type: ignore[attr-defined]
+    projection = Projection({"x": expr}, parse_schema({name: _type_name(each) for name, each in BILL.columns.items()}))
+    engine = projection.computed(pl.DataFrame([*BILL.rows], schema=BILL.columns, orient="row"))
+    assert (engine["x"].to_list(), engine["x"].dtype) == ([Decimal(digits)], result.columns["x"])
+
+
+@pytest.mark.parametrize(
+    "expr",
+    [
+        col("r") == Decimal("0.054"), col("r") * col("r") == Decimal("0.00"), col("r").is_in([Decimal("0.054")]),
+        col("r").is_between(Decimal("0.051"), 1), pl.sql_expr("r > 0.0501"), col("r") > 0.0501,
+        pl.sql_expr("r IN (0.054, 1)"),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_decimals_compare_by_all_digits(expr: pl.Expr) -> None:
+    assert BILL.where(expr).rows == {}
+
+
+def test_aggregates_of_products_of_decimals_keep_all_digits() -> None:
+    part = col("p") * (1 - col("r"))
+    by_group = BILL.group_by().agg(s=dd.sum(part), m=dd.min(part, where=part > Decimal("1461.0904")))
+    assert by_group.rows == {(Decimal("1461.0905"), Decimal("1461.0905")): 1}
+    assert by_group.columns == {"s": pl.Decimal(18, 4), "m": pl.Decimal(18, 4)}
+
+
+def test_quotients_with_decimal_literals_are_floats() -> None:
+    assert BILL.select(x=pl.sql_expr("n / 2.5")).rows == {(1.2,): 1}
+
+
+def test_a_decimal_that_outgrows_18_digits_is_an_error() -> None:
+    with pytest.raises(ExpressionError, match=r"1537|conversion"):
+        BILL.select(x=col("p") * 10**15)
 
 
 def test_sum_of_decimals_keeps_the_scale() -> None:
