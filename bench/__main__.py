@@ -20,7 +20,8 @@ BENCHMARKS = (
     "bfs", "sessions", "graphs", "nothing_new", "ten_rows", "whole_history", "package_closure", "tpch", "chain",
     "history_memory", "large_groups", "parallelism", "interning",
 )  # fmt: skip
-ON_REQUEST = ("graphs_large", "snapshots", "first_run")  # take too long or too much memory to be among the others
+# These take too long or too much memory to be among the others.
+ON_REQUEST = ("graphs_large", "snapshots", "first_run", "memory_limit", "superstep", "cluster")
 
 
 def main() -> int:

@@ -56,11 +56,11 @@ def run(rounds: int) -> Iterator[Result]:
     )
 
 
-def make_project(folder: Path) -> None:
-    """A project whose warehouse, kept as ``ingested``, holds the graph's version 0."""
+def make_project(folder: Path, nodes: int = 1_000_000, edges: int = 5_000_000) -> None:
+    """A project whose warehouse, kept as ``ingested``, holds version 0 of a graph."""
     shutil.copy(REPOSITORY / "examples" / "graphs" / "program.py", folder)
     (folder / "dd.toml").write_text(SETTINGS)
-    graph = rust_peer.graph(nodes=1_000_000, edges=5_000_000, versions=1_000, changes=100)
+    graph = rust_peer.graph(nodes=nodes, edges=edges, versions=1_000, changes=100)
     read_edges(graph.edges).write_parquet(folder / "edges.parquet")
     pl.DataFrame({"node": [0], "version": [0], "diff": [1]}).write_parquet(folder / "roots.parquet")
     for name in ("edges", "roots"):

@@ -26,6 +26,7 @@ __all__ = [
     "JsonOption",
     "LimitOption",
     "MasterOption",
+    "MemoryOption",
     "OutputArgument",
     "ParallelismOption",
     "ProjectOption",
@@ -109,6 +110,17 @@ ParallelismOption = Annotated[
         parser=whole_number(1),
         metavar="P",
         help="How many workers. Default: one for small runs, one per core for large ones.",
+        show_default=False,
+    ),
+]
+MemoryOption = Annotated[
+    str | None,
+    typer.Option(
+        "--memory",
+        parser=filled,
+        metavar="SIZE",
+        help="What each process that folds should stay below, such as 2GiB: a larger window is folded in several runs, "
+        "and the rest is spilled to temporary files. Default: no limit.",
         show_default=False,
     ),
 ]

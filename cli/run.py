@@ -12,6 +12,7 @@ from ddcore.cli.options import (
     EngineOption,
     JsonOption,
     MasterOption,
+    MemoryOption,
     ParallelismOption,
     ProjectOption,
     QuietOption,
@@ -93,6 +94,7 @@ def run(
     engine: EngineOption = None,
     master: MasterOption = None,
     parallelism: ParallelismOption = None,
+    memory: MemoryOption = None,
     skip_code: SkipCodeOption = None,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
@@ -111,7 +113,8 @@ def run(
         raise UsageError(
             f"--from-version {from_version}: --full-refresh folds all versions anew", "leave one of the two out"
         )
-    flags = {"engine": engine, "spark_master": master, "parallelism": parallelism, "verify_every": verify_every}
+    flags: dict[str, str | int | None] = {"engine": engine, "spark_master": master, "parallelism": parallelism}
+    flags |= {"memory": memory, "verify_every": verify_every}
     opened = open_project(project, warehouse=warehouse, **flags)
     first, last = window(opened, from_version, to_version, to)
     from ddcore.cli.notices import listener, notices

@@ -143,8 +143,9 @@ class Predicate:
 class ListProjection:
     """Named list expressions, whose elements become rows beside the other columns.
 
-    Attributes: ``schema`` of the result, in which a list replaces a column of its name; ``columns``, what the lists
-    read. Raises ProgramError as :class:`Projection` does, and for an expression whose value is no list.
+    Attributes: ``schema`` of the result, in which a list replaces a column of its name; ``names`` of the results;
+    ``columns``, what the lists read. Raises ProgramError as :class:`Projection` does, and for an expression whose value
+    is no list.
     """
 
     def __init__(self, exprs: Mapping[str, pl.Expr], schema: Schema) -> None:
@@ -161,6 +162,7 @@ class ListProjection:
                 )
             elements[name] = _result_type(_instance(term.dtype.inner), tree)
             formulas.append(_formula(name, tree, term, pl.List(elements[name].polars)))
+        self.names = tuple(elements)
         self.schema: Schema = {name: kind for name, kind in schema.items() if name not in elements} | elements
         self._formulas = _Formulas(formulas)
         self.columns = self._formulas.columns

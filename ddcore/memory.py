@@ -14,8 +14,9 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
-_TRIM_THRESHOLD, _MMAP_MAX, _ARENA_MAX = -1, -4, -8  # parameters of mallopt(3)
+_TRIM_THRESHOLD, _MMAP_THRESHOLD, _MMAP_MAX, _ARENA_MAX = -1, -3, -4, -8  # parameters of mallopt(3)
 _DEFAULTS = {_TRIM_THRESHOLD: 128 * 1024, _MMAP_MAX: 65536, _ARENA_MAX: 0}
+_RETURNED = 1024 * 1024  # bytes of a block that goes back as soon as it is freed
 
 
 @contextmanager
@@ -34,6 +35,23 @@ def reused_memory() -> Iterator[None]:
         for parameter, value in _DEFAULTS.items():
             libc.mallopt(parameter, value)
         libc.malloc_trim(0)
+
+
+@contextmanager
+def returned_memory() -> Iterator[None]:
+    """Inside, large blocks go back to the system as soon as they are freed. Does nothing without glibc, which otherwise
+    keeps more and more of them.
+    """
+    libc = _glibc()
+    if libc is not None:
+        libc.mallopt(_MMAP_THRESHOLD, _RETURNED)
+        libc.mallopt(_ARENA_MAX, 2)
+        libc.malloc_trim(0)
+    try:
+        yield
+    finally:
+        if libc is not None:
+            libc.mallopt(_ARENA_MAX, _DEFAULTS[_ARENA_MAX])
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from ddcore import threads
+from ddcore import spilling, threads
 from ddcore.libraries import numpy as np
 
 _LONG = 1 << 15  # values of a column that is worth a thread
@@ -32,6 +32,12 @@ class NarrowColumn:
                 return cls(least, most, np.subtract(column, least, dtype=np.int64).astype(kind), len(column))
         return cls(least, most, column, len(column))
 
+    def part(self, start: int, stop: int) -> NarrowColumn:
+        """Values number ``start`` to ``stop``. Not a copy."""
+        return NarrowColumn(
+            self.least, self.most, None if self.distances is None else self.distances[start:stop], stop - start
+        )
+
     def widen(self) -> np.ndarray:
         """The values: int64[n]."""
         if self.distances is None:
@@ -52,8 +58,14 @@ class NarrowBatch:
     def of(cls, columns: Iterable[np.ndarray], words: int) -> NarrowBatch:
         """A copy of these columns, in this order. Long ones are divided between threads."""
         columns = list(columns)
-        narrowed = threads.each(NarrowColumn.of, columns) if len(columns[0]) >= _LONG else map(NarrowColumn.of, columns)
-        return cls(list(narrowed), words)
+        each = threads.each(NarrowColumn.of, columns) if len(columns[0]) >= _LONG else map(NarrowColumn.of, columns)
+        narrowed = list(each)
+        spill = spilling.current()
+        if spill is not None:
+            long = [column for column in narrowed if column.distances is not None]
+            for column, distances in zip(long, spill.rest([column.distances for column in long]), strict=True):  # type: ignore[misc]
+                column.distances = distances
+        return cls(narrowed, words)
 
     def __len__(self) -> int:
         return self.columns[0].rows
@@ -62,6 +74,10 @@ class NarrowBatch:
         """The columns at full width, one at a time: code, words, times, diff."""
         return (column.widen() for column in self.columns)
 
+    def part(self, start: int, stop: int) -> NarrowBatch:
+        """Updates number ``start`` to ``stop``. Not a copy."""
+        return NarrowBatch([column.part(start, stop) for column in self.columns], self.words)
+
     def bounds(self) -> list[tuple[int, int]]:
-        """The least and the greatest value of each column: O(columns)."""
+        """The least and the greatest value of each column, or bounds of them: O(columns)."""
         return [(column.least, column.most) for column in self.columns]

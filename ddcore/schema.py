@@ -181,10 +181,10 @@ def polars_type(kind: pa.DataType) -> pl.DataType:
         return pl.Array(polars_type(kind.value_type), kind.list_size)
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
         return pl.List(polars_type(kind.value_type))
-    return _plain_type(kind)
+    return _of_arrow(kind)
 
 
-def _plain_type(kind: pa.DataType) -> pl.DataType:
+def _of_arrow(kind: pa.DataType) -> pl.DataType:
     import pyarrow as pa
 
     common = (pa.types.is_integer, pa.types.is_floating, pa.types.is_string, pa.types.is_date)

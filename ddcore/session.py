@@ -16,6 +16,8 @@ from ddcore.libraries import numpy as np
 from ddcore.plan import Plan
 from ddcore.planner import Program, build
 from ddcore.schema import Schema, polars_type, type_of
+from ddcore.sizes import memory_size
+from ddcore.spilling import Spilling, using
 from ddcore.threads import available
 from ddcore.wording import one_line
 from ddcore.worker import Worker
@@ -28,7 +30,8 @@ class Session:
 
     ``schemas``: per input, column names and types: names (``"int64"``, as in dd.toml), Polars, Arrow or Python types.
     ``dims``: names of the time columns. ``threads``: how many a fold uses, by default all processors; its result is the
-    same with any number. Raises ProgramError where the program cannot be built.
+    same with any number. ``memory``, such as ``"2GiB"``: when the process has nearly so much, a fold writes what it
+    gains to temporary files. Raises ProgramError where the program cannot be built.
     """
 
     def __init__(
@@ -37,6 +40,7 @@ class Session:
         schemas: Mapping[str, Mapping[str, Any]],
         dims: Sequence[str] = ("version",),
         threads: int | None = None,
+        memory: str | None = None,
     ) -> None:
         if not isinstance(schemas, Mapping):
             raise ProgramError(
@@ -45,6 +49,7 @@ class Session:
             )
         self.plan: Plan = build(program, schemas, _dims(dims))
         self._worker = Worker(self.plan, threads=_threads(threads))
+        self._spilling = _spilling(memory)
         self._broken = False  # whether a fold failed: its worker holds a part of its updates
         self._closed: list[tuple[int, ...]] = []  # the last fold's upper: times at or beyond it are open
 
@@ -64,12 +69,13 @@ class Session:
         if self._broken:
             raise FoldError("an earlier fold of this session failed half way", "make a new Session and fold again")
         self._broken, worker = True, self._worker
-        worker.begin(upper)
-        for name, batch in batches.items():
-            worker.feed(name, batch)
-        worker.run()
-        for _ in worker.harvest():
-            pass
+        with using(self._spilling):
+            worker.begin(upper)
+            for name, batch in batches.items():
+                worker.feed(name, batch)
+            worker.run()
+            for _ in worker.harvest():
+                pass
         self._broken = False
         if upper is not None:
             self._closed = list(upper)
@@ -99,6 +105,14 @@ def _threads(threads: int | None) -> int:
     if isinstance(threads, bool) or not isinstance(threads, int) or threads < 1:
         raise ProgramError(f"threads is {threads!r:.60}", "give a whole number from 1 up")
     return threads
+
+
+def _spilling(memory: str | None) -> Spilling | None:
+    """Where a fold spills to. Raises ProgramError."""
+    try:
+        return None if memory is None else Spilling(memory_size(memory))
+    except ValueError as error:
+        raise ProgramError(f"memory {error}", 'for example memory="2GiB"') from None
 
 
 def replay(program: Program, /, dims: Sequence[str] = ("version",), **frames: Any) -> dict[str, pl.DataFrame]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from ddcore import kernels
+from ddcore import kernels, spilling
 from ddcore.libraries import numpy as np
 
 __all__ = ["SortedBatch"]
+
+_FEWER = 4  # bits of a bucket's number that are left out where memory is limited
 
 
 class SortedBatch:
@@ -40,6 +42,12 @@ class SortedBatch:
         words, times = np.take(self.words, rows, axis=1), np.take(self.times, rows, axis=1)
         return SortedBatch(self.codes[rows], words, times, self.diffs[rows], high)
 
+    def part(self, start: int, stop: int) -> SortedBatch:
+        """Updates number ``start`` to ``stop``. Words and times are copied."""
+        words, times = np.ascontiguousarray(self.words[:, start:stop]), np.ascontiguousarray(self.times[:, start:stop])
+        high = None if self.high is None else self.high[start:stop]
+        return SortedBatch(self.codes[start:stop], words, times, self.diffs[start:stop], high)
+
     def locate(self, probes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Row ranges [lo, hi) of equal code, one per probe (int64[m], ascending): O(1) each if codes are
         spread evenly.
@@ -52,13 +60,16 @@ class SortedBatch:
         return ranges
 
     def _index(self) -> np.ndarray:
-        """Bucket starts over the codes, about one bucket per row; dense integer keys get a bucket each."""
+        """Bucket starts over the codes, about one bucket per row; dense integer keys get a bucket each. Where memory is
+        limited, there is one for some ten rows.
+        """
         n = len(self.codes)
         if n == 0:
             return np.zeros(2, dtype=np.int64)
         self._least = int(self.codes[0])
         spread = int(self.codes[-1]) - self._least
-        self._shift = max(0, spread.bit_length() - max(6, n.bit_length()))
+        fewer = 0 if spilling.current() is None else _FEWER
+        self._shift = max(0, spread.bit_length() - max(6, n.bit_length() - fewer))
         buckets = (spread >> self._shift) + 1
         starts: np.ndarray = kernels.runs.bucket_starts(self.codes, self._least, self._shift, buckets)
         return starts

@@ -11,7 +11,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
+from contextvars import ContextVar, copy_context
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
@@ -63,7 +63,8 @@ def _pool(threads: int) -> ThreadPoolExecutor:
 def each(work: Callable[[P], R], parts: Iterable[P]) -> Iterator[R]:
     """The results for the parts, in their order. Only some are ahead of the one that is taken, so memory is bounded.
 
-    What ``work`` raises for the first part that fails is raised here. ``work`` itself has one thread.
+    What ``work`` raises for the first part that fails is raised here. ``work`` has the context of the caller, and one
+    thread.
     """
     threads, waiting = number(), iter(parts)
     first = next(waiting, None)
@@ -77,11 +78,13 @@ def each(work: Callable[[P], R], parts: Iterable[P]) -> Iterator[R]:
         yield from map(work, waiting)
         return
     pool = _pool(threads)
-    begun: deque[Future[R]] = deque(pool.submit(work, part) for part in (first, second))
+    settings = copy_context()
+    settings.run(_number.set, 1)
+    begun: deque[Future[R]] = deque(pool.submit(settings.copy().run, work, part) for part in (first, second))
     try:
         while begun:
             while len(begun) < _AHEAD * threads and (part := next(waiting, None)) is not None:
-                begun.append(pool.submit(work, part))
+                begun.append(pool.submit(settings.copy().run, work, part))
             yield begun.popleft().result()
     finally:
         for future in begun:

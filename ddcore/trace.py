@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ddcore import kernels
-from ddcore.consolidation import merge, narrow, union
 from ddcore.libraries import numpy as np
 from ddcore.narrow import NarrowBatch
+from ddcore.ranges import merge, narrow, union
 from ddcore.sorted_batch import SortedBatch
 
 _LONG = 16  # rows of a key

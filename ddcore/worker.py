@@ -12,6 +12,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 
+from ddcore import ranges, spilling
 from ddcore.batch import Batch, concatenate
 from ddcore.consolidation import arrange
 from ddcore.encoding import decode_frame
@@ -26,7 +27,7 @@ from ddcore.narrow import NarrowBatch
 from ddcore.operators.base import Keyed, Rounds, Step
 from ddcore.operators.priority import round_of
 from ddcore.plan import Arrangement, Block, Plan, Position
-from ddcore.queues import consolidated, narrowed, widened
+from ddcore.queues import Queued, consolidated, least_times, narrowed, sorted_run
 from ddcore.rebuilding import Rebuilding
 from ddcore.sorted_batch import SortedBatch
 from ddcore.threads import each, using
@@ -47,9 +48,10 @@ class Work:
 
     block: Block
     rounds: Rounds
-    rows: dict[int, list[Batch | NarrowBatch]] = field(default_factory=dict)
+    rows: dict[int, list[Queued]] = field(default_factory=dict)
     pending: list[SortedBatch] = field(default_factory=list)
     notified: bool = False
+    unsorted: dict[int, int] = field(default_factory=dict)  # of these rows, where memory is limited
 
 
 class Worker:
@@ -146,18 +148,25 @@ class Worker:
         """Send the history of groups that are large from now on to their tree, and what waits to become part of it."""
         assert block.spread is not None
         port = self.plan.arrangements[block.ports[0]]
-        parts = [] if held is None else [held]
+        if held is not None:
+            self.push(block.spread, self.forwarding.spread(block.spread, held))
+        spill = spilling.current()
         for batch in self.traces[port.index].batches:
             lo, hi = batch.locate(codes)
             rows = np.concatenate([np.arange(a, b) for a, b in zip(lo, hi, strict=True)])
-            parts.append(port.batch_of(batch.take(rows)))
-        for part in parts:
-            self.push(block.spread, self.forwarding.spread(block.spread, part))
+            size = max(1, len(rows)) if spill is None else spill.rows
+            for start in range(0, len(rows), size):
+                part = port.batch_of(batch.take(rows[start : start + size]))
+                self.push(block.spread, self.forwarding.spread(block.spread, part))
 
     def replay(self, arrangement: Arrangement, batch: Batch) -> None:
         """The whole history of an arrangement that the blocks of a rebuild read."""
-        for rounds, part in by_rounds(batch, len(self.plan.dims)):
-            self.accept(arrangement, rounds, part)
+        spill = spilling.current()
+        size = max(1, len(batch)) if spill is None else spill.rows
+        for start in range(0, len(batch), size):
+            some = batch if size >= len(batch) else batch.take(slice(start, start + size))
+            for rounds, part in by_rounds(some, len(self.plan.dims)):
+                self.accept(arrangement, rounds, part)
 
     def feed(self, name: str, batch: Batch) -> None:
         """Updates of an input, before the first step."""
@@ -174,20 +183,23 @@ class Worker:
     def ready(self) -> Iterator[None]:
         """All work of the fold is queued. Steps in here share threads and memory."""
         self._lower = self._least_versions()
-        with using(self.threads), reused_memory() if self.waiting() >= _LARGE else nullcontext():
+        is_large = spilling.current() is None and self.waiting() >= _LARGE
+        with using(self.threads), reused_memory() if is_large else nullcontext():
             yield
 
     def _least_versions(self) -> np.ndarray:
         """The meet of the versions of all queued work: int64[inputs]. Those of later work are joins of them."""
         inputs = len(self.plan.dims)
         times = [
-            widened(self.plan.arrangements[index], batch).times
+            least_times(self.plan.arrangements[index], batch, inputs)
             for work in self._work.values()
             for index, batches in work.rows.items()
             for batch in batches
+            if len(batch)
         ]
-        times += [list(batch.times) for work in self._work.values() for batch in work.pending]
-        least = [min((int(each[c].min()) for each in times if len(each[c])), default=_NO_BOUND) for c in range(inputs)]
+        pending = (batch.times for work in self._work.values() for batch in work.pending if len(batch))
+        times += [[int(each[c].min()) for c in range(inputs)] for each in pending]
+        least = [min((each[c] for each in times), default=_NO_BOUND) for c in range(inputs)]
         return np.array(least, dtype=np.int64)
 
     @property
@@ -228,7 +240,7 @@ class Worker:
                 self._update(self.plan.arrangements[index], work)
         step = self._steps.get(work.block.index)
         if step is not None:
-            step.run(self, work.rounds, joined(work.pending) if work.pending else None)
+            step.run(self, work.rounds, ranges.combined(work.pending, joined) if work.pending else None)
 
     def _update(self, arrangement: Arrangement, work: Work) -> None:
         """Consolidate the queued updates of an arrangement, add them to the trace and notify its listeners."""
@@ -321,7 +333,7 @@ class Worker:
             pending = pending.take(np.flatnonzero(~late))
         for rounds, rows in groups(list(pending.times[inputs:]), len(pending)):
             part = pending if len(rows) == len(pending) else pending.take(rows)
-            self._work_at(block, rounds).pending.append(part)
+            self._work_at(block, rounds).pending.append(ranges.at_rest(part))
 
     def large(self, block: Block) -> np.ndarray | None:
         """The key codes of the groups of a block that have a tree of partial results: int64[m], ascending."""
@@ -382,13 +394,29 @@ class Worker:
             earlier = self.held.get(arrangement.index)
             self.held[arrangement.index] = updates if earlier is None else concatenate([updates, earlier])
 
-    def accept(self, arrangement: Arrangement, rounds: Rounds, batch: Batch) -> None:
+    def accept(self, arrangement: Arrangement, rounds: Rounds, batch: Batch | NarrowBatch) -> None:
         """Updates for an arrangement, all at these rounds, of keys this worker owns."""
-        self._queue(arrangement, rounds, narrowed(arrangement, batch))
+        self._queue(arrangement, rounds, narrowed(arrangement, batch) if isinstance(batch, Batch) else batch)
 
     def _queue(self, arrangement: Arrangement, rounds: Rounds, updates: Batch | NarrowBatch) -> None:
-        block = self.plan.blocks[arrangement.block]
-        self._work_at(block, rounds).rows.setdefault(arrangement.index, []).append(updates)
+        work = self._work_at(self.plan.blocks[arrangement.block], rounds)
+        queued = work.rows.setdefault(arrangement.index, [])
+        queued.append(updates)
+        spill = spilling.current()
+        if spill is not None:
+            self._sort_queued(arrangement, work, len(updates), spill.rows)
+
+    def _sort_queued(self, arrangement: Arrangement, work: Work, added: int, most: int) -> None:
+        """Sort and consolidate what waits before an arrangement, where it is more than ``most`` unsorted updates."""
+        work.unsorted[arrangement.index] = work.unsorted.get(arrangement.index, 0) + added
+        if work.unsorted[arrangement.index] < most:
+            return
+        work.unsorted[arrangement.index] = 0
+        queued = work.rows[arrangement.index]
+        runs = [each for each in queued if isinstance(each, SortedBatch)]
+        run = sorted_run(arrangement, [each for each in queued if not isinstance(each, SortedBatch)])
+        if run is not None:
+            work.rows[arrangement.index] = [*runs, run]
 
     def accept_pending(self, block: Block, rounds: Rounds, pending: SortedBatch | None) -> None:
         """Pending times of keys this worker owns, all at these rounds. None: a notification only."""
@@ -420,6 +448,7 @@ def _apart(plan: Plan) -> set[int]:
 
 def joined(batches: Sequence[SortedBatch]) -> SortedBatch:
     """Several batches of pending times as one, each (key, time) once."""
+    batches = [batch for batch in batches if len(batch)] or batches[:1]
     if len(batches) == 1:
         return batches[0]
     merged = arrange(

@@ -8,11 +8,13 @@ are partitioned by ``run``.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 from threading import Lock
 from typing import TYPE_CHECKING
 
 import polars as pl
 
+from ddcore import spilling
 from ddcore.consolidation import arrange
 from ddcore.encoding import decode, encode
 from ddcore.errors import StorageError
@@ -28,13 +30,15 @@ from ddcore.sorted_batch import SortedBatch
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["FileBatch", "commit", "open_runs", "row_group", "run_table", "write_run"]
+__all__ = ["FileBatch", "commit", "open_runs", "row_group", "run_table", "write_in_pieces", "write_run"]
 
 ROW_GROUP = 16 * 1024  # the most rows of a row group
 _GROUPS, _LEAST = 64, 1024  # row groups of a file, where that makes groups of at least so many rows
 SMALL = 1024  # a file of at most so many rows is read whole
 # A row group costs the same whether read alone or with others, so a whole read pays only where most groups are needed.
 _NEARLY_ALL = 0.5
+_READ = 64  # row groups that are decoded at once where memory is limited
+_WORTH = 1 << 24  # bytes of arrays that are filled in a file where memory is limited
 
 Span = tuple[int | None, int | None]
 
@@ -61,6 +65,20 @@ def write_run(folder: Place, run: int, part: str | int, table: pa.Table) -> Adde
     return tables.write_file(
         folder, f"part-{part}", table, bounded=[CODE], row_group=row_group(table.num_rows), partition={"run": str(run)}
     )
+
+
+def write_in_pieces(
+    folder: Place, run: int, part: str | int, batch: SortedBatch, layout: Layout, *, rows: int
+) -> AddedFile:
+    """The same for a run of which about so many ``rows`` are decoded at once."""
+    group = row_group(len(batch))
+    size = max(group, rows // group * group)
+    pieces = (run_table(batch.part(at, min(at + size, len(batch))), layout) for at in range(0, len(batch), size))
+    first = next(pieces)
+    return tables.write_pieces(
+        folder, f"part-{part}", chain([first], pieces), first.schema,
+        rows=len(batch), bounded=CODE, row_group=group, partition={"run": str(run)},
+    )  # fmt: skip
 
 
 def row_group(rows: int) -> int:
@@ -120,7 +138,8 @@ class FileBatch(SortedBatch):
     """
 
     __slots__ = (
-        "_file", "_first", "_greatest", "_groups", "_layout", "_least_codes", "_lock", "_missing", "_offsets", "path",
+        "_arrays", "_columns", "_file", "_first", "_greatest", "_groups", "_layout", "_least_codes", "_lock",
+        "_missing", "_offsets", "path",
     )  # fmt: skip
 
     def __init__(self, path: Place, layout: Layout, span: Span = (None, None)) -> None:
@@ -137,12 +156,13 @@ class FileBatch(SortedBatch):
         self._offsets = np.concatenate([[0], np.cumsum(rows)]).astype(np.int64) - before
         n = max(0, int(self._offsets[-1]) - after)
         self._offsets = np.clip(self._offsets, 0, n)
-        super().__init__(
-            np.empty(n, np.int64),
-            np.empty((len(layout.stored), n), np.int64),
-            np.empty((len(layout.times), n), np.int64),
-            np.empty(n, np.int64),
-        )
+        words, count = len(layout.stored), len(layout.stored) + len(layout.times) + 2
+        spill = spilling.current()
+        # Memory is taken as the arrays are filled.
+        self._columns = None if spill is None or 8 * n * count < _WORTH else spilling.Columns(spill, count, n)
+        arrays = np.empty((count, n), np.int64) if self._columns is None else self._columns.whole()
+        super().__init__(arrays[0], arrays[1 : 1 + words], arrays[1 + words : -1], arrays[-1])
+        self._arrays = arrays
 
     def locate(self, probes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Row ranges [lo, hi) of equal code, one per probe (int64[m], ascending). Reads the row groups it needs."""
@@ -185,23 +205,25 @@ class FileBatch(SortedBatch):
         if len(groups) == 0:
             return
         names = [*self._layout.stored, *self._layout.times, "diff", CODE]
-        table = self._file.read([int(self._groups[g]) for g in groups], names)
-        self._fill(table, groups)
-        self._missing[groups] = False
+        size = len(groups) if self._columns is None else _READ
+        for start in range(0, len(groups), size):
+            some = groups[start : start + size]
+            self._fill(self._file.read([int(self._groups[g]) for g in some], names), some)
+            self._missing[some] = False
 
     def _fill(self, table: pa.Table, groups: np.ndarray) -> None:
         """Copy the rows of ``groups``, which follow one another in ``table``, to their places in the arrays."""
         layout = self._layout
-        columns = [
-            (encode(pl.Series(name, table[name]), kind), into)
-            for (name, kind), into in zip(layout.stored.items(), self.words, strict=True)
-        ]
-        plain = [*zip(layout.times, self.times, strict=True), ("diff", self.diffs), (CODE, self.codes)]
-        columns += [(_integers(table[name]), into) for name, into in plain]
+        columns = [_integers(table[CODE])]
+        columns += [encode(pl.Series(name, table[name]), kind) for name, kind in layout.stored.items()]
+        columns += [_integers(table[name]) for name in (*layout.times, "diff")]
         pieces = self._pieces(groups)
-        for values, into in columns:
+        for number, values in enumerate(columns):
             for source, start, end in pieces:
-                into[start:end] = values[source : source + end - start]
+                if self._columns is None:
+                    self._arrays[number, start:end] = values[source : source + end - start]
+                else:
+                    self._columns.write(number, start, values[source : source + end - start])
 
     def _pieces(self, groups: np.ndarray) -> list[tuple[int, int, int]]:
         """For each group: its first row of the span in the table read, and the rows [start, end) that it fills."""

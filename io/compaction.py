@@ -45,6 +45,7 @@ class Merge:
     """The files of one table that become one. ``frontier``: times are advanced to it; empty for none.
 
     ``dims``: the columns of the coordinates of input times. ``is_due``: it is worth a compaction; others go with it.
+    ``piece``: rows of state that are merged in memory at once.
     """
 
     folder: Place
@@ -52,6 +53,7 @@ class Merge:
     dims: tuple[str, ...]
     frontier: Frontier
     is_due: bool
+    piece: int | None = None
 
     @property
     def is_state(self) -> bool:
@@ -92,12 +94,13 @@ class Merge:
         return [merged] if merged.rows else []
 
     def _ranges(self) -> Iterator[tuple[int | None, int | None]]:
-        """Ranges [lo, hi) of key codes with about ``_PIECE`` rows each."""
-        cuts = self._cuts() if self.rows > _PIECE else []
+        """Ranges [lo, hi) of key codes with about ``piece`` rows each."""
+        piece = self.piece or _PIECE
+        cuts = self._cuts(piece) if self.rows > piece else []
         bounds = [None, *cuts, None]
         yield from pairwise(bounds)
 
-    def _cuts(self) -> list[int]:
+    def _cuts(self, piece: int) -> list[int]:
         """Codes that cut the rows into even ranges, by the least code of each row group of the files."""
         starts: list[tuple[int, int]] = []
         for file in self.files:
@@ -108,7 +111,7 @@ class Merge:
                 starts += [(group.column(at).statistics.min, group.num_rows) for group in groups if group.num_rows]
         cuts, rows = [], 0
         for code, group_rows in sorted(starts):
-            if rows + group_rows > _PIECE and code not in cuts:
+            if rows + group_rows > piece and code not in cuts:
                 cuts.append(code)
                 rows = 0
             rows += group_rows
@@ -165,9 +168,11 @@ def representatives(dims: Sequence[str], frontier: Frontier) -> list[pl.Expr]:
 
 
 def state_merge(
-    folder: Place, files: Sequence[LiveFile], dims: tuple[str, ...], frontier: Frontier, *, everything: bool
-) -> Merge | None:
-    """The files of an arrangement to merge, if any. ``everything``: all, if there are two or more.
+    folder: Place, files: Sequence[LiveFile], dims: tuple[str, ...], frontier: Frontier, *, everything: bool,
+    room: int | None = None,
+) -> Merge | None:  # fmt: skip
+    """The files of an arrangement to merge, if any. ``everything``: all, if there are two or more. ``room``: for how
+    many rows there is memory; None for any number.
 
     Files that another program wrote are always among them: their rows may be in any order.
     """
@@ -175,14 +180,15 @@ def state_merge(
     chosen = list(files) if everything and len(files) > 1 else _similar(files, MANY // 2)
     chosen += [file for file in foreign if file not in chosen]
     is_due = everything or bool(foreign) or len(chosen) >= MANY
-    return Merge(folder, tuple(chosen), dims, frontier, is_due) if chosen else None
+    return Merge(folder, tuple(chosen), dims, frontier, is_due, min(room or _PIECE, _PIECE)) if chosen else None
 
 
 def log_merge(
     folder: Place, files: Sequence[LiveFile], dims: tuple[str, ...], upper: Frontier, since: Frontier = (), *,
-    everything: bool,
+    everything: bool, room: int | None = None,
 ) -> Merge | None:  # fmt: skip
-    """The files of an input or output to merge, if any: of those whose times are all complete.
+    """The files of an input or output to merge, if any: of those whose times are all complete. ``room``: for how many
+    rows there is memory; None for any number.
 
     An ingest with open versions can be undone, for which its files stay. ``since``: every file with a time that is not
     beyond it is merged and its times are advanced.
@@ -190,8 +196,11 @@ def log_merge(
     early = [file for file in files if since and not _is_beyond(file, dims, since)]
     if early:
         return Merge(folder, tuple(early), dims, since, is_due=True)
-    closed = [file for file in files if file.rows < _LARGE and _is_complete(file, dims, upper)]
+    large = _LARGE if room is None else min(_LARGE, room // 2)
+    closed = [file for file in files if file.rows < large and _is_complete(file, dims, upper)]
     chosen = _similar(closed, 2 if everything else MANY // 2)
+    while room is not None and len(chosen) > 1 and sum(file.rows for file in chosen) > room:
+        chosen.pop()  # the largest
     chosen.sort(key=lambda file: _least(file, dims))
     return Merge(folder, tuple(chosen), dims, (), everything or len(chosen) >= MANY) if chosen else None
 

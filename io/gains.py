@@ -40,13 +40,12 @@ class Stored:
 class Gained:
     """What one worker added in a fold.
 
-    ``files`` by table; ``outputs``: rows (plus, minus) by output and time; ``quantiles`` of key codes by
-    arrangement; ``rounds`` of loops; ``groups``: the large groups after the fold.
+    ``files`` by table; ``outputs``: rows (plus, minus) by output and time; ``rounds`` of loops; ``groups``: the large
+    groups after the fold.
     """
 
     files: dict[str, list[AddedFile]] = field(default_factory=dict)
     outputs: dict[str, dict[Time, tuple[int, int]]] = field(default_factory=dict)
-    quantiles: dict[str, list[int]] = field(default_factory=dict)
     rounds: int = 0
     groups: LargeGroups = field(default_factory=LargeGroups)
 
@@ -59,7 +58,5 @@ class Gained:
             for time, (plus, minus) in counts.items():
                 before = mine.get(time, (0, 0))
                 mine[time] = (before[0] + plus, before[1] + minus)
-        for name, codes in other.quantiles.items():
-            self.quantiles[name] = sorted([*self.quantiles.get(name, []), *codes])
         self.rounds = max(self.rounds, other.rounds)
         self.groups.absorb(other.groups)

@@ -22,6 +22,7 @@ from ddcore.errors import DdError, ProgramError, UsageError
 from ddcore.io.address import Place, address_of, is_url
 from ddcore.redaction import keep_secret
 from ddcore.schema import Schema, Type, check_pattern, parse_type
+from ddcore.sizes import memory_size
 from ddcore.wording import listed, meant, one_line, shown
 
 __all__ = ["ENGINES", "FILE_NAME", "OutputSettings", "Project", "Retention", "find_project"]
@@ -35,7 +36,7 @@ _SECTIONS: dict[str, tuple[str, ...]] = {
     "time": ("dims",),
     "inputs": (),
     "outputs": (),
-    "run": ("engine", "parallelism", "verify_every"),
+    "run": ("engine", "parallelism", "memory", "verify_every"),
     "spark": ("master", "conf"),
     "compaction": ("auto",),
     "retention": ("versions", "days", "history"),
@@ -45,6 +46,7 @@ _ENVIRONMENT = {
     "warehouse": "DDCORE_WAREHOUSE",
     "engine": "DDCORE_ENGINE",
     "parallelism": "DDCORE_PARALLELISM",
+    "memory": "DDCORE_MEMORY",
     "verify_every": "DDCORE_VERIFY_EVERY",
     "spark_master": "DDCORE_MASTER",
 }
@@ -84,7 +86,8 @@ class Project:
     """One project, every setting resolved. Paths are absolute.
 
     ``keys``: for inputs that have a key, the columns in which no two rows may be equal.
-    ``verify_every``: a run verifies the versions it divides; 0 for none.
+    ``memory``: the bytes that each process that folds should stay below; None for no limit. ``verify_every``: a run
+    verifies the versions it divides; 0 for none.
 
     ``origin`` maps a setting's name to where its value came from: ``"flag"``, the name of an environment variable,
     ``"dd.toml"`` or ``"default"``.
@@ -99,6 +102,7 @@ class Project:
     outputs: Mapping[str, OutputSettings] = field(default_factory=dict)
     engine: str = "spark"
     parallelism: int | None = None
+    memory: int | None = None
     verify_every: int = 0
     spark_master: str = field(default="local[*]", repr=False)
     spark_conf: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -434,6 +438,7 @@ def _settings(
         "warehouse": sections["project"].text("warehouse"),
         "engine": sections["run"].text("engine"),
         "parallelism": sections["run"].table.get("parallelism"),
+        "memory": sections["run"].table.get("memory"),
         "verify_every": sections["run"].table.get("verify_every"),
         "spark_master": sections["spark"].text("master"),
     }
@@ -441,6 +446,7 @@ def _settings(
         "warehouse": "warehouse",
         "engine": "spark",
         "parallelism": None,
+        "memory": None,
         "verify_every": 0,
         "spark_master": "local[*]",
     }
@@ -465,6 +471,8 @@ def _check_setting(name: str, value: Any, setting: str, folder: Path) -> Any:
         )
     if name == "parallelism" and value is not None:
         return _parallelism(value, setting)
+    if name == "memory" and value is not None:
+        return _memory(value, setting)
     if name == "verify_every":
         return _verify_every(value, setting)
     if name == "warehouse":
@@ -495,6 +503,13 @@ def _verify_every(value: Any, setting: str) -> int:
     if isinstance(number, bool) or not isinstance(number, int) or number < 0:
         raise UsageError(f"{setting}: must be a whole number from 0 up, not {_quote(value)}", "0 verifies nothing")
     return number
+
+
+def _memory(value: Any, setting: str) -> int:
+    try:
+        return memory_size(value)
+    except ValueError as error:
+        raise UsageError(f"{setting}: the memory {error}", "for example: 2GiB") from None
 
 
 def _parallelism(value: Any, setting: str) -> int:

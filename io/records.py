@@ -153,8 +153,8 @@ class RunRecord:
     """Run ``run`` folded versions ``first``..``last``: what it read and wrote, and all tables that are live after it.
 
     ``tables`` has all live tables, also those that this run did not change, by name as in ``Warehouse.relative``.
-    ``inputs`` and ``outputs`` count rows per version, ``quantiles`` divide each arrangement's key codes into even
-    ranges, ``took`` is in seconds. ``program_inputs`` are all inputs of the program, also those without rows.
+    ``inputs`` and ``outputs`` count rows per version, ``took`` is in seconds. Only earlier releases wrote ``quantiles``
+    of key codes. ``program_inputs`` are all inputs of the program, also those without rows.
 
     With several time dimensions ``lower`` and ``upper`` are the frontiers before and after the run; every time at or
     before ``last`` is complete, and ``first`` has the least coordinates of ``lower``. With one both are empty.

@@ -14,11 +14,12 @@ import os
 import shutil
 import tempfile
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 
-__all__ = ["folder", "remove_left"]
+__all__ = ["folder", "limited", "remove_left"]
 
 _PREFIX, _LOCK = "dd-scratch-", ".lock"
 _SHORT = "/tmp"  # where the system's own temporary directory has a long path
@@ -29,6 +30,15 @@ _ATTEMPTS = 10
 def folder(*, short: bool = False) -> Path:
     """This process's folder, created when it is first needed; ``short``: one whose path is short. OSError."""
     return _folder(os.getpid(), _SHORT if short else tempfile.gettempdir())
+
+
+@contextmanager
+def limited(memory: int | None) -> Iterator[None]:
+    """Inside, a fold spills to this process's folder, so that the process stays below so many bytes; None: no limit."""
+    from ddcore import spilling
+
+    with spilling.using(None if memory is None else spilling.Spilling(memory, folder())):
+        yield
 
 
 def remove_left() -> None:

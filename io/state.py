@@ -5,8 +5,9 @@ Maps arrangements, pending times and output logs to files; commits nothing. Used
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
+from ddcore import spilling
 from ddcore.batch import Batch, concatenate
 from ddcore.frames import output_frame
 from ddcore.io import arrangements
@@ -15,16 +16,13 @@ from ddcore.io.changelog import ChangeLog
 from ddcore.io.gains import Gained, Stored
 from ddcore.io.layout import Layout, held_table, layout_of, pending_table
 from ddcore.io.tables import AddedFile
-from ddcore.io.updates import accumulate_counts
-from ddcore.libraries import numpy as np
+from ddcore.io.updates import accumulate_counts, merge_counts
 from ddcore.plan import Plan
 from ddcore.rebuilding import Rebuilding
 from ddcore.sorted_batch import SortedBatch
 from ddcore.worker import Worker, joined
 
 __all__ = ["open_rebuild", "open_worker", "replay", "spans_of", "waiting_of", "write_gains"]
-
-_QUANTILES = 16  # quantiles kept per arrangement: enough for even ranges of up to 17 workers
 
 Spans = Mapping[int, Span]
 
@@ -110,7 +108,6 @@ def write_gains(plan: Plan, worker: Worker, stored: Stored, part: str) -> Gained
     for arrangement, run in worker.harvest():
         place = f"state/{arrangement.fingerprint}", layout_of(arrangement)
         gained.files |= _write_run(stored, place, run, part)
-        gained.quantiles[arrangement.fingerprint] = _quantiles(run.codes)
     for index, run in worker.pending.items():
         gained.files |= _write_run(stored, pending_table(plan, plan.blocks[index]), run, part)
     for index, batch in worker.held.items():
@@ -119,19 +116,36 @@ def write_gains(plan: Plan, worker: Worker, stored: Stored, part: str) -> Gained
         worker.require_int64(arrangement, run)
         gained.files |= _write_run(stored, held_table(arrangement), run, part)
     for name, schema in plan.outputs.items():
-        frame = output_frame(worker.outputs[name], schema, plan.dims)
+        log, counts = ChangeLog(stored.warehouse.output(name), schema, plan.dims), []
+        for number, batches in enumerate(_portions(worker.outputs[name])):
+            frame = output_frame(batches, schema, plan.dims)
+            counts.append(accumulate_counts(frame, plan.dims))
+            if len(frame):
+                stem = f"run-{stored.run:06d}-{part}" + (f"-{number}" if number else "")
+                gained.files.setdefault(f"outputs/{name}", []).append(log.write(stem, frame))
+        gained.outputs[name] = counts[0] if len(counts) == 1 else merge_counts(counts)
         worker.outputs[name] = []
-        gained.outputs[name] = accumulate_counts(frame, plan.dims)
-        if len(frame):
-            log = ChangeLog(stored.warehouse.output(name), schema, plan.dims)
-            gained.files[f"outputs/{name}"] = [log.write(f"run-{stored.run:06d}-{part}", frame)]
     return gained
+
+
+def _portions(batches: list[Batch]) -> Iterator[list[Batch]]:
+    """All updates of an output; where memory is limited in portions, of which each becomes a file."""
+    spill = spilling.current()
+    if spill is None or sum(map(len, batches)) <= spill.rows:
+        yield batches
+        return
+    for batch in batches:
+        for start in range(0, len(batch), spill.rows):
+            yield [batch.take(slice(start, start + spill.rows))]
 
 
 def _write_run(stored: Stored, place: tuple[str, Layout], run: SortedBatch, part: str) -> dict[str, list[AddedFile]]:
     table, layout = place
+    spill, folder = spilling.current(), stored.warehouse.table(table)
+    if spill is not None and len(run) > spill.rows:
+        return {table: [arrangements.write_in_pieces(folder, stored.run, part, run, layout, rows=spill.rows)]}
     rows = arrangements.run_table(run, layout)
-    return {table: [arrangements.write_run(stored.warehouse.table(table), stored.run, part, rows)]}
+    return {table: [arrangements.write_run(folder, stored.run, part, rows)]}
 
 
 def spans_of(plan: Plan, boundaries: Mapping[int, Sequence[int]], partition: int) -> Spans:
@@ -141,8 +155,3 @@ def spans_of(plan: Plan, boundaries: Mapping[int, Sequence[int]], partition: int
         bounds = [None, *boundaries[arrangement.index], None]
         spans[arrangement.index] = (bounds[partition], bounds[partition + 1])
     return spans
-
-
-def _quantiles(codes: np.ndarray) -> list[int]:
-    places = (np.arange(1, _QUANTILES + 1) * len(codes)) // (_QUANTILES + 1)
-    return [int(code) for code in codes[places]]

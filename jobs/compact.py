@@ -37,6 +37,7 @@ from ddcore.jobs import predecessor
 from ddcore.jobs.arguments import filled, time_named
 from ddcore.jobs.report import json_line
 from ddcore.redaction import masked
+from ddcore.spilling import rows_within
 
 if TYPE_CHECKING:
     from ddcore.io.compaction import Merge
@@ -140,6 +141,7 @@ class _Compaction:
 
     def __init__(self, project: Project, ledger: Ledger, since: Time | None, *, everything: bool = True) -> None:
         self.retention, self.dims, self.ledger, self.everything = project.retention, project.dims, ledger, everything
+        self.room = None if project.memory is None else rows_within(project.memory)
         ledger.check_dims(project.dims)
         self.last = ledger.current_run()
         self.since = self._since(since)
@@ -230,12 +232,12 @@ class _Compaction:
                 continue  # the next run mends what one that was given up committed
             files = live_files(folder, state)
             if part == "state":
-                merge = state_merge(folder, files, self.dims, upper, everything=self.everything)
+                merge = state_merge(folder, files, self.dims, upper, everything=self.everything, room=self.room)
             else:
                 reads = part == "outputs" or plain in inputs  # an input that no run has read is open at all times
                 closed = upper if reads else nothing_closed(self.dims)
                 since = self.since if reads else ()
-                merge = log_merge(folder, files, self.dims, closed, since, everything=self.everything)
+                merge = log_merge(folder, files, self.dims, closed, since, everything=self.everything, room=self.room)
             if merge is not None:
                 yield name, merge
 

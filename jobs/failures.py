@@ -31,7 +31,7 @@ def fold_errors() -> Iterator[None]:
     except MemoryError as error:
         raise FoldError(
             f"the fold ran out of memory: {one_line(error)}",
-            "fold fewer versions at a time with --to-version, or give it more memory",
+            "say how much there is, for example --memory 2GiB: what does not fit then goes to temporary files",
         ) from error
     except BaseException as error:
         first, place = _of_user(error)

@@ -5,7 +5,7 @@ Must not import the engine: the driver of a fold on Spark loads this module.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -36,7 +36,6 @@ class Fold:
     window: Window
     inputs: Mapping[str, TableState | None]  # each input's table
     settings: Project
-    quantiles: Mapping[str, Sequence[int]]
     parallelism: int | None
     rows: int  # an upper bound of the rows in the window
     rebuilding: Rebuilding | None = None

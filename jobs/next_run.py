@@ -39,16 +39,21 @@ __all__ = ["APPEND", "CORRECTIONS", "REWRITE", "NextRun", "Request", "Runs"]
 REWRITE, APPEND = "rewrite", "append"
 CORRECTIONS = (REWRITE, APPEND)
 _REFRESH = "ddcore run --full-refresh"
+_PER_VALUE = 50  # bytes that a fold takes for each value of an update, its time and diff: an estimate
 
 
 @dataclass(frozen=True)
 class Request:
-    """What a command asks for: versions to fold, from where on to fold them again, or everything anew."""
+    """What a command asks for: versions to fold, from where on to fold them again, or everything anew.
+
+    ``memory``: the bytes in which a fold should find room.
+    """
 
     first: Time | None = None
     last: Time | None = None
     refresh: bool = False
     corrections: str | None = None
+    memory: int | None = None
 
 
 @dataclass(frozen=True)
@@ -85,6 +90,7 @@ class Runs:
     def __init__(self, ledger: Ledger, plan: Plan, request: Request) -> None:
         self.ledger, self.plan, self.request = ledger, plan, request
         self.dims = plan.dims
+        self.cuts = 0  # windows that were too large for the memory
 
     def following(self, *, is_dry: bool = False) -> NextRun | None:
         """The run to do now, None where nothing is left. Gives up an unfinished run of another program, unless
@@ -98,7 +104,7 @@ class Runs:
         if intent is not None and not is_dry:
             give_up(self.ledger, "it was not finished, and the program has changed since", committed=True)
         self._check_range()
-        return self._again() or self._rebuild() or self._new()
+        return self._again() or self._rebuild() or self._new(is_dry=is_dry)
 
     # -- the kinds of runs --------------------------------------------------------------------------------------------
 
@@ -163,12 +169,46 @@ class Runs:
             return self._refresh()
         return self._run(nothing_closed(self.dims), current.complete, current.last, current, appends=True)
 
-    def _new(self) -> NextRun | None:
-        """The versions that no run has folded."""
+    def _new(self, *, is_dry: bool) -> NextRun | None:
+        """The versions that no run has folded; where they are too large for the memory, the first of them."""
         lower, last = self.ledger.upper() or nothing_closed(self.dims), self._last()
         if last is None or not is_open(last, lower):
             return None
+        if not is_dry:
+            self.request = replace(self.request, first=None)  # it is the first of these versions, or None
+            last = self._cut(lower, last)
         return self._run(lower, close(lower, last), last, self.ledger.current_run())
+
+    def _cut(self, lower: Frontier, last: Time) -> Time:
+        """The last time, or an earlier one, to which the updates find room in memory as the ledger counts them. With
+        several dimensions windows are cut along the first one.
+        """
+        if self.request.memory is None:
+            return last
+        values, room = self._values(Window(lower, close(lower, last)), last), self.request.memory / _PER_VALUE
+        taken, end = 0.0, None
+        for first, number in sorted(values.items()):
+            taken += number
+            if taken > room and end is not None:
+                self.cuts += 1
+                return time_of((end, *coordinates(last)[1:]))
+            end = first
+        return last
+
+    def _values(self, window: Window, last: Time) -> dict[int, float]:
+        """About how many values the updates of a window have, by the first coordinate of their times."""
+        values: dict[int, float] = {}
+        for ingest in self.ledger.ingests(since=window.lower, until=last):
+            if ingest.input not in self.plan.inputs or not ingest.counts:
+                continue
+            # A diff may be far more than 1; the number of rows is known for all times together.
+            units = sum(plus + minus for plus, minus in ingest.counts.values())
+            width = (len(self.plan.inputs[ingest.input]) + len(self.dims) + 1) * min(1.0, ingest.rows / max(1, units))
+            for time, (plus, minus) in ingest.counts.items():
+                if time in window:
+                    first = coordinates(time)[0]
+                    values[first] = values.get(first, 0.0) + width * (plus + minus)
+        return values
 
     def _run(
         self, lower: Frontier, upper: Frontier, last: Time, base: RunRecord | None, appends: bool = False

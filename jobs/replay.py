@@ -47,6 +47,7 @@ from ddcore.jobs.next_run import CORRECTIONS, NextRun, Request, Runs
 from ddcore.jobs.report import Changes, RunReport, json_line, result
 from ddcore.rebuilding import definitions
 from ddcore.redaction import masked
+from ddcore.sizes import shown_size
 
 if TYPE_CHECKING:
     from ddcore.io.lease import Lease
@@ -82,7 +83,7 @@ def run(
     warehouse.check()
     if corrections not in (None, *CORRECTIONS):
         raise UsageError(f"--corrections {corrections}: not known", f"one of: {', '.join(CORRECTIONS)}")
-    request = Request(first, last, full_refresh, corrections)
+    request = Request(first, last, full_refresh, corrections, project.memory)
     options = _Options(project, request, engine or project.engine, parallelism, listener)
     if dry_run:
         return _Replay(options, Ledger.load(warehouse)).preview()
@@ -154,6 +155,8 @@ class _Replay:
             self._note(upcoming)
             self._fold(upcoming)
         self.report.took = time.perf_counter() - start
+        if self.runs.cuts and (memory := self.options.project.memory) is not None:
+            self.report.notes.append(f"folded in {self.runs.cuts + 1} runs, for {shown_size(memory)} of memory each")
         return self.report
 
     def _following(self, *, is_dry: bool = False) -> NextRun | None:
@@ -221,7 +224,6 @@ class _Replay:
                 inputs=_counts(versions, 1),
                 outputs=_counts(versions, 2),
                 tables=tables,
-                quantiles=_quantiles(before, gained),
                 refresh=upcoming.refresh,
                 program_inputs=tuple(self.plan.inputs),
                 lower=self._stored(upcoming.times.lower),
@@ -307,14 +309,12 @@ class _Replay:
 
     def _fold_input(self, upcoming: NextRun) -> Fold:
         assert self.commits is not None
-        before = upcoming.base
         return Fold(
             self.plan,
             self.commits.stored(),
             upcoming.times,
             {name: self.ledger.input_table(name) for name in self.plan.inputs},
             self.options.project,
-            before.quantiles if before else {},
             self.options.parallelism,
             sum(_rows(ingest, upcoming) for ingest in self._ingests(upcoming)),
             self.commits.rebuilding,
@@ -382,12 +382,6 @@ def _sorted(codes: Mapping[str, set[int]]) -> dict[str, tuple[int, ...]]:
     return {name: tuple(sorted(each)) for name, each in sorted(codes.items())}
 
 
-def _quantiles(before: RunRecord | None, gained: Gained) -> dict[str, tuple[int, ...]]:
-    """Cuts of each arrangement: kept from the first run that had any, which is the one that loaded the arrangement."""
-    kept: dict[str, tuple[int, ...]] = {name: tuple(cuts) for name, cuts in gained.quantiles.items()}
-    return {**kept, **(dict(before.quantiles) if before else {})}
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """The entry for ``spark-submit``; takes plain arguments, never sets a master, returns the exit code.
 
@@ -397,7 +391,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         project = find_project(
             options.project,
-            flags={"warehouse": options.warehouse, "engine": options.engine, "parallelism": options.parallelism},
+            flags={
+                "warehouse": options.warehouse,
+                "engine": options.engine,
+                "parallelism": options.parallelism,
+                "memory": options.memory,
+            },
         )
         first = options.from_version
         report = run(
@@ -446,6 +445,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--full-refresh", action="store_true", help="fold everything again, from nothing")
     parser.add_argument("--corrections", choices=CORRECTIONS, help="what becomes of outputs that change: docs/cli.md")
     parser.add_argument("--parallelism", type=natural(1), help="the number of workers; default: chosen by work")
+    parser.add_argument("--memory", type=filled(str), help="what each process that folds should stay below: 2GiB")
     return parser
 
 

@@ -333,9 +333,7 @@ def _fold_once(
         for name, log in logs.items()
     }
     rows = sum(map(len, inputs.values()))
-    fold = Fold(
-        plan, Stored(place.root, 1, {}), Window(begin, up_to(time)), tables, project, {}, project.parallelism, rows
-    )
+    fold = Fold(plan, Stored(place.root, 1, {}), Window(begin, up_to(time)), tables, project, project.parallelism, rows)
     gained, _ = engines.load(project.engine)(fold, None)
     outputs = {}
     for name, schema in plan.outputs.items():

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import pickle
 import random
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import pairwise
@@ -26,6 +26,7 @@ class Rows:
 
     def __init__(self, context: Context, parts: list[Callable[[], Iterable[Any]]]) -> None:
         self.context, self.parts = context, parts
+        self.written: Sequence[Callable[[], Iterable[Any]]] = ()
 
     def mapPartitionsWithIndex(self, work: Any) -> Rows:
         def run(number: int) -> Iterable[Any]:
@@ -45,7 +46,14 @@ class Rows:
         def part(number: int) -> Iterable[Any]:
             return [pair for source in written for pair in source() if owner(pair[0]) % parallelism == number]
 
-        return Rows(self.context, [partial(part, number) for number in range(parallelism)])
+        divided = Rows(self.context, [partial(part, number) for number in range(parallelism)])
+        divided.written = written
+        return divided
+
+    def write(self) -> None:
+        """The first stage of a shuffle: its files stay until the end."""
+        for source in self.written:
+            source()
 
     def coalesce(self, parallelism: int) -> Rows:
         assert parallelism == 1
@@ -53,9 +61,6 @@ class Rows:
 
     def localCheckpoint(self) -> None:
         self.parts = [functools.cache(part) for part in self.parts]
-
-    def unpersist(self) -> None:
-        pass
 
     @property
     def _jrdd(self) -> Rows:
@@ -108,7 +113,8 @@ def install(patch: pytest.MonkeyPatch, *, seed: int = 0, unrest: float = 0.2) ->
     patch.setattr(session, "check", lambda: None)
     patch.setattr(session, "spark_context", context)
     patch.setattr(exchange, "collector", lambda context: Accumulator())
+    patch.setattr(exchange, "write_shuffle", lambda context, divided: divided.write())
+    patch.setattr(exchange, "_CUT_EVERY", 1 + seed % 4)
     patch.setattr(exchange, "SPLIT_ROWS", 4)
-    patch.setattr(tasks, "PASSED_ON", 1 + seed % 4)
     if seed % 3:
         patch.setattr(arrangements, "SMALL", 0)

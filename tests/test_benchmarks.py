@@ -207,3 +207,15 @@ def test_the_peak_of_a_process_is_not_that_of_the_one_that_started_it(bench: Any
     command = [sys.executable, "-c", "from bench.measure import peak_mib; print(peak_mib())"]
     done = subprocess.run(command, cwd=TOP, capture_output=True, text=True, check=True)
     assert 1 < float(done.stdout) < 100 < len(ballast) / 2**20
+
+
+@pytest.mark.long
+def test_the_row_of_limited_memory_compares_logs_and_memory(bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    memory_limit = bench("memory_limit")
+    for name, value in {"EDGES": 30_000, "NODES": 6_000, "FILES": 2, "MEMORY": "1GiB"}.items():
+        monkeypatch.setattr(memory_limit, name, value)
+    (row,) = memory_limit.run(1)
+    assert row.ours > 0 and row.theirs > 0 and row.ours_peak_mib > 50
+    monkeypatch.setattr(memory_limit, "MEMORY", "20MiB")
+    with pytest.raises(bench("measure").Failed, match="with 20MiB of memory"):
+        next(memory_limit.run(1))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ddcore import memory
+from ddcore import memory, spilling
 
 
 class Library:
@@ -35,4 +35,19 @@ def test_the_defaults_are_back_after_an_error(monkeypatch: pytest.MonkeyPatch) -
 def test_without_glibc_nothing_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "_glibc", lambda: None)
     with memory.reused_memory():
+        pass
+
+
+def test_where_memory_is_limited_freed_blocks_go_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    library = Library()
+    monkeypatch.setattr(memory, "_glibc", lambda: library)
+    with pytest.raises(ZeroDivisionError), spilling.using(spilling.Spilling(2**30)):
+        assert library.settings[memory._MMAP_THRESHOLD] == memory._RETURNED
+        assert library.trims == 1
+        raise ZeroDivisionError
+    assert library.settings[memory._ARENA_MAX] == 0
+    with spilling.using(None):
+        assert library.trims == 1
+    monkeypatch.setattr(memory, "_glibc", lambda: None)
+    with spilling.using(spilling.Spilling(2**30)):
         pass

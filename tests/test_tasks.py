@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import pickle
 import random
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pytest
 import sparkless
@@ -23,7 +25,7 @@ from ddcore.errors import StorageError
 from ddcore.jobs import engines
 from ddcore.jobs.engines import exchange, messages, tasks
 from ddcore.jobs.engines.messages import Message
-from ddcore.jobs.engines.partitioning import _quantiles
+from ddcore.jobs.engines.partitioning import _cuts
 from ddcore.operators import tree
 
 SEEDS = one_dimensional(range(60))
@@ -146,7 +148,86 @@ def test_staged_files_are_data_and_never_code(tmp_path: Path) -> None:
     assert not sprung.exists()
 
 
-def test_equal_quantiles_leave_ranges_empty() -> None:
-    import numpy as np
+def loads(cuts: list[int], codes: list[int], rows: list[float]) -> list[float]:
+    """The rows in each range."""
+    bounds = [-(2**63), *cuts, 2**63]
+    pairs = list(zip(codes, rows, strict=True))
+    return [sum(row for code, row in pairs if a <= code < b) for a, b in pairwise(bounds)]
 
-    assert _quantiles(np.array([5, 5, 5, 5]), 3) == [5, 5]
+
+def test_ranges_are_even_by_rows_and_not_by_codes() -> None:
+    codes, rows = list(range(100)), [100.0] * 10 + [1.0] * 90
+    assert max(loads(cuts_of(codes, rows, 4), codes, rows)) <= 1.3 * sum(rows) / 4
+
+
+@pytest.mark.parametrize("place", [0, 30, 99])
+def test_a_heavy_key_has_a_range_of_its_own(place: int) -> None:
+    codes, rows = list(range(100)), [1.0] * 100
+    rows[place] = 300.0
+    for parallelism in (2, 3, 4):
+        shares = loads(cuts_of(codes, rows, parallelism), codes, rows)
+        others = [share for share in shares if share < 300]
+        assert len(others) == parallelism - 1
+        if parallelism > 2:
+            assert max(shares) <= 300 + 99 / (parallelism - 1)
+
+
+def test_too_few_codes_leave_ranges_empty() -> None:
+    assert loads(cuts_of([5, 5, 5], [1.0] * 3, 3), [5], [3.0]) == [3.0, 0, 0]
+
+
+def test_many_codes_are_looked_at_as_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    codes, rows = list(range(0, 100_000, 2)), [1.0] * 50_000
+    shares = loads(cuts_of(codes, rows, 5), codes, rows)
+    assert max(shares) - min(shares) < 0.01 * 50_000
+
+
+def cuts_of(codes: list[int], rows: list[float], parallelism: int) -> list[int]:
+    cuts = _cuts(np.array(codes), np.array(rows), parallelism)
+    assert len(cuts) == parallelism - 1
+    assert cuts == sorted(cuts)
+    return cuts
+
+
+GROWING = """
+import ddcore as dd
+
+
+def program(rows):
+    return {"counts": rows.group_by("k").agg(n=dd.count())}
+"""
+
+
+@pytest.mark.parametrize("kind", ["values", "hashes"])
+def test_ranges_follow_a_history_that_moves(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each version's keys are beyond those before; ten runs later the ranges are still even. Hashes are even anyway."""
+    text = kind == "hashes"
+    updates = [
+        (f"key {k}" if text else k, version, 1)
+        for version in range(10)
+        for k in range(version * 500, version * 500 + 500)
+    ]
+    updates += [(f"key {k}" if text else k, 10, 1) for k in range(0, 5_000, 5)]
+    frames = {"rows": pl.DataFrame(updates, schema=["k", "version", "diff"], orient="row")}
+    space: dict[str, Any] = {}
+    exec(GROWING, space)
+    drawn = Case(0, GROWING, space["program"], frames)
+    sparkless.install(monkeypatch)
+    monkeypatch.setattr(exchange, "SPLIT_ROWS", 1_000)
+    totals: list[dict[int, int]] = []
+    send = exchange._Exchange._send
+
+    def counted(self: Any, incoming: Any, name: str, step: int, *arguments: Any) -> Any:
+        messages, reports = send(self, incoming, name, step, *arguments)
+        if name == "feed":
+            totals.append({})
+        for report in reports:
+            totals[-1][report.partition] = totals[-1].get(report.partition, 0) + report.load
+        return messages, reports
+
+    monkeypatch.setattr(exchange._Exchange, "_send", counted)
+    ends = [*range(10), None]
+    outcomes = outcome(project_of(tmp_path / "p", drawn), ends, engine="spark", parallelism=4)
+    compare(drawn, "a history that moves", expected_of(drawn), outcomes)
+    shares = [totals[-1].get(partition, 0) for partition in range(4)]
+    assert max(shares) < 1.5 * sum(shares) / 4, shares

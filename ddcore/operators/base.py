@@ -14,7 +14,7 @@ kinds:
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
@@ -53,6 +53,11 @@ class Operator:
 class Linear(Operator, ABC):
     """An operator that maps each row by itself, so that it maps updates as it maps collections."""
 
+    @property
+    def carried(self) -> Mapping[str, str]:
+        """The columns of the result that are columns of the input as they are: the name there, by the name here."""
+        return {}
+
     @abstractmethod
     def apply(self, batch: Batch, place: str) -> Batch:
         """The updates of the result, for updates of the input. Raises the FoldError family, naming ``place``."""
@@ -77,6 +82,11 @@ class Keyed(Operator, ABC):
     @property
     def output_key(self) -> tuple[str, ...] | None:
         """The key by which an operator keeps its own output as state, beside pending times; None: it keeps neither."""
+        return None
+
+    @property
+    def result_key(self) -> tuple[str, ...] | None:
+        """The columns of the result that hold the key of the first port, in its order; None: some may be missing."""
         return None
 
     @abstractmethod

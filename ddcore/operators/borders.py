@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -59,6 +60,11 @@ class Inspect(Linear):
 
     name = "inspect"
     prioritized: tuple[bool, ...]
+
+    @property
+    def carried(self) -> Mapping[str, str]:
+        """The columns of the collection; those of the loops have names that it does not have."""
+        return {name: name for name in self.schema}
 
     def apply(self, batch: Batch, place: str) -> Batch:
         """Moves the loop coordinates from the times to the rows."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +30,11 @@ class Concat(Linear):
         """For inputs of this schema."""
         return cls(schema, "")
 
+    @property
+    def carried(self) -> Mapping[str, str]:
+        """All columns."""
+        return {name: name for name in self.schema}
+
     def apply(self, batch: Batch, place: str) -> Batch:
         """The batch as it is."""
         return batch
@@ -44,6 +50,11 @@ class Negate(Linear):
     def of(cls, schema: Schema) -> Negate:
         """For an input of this schema."""
         return cls(schema, "")
+
+    @property
+    def carried(self) -> Mapping[str, str]:
+        """All columns."""
+        return {name: name for name in self.schema}
 
     def apply(self, batch: Batch, place: str) -> Batch:
         """The batch with negated diffs."""

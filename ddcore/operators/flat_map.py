@@ -39,6 +39,11 @@ class Explode(Linear):
         projection = arguments.checked(ListProjection, exprs, source)
         return cls(projection.schema, digest("lists", arguments.texts(exprs)), source, projection)
 
+    @property
+    def carried(self) -> Mapping[str, str]:
+        """All columns but the elements."""
+        return {name: name for name in self.schema if name not in self.lists.names}
+
     def apply(self, batch: Batch, place: str) -> Batch:
         """Raises ExpressionError."""
         elements, rows = self.lists.explode(values_of(batch, self.source, self.lists.columns))

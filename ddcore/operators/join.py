@@ -17,6 +17,7 @@ from ddcore.libraries import numpy as np
 from ddcore.operators import outer_join
 from ddcore.operators.base import Keyed, Port, Rounds, State, Step
 from ddcore.place import caller
+from ddcore.ranges import portions
 from ddcore.schema import Schema
 from ddcore.sorted_batch import SortedBatch
 from ddcore.trace import Keys, distinct_keys
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Heads", "Join", "Pairs", "join", "matches"]
 
-_CHUNK = 1 << 19  # pairs per portion; the pairs of one key are never split
+_CHUNK = 1 << 19  # pairs per portion
 _KEYS = 1 << 14  # of a part, which one thread joins
 
 
@@ -66,6 +67,11 @@ class Join(Keyed):
         """Left, right."""
         return (0, self.left), (1, self.right)
 
+    @property
+    def result_key(self) -> tuple[str, ...]:
+        """The key columns, as the left side calls them."""
+        return self.left
+
     def step(self, plan: Plan, block: Block) -> Step:
         """The work of a join block."""
         return _JoinStep.of(self, plan, block)
@@ -99,14 +105,18 @@ class _JoinStep(Step):
         """
         new_left, new_right = state.gained(self.left, rounds), state.gained(self.right, rounds)
         if new_left is not None:
-            self._match(state, new_left, state.trace(self.right).batches, self.left, swapped=False)
+            for (some,) in portions([new_left], self.left.key_words):
+                self._match(state, some, state.trace(self.right).batches, self.left, swapped=False)
         if new_right is not None:
-            self._match(state, new_right, state.trace(self.left).before(new_left), self.right, swapped=True)
+            for (some,) in portions([new_right], self.right.key_words):
+                self._match(state, some, state.trace(self.left).before(new_left), self.right, swapped=True)
 
     def _match(
-        self, state: State, new: SortedBatch, others: Sequence[SortedBatch], side: Arrangement, *, swapped: bool
+        self, state: State, new: SortedBatch | None, others: Sequence[SortedBatch], side: Arrangement, *, swapped: bool
     ) -> None:
         """Send the pairs of the new updates with the others. Keys are divided between threads."""
+        if new is None:
+            return
 
         def arrivals(part: Heads) -> list[Delivery]:
             return [
@@ -176,15 +186,38 @@ def matches(new: SortedBatch, heads: Heads, others: Sequence[SortedBatch], coord
         lo, hi = other.locate(keys.codes)
         ends = kernels.joining.pair_starts(new.codes, new.words, starts, key_words, lo, hi, other.words)
         for first, last in _chunks(ends):
-            left, right, times, diffs, overflow = kernels.joining.pairs(
-                starts[first : last + 1], new.words, new.times, new.diffs, key_words,
-                ends[first : last + 1] - ends[first], lo[first:last], hi[first:last],
-                other.words, other.times, other.diffs, coordinates,
-            )  # fmt: skip
-            high = None
-            if overflow:
-                diffs, high = kernels.joining.products(new.diffs[left], other.diffs[right])
-            yield Pairs(other, left, right, list(times), diffs, high)
+            rows, counts = starts[first : last + 1], ends[first : last + 1] - ends[first]
+            for of, known, a, b in _blocks(rows, counts, lo[first:last], hi[first:last]):
+                which = known
+                if which is None:
+                    which = kernels.joining.pair_starts(new.codes, new.words, of, key_words, a, b, other.words)
+                left, right, times, diffs, overflow = kernels.joining.pairs(
+                    of, new.words, new.times, new.diffs, key_words, which, a, b,
+                    other.words, other.times, other.diffs, coordinates,
+                )  # fmt: skip
+                high = None
+                if overflow:
+                    diffs, high = kernels.joining.products(new.diffs[left], other.diffs[right])
+                yield Pairs(other, left, right, list(times), diffs, high)
+
+
+_Block = tuple["np.ndarray", "np.ndarray | None", "np.ndarray", "np.ndarray"]
+
+
+def _blocks(starts: np.ndarray, ends: np.ndarray, lo: np.ndarray, hi: np.ndarray) -> Iterator[_Block]:
+    """What the pairs of some keys are computed from: rows, numbers of pairs, and where the others begin and end.
+
+    One key with far too many pairs is cut into blocks of rows on both sides, whose numbers of pairs are not known.
+    """
+    if len(lo) > 1 or ends[-1] <= 2 * _CHUNK:
+        yield starts, ends, lo, hi
+        return
+    width = min(int(hi[0] - lo[0]), _CHUNK)
+    height = max(1, _CHUNK // width)
+    for a in range(int(starts[0]), int(starts[1]), height):
+        of = np.array([a, min(a + height, int(starts[1]))], dtype=np.int64)
+        for b in range(int(lo[0]), int(hi[0]), width):
+            yield of, None, np.array([b]), np.array([min(b + width, int(hi[0]))])
 
 
 def _chunks(ends: np.ndarray) -> Iterator[tuple[int, int]]:

@@ -68,7 +68,7 @@ class Reduce(Reduction):
 
 
 class _ReduceStep(ReductionStep):
-    in_parts = False  # a user's function is called once, on all groups of the step
+    in_parts = False  # a user's function is called once, on all groups of the step, unless memory is limited
 
     def __init__(self, reduce: Reduce, plan: Plan, block: Block) -> None:
         super().__init__(reduce, plan, block)

@@ -7,19 +7,21 @@ closed under join with the earlier times of the key; those at later rounds, or n
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from ddcore import encoding, kernels, threads
+from ddcore import consolidation, encoding, kernels, spilling, threads
 from ddcore.batch import Batch
-from ddcore.consolidation import arrange, concatenated
+from ddcore.consolidation import arrange
 from ddcore.errors import DiffOverflow, ExpressionError, NegativeMultiplicity
 from ddcore.libraries import numpy as np
 from ddcore.operators import tree
 from ddcore.operators.base import Keyed, Port, Rounds, State, Step
 from ddcore.operators.tree import Tree
+from ddcore.ranges import at_rest, combined, concatenated, portions
 from ddcore.sorted_batch import SortedBatch
 from ddcore.trace import Keys, Rows, distinct_keys, gather
 
@@ -95,6 +97,11 @@ class Reduction(Keyed):
         return self.group
 
     @property
+    def result_key(self) -> tuple[str, ...]:
+        """The group columns."""
+        return self.group
+
+    @property
     def label(self) -> str:
         """The operator's name in messages."""
         return self.name
@@ -156,17 +163,27 @@ class ReductionStep(Step):
         """The differences of the results of all keys that changed or are pending; none without such keys."""
         if new is None and pending is None:
             return []
-        keys, offsets, times = self._seeds(new, pending)
-        parts = (
-            _Part(keys.part(a, b), offsets[a : b + 1] - offsets[a], times[:, offsets[a] : offsets[b]])
-            for a, b in self._ranges(len(keys))
-        )
-        return list(threads.each(partial(self._evaluated, state, rounds), parts))
+        evaluated, parts = partial(self._evaluated, state, rounds), self._parts(state, new, pending)
+        return list(threads.each(evaluated, parts) if self.in_parts else map(evaluated, parts))
 
-    def _ranges(self, keys: int) -> Iterable[tuple[int, int]]:
-        """Ranges of the keys to evaluate, each in one thread."""
-        size = _KEYS if self.in_parts else max(1, keys)
-        return ((start, min(start + size, keys)) for start in range(0, keys, size))
+    def _parts(self, state: State, new: SortedBatch | None, pending: SortedBatch | None) -> Iterator[_Part]:
+        """The keys to evaluate in parts, each for one thread."""
+        for some in portions([new, pending], self.port.key_words):
+            keys, offsets, times = self._seeds(*some)
+            for a, b in self._ranges(state, keys):
+                yield _Part(keys.part(a, b), offsets[a : b + 1] - offsets[a], times[:, offsets[a] : offsets[b]])
+
+    def _ranges(self, state: State, keys: Keys) -> Iterable[tuple[int, int]]:
+        """Ranges of the keys to evaluate, each in one thread; where memory is limited with bounded histories."""
+        size, spill = _KEYS if self.in_parts else max(1, len(keys)), spilling.current()
+        cuts = {*range(0, len(keys), size), len(keys)}
+        if spill is not None:
+            rows = np.zeros(len(keys), dtype=np.int64)
+            for batch in (*state.trace(self.port).batches, *state.trace(self.output).batches):
+                lo, hi = batch.locate(keys.codes)
+                rows += hi - lo
+            cuts |= {*(np.flatnonzero(np.diff(np.cumsum(rows) // spill.rows)) + 1).tolist()}
+        return pairwise(sorted(cuts))
 
     def _evaluated(self, state: State, rounds: Rounds, part: _Part) -> _Result:
         """The differences of some keys' results."""
@@ -198,8 +215,8 @@ class ReductionStep(Step):
         except ExpressionError:
             deliveries = None  # perhaps the updates of another part cancel those on which an operator fails
         return _Result(
-            arrange(keys.codes[late_keys], late_words, list(late_times), late),
-            state.keyed(self.output, updates),
+            at_rest(arrange(keys.codes[late_keys], late_words, list(late_times), late)),
+            at_rest(state.keyed(self.output, updates)),
             deliveries,
         )
 
@@ -280,18 +297,25 @@ class ReductionStep(Step):
 
 def _divided(batch: SortedBatch, large: np.ndarray) -> list[SortedBatch | None]:
     """The updates of other keys, and those of keys with these codes; None for no updates."""
-    place = np.minimum(np.searchsorted(large, batch.codes), len(large) - 1)
-    is_large = large[place] == batch.codes
-    rows = [np.flatnonzero(~is_large), np.flatnonzero(is_large)]
-    return [batch.take(each) if len(each) else None for each in rows]
+    sides: list[list[SortedBatch]] = [[], []]
+    for (some,) in portions([batch], 0):
+        assert some is not None
+        place = np.minimum(np.searchsorted(large, some.codes), len(large) - 1)
+        is_large = large[place] == some.codes
+        for side, rows in zip(sides, (np.flatnonzero(~is_large), np.flatnonzero(is_large)), strict=True):
+            if len(rows):
+                side.append(at_rest(some.take(rows)))
+    return [concatenated(side) if side else None for side in sides]
 
 
 def _together(sets: Sequence[Sequence[SortedBatch]]) -> SortedBatch:
     """One or two sets of batches as one batch: in each set keys ascend from one batch to the next."""
     batches = [concatenated(each) for each in sets]
-    if len(batches) == 1:
-        return batches[0]
-    mixed = concatenated(batches)
+    return batches[0] if len(batches) == 1 else combined(batches, _mixed)
+
+
+def _mixed(batches: Sequence[SortedBatch]) -> SortedBatch:
+    mixed = consolidation.concatenated(batches)
     return arrange(mixed.codes, list(mixed.words), list(mixed.times), mixed.diffs, mixed.high)
 
 

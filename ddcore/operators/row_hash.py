@@ -7,6 +7,7 @@ so it must never change.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import polars as pl
@@ -35,6 +36,11 @@ class RowHash(Linear):
     source: Schema
     round: str
     bits: int
+
+    @property
+    def carried(self) -> Mapping[str, str]:
+        """All columns but the id."""
+        return {name: name for name in self.source}
 
     def apply(self, batch: Batch, place: str) -> Batch:
         """Cost: linear; only for rows at rounds above 0 strings are hashed again."""

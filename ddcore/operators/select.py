@@ -69,6 +69,11 @@ class Select(Linear):
             arguments.set_once(exprs, new.get(name, name), expr, "rename")
         return cls.of(source, exprs, "rename")
 
+    @property
+    def carried(self) -> Mapping[str, str]:
+        """Bare columns."""
+        return self.projection.renames
+
     def apply(self, batch: Batch, place: str) -> Batch:
         """Bare columns keep their words; only computed columns are decoded, evaluated and encoded."""
         projection = self.projection

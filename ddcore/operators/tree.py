@@ -10,7 +10,7 @@ Which groups are large is no part of a plan: a fold is told, and notes the ones 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING
@@ -107,6 +107,11 @@ class Bucket(Linear):
         """For rows with the schema ``source``, which has the column ``bucket``."""
         schema = {name: kind for name, kind in source.items() if not (last and name == bucket)}
         return cls(schema, text, [*source].index(bucket))
+
+    @property
+    def carried(self) -> Mapping[str, str]:
+        """The columns before the bucket."""
+        return {name: name for name in [*self.schema][: self.place]}
 
     def apply(self, batch: Batch, place: str) -> Batch:
         """Linear."""

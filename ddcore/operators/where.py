@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,6 +35,11 @@ class Where(Linear):
             exprs.append(arguments.single(schema, parsed, "where", hint))
         text = digest(map(expressions.identity, exprs))
         return cls(schema, text, arguments.checked(Predicate, exprs, schema))
+
+    @property
+    def carried(self) -> Mapping[str, str]:
+        """All columns."""
+        return {name: name for name in self.schema}
 
     def apply(self, batch: Batch, place: str) -> Batch:
         """Raises ExpressionError."""

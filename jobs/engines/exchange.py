@@ -1,8 +1,9 @@
 """The fold on Spark with several workers: one for each range of key codes, with Spark's shuffle between them.
 
-A superstep is one Spark job: each task takes the messages of its range, does the work at one position and sends the
-results. The driver picks the next position from the reports of the tasks, never by a job of its own. When few updates
-are left, one task takes over the whole range and finishes without further shuffles.
+A superstep is one Spark job: each task takes the messages of its range, works from the least position anywhere up to
+the horizon (:mod:`~ddcore.jobs.engines.routes`), and sends the results that others own. The driver picks the next
+position from the reports of the tasks, never by a job of its own. When few updates are left, one task takes over the
+whole range and finishes without further shuffles.
 
 Plain RDDs: messages are few and large, and a job of the SQL engine takes twice as long to start. The code of the tasks
 is in :mod:`ddcore.jobs.engines.tasks`, which the driver does not load.
@@ -20,11 +21,13 @@ from ddcore.io.changelog import ChangeLog
 from ddcore.io.gains import Gained
 from ddcore.io.layout import tables_of
 from ddcore.jobs.engines import one_task
-from ddcore.jobs.engines.partitioning import boundaries_of
+from ddcore.jobs.engines.partitioning import division_of
 from ddcore.jobs.engines.protocol import Report, Split, Superstep, Task, Waiting, collector, least_of, raise_first
+from ddcore.jobs.engines.routes import routing_of
 from ddcore.jobs.fold import Fold
 from ddcore.jobs.spark.failures import ExecutorLost, run_job
 from ddcore.jobs.spark.shipping import pickled
+from ddcore.jobs.spark.shuffle import write_shuffle
 
 if TYPE_CHECKING:
     from pyspark import RDD, SparkContext
@@ -33,6 +36,7 @@ __all__ = ["fold_with"]
 
 SPLIT_ROWS = 1 << 20  # of an input, read by one task
 NARROW_BELOW = 500_000  # waiting updates; an estimate
+_CUT_EVERY = 32  # supersteps
 _ATTEMPTS = 3  # at a fold whose executors are lost
 
 _logger = logging.getLogger("ddcore")
@@ -69,57 +73,66 @@ class _Exchange:
         groups = fold.stored.groups
         self.groups = groups.all_grown() if fold.rebuilding is None else groups.copy()
         self.narrow_below = 0 if fold.parallelism else NARROW_BELOW  # a forced parallelism is kept to the end
-        token, plan, boundaries = uuid.uuid4().hex, pickled(fold.plan), boundaries_of(fold, parallelism)
+        self.routing, self.staged = routing_of(fold.plan, self.groups.grown), dict[int, tuple[int, ...]]()
+        token, plan, division = uuid.uuid4().hex, pickled(fold.plan), division_of(fold, self.routing, parallelism)
         staging = fold.stored.warehouse.staging / token
         self.task = Task(
             token,
             plan,
             fold.stored,
             staging,
-            boundaries,
+            division,
             parallelism,
             fold.window,
             fold.upper,
             _resumes(fold),
             fold.rebuilding,
+            fold.settings.memory,
         )
 
     def run(self, splits: list[Split | Waiting]) -> Gained:
         """Supersteps while many updates wait; then one task, or all of them, write what the fold added."""
-        step = 0
-        waiting, reports = self._send(self.context.parallelize(splits, len(splits)), "feed")
+        step = 1
+        waiting, reports = self._send(self.context.parallelize(splits, len(splits)), "feed", 0)
         while (position := least_of(reports)) is not None:
+            now = Superstep(step, position, self.routing.horizon(position), self.staged)
             if sum(report.waiting for report in reports) < self.narrow_below:
-                return self._collect(waiting.coalesce(1), "finish", step)
+                return self._collect(waiting.coalesce(1), "finish", now)
+            waiting, reports = self._superstep(waiting, now)
             step += 1
-            waiting, reports = self._superstep(waiting, Superstep(step, position))
-        return self._collect(waiting, "harvest", step)
+        return self._collect(waiting, "harvest", Superstep(step, None, None, self.staged))
 
     def _superstep(self, waiting: RDD[Any], now: Superstep) -> tuple[RDD[Any], list[Report]]:
         if self.listener:
-            self.listener("superstep", now.number, None, f"position {'.'.join(map(str, now.position))}")
-        return self._send(waiting, "step", now)
+            self.listener("superstep", now.number, None, f"position {'.'.join(map(str, now.position or ()))}")
+        return self._send(waiting, "step", now.number, now)
 
-    def _send(self, incoming: RDD[Any], name: str, *arguments: Any) -> tuple[RDD[Any], list[Report]]:
+    def _send(self, incoming: RDD[Any], name: str, step: int, *arguments: Any) -> tuple[RDD[Any], list[Report]]:
         """One job: run a function of the tasks in every partition, and send its messages to their owners.
 
-        The messages stay with the executors; the reports come back with the job.
+        The messages stay with the executors, in the files of the shuffle, until the next job reads them; the reports
+        come back with this one. Now and then the messages are read at once and kept in blocks: then Spark forgets where
+        they came from, so that a loop of many rounds has no long plan.
         """
         reports = collector(self.context)
         results = incoming.mapPartitionsWithIndex(_work(name, self.task, *arguments, reports))
         messages = results.partitionBy(self.task.parallelism, _owner)
-        messages.localCheckpoint()
-        run_job(messages._jrdd.count)  # in the JVM: RDD.count would pass all messages through Python
-        incoming.unpersist()
+        if step % _CUT_EVERY == _CUT_EVERY - 1:
+            messages.localCheckpoint()
+            run_job(messages._jrdd.count)  # in the JVM: RDD.count would pass all messages through Python
+        else:
+            run_job(functools.partial(write_shuffle, self.context, messages))
         latest = {report.partition: report for report in reports.value}
         raise_first(latest.values())
         for report in latest.values():  # a task may lose what it noted in earlier steps
             self.groups.absorb(report.groups)
+        for owner in (owner for report in latest.values() for owner in report.staged):
+            self.staged[owner] = (*self.staged.get(owner, ()), step)
         return messages, list(latest.values())
 
-    def _collect(self, waiting: RDD[Any], name: str, step: int) -> Gained:
+    def _collect(self, waiting: RDD[Any], name: str, now: Superstep) -> Gained:
         """The last job of a fold, whose tasks write what they added to state and outputs."""
-        reports = run_job(waiting.mapPartitionsWithIndex(_work(name, self.task, step)).collect)
+        reports = run_job(waiting.mapPartitionsWithIndex(_work(name, self.task, now)).collect)
         raise_first(reports)
         total = Gained()
         for report in sorted(reports, key=lambda report: report.partition):
@@ -134,9 +147,11 @@ def _work(name: str, *arguments: Any) -> Callable[[int, Iterable[Any]], Iterator
 
 
 def _call(name: str, arguments: tuple[Any, ...], partition: int, incoming: Iterable[Any]) -> Iterator[Any]:
+    from ddcore.io.scratch import limited
     from ddcore.jobs.engines import tasks
 
-    yield from getattr(tasks, name)(*arguments, partition, incoming)
+    with limited(arguments[0].memory):
+        yield from getattr(tasks, name)(*arguments, partition, incoming)
 
 
 def _owner(dest: int) -> int:

@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from ddcore import spilling
 from ddcore.batch import Batch
 from ddcore.frames import batch_of
 from ddcore.io.changelog import ChangeLog
 from ddcore.io.gains import Gained
+from ddcore.io.scratch import limited
 from ddcore.io.state import open_rebuild, open_worker, replay, write_gains
 from ddcore.jobs.failures import fold_errors
 from ddcore.jobs.fold import Fold
 from ddcore.threads import available
 from ddcore.worker import Worker
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from ddcore.io.records import TableState
 
 __all__ = ["fold", "updates"]
 
@@ -26,7 +33,7 @@ def fold(fold: Fold, listener: Any = None) -> tuple[Gained, int]:
 
     It works in ``fold.parallelism`` threads, by default in as many as there are processors.
     """
-    with fold_errors():
+    with fold_errors(), limited(fold.settings.memory):
         worker = _open(fold)
         worker.threads = fold.parallelism or available()
         for name, batch in updates(fold):
@@ -52,8 +59,23 @@ def _open(fold: Fold) -> Worker:
 
 
 def updates(fold: Fold) -> Iterator[tuple[str, Batch]]:
-    """Each input's updates in the window. Files that cannot have any are not opened."""
+    """Each input's updates in the window; in portions where memory is limited. Files that cannot have any are not
+    opened.
+    """
+    spill = spilling.current()
     for name, schema in fold.inputs_read.items():
         log = ChangeLog(fold.stored.warehouse.input(name), schema, fold.plan.dims)
-        frame = log.collect(log.window(fold.window, fold.inputs[name]))
-        yield name, batch_of(frame, schema, fold.plan.dims, name)
+        state = fold.inputs[name]
+        frames = [log.window(fold.window, state)] if spill is None else _portions(fold, log, state, spill.rows)
+        for frame in frames:
+            yield name, batch_of(log.collect(frame), schema, fold.plan.dims, name)
+
+
+def _portions(fold: Fold, log: ChangeLog, state: TableState | None, rows: int) -> Iterator[pl.LazyFrame]:
+    """The updates of an input in the window, of at most so many rows each."""
+    inside = fold.window.condition(fold.plan.dims)
+    for file in log.files(state):
+        if fold.window.may_meet(file.lower, file.upper, fold.plan.dims):
+            whole = log.scan_files([file])
+            for start in range(0, file.rows, rows):
+                yield whole.slice(start, rows).filter(inside)

@@ -1,43 +1,45 @@
 """Messages between workers: work that waits for a block, encoded and decoded.
 
-Words are valid in one process only, so a message carries values: Arrow IPC, one body per block and round. Bodies
-are few and large; Spark moves them without looking inside.
+A message has one body (:mod:`~ddcore.jobs.engines.bodies`). Bodies are few and large; Spark moves them without looking
+inside.
 """
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 
-import polars as pl
 import pyarrow as pa
 
-from ddcore import encoding
+from ddcore import queues
 from ddcore.batch import Batch, concatenate
 from ddcore.consolidation import arrange
 from ddcore.encoding import key_codes
 from ddcore.io.store import Place, source_of
-from ddcore.jobs.engines.partitioning import Boundaries
+from ddcore.jobs.engines.bodies import columns_of, packed
+from ddcore.jobs.engines.partitioning import Division
 from ddcore.libraries import numpy as np
+from ddcore.narrow import NarrowBatch
 from ddcore.operators.base import Rounds
 from ddcore.plan import Arrangement, Plan, Position
-from ddcore.queues import whole
-from ddcore.schema import Schema
+from ddcore.queues import Queued, types_of, whole, widened
+from ddcore.schema import Schema, Type
 from ddcore.sorted_batch import SortedBatch
 from ddcore.worker import Work, Worker, joined
 
 __all__ = [
     "HELD",
     "LATE",
+    "WAITING",
     "Message",
     "accept",
     "accept_late",
     "batch_of_body",
-    "bodies_of_run",
     "body_of_batch",
+    "body_of_run",
+    "is_divided",
     "position_of",
     "read_file",
     "run_of_bodies",
@@ -47,6 +49,7 @@ __all__ = [
 ]
 
 ROWS, PENDING, NOTIFICATION = "rows", "pending", "notification"
+WAITING = (ROWS, PENDING, NOTIFICATION)
 HELD, LATE = "held", "late"
 MESSAGE_ROWS = 1 << 17  # at most: a shuffle buffers some tens of messages, which must stay below 2 GiB
 
@@ -69,26 +72,60 @@ class Message:
     body: bytes
 
 
-def to_messages(worker: Worker, work: Work, boundaries: Boundaries, partition: int = 0) -> Iterator[Message]:
-    """The work at one position as messages to the owners of its keys. A notification goes to worker ``partition``
-    itself, whose trace has new updates.
+def to_messages(worker: Worker, work: Work, division: Division, partition: int | None = None) -> Iterator[Message]:
+    """The work at one position as messages to the owners of its keys.
 
-    Updates are consolidated before they are sent: moving one costs more than sorting it.
+    ``partition`` is the worker's own number; None: it is no owner, but reads what others own. Then all updates are
+    looked at; otherwise those that only come from blocks with the same owner are not.
     """
     for index, batches in work.rows.items():
         arrangement = worker.plan.arrangements[index]
-        run = worker.keyed(arrangement, whole(arrangement, batches))
-        for dest, mine in _split(run, boundaries[index]):
-            for portion in _portions(arrangement.batch_of(mine)):
-                body = body_of_batch(portion, arrangement.collection)
-                yield Message(dest, ROWS, index, work.rounds, len(portion), body)
+        if partition is not None and index in division.home:
+            yield from _home(arrangement, batches, work.rounds, partition)
+        else:
+            yield from _divided(worker, arrangement, whole(arrangement, batches), work.rounds, division)
     for pending in work.pending:
         port = worker.plan.arrangements[work.block.ports[0]]
-        for dest, mine in _split(pending, boundaries[port.index]):
-            for body, keys in bodies_of_run(port, mine, keys_only=True):
-                yield Message(dest, PENDING, work.block.index, work.rounds, keys, body)
+        cuts = [(partition, pending)] if partition is not None else _split(pending, division.boundaries[port.index])
+        for dest, mine in cuts:
+            for portion in _portions(mine):
+                body = body_of_run(port, portion, keys_only=True)
+                yield Message(dest, PENDING, work.block.index, work.rounds, len(portion), body)
     if work.notified:
+        assert partition is not None, "only an owner's trace has new updates"
         yield Message(partition, NOTIFICATION, work.block.index, work.rounds, 0, b"")
+
+
+def _home(arrangement: Arrangement, batches: Sequence[Queued], rounds: Rounds, partition: int) -> Iterator[Message]:
+    """Updates whose owner is the worker itself: as they wait, not sorted."""
+    for batch in batches:
+        if isinstance(batch, NarrowBatch):
+            body = packed(batch.columns, types_of(arrangement))
+            yield Message(partition, ROWS, arrangement.index, rounds, len(batch), body)
+    others = [widened(arrangement, batch) for batch in batches if not isinstance(batch, NarrowBatch)]
+    if others:
+        batch = concatenate(others)
+        yield Message(partition, ROWS, arrangement.index, rounds, len(batch), _body_of_rows(arrangement, batch))
+
+
+def _divided(
+    worker: Worker, arrangement: Arrangement, batch: Batch, rounds: Rounds, division: Division
+) -> Iterator[Message]:
+    """Updates for the owners of their keys.
+
+    They are consolidated before they are sent: moving one costs more than sorting it.
+    """
+    by_key = replace(arrangement, transient=False, key=division.keys.get(arrangement.index, arrangement.key))
+    run = worker.keyed(by_key, batch)
+    for dest, mine in _split(run, division.boundaries[arrangement.index]):
+        for portion in _portions(mine):
+            body = _body_of_rows(arrangement, by_key.batch_of(portion))
+            yield Message(dest, ROWS, arrangement.index, rounds, len(portion), body)
+
+
+def _body_of_rows(arrangement: Arrangement, batch: Batch) -> bytes:
+    columns = queues.columns_of(arrangement, batch)
+    return packed(columns if batch.high is None else [*columns, batch.high], types_of(arrangement))
 
 
 def accept(worker: Worker, message: Message) -> None:
@@ -96,7 +133,7 @@ def accept(worker: Worker, message: Message) -> None:
     plan = worker.plan
     if message.kind == ROWS:
         arrangement = plan.arrangements[message.target]
-        worker.accept(arrangement, message.rounds, batch_of_body(message.body, arrangement.collection))
+        worker.accept(arrangement, message.rounds, _queued(arrangement, message.body))
         return
     block, pending = plan.blocks[message.target], None
     if message.kind == PENDING:
@@ -104,18 +141,27 @@ def accept(worker: Worker, message: Message) -> None:
     worker.accept_pending(block, message.rounds, pending)
 
 
+def _queued(arrangement: Arrangement, body: bytes) -> Batch | NarrowBatch:
+    types = types_of(arrangement)
+    columns, diffs = columns_of(body, types), len(types) + len(arrangement.times)
+    words = len(arrangement.values if arrangement.direct and not arrangement.transient else arrangement.collection)
+    queued = NarrowBatch(columns[: diffs + 1], words)
+    if len(columns) == len(queued.columns):
+        return queued
+    batch = widened(arrangement, queued)
+    return Batch(batch.words, batch.times, batch.diffs, columns[-1].widen())
+
+
 def to_late_messages(worker: Worker, partition: int) -> Iterator[Message]:
     """Held updates and pending times beyond the upper, which the worker would store for later runs, and has no more."""
     held, worker.held = worker.held, {}
     for index, batch in held.items():
-        for portion in _portions(batch):
-            body = body_of_batch(portion, worker.plan.arrangements[index].collection)
-            yield Message(partition, HELD, index, (), len(portion), body)
+        body = body_of_batch(batch, worker.plan.arrangements[index].collection)
+        yield Message(partition, HELD, index, (), len(batch), body)
     late, worker.pending = worker.pending, {}
     for index, pending in late.items():
         port = worker.plan.arrangements[worker.plan.blocks[index].ports[0]]
-        for body, keys in bodies_of_run(port, pending, keys_only=True):
-            yield Message(partition, LATE, index, (), keys, body)
+        yield Message(partition, LATE, index, (), len(pending), body_of_run(port, pending, keys_only=True))
 
 
 def accept_late(worker: Worker, late: Sequence[Message]) -> None:
@@ -134,29 +180,52 @@ def accept_late(worker: Worker, late: Sequence[Message]) -> None:
     worker.pending = {index: joined(batches) for index, batches in pending.items()}
 
 
+def is_divided(message: Message, division: Division) -> bool:
+    """Whether its updates come from a place where any worker may be their owner."""
+    return message.kind == ROWS and message.target not in division.home
+
+
 def position_of(plan: Plan, message: Message) -> Position:
     """The position of a message in the order of work."""
     block = plan.arrangements[message.target].block if message.kind == ROWS else message.target
     return plan.blocks[block].position(message.rounds)
 
 
-def bodies_of_run(
-    arrangement: Arrangement, run: SortedBatch, *, keys_only: bool = False
-) -> Iterator[tuple[bytes, int]]:
-    """A run's rows as values (key and value columns, or keys alone), times and diffs: bodies, and rows in each."""
-    schema = _schema(arrangement, keys_only)
-    words = ([run.codes] if arrangement.direct else []) + list(run.words)
-    for portion in _portions(Batch(words, list(run.times), run.diffs)):
-        yield body_of_batch(portion, schema), len(portion)
+def body_of_run(arrangement: Arrangement, run: SortedBatch, *, keys_only: bool = False) -> bytes:
+    """The rows of a run: key and value columns, or keys alone; times and diffs."""
+    columns = [*([run.codes] if arrangement.direct else []), *run.words, *run.times, run.diffs]
+    return packed(columns, _types(arrangement, keys_only))
 
 
 def run_of_bodies(arrangement: Arrangement, bodies: Sequence[bytes], *, keys_only: bool = False) -> SortedBatch:
-    """One run from :func:`bodies_of_run`, sorted again: the order of strings' words differs between processes."""
-    schema = _schema(arrangement, keys_only)
-    batch = concatenate([batch_of_body(body, schema) for body in bodies])
-    keys = batch.words[: len(arrangement.key)]
-    codes = key_codes(keys, arrangement.key_types, len(batch))
-    return arrange(codes, batch.words[1:] if arrangement.direct else batch.words, batch.times, batch.diffs)
+    """One run from bodies of runs whose keys ascend.
+
+    It is sorted again only if it has pooled columns: the order of their words differs between processes.
+    """
+    types = _types(arrangement, keys_only)
+    pieces = [[column.widen() for column in columns_of(body, types)] for body in bodies]
+    *columns, diffs = pieces[0] if len(pieces) == 1 else [np.concatenate(each) for each in zip(*pieces, strict=True)]
+    codes = key_codes(columns[: len(arrangement.key)], arrangement.key_types, len(diffs))
+    words, times = columns[int(arrangement.direct) : len(types)], columns[len(types) :]
+    if any(kind.is_pooled for kind in types):
+        return arrange(codes, words, times, diffs)
+    return SortedBatch(codes, _stacked(words, len(diffs)), _stacked(times, len(diffs)), diffs)
+
+
+def _stacked(columns: Sequence[np.ndarray], rows: int) -> np.ndarray:
+    return np.stack(columns) if columns else np.empty((0, rows), dtype=np.int64)
+
+
+def body_of_batch(batch: Batch, schema: Schema) -> bytes:
+    """A batch of rows with these columns: words, times, diffs, and the upper words of these."""
+    return packed([*batch.words, *batch.times, batch.diffs, batch.upper()], list(schema.values()))
+
+
+def batch_of_body(body: bytes, schema: Schema) -> Batch:
+    """The batch of a body that :func:`body_of_batch` made."""
+    *columns, diffs, high = (column.widen() for column in columns_of(body, list(schema.values())))
+    is_wide = bool((high != diffs >> 63).any())
+    return Batch(columns[: len(schema)], columns[len(schema) :], diffs, high if is_wide else None)
 
 
 _FILE = pa.schema(
@@ -189,9 +258,8 @@ def read_file(path: Place) -> list[Message]:
     ]
 
 
-def _schema(arrangement: Arrangement, keys_only: bool) -> Schema:
-    schema = arrangement.schema
-    return {name: schema[name] for name in arrangement.key} if keys_only else schema
+def _types(arrangement: Arrangement, keys_only: bool) -> list[Type]:
+    return arrangement.key_types if keys_only else list(arrangement.schema.values())
 
 
 def _split(run: SortedBatch, boundaries: Sequence[int]) -> Iterator[tuple[int, SortedBatch]]:
@@ -199,32 +267,15 @@ def _split(run: SortedBatch, boundaries: Sequence[int]) -> Iterator[tuple[int, S
     bounds = [0, *np.searchsorted(run.codes, np.array(boundaries, dtype=np.int64)).tolist(), len(run)]
     for dest, (a, b) in enumerate(pairwise(bounds)):
         if a < b:
-            high = None if run.high is None else run.high[a:b]
-            yield dest, SortedBatch(run.codes[a:b], run.words[:, a:b], run.times[:, a:b], run.diffs[a:b], high)
+            yield dest, _slice(run, a, b)
 
 
-def _portions(batch: Batch) -> Iterator[Batch]:
-    """The batch in portions that each fit into a message: neither Arrow nor the JVM moves a value of 2 GiB."""
-    for start in range(0, len(batch), MESSAGE_ROWS):
-        yield batch.take(slice(start, start + MESSAGE_ROWS))
+def _portions(run: SortedBatch) -> Iterator[SortedBatch]:
+    """The run in portions that each fit into a message: neither Arrow nor the JVM moves a value of 2 GiB."""
+    for start in range(0, len(run), MESSAGE_ROWS):
+        yield _slice(run, start, start + MESSAGE_ROWS)
 
 
-def body_of_batch(batch: Batch, schema: Schema) -> bytes:
-    """A batch as values, times and diffs."""
-    frame = encoding.decode_frame(batch.words, schema)
-    times = [pl.Series(f"_time_{i}", column) for i, column in enumerate(batch.times)]
-    diffs = [pl.Series("_diff", batch.diffs)]
-    if batch.high is not None:
-        diffs.append(pl.Series("_high", batch.high))
-    into = io.BytesIO()
-    # Not hstack: a frame without columns, as for a group without key columns, has no height.
-    pl.DataFrame([*frame.get_columns(), *times, *diffs]).write_ipc(into, compression="lz4")
-    return into.getvalue()
-
-
-def batch_of_body(body: bytes, schema: Schema) -> Batch:
-    """The batch that :func:`body_of_batch` wrote."""
-    frame = pl.read_ipc(io.BytesIO(body)).rechunk()
-    times = [np.ascontiguousarray(frame[name].to_numpy()) for name in frame.columns if name.startswith("_time_")]
-    high = np.ascontiguousarray(frame["_high"].to_numpy()) if "_high" in frame.columns else None
-    return Batch(encoding.encode_frame(frame, schema), times, np.ascontiguousarray(frame["_diff"].to_numpy()), high)
+def _slice(run: SortedBatch, a: int, b: int) -> SortedBatch:
+    high = None if run.high is None else run.high[a:b]
+    return SortedBatch(run.codes[a:b], run.words[:, a:b], run.times[:, a:b], run.diffs[a:b], high)

@@ -5,7 +5,7 @@ Must not import the engine: the driver loads this module.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -14,7 +14,7 @@ from ddcore.io.gains import Gained, Stored
 from ddcore.io.store import Place
 from ddcore.io.tables import LiveFile
 from ddcore.io.times import Frontier, Window
-from ddcore.jobs.engines.partitioning import Boundaries
+from ddcore.jobs.engines.partitioning import Division
 from ddcore.large_groups import LargeGroups
 from ddcore.plan import Position
 from ddcore.rebuilding import Rebuilding
@@ -30,21 +30,23 @@ __all__ = ["Report", "Split", "Superstep", "Task", "Waiting", "collector", "leas
 class Task:
     """The parameters of every task of a fold. ``plan`` is pickled once.
 
-    ``boundaries`` divide the key codes among ``parallelism`` workers. The times in ``window`` are folded; ``upper`` is
+    ``division`` gives the key codes to ``parallelism`` workers. The times in ``window`` are folded; ``upper`` is
     the frontier for the workers, as in :class:`Fold`. ``resumes``: for each worker there is a :class:`Waiting`, with
-    what earlier runs left. ``rebuilding``: as in :class:`Fold`.
+    what earlier runs left. ``rebuilding``: as in :class:`Fold`. ``memory``: the bytes that each process that
+    works on tasks should stay below.
     """
 
     token: str
     plan: bytes
     stored: Stored
     staging: Place
-    boundaries: Boundaries
+    division: Division
     parallelism: int
     window: Window
     upper: Frontier | None
     resumes: bool
     rebuilding: Rebuilding | None = None
+    memory: int | None = None
 
 
 @dataclass(frozen=True)
@@ -68,21 +70,30 @@ class Waiting:
 
 @dataclass(frozen=True)
 class Superstep:
-    """One round of all workers: the work at ``position``. Numbers count from 1."""
+    """One round of all workers: the work from ``position`` on, the least anywhere, up to ``horizon`` or to the end.
+
+    Numbers count from 1. ``staged``: for each worker the steps before of which it left a file.
+    """
 
     number: int
-    position: Position
+    position: Position | None
+    horizon: Position | None
+    staged: Mapping[int, Sequence[int]]
 
 
 @dataclass(frozen=True)
 class Report:
-    """A task's report to the driver: the least position it sent work for and how many updates wait, the groups that it
-    noted as large, what it wrote, or its error.
+    """A task's report to the driver: the least position with work that it sent or keeps, and how many updates wait;
+    for which workers it staged files; its ``load``, the updates and pending times that it started with, and how many
+    ``moved``, divided by their keys; what it wrote; or its error, and at which position; the ``groups`` that it noted.
     """
 
     partition: int
     position: Position | None = None
     waiting: int = 0
+    staged: Sequence[int] = ()
+    load: int = 0
+    moved: int = 0
     error: DdError | None = None
     gained: Gained | None = None
     groups: LargeGroups = field(default_factory=LargeGroups)
@@ -108,8 +119,10 @@ def least_of(reports: Iterable[Report]) -> Position | None:
 
 
 def raise_first(reports: Iterable[Report]) -> None:
-    """Raise the first error of the tasks, if any. For a loop that diverged, the counts of all ranges are summed."""
-    errors = [report.error for report in reports if report.error is not None]
+    """Raise the error at the least position, if any. For a loop that diverged, the counts of all ranges are summed."""
+    failed = [(report.position or (), report.error) for report in reports if report.error is not None]
+    first_position = min((position for position, _ in failed), default=())
+    errors = [error for position, error in failed if position == first_position]
     diverged = [error for error in errors if isinstance(error, Diverged)]
     if diverged:
         first = min(diverged, key=lambda error: (error.round, error.time))

@@ -1,7 +1,8 @@
 """What the tasks of a fold on Spark do: each is one worker, for one range of key codes, in one job.
 
-A task's memory is only a cache: additions to its traces go to files named after (step, range), from which any process
-can continue the range. A DdError travels to the driver in a report, and is raised there unchanged.
+A task's memory is only a cache: additions to its traces, and work that it keeps for a later step, go to files named
+after (step, range), from which any process can continue the range. Work for others goes through the shuffle. A DdError
+travels to the driver in a report, and is raised there unchanged.
 """
 
 from __future__ import annotations
@@ -32,16 +33,29 @@ if TYPE_CHECKING:
 __all__ = ["Sent", "feed", "finish", "harvest", "step"]
 
 Sent = tuple[int, Message]  # with its destination
-# Messages for a later position with this many rows are forwarded undecoded; smaller ones are merged to be fewer.
-PASSED_ON = 10_000
 
 
 @dataclass
 class _Kept:
-    """A worker that this process keeps between jobs, and the last step it took part in."""
+    """A worker that this process keeps between jobs, the last step it took part in, and work for later positions."""
 
     worker: Worker
-    step: int
+    step: int = 0
+    later: dict[Position, list[Message]] = field(default_factory=dict)
+
+    def keep(self, message: Message) -> None:
+        """Keep work for later."""
+        self.later.setdefault(messages.position_of(self.worker.plan, message), []).append(message)
+
+    def drop(self, before: Position | None) -> None:
+        """Forget the work before a position, or all: another process has done it."""
+        self.later = {place: kept for place, kept in self.later.items() if before is not None and place >= before}
+
+    def accept(self, before: Position | None) -> None:
+        """Queue the work before a position, or all."""
+        for place in [place for place in self.later if before is None or place < before]:
+            for message in self.later.pop(place):
+                messages.accept(self.worker, message)
 
 
 @dataclass
@@ -77,11 +91,11 @@ def feed(
     """
     try:
         plan = _plan(task)
-        worker = _open(task)
+        worker, staged = _open(task), list[int]()
         window = task.window.condition(plan.dims)
         for split in splits:
             if isinstance(split, Waiting):
-                worker = _resume(task, split.partition)
+                worker = _resume(task, split.partition, staged)
                 continue
             schema = plan.inputs[split.input]
             log = ChangeLog(task.stored.warehouse.input(split.input), schema, plan.dims)
@@ -89,17 +103,19 @@ def feed(
             batch = batch_of(log.collect(rows.filter(window)), schema, plan.dims, split.input)
             with fold_errors():
                 worker.feed(split.input, batch)
-        report = Report(partition, worker.next_position, worker.waiting())
-        yield from _drain(task, worker)
+        report = Report(partition, worker.next_position, worker.waiting(), staged)
+        for work in worker.drain():
+            for message in messages.to_messages(worker, work, task.division):
+                yield message.dest, message
         reports.add([report])
     except DdError as error:
         reports.add([Report(partition, error=error)])
 
 
-def _resume(task: Task, owner: int) -> Worker:
-    """A worker with the work that earlier runs left in the range of ``owner``."""
+def _resume(task: Task, owner: int, staged: list[int]) -> Worker:
+    """A worker with the work that earlier runs left to an owner, who joins ``staged`` if part of it goes on waiting."""
     plan = _plan(task)
-    spans = spans_of(plan, task.boundaries, owner)
+    spans = spans_of(plan, task.division.boundaries, owner)
     if task.rebuilding is not None:
         worker = open_rebuild(plan, task.stored, task.rebuilding)
         replay(worker, task.stored, task.rebuilding, spans)
@@ -109,7 +125,7 @@ def _resume(task: Task, owner: int) -> Worker:
     else:
         worker = Worker(plan, None, *waiting_of(plan, task.stored, spans), groups=task.stored.groups.copy())
     worker.begin(task.upper)
-    _write(_staging_file(task, 0, owner), list(messages.to_late_messages(worker, owner)))
+    staged += _write(task, 0, owner, list(messages.to_late_messages(worker, owner)))
     return worker
 
 
@@ -118,7 +134,7 @@ def _open(task: Task, partition: int | None = None, *, stored: bool = False) -> 
     plan = _plan(task)
     if task.rebuilding is not None:
         return open_rebuild(plan, task.stored, task.rebuilding)
-    spans = None if partition is None else spans_of(plan, task.boundaries, partition)
+    spans = None if partition is None else spans_of(plan, task.division.boundaries, partition)
     if stored:
         worker = open_worker(plan, task.stored, spans, waiting=False)
     else:
@@ -131,126 +147,138 @@ def step(
     task: Task, now: Superstep, reports: Accumulator[list[Report]], partition: int, incoming: Iterable[Sent]
 ) -> Iterator[Sent]:
     """One worker's part of a superstep."""
+    at: Position | None = None
     try:
-        worker, later = _take(task, partition, now.number - 1), 0
-        places: list[Position] = []  # of the messages sent
-        for dest, message in incoming:
-            place = messages.position_of(worker.plan, message)
-            if place > now.position and message.rows >= PASSED_ON:
-                later, places = later + message.rows, [min([*places, place])]
-                yield dest, message
-            else:
-                messages.accept(worker, message)
+        kept = _take(task, partition, now)
+        worker, plan, mine = kept.worker, kept.worker.plan, list[Message]()
+        for _, message in incoming:
+            kept.keep(message)
+            if now.horizon is not None and messages.position_of(plan, message) >= now.horizon:
+                mine.append(message)
+        kept.accept(now.horizon)
+        load, moved = worker.waiting(), 0
         worker.journal, sizes = [], {name: len(batches) for name, batches in worker.outputs.items()}
         with fold_errors():
-            while worker.next_position == now.position:
+            while (at := worker.next_position) is not None and (now.horizon is None or at < now.horizon):
                 worker.step()
-        _stage(task, worker, sizes, now.number, partition)
-        places += [worker.next_position] if worker.next_position is not None else []
-        report = Report(partition, min(places, default=None), worker.waiting() + later, groups=worker.groups.copy())
-        yield from _drain(task, worker, partition)
-        _remember(task).workers[partition] = _Kept(worker, now.number)
+        sent: list[Message] = []
+        for work in worker.drain():
+            for message in messages.to_messages(worker, work, task.division, partition):
+                moved += message.rows if messages.is_divided(message, task.division) else 0
+                if message.dest == partition:
+                    mine.append(message)
+                    kept.keep(message)
+                else:
+                    sent.append(message)
+        staged = _write(task, now.number, partition, [*_gains(worker, sizes, partition), *mine])
+        waiting = [*sent, *(message for some in kept.later.values() for message in some)]
+        places = {messages.position_of(plan, message) for message in waiting}
+        report = Report(
+            partition, min(places, default=None), sum(message.rows for message in waiting), staged, load, moved,
+            groups=worker.groups.copy(),
+        )  # fmt: skip
+        yield from ((message.dest, message) for message in sent)
+        kept.step = now.number
+        _remember(task).workers[partition] = kept
         reports.add([report])
     except DdError as error:
-        reports.add([Report(partition, error=error)])
+        reports.add([Report(partition, at, error=error)])
 
 
-def finish(task: Task, step: int, partition: int, incoming: Iterable[Sent]) -> Iterator[Report]:
+def finish(task: Task, now: Superstep, partition: int, incoming: Iterable[Sent]) -> Iterator[Report]:
     """The whole range in one task, to the end."""
     try:
-        worker = _open(task, stored=True)
-        _catch_up(task, worker, range(1, step + 1), range(task.parallelism))
-        _restore_late(task, worker, step, range(task.parallelism))
+        kept = _Kept(_open(task, stored=True))
+        _catch_up(task, kept, now, range(task.parallelism))
+        _restore_late(task, kept.worker, now, range(task.parallelism))
         for _, message in incoming:
-            messages.accept(worker, message)
+            kept.keep(message)
+        kept.accept(None)
         with fold_errors():
-            worker.run()
-        yield Report(partition, gained=write_gains(_plan(task), worker, task.stored, "0"))
+            kept.worker.run()
+        yield Report(partition, gained=write_gains(_plan(task), kept.worker, task.stored, "0"))
     except DdError as error:
         yield Report(partition, error=error)
 
 
-def harvest(task: Task, step: int, partition: int, incoming: Iterable[Sent]) -> Iterator[Report]:
+def harvest(task: Task, now: Superstep, partition: int, incoming: Iterable[Sent]) -> Iterator[Report]:
     """Write what the fold added in one range, when no work is left."""
     for _ in incoming:
         pass
     try:
-        worker = _take(task, partition, step)
-        _restore_late(task, worker, step, [partition])
+        worker = _take(task, partition, now).worker
+        _restore_late(task, worker, now, [partition])
         yield Report(partition, gained=write_gains(_plan(task), worker, task.stored, str(partition)))
     except DdError as error:
         yield Report(partition, error=error)
 
 
-def _drain(task: Task, worker: Worker, partition: int = 0) -> Iterator[Sent]:
-    for work in worker.drain():
-        for message in messages.to_messages(worker, work, task.boundaries, partition):
-            yield message.dest, message
-
-
-def _take(task: Task, partition: int, step: int) -> Worker:
-    """The worker of a range as it was after a step: from this process's memory if it is there, brought forward from
+def _take(task: Task, partition: int, now: Superstep) -> _Kept:
+    """The worker of a range as it is before a step: from this process's memory if it is there, brought forward from
     staged files. It leaves the memory, so that the retry of a failed task does not find a half-changed worker.
     """
     kept = _remember(task).workers.pop(partition, None)
-    if kept is None or kept.step > step:
-        kept = _Kept(_open(task, partition, stored=True), 0)
-    _catch_up(task, kept.worker, range(kept.step + 1, step + 1), [partition])
-    return kept.worker
+    if kept is None or kept.step >= now.number:
+        kept = _Kept(_open(task, partition, stored=True))
+    _catch_up(task, kept, now, [partition])
+    return kept
 
 
-def _stage(task: Task, worker: Worker, sizes: Mapping[str, int], step: int, partition: int) -> None:
-    """Write what a step added to traces and outputs, and what it left for later runs, under a name that depends on step
-    and range alone. The worker keeps nothing for later runs in memory.
-    """
-    entries = [
-        Message(partition, "trace", a.index, rounds, rows, body)
-        for a, rounds, run in worker.journal or ()
-        for body, rows in messages.bodies_of_run(a, run)
-    ]
-    names = list(worker.plan.outputs)
-    for index, name in enumerate(names):
+def _gains(worker: Worker, sizes: Mapping[str, int], partition: int) -> Iterator[Message]:
+    """What a step added to traces and outputs, and what it left for later runs: the worker keeps none of that."""
+    for arrangement, rounds, run in worker.journal or ():
+        yield Message(partition, "trace", arrangement.index, rounds, len(run), messages.body_of_run(arrangement, run))
+    for index, (name, schema) in enumerate(worker.plan.outputs.items()):
         for batch in worker.outputs[name][sizes[name] :]:
-            body = messages.body_of_batch(batch, worker.plan.outputs[name])
-            entries.append(Message(partition, "output", index, (), len(batch), body))
-    _write(_staging_file(task, step, partition), [*entries, *messages.to_late_messages(worker, partition)])
+            yield Message(partition, "output", index, (), len(batch), messages.body_of_batch(batch, schema))
+    yield from messages.to_late_messages(worker, partition)
 
 
-def _write(path: Place, entries: Sequence[Message]) -> None:
+def _write(task: Task, step: int, partition: int, entries: Sequence[Message]) -> list[int]:
+    """Stage entries under a name that depends on step and range alone; returns the partition if there are any."""
+    if not entries:
+        return []
+    path = _staging_file(task, step, partition)
     with reporting(path, "write"), store.new_file(path.parent, path.stem) as new:
         messages.write_file(new.temporary, entries)
         new.finish(path)
+    return [partition]
 
 
-def _restore_late(task: Task, worker: Worker, step: int, partitions: Sequence[int]) -> None:
+def _restore_late(task: Task, worker: Worker, now: Superstep, partitions: Sequence[int]) -> None:
     """Give a worker all that the steps left for later runs in some ranges. With one dimension there is none."""
     if task.upper is not None:
         files = (
-            _staging_file(task, at, partition)
-            for at in range(0 if task.resumes else 1, step + 1)
+            _staging_file(task, step, partition)
             for partition in partitions
+            for step in now.staged.get(partition, ())
+            if step < now.number
         )
         entries = (each for file in files for each in _read(file))
         messages.accept_late(worker, [each for each in entries if each.kind in (messages.HELD, messages.LATE)])
 
 
-def _catch_up(task: Task, worker: Worker, steps: Iterable[int], partitions: Sequence[int]) -> None:
-    """Bring a worker's traces and outputs forward from staged files.
+def _catch_up(task: Task, kept: _Kept, now: Superstep, partitions: Sequence[int]) -> None:
+    """Bring a worker forward from staged files to the time before a step.
 
-    Additions to a trace in one step become one run, from all ranges: listeners read only the newest run.
+    Additions to a trace in one step and round become one run, from all ranges: listeners read only the newest run.
     """
-    names = list(worker.plan.outputs)
-    for step in steps:
-        gains: dict[tuple[int, Rounds], list[bytes]] = {}
-        for message in (each for partition in partitions for each in _read(_staging_file(task, step, partition))):
+    worker, names = kept.worker, list(kept.worker.plan.outputs)
+    for step in range(kept.step + 1, now.number):
+        gains: dict[tuple[Rounds, int], list[bytes]] = {}
+        sources = [partition for partition in partitions if step in now.staged.get(partition, ())]
+        for message in (each for partition in sources for each in _read(_staging_file(task, step, partition))):
             if message.kind == "trace":
-                gains.setdefault((message.target, message.rounds), []).append(message.body)
+                gains.setdefault((message.rounds, message.target), []).append(message.body)
             elif message.kind == "output":
                 name = names[message.target]
                 worker.outputs[name].append(messages.batch_of_body(message.body, worker.plan.outputs[name]))
-        for (target, rounds), bodies in gains.items():
+            elif message.kind in messages.WAITING:
+                kept.keep(message)
+        for (rounds, target), bodies in sorted(gains.items()):  # of one trace in the order of its positions
             arrangement = worker.plan.arrangements[target]
             worker.restore(arrangement, rounds, messages.run_of_bodies(arrangement, bodies))
+    kept.drop(now.position)
 
 
 def _read(path: Place) -> Sequence[Message]:

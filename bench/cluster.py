@@ -1,0 +1,46 @@
+"""The load of a large graph on a standalone cluster: two executors with one core each against one such executor.
+
+Master, workers and executors are processes of their own on this machine, as `local-cluster` starts them. The graph has
+``DDCORE_BENCH_EDGES`` edges, 50 million unless it says otherwise, and a tenth as many nodes.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import polars as pl
+
+from bench.measure import Failed, Figures, Result, in_turn
+from bench.parallelism import dd, make_project
+
+EDGES = int(os.environ.get("DDCORE_BENCH_EDGES", "50_000_000"))
+MEMORY = 4096  # MiB of an executor's JVM; its Python process is beside it
+LIMIT = 0.7
+
+
+def run(rounds: int) -> Iterator[Result]:
+    """Breadth-first search over version 0 of the graph; its supersteps are counted as part of the load."""
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        make_project(folder, EDGES // 10, EDGES)
+        sides = {str(executors): partial(_folded, folder, executors) for executors in (1, 2)}
+        medians = in_turn(sides, rounds)
+    one, two = medians["1"], medians["2"]
+    if (one["rows"], one["sum"]) != (two["rows"], two["sum"]):
+        raise Failed(f"one executor and two disagree: {one} {two}")
+    name = f"load of {EDGES:,} edges, 2 executors of one core"
+    yield Result(name, two["s"], "1 executor of one core", one["s"], rounds, LIMIT)
+
+
+def _folded(folder: Path, executors: int) -> Figures:
+    shutil.rmtree(folder / "warehouse", ignore_errors=True)
+    shutil.copytree(folder / "ingested", folder / "warehouse")
+    master = f"local-cluster[{executors},1,{MEMORY}]"
+    seconds = dd(folder, "run", "--master", master, "--parallelism", executors)
+    hops = pl.read_delta(folder / "warehouse" / "outputs" / "hops")
+    return {"s": seconds, "rows": len(hops), "sum": int((hops["node"] * hops["dist"]).sum())}

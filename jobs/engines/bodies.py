@@ -1,0 +1,75 @@
+"""The bodies of messages: columns of updates as bytes, in the narrow form in which they wait in a worker.
+
+Numbers go as they are: their words are the same in every process. Of pooled types (strings, lists) each distinct value
+goes once, with a number for each row, because words of theirs are valid in one process only. The container is an Arrow
+stream; reading one never runs code.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+
+from ddcore import encoding
+from ddcore.libraries import numpy as np
+from ddcore.narrow import NarrowColumn
+from ddcore.schema import Type
+
+__all__ = ["columns_of", "packed"]
+
+
+def packed(columns: Sequence[np.ndarray | NarrowColumn], kinds: Sequence[Type | None]) -> bytes:
+    """Columns of words, of these types, then times and diffs, as one body. None: numbers that are no words."""
+    arrays, bounds = [], []
+    for place, column in enumerate(columns):
+        kind = kinds[place] if place < len(kinds) else None
+        if kind is not None and kind.is_pooled:
+            arrays.append(_dictionary(column.widen() if isinstance(column, NarrowColumn) else column, kind))
+            bounds.append((0, 0))
+            continue
+        narrow = column if isinstance(column, NarrowColumn) else NarrowColumn.of(column)
+        arrays.append(pa.nulls(narrow.rows) if narrow.distances is None else pa.array(narrow.distances))
+        bounds.append((narrow.least, narrow.most))
+    schema = pa.schema([(str(place), array.type) for place, array in enumerate(arrays)], {"bounds": json.dumps(bounds)})
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, schema) as stream:
+        stream.write_batch(pa.RecordBatch.from_arrays(arrays, schema=schema))
+    body: bytes = sink.getvalue().to_pybytes()
+    return body
+
+
+def columns_of(body: bytes, kinds: Sequence[Type | None]) -> list[NarrowColumn]:
+    """The columns of a body that :func:`packed` made."""
+    with pa.ipc.open_stream(body) as stream:
+        batch, bounds = stream.read_next_batch(), json.loads(stream.schema.metadata[b"bounds"])
+    columns = []
+    for place, (array, (least, most)) in enumerate(zip(batch.columns, bounds, strict=True)):
+        kind = kinds[place] if place < len(kinds) else None
+        if kind is not None and kind.is_pooled:
+            columns.append(NarrowColumn.of(_words(array, kind)))
+        elif pa.types.is_null(array.type):
+            columns.append(NarrowColumn(least, most, None, len(array)))
+        else:
+            distances = array.to_numpy()
+            # Columns of full width go to kernels as they are, and kernels take no read-only arrays.
+            columns.append(
+                NarrowColumn(least, most, distances.copy() if distances.dtype == np.int64 else distances, len(array))
+            )
+    return columns
+
+
+def _dictionary(words: np.ndarray, kind: Type) -> Any:
+    distinct, numbers = np.unique(words, return_inverse=True)
+    values = encoding.decode(distinct, kind).to_arrow()
+    return pa.DictionaryArray.from_arrays(pa.array(numbers.astype(np.int32)), values, safe=False)
+
+
+def _words(array: Any, kind: Type) -> np.ndarray:
+    values = pl.from_arrow(array.dictionary)
+    assert isinstance(values, pl.Series)
+    words: np.ndarray = encoding.encode(values, kind)[array.indices.to_numpy()]
+    return words

@@ -1,0 +1,542 @@
+"""Folds with little memory: everything goes to files, and the logs are the same."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import folding
+import numpy as np
+import polars as pl
+import pytest
+import sparkless
+from notation import dims_of
+from programs import Case, case
+from test_random_programs import compare, outcome
+from warehouses import logs_of, project_of
+
+import ddcore as dd
+from ddcore import consolidation, queues, ranges, reference, spilling, threads
+from ddcore.cli.main import run_command
+from ddcore.consolidation import arrange
+from ddcore.errors import FoldError
+from ddcore.io import arrangements
+from ddcore.io.ledger import Ledger
+from ddcore.io.program import load_program
+from ddcore.io.project import Project, find_project
+from ddcore.io.warehouse import Warehouse
+from ddcore.jobs import next_run, replay
+from ddcore.operators import join, tree
+from ddcore.planner import build
+from ddcore.sorted_batch import SortedBatch
+
+LITTLE = "1MiB"
+
+
+@pytest.fixture
+def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three rows are many, and memory is always short."""
+    make_many(3, monkeypatch)
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two hundred rows are many, and memory is always short."""
+    make_many(200, monkeypatch)
+
+
+def make_many(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module, name, value in (
+        (spilling, "_LEAST_ROWS", rows), (spilling, "_PER_ROW", 2**60), (spilling, "_WORTH", 1),
+        (spilling, "_RESTING", 0), (queues, "_NARROW_EARLIER_FROM", 2), (join, "_CHUNK", rows - 1),
+        (arrangements, "_WORTH", 1),
+    ):  # fmt: skip
+        monkeypatch.setattr(module, name, value)
+
+
+# --- files ------------------------------------------------------------------------------------------------------------
+
+
+def test_arrays_that_come_to_rest_are_as_they_were(tmp_path: Path, tiny: None) -> None:
+    seed = random.randrange(10**6)
+    print(f"seed {seed}")
+    rng = np.random.default_rng(seed)
+    spill = spilling.Spilling(2**30, tmp_path)
+    sizes = [int(size) for size in rng.integers(0, 2000, 300)] + [3 * 10**6]
+    kinds = ["int64", "uint8", "uint16", "uint32"]
+    arrays = [[rng.integers(0, 200, size).astype(kinds[size % 4]) for _ in range(3)] for size in sizes]
+
+    def same(several: list[np.ndarray]) -> bool:
+        resting = spill.rest(several)
+        return all(
+            a.dtype == b.dtype and a.shape == b.shape and (a == b).all() and (not b.nbytes or not b.flags.writeable)
+            for a, b in zip(several, resting, strict=True)
+        )
+
+    with threads.using(3):
+        assert all(threads.each(same, arrays))
+    assert spill.spilled == sum(array.nbytes for several in arrays for array in several if several[0].nbytes)
+
+
+def test_what_is_in_a_file_is_not_written_again(tmp_path: Path, tiny: None) -> None:
+    spill = spilling.Spilling(2**30, tmp_path)
+    first = spill.rest([np.arange(10), np.arange(20).reshape(2, 10)])
+    assert spill.rest([first[0], first[1][1:]])[0] is first[0]
+    assert spill.spilled == 8 * 30
+
+
+def test_files_have_no_name_and_their_space_is_free_when_the_last_array_is_gone(tmp_path: Path, tiny: None) -> None:
+    before = open_files(tmp_path)
+    spill = spilling.Spilling(2**30, tmp_path)
+    (resting,) = spill.rest([np.arange(5 * 10**6)])
+    assert list(tmp_path.iterdir()) == []
+    assert open_files(tmp_path) == before + 1
+    part = resting[7:9]
+    del resting
+    assert part.tolist() == [7, 8]
+    del part
+    assert open_files(tmp_path) == before
+
+
+def open_files(folder: Path) -> int:
+    links = [os.readlink(f"/proc/self/fd/{name}") for name in os.listdir("/proc/self/fd") if name.isdigit() and
+             os.path.lexists(f"/proc/self/fd/{name}")]  # fmt: skip
+    return sum(link.startswith(str(folder)) for link in links)
+
+
+@pytest.mark.parametrize("rows", [0, 1, 999, 1000])
+def test_columns_of_fewer_rows_than_there_is_room_for(
+    rows: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spilling, "_COPIED", 64)
+    columns = spilling.Columns(spilling.Spilling(2**30, tmp_path), 3, 1000)
+    values = np.arange(3000).reshape(3, 1000)
+    for start in range(0, rows, 70):
+        for number in range(3):
+            columns.write(number, start, values[number, start : min(start + 70, rows)])
+    first = columns.first(rows)
+    assert first.flags.c_contiguous
+    assert first.tolist() == values[:, :rows].tolist()
+
+
+def test_without_a_limit_nothing_goes_to_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
+        raise AssertionError("a file")
+
+    monkeypatch.setattr(tempfile, "TemporaryFile", refuse)
+    edges = pl.DataFrame({"a": range(100_000), "version": 0, "diff": 1})
+    assert len(dd.replay(lambda edges: {"n": edges.distinct()}, edges=edges)["n"]) == 100_000
+    with pytest.raises(AssertionError, match="a file"):
+        limited("1MiB", lambda edges: {"n": edges.distinct()}, edges=edges)
+
+
+# --- sorted batches in ranges -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", range(20))
+def test_batches_are_put_together_in_ranges_as_they_are_at_once(number: int, tiny: None) -> None:
+    seed = random.randrange(10**6)
+    print(f"seed {seed}")
+    rng = np.random.default_rng(seed)
+    spread = int(rng.choice([3, 50, 2**40]))
+    batches: list[Any] = [random_batch(rng, int(rng.integers(0, 60)), spread) for _ in range(int(rng.integers(1, 6)))]
+    batches = [consolidation.narrow(each) if len(each) and rng.random() < 0.4 else each for each in batches]
+    some = [each for each in batches if len(each)]
+    expected = consolidation.union(some or batches[:1])
+    with spilling.using(spilling.Spilling(2**20)):
+        actual = ranges.union(batches)
+    same_rows(actual, expected)
+    widened = [consolidation._widened(each) for each in batches]
+    with spilling.using(spilling.Spilling(2**20)):
+        parts = [part for (part,) in ranges.portions([expected], 1) if part is not None]
+        merged = ranges.merge(widened[0], widened[-1])
+        same_rows(ranges.concatenated(parts), expected) if parts else None
+    same_rows(merged, consolidation.merge(widened[0], widened[-1]))
+    keys = [set(zip(part.codes.tolist(), part.words[0].tolist(), strict=True)) for part in parts]
+    assert sum(map(len, keys)) == len(set().union(*keys)), "a key is in two portions"
+
+
+def random_batch(rng: np.random.Generator, rows: int, spread: int) -> SortedBatch:
+    codes, *others = (rng.integers(-spread, spread, rows) for _ in range(4))
+    return arrange(codes, others[:2], [others[2] % 3], rng.choice([-1, 1, 2], rows))
+
+
+def same_rows(a: SortedBatch, b: SortedBatch) -> None:
+    assert a.codes.tolist() == b.codes.tolist()
+    assert a.words.tolist() == b.words.tolist()
+    assert a.times.tolist() == b.times.tolist()
+    assert a.diffs.tolist() == b.diffs.tolist()
+
+
+@pytest.mark.parametrize("chunk", [1, 7, 1 << 19])
+def test_the_pairs_of_one_heavy_key_come_in_blocks(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    seed = random.randrange(10**6)
+    print(f"seed {seed}")
+    rng = random.Random(seed)
+    monkeypatch.setattr(join, "_CHUNK", chunk)
+    sizes: list[int] = []
+    matches = join.matches
+
+    def counted(*arguments: Any) -> Any:
+        for pairs in matches(*arguments):
+            sizes.append(len(pairs.left))
+            yield pairs
+
+    monkeypatch.setattr(join, "matches", counted)
+    rows = [(rng.choice(["x", "x", "x", "y", None]), n, rng.randrange(3), 1) for n in range(120)]
+    words = pl.DataFrame(rows, schema=["k", "v", "version", "diff"], orient="row")
+
+    def program(words: Any) -> dict[str, Any]:
+        return {"pairs": words.join(words, on="k")}
+
+    assert folding.whole(program, words=words) == folding.by_reference(program, words=words)
+    assert chunk > 7 or max(sizes) <= 2 * chunk
+
+
+# --- folds ------------------------------------------------------------------------------------------------------------
+
+
+def limited(memory: str, program: Any, threads: int = 1, **frames: pl.DataFrame) -> folding.Logs:
+    dims = dims_of(frames)
+    session = dd.Session(program, folding._schemas(frames), dims, threads=threads, memory=memory)
+    return {name: reference.log_of(log, dims) for name, log in session.fold(frames).items()}
+
+
+def spilled(program: Any, threads: int = 1, **frames: pl.DataFrame) -> folding.Logs:
+    return limited(LITTLE, program, threads, **frames)
+
+
+def check(seed: int) -> None:
+    drawn = case(seed)
+    expected = outcome(folding.by_reference, drawn)
+    compare(drawn, "spilled", expected, outcome(spilled, drawn))
+    compare(drawn, "spilled, in threads", expected, outcome(spilled, drawn, threads=3))
+
+
+@pytest.mark.parametrize("number", range(10))
+def test_random_programs_with_little_memory(number: int, tiny: None) -> None:
+    seed = random.randrange(10**9)
+    print(f"seed {seed}")
+    check(seed)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("number", range(400))
+def test_many_random_programs_with_little_memory(number: int, tiny: None) -> None:
+    seed = random.randrange(10**9)
+    print(f"seed {seed}")
+    check(seed)
+
+
+@pytest.mark.parametrize("number", range(5))
+def test_a_session_of_many_folds_with_little_memory(number: int, tiny: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    seed = random.randrange(10**9)
+    print(f"seed {seed}")
+    session = dd.Session
+    monkeypatch.setattr(dd, "Session", lambda *given, **named: session(*given, **{**named, "memory": LITTLE}))
+    drawn = case(seed)
+    expected = outcome(folding.by_reference, drawn)
+    compare(drawn, "one by one", expected, outcome(folding.one_time_each, drawn))
+    compare(drawn, "fed early", expected, outcome(folding.fed_early, drawn, seed=seed))
+
+
+def test_diffs_that_need_128_bits_on_their_way(tiny: None) -> None:
+    """Products of diffs beyond int64 that cancel, in more updates than are sorted at once."""
+    most = 2**62
+    rows = [("x", n % 5, n // 5, diff) for n, diff in enumerate([most, 3, -most, 2, 5, most - 1, 1, 4, 1, 1])]
+    words = pl.DataFrame(rows, schema=["k", "v", "version", "diff"], orient="row")
+
+    def program(words: Any) -> dict[str, Any]:
+        pairs = words.join(words.select("k", w="v"), on="k")
+        return {"none": pairs.concat(pairs.negate()).concat(words.select("k", "v", w="v"))}
+
+    expected = folding.by_reference(program, words=words)
+    assert spilled(program, words=words) == expected
+    with pytest.raises(dd.errors.DiffOverflow):
+        spilled(lambda words: {"pairs": words.join(words.select("k", w="v"), on="k")}, words=words)
+
+
+# --- runs -------------------------------------------------------------------------------------------------------------
+
+
+def folded(project: Project) -> tuple[folding.Logs, int]:
+    """The logs of a project, and by how many runs."""
+    outputs = build(load_program(project), project.inputs, project.dims).outputs
+    return logs_of(project, outputs), Ledger.load(Warehouse(project.warehouse)).next_run() - 1
+
+
+@pytest.mark.parametrize("number", range(6))
+def test_runs_with_little_memory(number: int, tmp_path: Path, tiny: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each window is cut to one version, or one first coordinate, and goes on over stored state. Small groups have
+    trees. In two of six, several workers exchange messages, without Spark.
+    """
+    monkeypatch.setattr(next_run, "_PER_VALUE", 2**20)
+    monkeypatch.setattr(arrangements, "ROW_GROUP", 2)
+    monkeypatch.setattr(arrangements, "SMALL", 0)
+    seed = random.randrange(10**9)
+    print(f"seed {seed}")
+    how: dict[str, Any] = {"engine": "inline"}
+    if number % 3 == 2:
+        sparkless.install(monkeypatch, seed=seed)
+        how = {"engine": "spark", "parallelism": 3}
+    if number % 2:
+        monkeypatch.setattr(tree, "LARGE", 2)
+    drawn = case(seed, plain=True)
+    project_of(tmp_path / "project", drawn)
+    project = find_project(tmp_path / "project", {"DDCORE_MEMORY": LITTLE})
+
+    def runs(program: Any, **frames: Any) -> folding.Logs:
+        replay.run(project, **how)
+        return folded(project)[0]
+
+    expected = outcome(folding.by_reference, drawn)
+    compare(drawn, "runs with little memory", expected, outcome(runs, drawn))
+    if not isinstance(expected, Exception):
+        replay.run(project, full_refresh=True, **how)
+        compare(drawn, "all again with little memory", expected, folded(project)[0])
+
+
+PROGRAM = """
+import ddcore as dd
+
+def program(calls):
+    pairs = calls.join(calls.select("caller", other="called"), on="caller")
+    return {"pairs": pairs, "counts": calls.group_by("caller").agg(n=dd.count())}
+"""
+
+
+@pytest.fixture
+def calls(tmp_path: Path) -> Project:
+    """A project with 40 versions of 60 updates each, ingested and not folded."""
+    rng = random.Random(7)
+    rows = [(rng.randrange(300), rng.randrange(50), n // 60, 1) for n in range(2400)]
+    frame = pl.DataFrame(rows, schema=["caller", "called", "version", "diff"], orient="row")
+    frame = frame.unique(["caller", "called", "version"], maintain_order=True)
+    scope: dict[str, Any] = {}
+    exec(PROGRAM, scope)
+    return project_of(tmp_path / "calls", Case(7, PROGRAM, scope["program"], {"calls": frame}))
+
+
+def test_a_window_that_is_too_large_is_cut_by_one_command(
+    calls: Project, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """2,400 updates of two columns are some 480 KB, by the estimate; one version alone is folded whatever its size."""
+    words = ["run", "--engine", "inline", "--project", str(calls.root)]
+    assert run_command([*words, "--dry-run", "--memory", LITTLE, "--json"]) == 0
+    (*_, said) = (json.loads(line) for line in capsys.readouterr().out.splitlines())
+    assert (said["versions"], said["dry_run"]) == (40, True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(next_run, "_PER_VALUE", 500)
+        assert run_command([*words, "--memory", LITTLE]) == 0
+    said = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert said["notes"] == ["folded in 5 runs, for 1MiB of memory each"]
+    assert (said["run"], said["first"], said["last"], said["versions"]) == (5, 0, 39, 40)
+    logs, runs = folded(calls)
+    assert runs == 5
+    ledger = Ledger.load(Warehouse(calls.warehouse))
+    spans = [(run.first, run.last) for run in reversed([*ledger.lineage()])]
+    assert [first for first, _ in spans] == [0, *(last + 1 for _, last in spans[:-1] if isinstance(last, int))]
+    assert spans[-1][1] == 39
+    assert run_command(["run", "--full-refresh", "--engine", "inline", "--project", str(calls.root), "-q"]) == 0
+    whole, after = folded(calls)
+    assert (whole, after) == (logs, 6)
+
+
+@pytest.mark.parametrize("parallelism", [1, 3])
+def test_the_limit_reaches_the_tasks_of_spark(
+    parallelism: int, calls: Project, small: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sparkless.install(monkeypatch)
+    files: list[int] = []
+    make = spilling._File.__init__
+
+    def made(file: Any, spilling: spilling.Spilling, size: int) -> None:
+        files.append(spilling.memory)
+        make(file, spilling, size)
+
+    monkeypatch.setattr(spilling._File, "__init__", made)
+    replay.run(calls, last=2, engine="spark", parallelism=parallelism)
+    assert files == []
+    project = find_project(calls.root, {"DDCORE_MEMORY": LITTLE})
+    replay.run(project, last=4, engine="spark", parallelism=parallelism)
+    assert {*files} == {2**20}
+
+
+def test_from_version_and_a_window_that_is_cut(calls: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    replay.run(calls, last=9, engine="inline")
+    monkeypatch.setattr(next_run, "_PER_VALUE", 2**20)
+    limited_project = find_project(calls.root, {"DDCORE_MEMORY": LITTLE})
+    report = replay.run(limited_project, first=10, last=14, engine="inline")
+    assert [(first, last) for _, first, last in report.windows] == [(each, each) for each in range(10, 15)]
+
+
+def test_a_full_disk_is_one_line_and_the_next_run_is_right(
+    calls: Project, small: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["run", "--engine", "inline", "--project", str(calls.root), "--memory", LITTLE, "-q"]
+    write, written = spilling._File._write, 0
+
+    def full(file: Any, at: int, data: Any) -> None:
+        nonlocal written
+        written += 1
+        if written > limit:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        write(file, at, data)
+
+    limit = 10**9
+    with monkeypatch.context() as patch:
+        patch.setattr(spilling._File, "_write", full)
+        for some in (0, 1, 50, 200):
+            written, limit = 0, some
+            assert run_command(words) == 1
+            first, second = capsys.readouterr().err.splitlines()
+            assert first.startswith("error: cannot write temporary files to ")
+            assert first.endswith(": No space left on device")
+            assert "TMPDIR" in second
+            assert Ledger.load(Warehouse(calls.warehouse)).last_folded() is None
+    assert run_command(words) == 0
+    spilled_logs, _ = folded(calls)
+    assert run_command(["run", "--full-refresh", "--engine", "inline", "--project", str(calls.root), "-q"]) == 0
+    assert folded(calls)[0] == spilled_logs
+
+
+def test_a_folder_that_is_missing_is_one_error(tmp_path: Path, tiny: None) -> None:
+    with pytest.raises(FoldError, match=r"cannot write temporary files to .*gone: No such file or directory"):
+        spilling.Spilling(2**30, tmp_path / "gone").rest([np.arange(9)])
+
+
+KILLED = """
+import os, signal, sys
+from ddcore import spilling
+from ddcore.cli.main import run_command
+
+spilling._LEAST_ROWS, spilling._PER_ROW, spilling._WORTH, spilling._RESTING = 200, 2**60, 1, 0
+write, left = spilling._File._write, int(sys.argv[1])
+
+def killing(*given):
+    global left
+    left -= 1
+    if left == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return write(*given)
+
+spilling._File._write = killing
+sys.exit(run_command(sys.argv[2:]))
+"""
+
+
+def test_a_run_that_is_killed_leaves_no_file_of_its_own_and_the_next_one_is_right(
+    calls: Project, tmp_path: Path
+) -> None:
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    environment = {**os.environ, "TMPDIR": str(scratch)}
+    words = ["run", "--engine", "inline", "--project", str(calls.root), "--memory", LITTLE, "-q"]
+
+    def run(writes: int) -> int:
+        command = [sys.executable, "-c", KILLED, str(writes), *words]
+        return subprocess.run(command, env=environment, check=False).returncode
+
+    for writes in (1, 200):
+        assert run(writes) == -signal.SIGKILL
+        left = [file for file in scratch.rglob("*") if file.is_file()]
+        assert [(file.name, file.stat().st_size) for file in left] == [(".lock", 0)]
+    assert run(10**9) == 0
+    assert [*scratch.iterdir()] == []
+    logs, _ = folded(calls)
+    assert run_command(["run", "--full-refresh", "--engine", "inline", "--project", str(calls.root), "-q"]) == 0
+    assert folded(calls)[0] == logs
+
+
+# --- a process whose memory the system limits -------------------------------------------------------------------------
+
+MEASURED = """
+import hashlib, resource, sys
+import numpy as np
+import polars as pl
+import ddcore as dd
+
+rows, memory, most = int(sys.argv[1]), sys.argv[2] or None, int(sys.argv[3])
+
+def program(calls):
+    first = calls.group_by("caller").agg(least=dd.min("called"), n=dd.count())
+    return {"n": calls.join(first, on="caller").where("called == least").group_by("n").agg(calls=dd.count())}
+
+def frames():
+    rng = np.random.default_rng(3)
+    size = 1 << 17
+    for start in range(0, rows, size):
+        some = min(size, rows - start)
+        called = rng.integers(0, 10**6, some)
+        columns = {"caller": rng.integers(0, rows // 3, some), "called": called}
+        yield pl.DataFrame(columns).with_columns(version=pl.lit(start // size, pl.Int64), diff=pl.lit(1, pl.Int64))
+
+schemas = {"calls": {"caller": "int64", "called": "int64"}}
+warm = dd.Session(program, schemas, threads=2, memory="1GiB")
+warm.fold({"calls": next(frames()).head(1000)})
+from ddcore.memory import _data_bytes
+if most:
+    held = _data_bytes()
+    resource.setrlimit(resource.RLIMIT_DATA, (held + most, held + most))
+import ddcore.worker
+session = dd.Session(program, schemas, threads=2, memory=memory)
+from ddcore.frames import batch_of, output_frame
+from ddcore.spilling import using
+from ddcore.jobs.failures import fold_errors
+worker = session._worker
+with using(session._spilling), fold_errors():
+    worker.begin()
+    for frame in frames():
+        worker.feed("calls", batch_of(frame, worker.plan.inputs["calls"], ("version",), "calls"))
+    worker.run()
+    for _ in worker.harvest():
+        pass
+log = output_frame(worker.outputs["n"], worker.plan.outputs["n"], ("version",))
+digest = hashlib.sha256(log.to_numpy().tobytes()).hexdigest()
+print(len(log), digest, session._spilling.spilled if session._spilling else 0)
+"""
+
+
+def measured(rows: int, memory: str, most: int) -> subprocess.CompletedProcess[str]:
+    """A fold of so many updates in a process that may take ``most`` bytes more than it has at its start; 0: any."""
+    command = [sys.executable, "-c", MEASURED, str(rows), memory, str(most)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+only_on_linux = pytest.mark.skipif(
+    not sys.platform.startswith("linux"), reason="only Linux limits the private memory of a process"
+)
+ROOM = 200 * 2**20
+
+
+@only_on_linux
+def test_a_fold_that_finds_no_room_does_with_a_limit_that_it_knows() -> None:
+    failed = measured(1_500_000, "", ROOM)
+    assert (failed.returncode, "ran out of memory" in failed.stderr) == (1, True)
+    within = measured(1_500_000, "256MiB", ROOM)
+    assert within.returncode == 0, within.stderr[-2000:]
+    assert int(within.stdout.split()[2]) > 0
+
+
+@pytest.mark.long
+@only_on_linux
+def test_ten_times_as_much_history_in_the_same_memory() -> None:
+    """What a tenth of the history needs is too little for all of it, but with a limit that the fold knows."""
+    few, all_of_it = 400_000, 4_000_000
+    alone = measured(few, "", ROOM)
+    assert alone.returncode == 0, alone.stderr
+    failed = measured(all_of_it, "", ROOM)
+    assert (failed.returncode, "ran out of memory" in failed.stderr) == (1, True)
+    within = measured(all_of_it, "256MiB", ROOM)
+    assert within.returncode == 0, within.stderr[-2000:]
+    free = measured(all_of_it, "", 0)
+    assert within.stdout.split()[:2] == free.stdout.split()[:2]
+    assert int(within.stdout.split()[2]) > 0
