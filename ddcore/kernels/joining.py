@@ -1,4 +1,8 @@
-"""The join of one sorted batch with another: pairs of rows of equal key, at the join of their times."""
+"""The join of one sorted batch with another: pairs of rows of equal key, at the join of their times.
+
+Keys with long histories at totally ordered times are swept: an update meets the rows that are there at its time, not
+all updates of all times.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,8 @@ from ddcore.kernels.sorting import multiply
 from ddcore.kernels.wide import product
 
 _NULL = np.int64(-(2**63))
+_UNFIT = np.int64(2**62)
+_LARGEST = 2.0**62
 
 
 @inline
@@ -86,3 +92,94 @@ def products(left, right):  # type: ignore[no-untyped-def]
         highs[i], low = product(left[i], right[i])
         lows[i] = np.int64(low)
     return lows, highs
+
+
+@inline
+def _runs(words, start, stop):  # type: ignore[no-untyped-def]
+    """The number of the distinct row that each update is of, and the first update of each distinct row."""
+    numbers, firsts = np.zeros(stop - start, dtype=np.int64), np.zeros(stop - start, dtype=np.int64)
+    run = np.int64(-1)
+    for i in range(start, stop):
+        same = i > start
+        for w in range(words.shape[0]):
+            same = same and words[w, i] == words[w, i - 1]
+        if not same:
+            run += 1
+            firsts[run] = i
+        numbers[i - start] = run
+    return numbers, firsts
+
+
+@inline
+def _count(run, diff, counts, present, places, size):  # type: ignore[no-untyped-def]
+    """Add a diff to the count of a row; ``present`` lists the rows with counts other than 0. Its size."""
+    before = counts[run]
+    after = before + diff
+    counts[run] = after
+    if before == 0 and after != 0:
+        present[size], places[run] = run, size
+        size += 1
+    elif before != 0 and after == 0:
+        size -= 1
+        last, place = present[size], places[run]
+        present[place], places[last] = last, place
+    return size
+
+
+@kernel(
+    several(OUT1, OUT1, OUT1, OUT2, OUT1),
+    IN1, IN1, IN2, IN2, IN1, INT, IN1, IN1, IN2, IN2, IN1, IN1,
+)  # fmt: skip
+def sweep(starts, stops, words, times, diffs, key_words, lo, hi, other_words, other_times, other_diffs, ends):  # type: ignore[no-untyped-def]
+    """Each key's updates of both sides by ascending time (one coordinate), each paired with the other's rows present.
+
+    Without ``ends`` only how many pairs each key has; a key with a product that may not be an int64 has 2**62.
+    Else as :func:`pairs`: row numbers (of a present row, its first update's), times, products.
+    """
+    writes = len(ends) > 0
+    n = ends[len(ends) - 1] if writes else np.int64(0)
+    sizes = np.zeros(len(lo), dtype=np.int64)
+    left, right = np.empty(n, dtype=np.int64), np.empty(n, dtype=np.int64)
+    at_times, products = np.empty((1, n), dtype=np.int64), np.empty(n, dtype=np.int64)
+    for k in range(len(lo)):
+        at = ends[k] if writes else np.int64(0)
+        start, stop, first, last = starts[k], stops[k], lo[k], hi[k]
+        while first < last and not _equal_keys(words, start, other_words, first, key_words):
+            first += 1
+        while first < last and not _equal_keys(words, start, other_words, last - 1, key_words):
+            last -= 1
+        mine, theirs = np.argsort(times[0, start:stop]), np.argsort(other_times[0, first:last])
+        runs, heads = _runs(words, start, stop)
+        other_runs, other_heads = _runs(other_words, first, last)
+        counts, present, places = np.zeros_like(heads), np.zeros_like(heads), np.zeros_like(heads)
+        other_counts = np.zeros_like(other_heads)
+        other_present, other_places = np.zeros_like(other_heads), np.zeros_like(other_heads)
+        size, other_size, i, j = np.int64(0), np.int64(0), 0, 0
+        total, other_total = 0.0, 0.0  # of diffs, so that any part of a key that fits does, too
+        while i < len(mine) or j < len(theirs):
+            if j == len(theirs) or (i < len(mine) and times[0, start + mine[i]] <= other_times[0, first + theirs[j]]):
+                row = start + mine[i]
+                if writes:
+                    for p in range(other_size):
+                        run = other_present[p]
+                        left[at + p], right[at + p], at_times[0, at + p] = row, other_heads[run], times[0, row]
+                        products[at + p] = diffs[row] * other_counts[run]
+                at += other_size
+                run = runs[row - start]
+                size = _count(run, diffs[row], counts, present, places, size)
+                total += abs(float(diffs[row]))
+                i += 1
+            else:
+                row = first + theirs[j]
+                if writes:
+                    for p in range(size):
+                        run = present[p]
+                        left[at + p], right[at + p], at_times[0, at + p] = heads[run], row, other_times[0, row]
+                        products[at + p] = counts[run] * other_diffs[row]
+                at += size
+                run = other_runs[row - first]
+                other_size = _count(run, other_diffs[row], other_counts, other_present, other_places, other_size)
+                other_total += abs(float(other_diffs[row]))
+                j += 1
+        sizes[k] = _UNFIT if total * other_total >= _LARGEST else at
+    return sizes, left, right, at_times, products

@@ -6,7 +6,7 @@ Bilinear, so differences suffice.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, get_args
 
 from ddcore import arguments, kernels, threads
@@ -31,6 +31,7 @@ __all__ = ["Heads", "Join", "Pairs", "join", "matches"]
 
 _CHUNK = 1 << 19  # pairs per portion
 _KEYS = 1 << 14  # of a part, which one thread joins
+_LONG = 16  # updates of a key on both sides from which a sweep is considered
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,6 +186,9 @@ def matches(new: SortedBatch, heads: Heads, others: Sequence[SortedBatch], coord
     for other in others:
         lo, hi = other.locate(keys.codes)
         ends = kernels.joining.pair_starts(new.codes, new.words, starts, key_words, lo, hi, other.words)
+        if coordinates == len(new.times) == len(other.times) == 1 and len(ends) > 1:
+            sweep, ends = _Sweep.of(new, other, heads, ends, (lo, hi))
+            yield from sweep.pairs()
         for first, last in _chunks(ends):
             rows, counts = starts[first : last + 1], ends[first : last + 1] - ends[first]
             for of, known, a, b in _blocks(rows, counts, lo[first:last], hi[first:last]):
@@ -199,6 +203,77 @@ def matches(new: SortedBatch, heads: Heads, others: Sequence[SortedBatch], coord
                 if overflow:
                     diffs, high = kernels.joining.products(new.diffs[left], other.diffs[right])
                 yield Pairs(other, left, right, list(times), diffs, high)
+
+
+@dataclass(frozen=True)
+class _Sweep:
+    """Keys of two batches whose updates, at totally ordered times, are paired with the rows present at their times.
+
+    So a row that is there for some versions only is not paired with all that ever was. Key k has the rows
+    ``starts[k]:stops[k]`` of one batch, and of the other those of its key among ``lo[k]:hi[k]``.
+    """
+
+    new: SortedBatch
+    other: SortedBatch
+    key_words: int
+    starts: np.ndarray
+    stops: np.ndarray
+    lo: np.ndarray
+    hi: np.ndarray
+
+    @classmethod
+    def of(
+        cls, new: SortedBatch, other: SortedBatch, heads: Heads, ends: np.ndarray, spans: tuple[np.ndarray, np.ndarray]
+    ) -> tuple[_Sweep, np.ndarray]:
+        """The sweep of the keys for which it gives at most half of the pairs, and where the pairs of the rest begin.
+
+        Keys with few updates on a side are not considered. Costs two sorts of their updates for the others.
+        """
+        starts, stops, numbers = heads.starts[:-1], heads.starts[1:], np.diff(ends)
+        rows = stops - starts
+        keys = np.flatnonzero((numbers >= _LONG * rows) & (rows >= _LONG) & (numbers > 0))
+        sweep = cls(new, other, len(heads.keys.words), starts, stops, *spans).part(keys)
+        if len(keys) == 0:
+            return sweep, ends
+        pays = sweep.sizes() <= numbers[keys] // 2
+        numbers[keys[pays]] = 0
+        return sweep.part(np.flatnonzero(pays)), np.concatenate([np.zeros(1, np.int64), np.cumsum(numbers)])
+
+    def part(self, keys: np.ndarray) -> _Sweep:
+        """Some of the keys, which may occur several times."""
+        spans = (each[keys] for each in (self.starts, self.stops, self.lo, self.hi))
+        return _Sweep(self.new, self.other, self.key_words, *spans)
+
+    def sizes(self) -> np.ndarray:
+        """How many pairs each key has; 2**62 if a product may not be an int64."""
+        sizes: np.ndarray = self._run(np.empty(0, dtype=np.int64))[0]
+        return sizes
+
+    def pairs(self) -> Iterator[Pairs]:
+        """The pairs, about ``_CHUNK`` at a time."""
+        if len(self.starts) == 0:
+            return
+        cut = self._cut(self.sizes())
+        ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(cut.sizes())])
+        for first, last in _chunks(ends):
+            _, left, right, times, diffs = cut.part(np.arange(first, last))._run(ends[first : last + 1] - ends[first])
+            yield Pairs(self.other, left, right, list(times), diffs, None)
+
+    def _cut(self, sizes: np.ndarray) -> _Sweep:
+        """The same with the updates of keys with too many pairs in several parts, one side only."""
+        pieces = np.maximum(np.minimum(sizes // _CHUNK, self.stops - self.starts), 1)
+        keys = np.repeat(np.arange(len(sizes)), pieces)
+        cut, rows, number = self.part(keys), (self.stops - self.starts)[keys], pieces[keys]
+        at = np.arange(len(keys)) - (np.cumsum(pieces) - pieces)[keys]
+        starts, stops = cut.starts + rows * at // number, cut.starts + rows * (at + 1) // number
+        return replace(cut, starts=starts, stops=stops)
+
+    def _run(self, ends: np.ndarray) -> Any:
+        new, other = self.new, self.other
+        return kernels.joining.sweep(
+            self.starts, self.stops, new.words, new.times, new.diffs, self.key_words, self.lo, self.hi,
+            other.words, other.times, other.diffs, ends,
+        )  # fmt: skip
 
 
 _Block = tuple["np.ndarray", "np.ndarray | None", "np.ndarray", "np.ndarray"]
