@@ -187,7 +187,16 @@ def polars_type(kind: pa.DataType) -> pl.DataType:
 def _of_arrow(kind: pa.DataType) -> pl.DataType:
     import pyarrow as pa
 
-    common = (pa.types.is_integer, pa.types.is_floating, pa.types.is_string, pa.types.is_date)
+    of = pa.types
+    common = (
+        of.is_integer,
+        of.is_floating,
+        of.is_string,
+        of.is_large_string,
+        of.is_boolean,
+        of.is_date,
+        of.is_timestamp,
+    )
     if any(is_kind(kind) for is_kind in common):
         return pl.Schema(pa.schema([("", kind)]))[""]  # the other way imports Arrow's functions
     try:

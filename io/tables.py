@@ -40,6 +40,7 @@ from ddcore.io.deltalog import (
 from ddcore.io.failpoint import failpoint
 from ddcore.io.store import Place, sync
 from ddcore.io.warehouse import REFRESH, Lock, reporting
+from ddcore.libraries import numpy as np
 
 if TYPE_CHECKING:
     import polars as pl
@@ -676,7 +677,34 @@ def arrow_table(columns: Mapping[str, Any], schema: Schema) -> pa.Table:
     import pyarrow as pa
 
     types = pa.schema([pa.field(name, kind.arrow) for name, kind in schema.items()])
-    return pa.table({name: columns[name] for name in schema}).cast(types)
+    given = pa.table({name: columns[name] for name in schema})
+    arrays = [_of_type(column, field.type) for column, field in zip(given.columns, types, strict=True)]
+    return pa.Table.from_arrays(arrays, schema=types)
+
+
+def _of_type(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+    """A column cast to a type. Texts of Polars with their offsets in 64 bits are cast here: Arrow's own casts are among
+    its functions, whose import takes longer than most columns.
+    """
+    import pyarrow as pa
+
+    if column.type == kind:
+        return column
+    is_text = pa.types.is_large_string(column.type) and pa.types.is_string(kind)
+    if not is_text or any(chunk.offset or chunk.nbytes >= 2**31 for chunk in column.chunks):
+        return column.cast(kind)
+    return pa.chunked_array([_short_text(chunk) for chunk in column.chunks], type=kind)
+
+
+def _short_text(texts: pa.Array) -> pa.Array:
+    """Texts with offsets of 32 bits; they have fewer than 2 GiB and begin with their buffers."""
+    import pyarrow as pa
+
+    nulls, offsets, data = texts.buffers()
+    if offsets is None:
+        return pa.array([], pa.string())
+    short = np.frombuffer(offsets, dtype=np.int64, count=len(texts) + 1).astype(np.int32)
+    return pa.Array.from_buffers(pa.string(), len(texts), [nulls, pa.py_buffer(short), data], texts.null_count)
 
 
 def file_stats(table: pa.Table, bounded: Iterable[str], *, rows: int | None = None) -> str:
