@@ -12,12 +12,15 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from ddcore.libraries import numpy as np
+
 if TYPE_CHECKING:
     import pyarrow as pa
 
 __all__ = ["bounds", "json_object"]
 
 _LONGEST = 32
+_FEW = 1024  # texts that are compared one by one
 _LAST_CHARACTER = "\U0010ffff"
 _MILLISECOND = timedelta(milliseconds=1)
 
@@ -30,18 +33,38 @@ def json_object(members: Mapping[str, str]) -> str:
 def bounds(column: pa.ChunkedArray) -> tuple[str, str] | None:
     """The least and the greatest value of a column as JSON text, or None. O(n), vectorised."""
     import pyarrow as pa
-    import pyarrow.compute as pc
 
-    kind = column.type
-    if pa.types.is_boolean(kind) or _is_bytes(kind) or column.null_count == len(column):
+    if pa.types.is_boolean(column.type) or _is_bytes(column.type) or column.null_count == len(column):
         return None
-    if pa.types.is_floating(kind) and pc.any(pc.is_nan(column)).as_py():
-        return None  # here NaN is above all numbers; other readers order it otherwise
     try:
-        pair = pc.min_max(column).as_py()
-        return _text(pair["min"], upper=False), _text(pair["max"], upper=True)
+        pair = _ends(column)
+        return None if pair is None else (_text(pair[0], upper=False), _text(pair[1], upper=True))
     except (OverflowError, ValueError):  # years beyond Python's dates; infinities; a string without a greater prefix
         return None
+
+
+def _ends(column: pa.ChunkedArray) -> tuple[Any, Any] | None:
+    """The least and the greatest value; None with NaN: here it is above all numbers, other readers order it otherwise.
+
+    Most columns do without Arrow's functions, whose import takes longer than they do.
+    """
+    import pyarrow as pa
+
+    kind = column.type
+    plain = np.int64 if pa.types.is_int64(kind) else np.float64 if pa.types.is_float64(kind) else None
+    if plain is not None and column.null_count == 0:
+        chunks = [np.frombuffer(c.buffers()[1], plain, len(c), 8 * c.offset) for c in column.chunks if len(c)]
+        least, greatest = min(chunk.min() for chunk in chunks), max(chunk.max() for chunk in chunks)
+        return None if any(np.isnan(chunk.min()) for chunk in chunks) else (least.item(), greatest.item())
+    if pa.types.is_string(kind) and len(column) <= _FEW:
+        texts = [text for text in column.to_pylist() if text is not None]
+        return min(texts), max(texts)
+    import pyarrow.compute as pc
+
+    if pa.types.is_floating(kind) and pc.any(pc.is_nan(column)).as_py():
+        return None
+    pair = pc.min_max(column).as_py()
+    return pair["min"], pair["max"]
 
 
 def _is_bytes(kind: pa.DataType) -> bool:
