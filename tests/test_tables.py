@@ -13,6 +13,7 @@ from pathlib import Path
 
 import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, QueryBuilder, write_deltalake
@@ -21,7 +22,7 @@ from ddcore.errors import StorageError, UsageError
 from ddcore.io import tables
 from ddcore.io.stats import bounds
 from ddcore.io.tables import AddedFile, TableState
-from ddcore.schema import Schema, parse_schema
+from ddcore.schema import Schema, Type, parse_schema
 
 NUMBERS: Schema = parse_schema({"n": "int64"})
 EVERY_TYPE = parse_schema(
@@ -447,3 +448,33 @@ def test_a_folder_that_delta_cannot_open_is_named_and_not_called_damaged(name: s
 def _plain_table(tmp_path: Path, name: str) -> Path:
     tables.create(tmp_path / "plain", NUMBERS)
     return (tmp_path / "plain").rename(tmp_path / name / "t")
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        pl.Series(["a", None, "", "Å" * 40]),
+        pl.Series([None, None], dtype=pl.String),
+        pl.Series([], dtype=pl.String),
+        pl.Series(["gone", "x", None, "y", "gone"])[1:4],
+        pl.concat([pl.Series(["a", None]), pl.Series(["b"])], rechunk=False),
+    ],
+    ids=["texts", "nulls", "empty", "slice", "chunks"],
+)
+def test_texts_become_arrow_strings(texts: pl.Series) -> None:
+    columns = {"s": texts.to_arrow(), "t": pa.chunked_array([texts.to_arrow().slice(1)])}
+    for name, column in columns.items():
+        table = tables.arrow_table({name: column}, {name: Type("string")})
+        table.validate(full=True)
+        assert table.schema.field(name).type == pa.string()
+        assert table[name].to_pylist() == texts.to_list()[name == "t" :]
+
+
+def test_bounds_of_pieces() -> None:
+    """Of slices and of several chunks, with the functions of Arrow as the other opinion."""
+    whole = pa.array([9, 4, -3, 7, 8, -9])
+    for values in (whole, whole.cast(pa.float64()), whole.cast(pa.string())):
+        column = pa.chunked_array([values.slice(1, 2), values.slice(0, 0), values.slice(3, 2)])
+        pair = pc.min_max(column).as_py()
+        shown = [json.dumps(pair[end]) for end in ("min", "max")]
+        assert bounds(column) == tuple(shown)
