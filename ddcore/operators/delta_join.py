@@ -167,7 +167,7 @@ class _DeltaJoinStep(Step):
             if new is None:
                 continue
             rule = _Rule(self, state, rounds, number)
-            batch = arrangement.batch_of(new)
+            batch = arrangement.batch_of(new.widen())
             zeros = np.zeros(len(batch), dtype=np.int64)
             times = batch.times + [zeros] * (self.coordinates - len(batch.times))
             batch = batch.at(times)
@@ -232,7 +232,10 @@ class _Rule:
         counts = np.zeros(len(distinct), dtype=np.int64)
         for other in self.state.trace(arrangement).batches:
             lo, hi = other.locate(distinct.codes)
-            kernels.runs.count_matches(counts, distinct.words, lo, hi, other.words)
+            if len(distinct.words):
+                kernels.runs.count_matches(counts, distinct.words, lo, hi, other.words)
+            else:
+                counts += hi - lo
         row_counts = np.empty(len(codes), dtype=np.int64)
         row_counts[batch.words[-1]] = np.repeat(counts, np.diff(starts))
         return row_counts
