@@ -23,7 +23,11 @@ from ddcore.sorted_batch import SortedBatch
 if TYPE_CHECKING:
     from ddcore.packing import Field, Piece
 
+FEW = packed_batch.LEAST_ROWS
+"""Fewer updates than these are consolidated by kernels that are made for few."""
+
 _NO_FLOOR = -(2**63)
+_NO_FRONTIER = np.empty((0, 0), dtype=np.int64)
 
 __all__ = ["arrange", "arrange_all", "concatenated", "merge", "narrow", "union"]
 
@@ -53,6 +57,10 @@ def arrange_all(pieces: Sequence[Piece], words: int, key: Sequence[Type] | None 
 
     With ``key``, the types of the key columns, which are the first words, the pieces have no codes.
     """
+    if sum(map(packing.rows_of, pieces)) < FEW:
+        few = _few(pieces)
+        if few is not None:
+            return _coded(few[:-1], few[-1], words, key) if key else _of_columns(few, words)
     fields = packing.layout(pieces)
     if fields is not None:
         rows, sums = packing.consolidated(pieces, fields)
@@ -69,6 +77,10 @@ def merge(a: SortedBatch, b: SortedBatch, frontier: np.ndarray | None = None) ->
     With a ``frontier`` (coordinates, elements) times become their representatives beyond it. Costs one sort of packed
     integers where columns fit into one, else a pass over both.
     """
+    if len(a) + len(b) < FEW:
+        columns = _few([_columns(batch) for batch in (a, b) if len(batch)], 1 + a.width, frontier)
+        if columns is not None:
+            return _of_columns(columns, a.width)
     pieces = [_columns(batch, frontier) for batch in (a, b) if len(batch)]
     fields = packing.layout(pieces) if pieces else None
     if fields is not None:
@@ -139,6 +151,27 @@ def _batch(rows: np.ndarray, sums: np.ndarray, fields: Sequence[Field], words: i
 def _columns_of(rows: np.ndarray, fields: Sequence[Field]) -> np.ndarray:
     """The columns of rows that are packed without their diffs."""
     return packing.unpacked(rows, fields[:-1], range(fields[-1].column))
+
+
+def _few(pieces: Sequence[Piece], first: int = 0, frontier: np.ndarray | None = None) -> np.ndarray | None:
+    """Few updates consolidated: int64 (columns, m), the last of which has the sums; None if integers cannot hold them.
+
+    Times, which begin with column ``first``, become their representatives beyond a ``frontier``.
+    """
+    if not pieces:
+        return None
+    columns = np.concatenate([np.stack(list(piece)) for piece in pieces], axis=1)
+    packed, table = kernels.few.pack(columns, first, _NO_FRONTIER if frontier is None else frontier)
+    if len(packed) == 0:
+        return None
+    packed.sort()
+    summed: np.ndarray = kernels.few.unpack(packed, table)
+    return summed
+
+
+def _of_columns(columns: np.ndarray, words: int) -> SortedBatch:
+    """A batch of columns: code, words, times, diffs."""
+    return SortedBatch(columns[0], columns[1 : 1 + words], columns[1 + words : -1], columns[-1])
 
 
 def _coded(columns: np.ndarray, diffs: np.ndarray, words: int, key: Sequence[Type]) -> SortedBatch:

@@ -20,11 +20,13 @@ class PackedBatch(SortedBatch):
     ``width``: how many words an update has; :class:`SortedBatch` has the meaning of the columns.
     """
 
-    __slots__ = ("_width", "packed")
+    __slots__ = ("_down", "_table", "_width", "packed")
 
     def __init__(self, packed: Packed, width: int) -> None:
         self.packed, self._width, self.high = packed, width, None
         self._starts, self._least, self._shift = None, 0, 0
+        self._down = sum(field.bits for field in packed.fields[1:])  # how far the code is shifted up in an integer
+        self._table: tuple[int, np.ndarray] | None = None
 
     def __len__(self) -> int:
         return len(self.packed)
@@ -80,7 +82,7 @@ class PackedBatch(SortedBatch):
 
     def pieces(self, rows: int) -> Iterator[PackedBatch]:
         """Parts of about so many ``rows``, not copied. All rows with one code are in one part."""
-        packed, down, start = self.packed.rows, self._code_shift, 0
+        packed, down, start = self.packed.rows, self._down, 0
         while start < len(packed):
             stop = min(start + rows, len(packed))
             if stop < len(packed):
@@ -98,6 +100,12 @@ class PackedBatch(SortedBatch):
         """Write words, times and diffs of the updates in the ranges lo[k]:hi[k] to ``out`` (columns, m) from ``at[k]``
         on, which advances. Times have ``depth`` coordinates there; those that the batch has not are 0.
         """
+        if self._table is None or self._table[0] != depth:
+            self._table = depth, self._table_of(depth)
+        kernels.packed.scatter(at, out, self.packed.rows, lo, hi, self._table[1])
+
+    def _table_of(self, depth: int) -> np.ndarray:
+        """The table of :func:`ddcore.kernels.packed.scatter`."""
         inner = depth - (self._diff - 1 - self._width)
         table = [[0, 0, 0, 0, 0, self._diff - 1 + number] for number in range(inner)]
         for field, shift in self.packed.places():
@@ -105,18 +113,13 @@ class PackedBatch(SortedBatch):
                 column = field.column - 1 + (inner if field.column == self._diff else 0)
                 is_upper = field.half == "upper"
                 table.append([shift, field.bits, field.least, 32 * is_upper, -is_upper, column])
-        kernels.packed.scatter(at, out, self.packed.rows, lo, hi, np.array(table, dtype=np.int64))
-
-    @property
-    def _code_shift(self) -> int:
-        """How far the code is shifted up in an integer."""
-        return sum(field.bits for field in self.packed.fields[1:])
+        return np.array(table, dtype=np.int64)
 
     def locate(self, probes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Row ranges [lo, hi) of equal code, one per probe (int64[m], ascending): O(1) each if codes are spread
         evenly.
         """
-        rows, down = self.packed.rows, self._code_shift
+        rows, down = self.packed.rows, self._down
         if self._starts is None:
             spread = (int(rows[-1]) >> down) - (int(rows[0]) >> down)
             self._shift = max(0, spread.bit_length() - len(rows).bit_length())

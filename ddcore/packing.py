@@ -16,7 +16,7 @@ from ddcore import kernels, threads
 from ddcore.libraries import numpy as np
 from ddcore.narrow import NarrowBatch
 
-__all__ = ["Field", "Packed", "Piece", "concatenated", "consolidated", "layout", "unpacked", "with_diffs"]
+__all__ = ["Field", "Packed", "Piece", "concatenated", "consolidated", "layout", "rows_of", "unpacked", "with_diffs"]
 
 _PACKED_BITS = 63
 _HALF_BITS = 32
@@ -38,11 +38,10 @@ class Field:
     least: int
     most: int
     half: str = ""  # upper or lower; empty: the whole column
+    bits: int = -1  # computed
 
-    @property
-    def bits(self) -> int:
-        """How many it takes."""
-        return (self.most - self.least).bit_length()
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "bits", (self.most - self.least).bit_length())
 
     def of(self, column: np.ndarray) -> np.ndarray:
         """What is packed of a column; ``least`` is to be taken away."""
@@ -136,7 +135,7 @@ def layout(pieces: Sequence[Piece]) -> list[Field] | None:
     """
     bounds = _union_of(map(_bounds, pieces))
     least, most = bounds[-1]
-    rows = sum(map(_rows, pieces))
+    rows = sum(map(rows_of, pieces))
     if max(-least, most) * rows >= 2**63:
         return None
     fields = [Field(i, *each) for i, each in enumerate(bounds)]
@@ -183,14 +182,15 @@ def unpacked(rows: np.ndarray, fields: Sequence[Field], columns: Sequence[int]) 
 
 
 def _packed(pieces: Sequence[Piece], fields: Sequence[Field]) -> np.ndarray:
-    starts = list(accumulate(map(_rows, pieces), initial=0))
+    starts = list(accumulate(map(rows_of, pieces), initial=0))
     packed = np.zeros(starts[-1], dtype=np.uint64)
     for _ in threads.each(partial(_pack, packed, fields), _cut(pieces, starts)):
         pass
     return packed
 
 
-def _rows(piece: Piece) -> int:
+def rows_of(piece: Piece) -> int:
+    """How many updates a piece has."""
     return len(piece) if isinstance(piece, NarrowBatch | Packed) else len(piece[0])
 
 
@@ -219,7 +219,7 @@ def _union_of(bounds: Iterable[list[tuple[int, int]]]) -> list[tuple[int, int]]:
 def _cut(pieces: Sequence[Piece], starts: Sequence[int]) -> Iterator[tuple[int, Piece]]:
     """The pieces with their places in the packed column; in portions, where they are few and large."""
     for piece, start in zip(pieces, starts, strict=False):
-        rows = _rows(piece)
+        rows = rows_of(piece)
         if isinstance(piece, NarrowBatch) or rows < 2 * _LEAST_ROWS:
             yield start, piece
             continue
@@ -231,7 +231,7 @@ def _cut(pieces: Sequence[Piece], starts: Sequence[int]) -> Iterator[tuple[int, 
 def _pack(packed: np.ndarray, fields: Sequence[Field], place: tuple[int, Piece]) -> None:
     """Write the rows of a piece, each as one integer, to their place."""
     start, piece = place
-    into = packed[start : start + _rows(piece)]
+    into = packed[start : start + rows_of(piece)]
     if isinstance(piece, Packed) and piece.pack(into, fields):
         return
     for number, column in enumerate(piece):

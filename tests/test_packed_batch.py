@@ -22,6 +22,7 @@ WIDTH = 2
 @pytest.fixture(autouse=True)
 def packed_from_one_row(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(packed_batch, "LEAST_ROWS", 1)
+    monkeypatch.setattr(consolidation, "FEW", 0)
 
 
 def columns_of(rng: np.random.Generator, n: int) -> list[Any]:
@@ -130,6 +131,19 @@ def test_unions_and_rows_one_after_another(seed: int) -> None:
     assert updates_of(union(narrowed[1:2])) == made[1][1]
     pieces = list(made[0][0].pieces(7))
     assert updates_of(concatenated([*pieces[:1], *(piece.widen() for piece in pieces[1:])])) == made[0][1]
+
+
+@pytest.mark.parametrize("seed", range(80))
+def test_few_updates_are_added_up_like_many(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(seed)
+    pieces = [columns_of(rng, int(rng.integers(1, 30))) for _ in range(rng.integers(1, 4))]
+    (a, _), (b, _) = (batch_of(rng, int(rng.integers(1, 60))) for _ in range(2))
+    frontier = np.stack([rng.integers(0, 6, seed % 3), rng.integers(0, 4, seed % 3)]) if seed % 3 else None
+    many = arrange_all(pieces, WIDTH), merge(a, b, frontier)
+    monkeypatch.setattr(consolidation, "FEW", 1000)
+    few = arrange_all(pieces, WIDTH), merge(a, b, frontier)
+    assert updates_of(few[0]) == updates_of(many[0]) == summed(pieces)
+    assert updates_of(few[1]) == updates_of(many[1])
 
 
 def packed_columns(batch: SortedBatch) -> list[Any]:

@@ -47,6 +47,7 @@ def test_collisions_change_no_log(seed: int, monkeypatch: pytest.MonkeyPatch) ->
     coarse(monkeypatch)
     if seed % 2:  # so few codes that batches of hashed keys stay packed
         monkeypatch.setattr(packed_batch, "LEAST_ROWS", 1)
+        monkeypatch.setattr(consolidation, "FEW", 0)
     compare(drawn, "whole", expected, outcome(folding.whole, drawn))
     compare(drawn, "cut at random", expected, outcome(folding.randomly_cut, drawn, seed=seed))
 
