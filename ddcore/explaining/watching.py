@@ -39,7 +39,7 @@ Rounds = tuple[int, ...]
 
 
 def narrowed_to(program: Program, output: str) -> Program:
-    """The program with this output alone, which may be an inspected collection."""
+    """The program with this output alone; with all, where it is an inspected collection."""
 
     def narrow(**inputs: Collection) -> Mapping[str, Collection]:
         outputs = program(**inputs)
@@ -48,7 +48,7 @@ def narrowed_to(program: Program, output: str) -> Program:
             graph.inspections.clear()
             return {output: outputs[output]}
         graph.inspections[:] = [each for each in graph.inspections if each.name == output]
-        return {name: each for name, each in outputs.items() if name == next(iter(outputs))}
+        return outputs  # all: the loops around what is inspected need not be in what it rests on
 
     return _with_parameters(narrow, program)
 
