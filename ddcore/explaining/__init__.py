@@ -2,12 +2,12 @@
 
 :class:`~ddcore.explaining.watching.Watch` computes every collection of a program on some inputs,
 :class:`~ddcore.explaining.derivation.Derivation` goes backwards from rows through these,
-:class:`~ddcore.explaining.trials.Trials` removes input rows and sees whether the rows stay. :func:`explain` and
-:func:`explain_change` put them together.
+:class:`~ddcore.explaining.trials.Trials` removes input rows and sees whether the rows stay.
+:class:`~ddcore.explaining.causes.Question` puts them together.
 """
 
 from __future__ import annotations
 
-from ddcore.explaining.causes import Causes, Explanation, explain, explain_change, rows_with
+from ddcore.explaining.causes import Causes, Explanation, Question, rows_with
 
-__all__ = ["Causes", "Explanation", "explain", "explain_change", "rows_with"]
+__all__ = ["Causes", "Explanation", "Question", "rows_with"]

@@ -10,18 +10,16 @@ import polars as pl
 from ddcore.batch import Batch
 from ddcore.encoding import decode_frame, encode_frame
 from ddcore.explaining.derivation import Derivation, Fact
-from ddcore.explaining.trials import Counts, Elements, Trials, minimal
-from ddcore.explaining.watching import Watch
+from ddcore.explaining.trials import Counts, Elements, Goal, Trials, minimal
+from ddcore.explaining.watching import TRIAL, Watch, narrowed_to
 from ddcore.frames import batch_of
 from ddcore.libraries import numpy as np
 from ddcore.operators.concat import Negate
 from ddcore.operators.multiset import Multiset
-from ddcore.planner import Program
+from ddcore.planner import Program, build
 from ddcore.schema import Schema
 
-__all__ = ["Causes", "Explanation", "explain", "explain_change", "rows_with"]
-
-Key = tuple[str, ...]
+__all__ = ["Causes", "Explanation", "Question", "rows_with"]
 
 
 @dataclass
@@ -43,8 +41,8 @@ class Explanation:
     """What one row rests on.
 
     ``inputs``: per input the rows, and ``diff``, their counts. ``derivation`` says how the program makes the row of
-    these. ``replaced``: whether the program has operators that keep rows away, so that rows that are not there may be
-    a reason as well. ``candidates``: how many input rows were looked at.
+    these. ``keeps_away``: the places of operators that keep rows away; where there are some, rows that are not there
+    may be a reason as well. ``candidates``: how many input rows were looked at.
     """
 
     inputs: dict[str, pl.DataFrame]
@@ -65,10 +63,6 @@ class Explanation:
         return frame.row(number, named=True) if frame.columns else {}
 
 
-def _batches(inputs: Mapping[str, pl.DataFrame], schemas: Mapping[str, Schema]) -> dict[str, Batch]:
-    return {name: batch_of(inputs[name], schema, (), name) for name, schema in schemas.items()}
-
-
 def _row_words(row: pl.DataFrame, schema: Schema) -> list[int]:
     return [int(words[0]) for words in encode_frame(row, schema)]
 
@@ -87,54 +81,106 @@ def rows_with(rows: pl.DataFrame, key: pl.DataFrame) -> pl.DataFrame:
     return rows
 
 
-def explain(
-    program: Program,
-    output: str,
-    schemas: Mapping[str, Schema],
-    inputs: Mapping[str, pl.DataFrame],
-    row: pl.DataFrame,
-    schema: Schema,
-) -> Explanation:
-    """Input rows on which one row of an output rests: with them alone the program gives the row, and without any one
-    of them it does not.
+@dataclass(frozen=True)
+class Question:
+    """An output of a program, the schemas of the program's inputs, and that of the output."""
 
-    ``inputs``: the collections, per input a frame of its columns and ``diff``, the count. ``row``: a frame with the
-    one row, of the columns ``schema``, which must be there. A row that occurs several times counts as one.
+    program: Program
+    output: str
+    schemas: Mapping[str, Schema]
+    schema: Schema
 
-    Cost: a fold of all inputs from nothing that keeps every collection of the program; then folds of the rows that a
-    derivation of the row needs, one or a few for each input row of the result.
-    """
-    everything = _batches(inputs, schemas)
-    watch = Watch(program, output, schemas, everything)
-    words = _row_words(row, schema)
-    start = _start(watch, words)
-    candidates = {
-        name: Batch(watch.table(node).words(rows), [], watch.table(node).counts(())[rows])
-        for name, rows in start.leaves().items()
-        for node in [watch.inputs[name]]
-    }
-    sign = 1 if int(watch.table(watch.output).counts(())[start.roots[0][2]]) > 0 else -1
+    def explain(self, inputs: Mapping[str, pl.DataFrame], row: pl.DataFrame) -> Explanation:
+        """Input rows on which one row of the output rests: with them alone the program gives the row, and without any
+        one of them it does not.
 
-    def trials(elements: Mapping[str, Batch]) -> Trials:
-        target = tuple(words)
-        return Trials(
-            program, output, schemas, Elements(elements),
-            lambda columns: _is_row(words, columns), lambda counts: counts.get(target, 0) * sign > 0,
-        )  # fmt: skip
+        ``inputs``: the collections, per input a frame of its columns and ``diff``, the count. ``row``: a frame with
+        the one row, which must be there. A row that occurs several times counts as one. Raises the FoldError family.
 
-    tried = trials(candidates)
-    if not tried.all_hold():  # what keeps other rows away matters: begin with all there is
-        tried = trials(everything)
-        assert tried.all_hold(), "the program does not give the row"
-    number = tried.elements.number
-    least = tried.elements.taken(minimal(tried).tolist())
-    final = Watch(program, output, schemas, least)
-    frames = {
-        name: decode_frame(batch.words, schemas[name]).with_columns(diff=pl.Series(batch.diffs))
-        for name, batch in least.items()
-        if len(batch)
-    }
-    return Explanation(frames, _start(final, words), _keeping_away(final), number, tried.tried, tried.runs)
+        Cost: a fold of all inputs from nothing that keeps every collection of the program; then folds of the rows that
+        a derivation of the row needs, one or a few for each input row of the result.
+        """
+        everything = self._batches(inputs)
+        watch = Watch(self.program, self.output, self.schemas, everything)
+        words = _row_words(row, self.schema)
+        start = _start(watch, words)
+        candidates = {
+            name: Batch(watch.table(node).words(rows), [], watch.table(node).counts(())[rows])
+            for name, rows in start.leaves().items()
+            for node in [watch.inputs[name]]
+        }
+        sign = 1 if int(watch.table(watch.output).counts(())[start.roots[0][2]]) > 0 else -1
+        goal = _is_there(words, sign)
+        trials = self._trials(candidates, goal)
+        if not trials.all_hold():  # what keeps other rows away matters: begin with all there is
+            trials = self._trials(everything, goal)
+            assert trials.all_hold(), "the program does not give the row"
+        number = trials.elements.number
+        least = trials.elements.taken(minimal(trials).tolist())
+        final = Watch(self.program, self.output, self.schemas, least)
+        derivation = _start(final, words)
+        return Explanation(self._frames(least), derivation, _keeping_away(final), number, trials.tried, trials.runs)
+
+    def check(
+        self, inputs: Mapping[str, pl.DataFrame], row: pl.DataFrame, named: Mapping[str, pl.DataFrame]
+    ) -> tuple[bool, bool, bool]:
+        """Whether a row is there with the ``named`` input rows alone, whether it is gone without any one of them, and
+        whether it is there with all ``inputs`` but these. Each is folded from nothing. ``row`` has its count as
+        ``diff``.
+        """
+        goal = _is_there(_row_words(row, self.schema), 1 if row["diff"][0] > 0 else -1)
+        full = {name: named.get(name, inputs[name].clear()) for name in self.schemas}
+        alone = self._trials(self._batches(full), goal)
+        each = np.arange(alone.elements.number)
+        suffices = alone.all_hold()
+        is_minimal = not any(alone.folded_apart([np.setdiff1d(each, [one]) for one in each]))
+        negated = {name: frame.with_columns(-pl.col("diff")) for name, frame in full.items()}
+        rest = self._trials(self._batches(negated), goal, self._batches(inputs))
+        return suffices, is_minimal, rest.all_hold()
+
+    def explain_change(
+        self, before: Mapping[str, pl.DataFrame], changes: Mapping[str, pl.DataFrame], key: pl.DataFrame
+    ) -> Causes:
+        """The changes of inputs that moved the rows of a key: with them alone the rows become what they are after all
+        changes, and without any one of them they do not.
+
+        ``before``: the collections, per input a frame of its columns and ``diff``, the count; ``changes``: the same,
+        how counts changed. ``key``: one row of some columns of the output. No changes where the rows are the same
+        before and after.
+
+        Cost: a fold of the inputs before the changes, which is kept; then folds of the changes, as in :meth:`explain`.
+        """
+        columns = list(self.schema)
+        places = [columns.index(name) for name in key.columns]
+        wanted = _row_words(key, {name: self.schema[name] for name in key.columns})
+        after: Counts = {}
+        goal = Goal(lambda words: _is_row(wanted, [words[place] for place in places]), lambda counts: counts == after)
+        trials = self._trials(self._batches(changes), goal, self._batches(before))
+        trials.all_hold()
+        after.update(trials.counts)
+        least = trials.elements.taken(minimal(trials).tolist())
+        return Causes(self._frames(least), trials.elements.number, trials.tried, trials.runs)
+
+    def _trials(self, elements: Mapping[str, Batch], goal: Goal, base: Mapping[str, Batch] | None = None) -> Trials:
+        plan = build(narrowed_to(self.program, self.output), self.schemas, (TRIAL,))
+        return Trials(plan, self.output, Elements(elements), goal, base)
+
+    def _batches(self, inputs: Mapping[str, pl.DataFrame]) -> dict[str, Batch]:
+        return {name: batch_of(inputs[name], schema, (), name) for name, schema in self.schemas.items()}
+
+    def _frames(self, batches: Mapping[str, Batch]) -> dict[str, pl.DataFrame]:
+        """Rows of inputs and ``diff``; inputs without rows are left out."""
+        return {
+            name: decode_frame(batch.words, self.schemas[name]).with_columns(diff=pl.Series(batch.diffs))
+            for name, batch in batches.items()
+            if len(batch)
+        }
+
+
+def _is_there(words: Sequence[int], sign: int) -> Goal:
+    """That a row is there, with a count of this sign."""
+    row = tuple(words)
+    return Goal(lambda columns: _is_row(row, columns), lambda counts: counts.get(row, 0) * sign > 0)
 
 
 def _start(watch: Watch, words: Sequence[int]) -> Derivation:
@@ -161,44 +207,3 @@ def _keeping_away(watch: Watch) -> list[str]:
         scope = watch.graph.scopes[node.scope]
         waiting += [*scope.variables, *scope.results] if node.scope else []
     return sorted(set(places))
-
-
-def explain_change(
-    program: Program,
-    output: str,
-    schemas: Mapping[str, Schema],
-    before: Mapping[str, pl.DataFrame],
-    changes: Mapping[str, pl.DataFrame],
-    key: pl.DataFrame,
-    schema: Schema,
-) -> Causes:
-    """The changes of inputs that moved the rows of a key: with them alone the rows become what they are after all
-    changes, and without any one of them they do not.
-
-    ``before``: the collections, per input a frame of its columns and ``diff``, the count; ``changes``: the same, how
-    counts changed. ``key``: one row of some columns of the output, whose columns are ``schema``. No changes where the
-    rows are the same before and after.
-
-    Cost: a fold of the inputs before the changes, which is kept; then folds of the changes, as in :func:`explain`.
-    """
-    columns = list(schema)
-    places = [columns.index(name) for name in key.columns]
-    wanted = _row_words(key, {name: schema[name] for name in key.columns})
-    elements = Elements(_batches(changes, schemas))
-    goal: Counts = {}
-
-    def watched(words: list[np.ndarray]) -> np.ndarray:
-        return _is_row(wanted, [words[place] for place in places])
-
-    trials = Trials(
-        program, output, schemas, elements, watched, lambda counts: counts == goal, _batches(before, schemas)
-    )
-    trials.all_hold()
-    goal.update(trials._counts)
-    least = elements.taken(minimal(trials).tolist())
-    frames = {
-        name: decode_frame(batch.words, schemas[name]).with_columns(diff=pl.Series(batch.diffs))
-        for name, batch in least.items()
-        if len(batch)
-    }
-    return Causes(frames, elements.number, trials.tried, trials.runs)

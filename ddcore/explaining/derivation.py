@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 import polars as pl
 
 from ddcore.explaining.watching import Rounds, Watch
 from ddcore.libraries import numpy as np
-from ddcore.operators.agg import Aggregation
+from ddcore.operators.agg import Aggregation, Distinct
 from ddcore.operators.base import Linear
 from ddcore.operators.borders import Input, Inspect, Leave, Variable
 from ddcore.operators.concat import Concat
@@ -28,7 +29,7 @@ __all__ = ["Derivation", "Fact"]
 
 Fact = tuple[int, Rounds, int]
 """A row at some rounds: the node, the rounds, the number of the row in the node's table."""
-_Support = tuple[int, int, Rounds, int]  # the number of the row that rests on it, then a fact
+_Support = tuple[int, int, Rounds, int, bool]  # the number of the row that rests on it, a fact, and see ``_Step.whole``
 
 _EXTREMES = {"min", "max"}
 
@@ -55,112 +56,132 @@ class Derivation:
         return {name: np.array(sorted(rows), dtype=np.int64) for name, rows in leaves.items()}
 
     def _follow(self) -> None:
-        waiting: defaultdict[tuple[Rounds, int], set[int]] = defaultdict(set)
+        waiting: defaultdict[tuple[Rounds, int], dict[int, bool]] = defaultdict(dict)
         for node, rounds, row in self.roots:
-            waiting[rounds, node].add(row)
+            waiting[rounds, node][row] = False
+        known: dict[Fact, bool] = {}
         while waiting:
             rounds, node = max(waiting)  # inner loops, late rounds and late operators first: fewer, larger steps
-            rows = sorted(row for row in waiting.pop((rounds, node)) if (node, rounds, row) not in self.supports)
-            for row in rows:
-                self.supports[node, rounds, row] = []
-            for row, *fact in self._of(node, rounds, np.array(rows, dtype=np.int64)) if rows else ():
-                source, at, number = fact
-                supports = self.supports[node, rounds, row]
-                if (source, at, number) not in supports:
-                    supports.append((source, at, number))
-                if (source, at, number) not in self.supports:
-                    waiting[at, source].add(number)
+            wanted = waiting.pop((rounds, node))
+            for whole in (False, True):
+                rows = sorted(row for row, mode in wanted.items() if mode == whole)
+                for row in rows:
+                    self.supports[node, rounds, row], known[node, rounds, row] = [], whole
+                step = _Step(self.watch, node, rounds, whole)
+                for row, source, at, number, counts in step.supports(np.array(rows, dtype=np.int64)) if rows else ():
+                    fact = (source, at, number)
+                    if fact not in self.supports[node, rounds, row]:
+                        self.supports[node, rounds, row].append(fact)
+                    if fact not in known or counts > known[fact]:
+                        above = waiting[at, source]
+                        above[number] = counts or above.get(number, False)
 
-    def _of(self, node: int, rounds: Rounds, rows: np.ndarray) -> Iterator[_Support]:
-        """What rows of a node at ``rounds`` are made of."""
-        operator = self.watch.node(node).operator
-        if isinstance(operator, Inspect):
-            return self._inspected(node, operator, rows)
-        if isinstance(operator, Concat):
-            return self._concat(node, rounds, rows)
-        if isinstance(operator, Linear):
-            return self._linear(node, rounds, rows)
-        if isinstance(operator, Variable):
-            return self._variable(node, operator, rounds, rows)
-        if isinstance(operator, Leave):
-            return self._leave(node, rounds, rows)
-        if isinstance(operator, Join):
-            return self._join(node, operator, rounds, rows)
-        if isinstance(operator, DeltaJoin):
-            return self._delta_join(node, operator, rounds, rows)
-        if isinstance(operator, Reduction):
-            return self._reduction(node, operator, rounds, rows)
-        return iter(())  # an input
 
-    def _same(self, source: int, node: int, rounds: Rounds, rows: np.ndarray) -> pl.DataFrame:
+@dataclass(frozen=True)
+class _Step:
+    """The way back from rows of one node at ``rounds``.
+
+    ``whole``: all that the counts of the rows are made of is wanted, because an aggregate or a function depends on
+    them; otherwise one way in which each row comes about.
+    """
+
+    watch: Watch
+    node: int
+    rounds: Rounds
+    whole: bool
+
+    def supports(self, rows: np.ndarray) -> Iterator[_Support]:
+        """What rows of the node are made of."""
+        match self.watch.node(self.node).operator:
+            case Inspect() as operator:
+                supports = self._inspected(operator, rows)
+            case Concat():
+                supports = self._concat(rows)
+            case Linear():
+                supports = self._linear(rows)
+            case Variable() as operator:
+                supports = self._variable(operator, rows)
+            case Leave():
+                supports = iter(self._result(self._sources[0], (*self.rounds, 2**63 - 1), rows))
+            case Join() as operator:
+                supports = self._join(operator, rows)
+            case DeltaJoin() as operator:
+                supports = self._delta_join(operator, rows)
+            case Reduction() as operator:
+                supports = self._reduction(operator, rows)
+            case _:  # an input
+                supports = iter(())
+        return supports
+
+    @property
+    def _sources(self) -> tuple[int, ...]:
+        return self.watch.node(self.node).inputs
+
+    def _same(self, source: int, rows: np.ndarray, rounds: Rounds | None = None) -> pl.DataFrame:
         """The same rows in another collection of the same columns: ``wanted``, ``id``, ``count``."""
-        words = self.watch.table(node).words(rows)
-        return self.watch.table(source).among(words, list(range(len(words))), rows, self._outside(source, rounds))
+        words = self.watch.table(self.node).words(rows)
+        at = self._outside(source, self.rounds if rounds is None else rounds)
+        return self.watch.table(source).among(words, list(range(len(words))), rows, at)
 
     def _outside(self, node: int, rounds: Rounds) -> Rounds:
         """The rounds of the loops around a node, for rounds of an inner one that reads it."""
         return rounds[: self.watch.depth(node)]
 
-    def _facts(self, pairs: pl.DataFrame, source: int, rounds: Rounds) -> Iterator[_Support]:
-        at = self._outside(source, rounds)
+    def _facts(self, pairs: pl.DataFrame, source: int, *, whole: bool | None = None) -> Iterator[_Support]:
+        at, counts = self._outside(source, self.rounds), self.whole if whole is None else whole
         for wanted, row in pairs.select("wanted", "id").iter_rows():
-            yield wanted, source, at, row
+            yield wanted, source, at, row, counts
 
-    def _linear(self, node: int, rounds: Rounds, rows: np.ndarray) -> Iterator[_Support]:
+    def _linear(self, rows: np.ndarray) -> Iterator[_Support]:
         """One of the rows that the operator turns into each."""
-        source = self.watch.node(node).inputs[0]
-        counts = self.watch.table(source).counts(self._outside(source, rounds))
-        pairs = self.watch.sources(node).filter(pl.col("id").is_in(rows.tolist()))
+        (source,) = self._sources
+        counts = self.watch.table(source).counts(self._outside(source, self.rounds))
+        pairs = self.watch.sources(self.node).filter(pl.col("id").is_in(rows.tolist()))
         pairs = pairs.select(wanted="id", id="source").with_columns(count=pl.Series(counts)[pairs["source"]])
-        return self._facts(_one_each(pairs.filter(pl.col("count") != 0)), source, rounds)
+        pairs = pairs.filter(pl.col("count") != 0)
+        return self._facts(pairs if self.whole else _one_each(pairs), source)
 
-    def _concat(self, node: int, rounds: Rounds, rows: np.ndarray) -> Iterator[_Support]:
-        """The first of the inputs that has the row."""
+    def _concat(self, rows: np.ndarray) -> Iterator[_Support]:
+        """The first of the inputs that has the row; all of them where counts matter."""
         left = rows
-        for source in self.watch.node(node).inputs:
-            pairs = self._same(source, node, rounds, left)
-            pairs = pairs.filter(pl.col("count").sign() == self._signs(node, rounds, pairs))
-            yield from self._facts(pairs, source, rounds)
-            left = np.setdiff1d(left, pairs["wanted"].to_numpy())
+        for source in self._sources:
+            pairs = self._same(source, left)
+            if not self.whole:
+                signs = pl.Series(self.watch.table(self.node).counts(self.rounds))[pairs["wanted"]].sign()
+                pairs = pairs.filter(pl.col("count").sign() == signs)
+                left = np.setdiff1d(left, pairs["wanted"].to_numpy())
+            yield from self._facts(pairs, source)
 
-    def _signs(self, node: int, rounds: Rounds, pairs: pl.DataFrame) -> pl.Series:
-        """Whether the counts of the wanted rows are positive or negative."""
-        return pl.Series(self.watch.table(node).counts(rounds))[pairs["wanted"]].sign()
-
-    def _variable(self, node: int, operator: Variable, rounds: Rounds, rows: np.ndarray) -> Iterator[_Support]:
+    def _variable(self, operator: Variable, rows: np.ndarray) -> Iterator[_Support]:
         """The body's result of the round before the one since which the row is there, or the loop's source."""
         result = self.watch.graph.scopes[operator.loop].results[operator.number]
-        source = self.watch.node(node).inputs[0]
-        starts = self.watch.table(node).starts(rows, rounds)
+        (source,), outer = self._sources, self.rounds[:-1]
+        starts = self.watch.table(self.node).starts(rows, self.rounds, whole=self.whole)
         for (start,), part in starts.group_by("start"):
-            numbers, outer = part["id"].to_numpy(), rounds[:-1]
+            numbers = part["id"].to_numpy()
             assert isinstance(start, int)
-            before = self._result(result, node, (*outer, start - 1), numbers)
+            before = self._result(result, (*outer, start - 1), numbers)
             yield from before
             left = np.setdiff1d(numbers, np.array([wanted for wanted, *_ in before], dtype=np.int64))
-            yield from self._facts(self._same(source, node, outer, left), source, outer)
+            both = self.whole and operator.priority is not None
+            yield from self._facts(self._same(source, numbers if both else left), source)
 
-    def _result(self, result: int, node: int, rounds: Rounds, rows: np.ndarray) -> list[_Support]:
+    def _result(self, result: int, rounds: Rounds, rows: np.ndarray) -> list[_Support]:
         """The rows of a loop's result, from the round on since which it has them."""
         if rounds[-1] < 0:
             return []
-        pairs = self._same(result, node, rounds, rows)
-        at = self._outside(result, rounds)
+        pairs, at = self._same(result, rows, rounds), self._outside(result, rounds)
         if len(at) < len(rounds):  # the body returns a collection of an outer scope
-            return list(self._facts(pairs, result, rounds))
-        starts = pairs.join(self.watch.table(result).starts(pairs["id"].to_numpy(), at), on="id")
-        return [(wanted, result, (*at[:-1], start), row) for wanted, row, _, start in starts.iter_rows()]
+            return list(self._facts(pairs, result))
+        starts = self.watch.table(result).starts(pairs["id"].to_numpy(), at, whole=self.whole)
+        with_starts = pairs.join(starts, on="id").select("wanted", "id", "start")
+        return [(wanted, result, (*at[:-1], start), row, self.whole) for wanted, row, start in with_starts.iter_rows()]
 
-    def _leave(self, node: int, rounds: Rounds, rows: np.ndarray) -> Iterator[_Support]:
-        """The result of the last round."""
-        result = self.watch.node(node).inputs[0]
-        return iter(self._result(result, node, (*rounds, 2**63 - 1), rows))
-
-    def _inspected(self, node: int, operator: Inspect, rows: np.ndarray) -> Iterator[_Support]:
+    def _inspected(self, operator: Inspect, rows: np.ndarray) -> Iterator[_Support]:
         """The row at the rounds that are columns of the log."""
-        source = self.watch.node(node).inputs[0]
+        (source,) = self._sources
         width = len(self.watch.node(source).schema)
-        words = self.watch.table(node).words(rows)
+        words = self.watch.table(self.node).words(rows)
         for place, row in enumerate(rows.tolist()):
             rounds, more = list[int](), iter(words[width:])
             for prioritized in operator.prioritized:
@@ -170,70 +191,61 @@ class Derivation:
             wanted = [column[place : place + 1] for column in words[:width]]
             at = tuple(rounds)
             pairs = self.watch.table(source).among(wanted, list(range(width)), rows[place : place + 1], at)
-            yield from ((row, source, at, number) for number in pairs["id"].to_list())
+            yield from ((row, source, at, number, self.whole) for number in pairs["id"].to_list())
 
-    def _join(self, node: int, operator: Join, rounds: Rounds, rows: np.ndarray) -> Iterator[_Support]:
+    def _join(self, operator: Join, rows: np.ndarray) -> Iterator[_Support]:
         """The row of the left side and the one of the right side."""
-        left, right = self.watch.node(node).inputs
-        words = dict(zip(operator.schema, self.watch.table(node).words(rows), strict=True))
+        left, right = self._sources
+        words = self._words(rows)
         mine = {name: words[name] for name in self.watch.node(left).schema}
         theirs = {name: words[name_here] for name, name_here in operator.right_names.items()}
         theirs |= {name: words[key] for key, name in zip(operator.left, operator.right, strict=True)}
         for source, columns in ((left, mine), (right, theirs)):
-            yield from self._with_columns(source, columns, rounds, rows)
+            yield from self._facts(self._having(source, columns, rows), source)
 
-    def _delta_join(self, node: int, operator: DeltaJoin, rounds: Rounds, rows: np.ndarray) -> Iterator[_Support]:
+    def _delta_join(self, operator: DeltaJoin, rows: np.ndarray) -> Iterator[_Support]:
         """The row of each relation."""
-        words = dict(zip(operator.schema, self.watch.table(node).words(rows), strict=True))
-        for source, relation in zip(self.watch.node(node).inputs, operator.relations, strict=True):
+        words = self._words(rows)
+        for source, relation in zip(self._sources, operator.relations, strict=True):
             columns = {column: words[attribute] for column, attribute in relation.items()}
-            yield from self._with_columns(source, columns, rounds, rows)
+            yield from self._facts(self._having(source, columns, rows), source)
 
-    def _with_columns(
-        self, source: int, columns: dict[str, np.ndarray], rounds: Rounds, rows: np.ndarray
-    ) -> Iterator[_Support]:
-        """The rows of a node with these words in these columns."""
+    def _words(self, rows: np.ndarray) -> dict[str, np.ndarray]:
+        node = self.watch.node(self.node)
+        return dict(zip(node.schema, self.watch.table(self.node).words(rows), strict=True))
+
+    def _having(self, source: int, columns: dict[str, np.ndarray], rows: np.ndarray) -> pl.DataFrame:
+        """The rows of a node with these words in these columns: ``wanted``, ``id``, ``count``."""
         places = {name: place for place, name in enumerate(self.watch.node(source).schema)}
-        at = self._outside(source, rounds)
-        pairs = self.watch.table(source).among([*columns.values()], [places[name] for name in columns], rows, at)
-        return self._facts(pairs, source, rounds)
-
-    def _reduction(self, node: int, operator: Reduction, rounds: Rounds, rows: np.ndarray) -> Iterator[_Support]:
-        """The rows of the group: of ``top_k`` the row itself, of a minimum or maximum one that has it."""
-        source, table = self.watch.node(node).inputs[0], self.watch.table(node)
-        words = dict(zip(operator.schema, table.words(rows), strict=True))
-        if isinstance(operator, TopK):
-            return self._facts(self._same(source, node, rounds, rows), source, rounds)
-        if isinstance(operator, Multiset) and operator.operation == "except_":
-            pairs = self._with_side(source, words, rounds, rows)
-            return self._facts(pairs, source, rounds)
-        if isinstance(operator, Aggregation) and {kind for _, kind, _ in operator.aggregates} <= _EXTREMES:
-            return self._extremes(source, operator, words, rounds, rows)
-        return self._with_columns(source, {name: words[name] for name in operator.group}, rounds, rows)
-
-    def _with_side(
-        self, source: int, words: dict[str, np.ndarray], rounds: Rounds, rows: np.ndarray
-    ) -> pl.DataFrame:
-        """The rows of the left side: those of the right one keep rows away."""
-        columns = words | {"_side": np.zeros(len(rows), dtype=np.int64)}
-        places = {name: place for place, name in enumerate(self.watch.node(source).schema)}
-        at = self._outside(source, rounds)
+        at = self._outside(source, self.rounds)
         return self.watch.table(source).among([*columns.values()], [places[name] for name in columns], rows, at)
 
-    def _extremes(
-        self, source: int, operator: Aggregation, words: dict[str, np.ndarray], rounds: Rounds, rows: np.ndarray
-    ) -> Iterator[_Support]:
-        schema = list(self.watch.node(source).schema)
-        keys = {name: words[name] for name in operator.group}
-        at = self._outside(source, rounds)
-        for name, _, argument in operator.aggregates:
-            columns = [*keys.values(), words[name]]
-            places = [schema.index(key) for key in (*keys, argument)]
-            pairs = self.watch.table(source).among(columns, places, rows, at)
-            yield from self._facts(_one_each(pairs), source, rounds)
-        if not operator.aggregates:
-            pairs = self.watch.table(source).among([*keys.values()], [schema.index(key) for key in keys], rows, at)
-            yield from self._facts(_one_each(pairs), source, rounds)
+    def _reduction(self, operator: Reduction, rows: np.ndarray) -> Iterator[_Support]:
+        """The rows of the group, as often as they are there; those that suffice where it can be told."""
+        (source,), words = self._sources, self._words(rows)
+        group = {name: words[name] for name in operator.group}
+        match operator:
+            case Distinct():
+                supports = self._facts(self._same(source, rows), source, whole=False)
+            case TopK():
+                supports = self._facts(self._same(source, rows), source)
+            case Multiset(operation="except_"):  # the rows of the right side keep rows away
+                left = group | {"_side": np.zeros(len(rows), dtype=np.int64)}
+                supports = self._facts(self._having(source, left, rows), source)
+            case Aggregation() if {kind for _, kind, _ in operator.aggregates} <= _EXTREMES:
+                supports = self._extremes(source, operator, rows)
+            case _:
+                supports = self._facts(self._having(source, group, rows), source, whole=True)
+        return supports
+
+    def _extremes(self, source: int, operator: Aggregation, rows: np.ndarray) -> Iterator[_Support]:
+        """For each minimum and maximum a row that has it."""
+        words = self._words(rows)
+        group = {name: words[name] for name in operator.group}
+        wanted = [{(argument or ""): words[name]} for name, _, argument in operator.aggregates] or [{}]
+        for extreme in wanted:
+            pairs = self._having(source, group | extreme, rows)
+            yield from self._facts(_one_each(pairs), source, whole=False)
 
 
 def _one_each(pairs: pl.DataFrame) -> pl.DataFrame:

@@ -7,21 +7,32 @@ in memory and goes on from fold to fold.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 
 from ddcore.batch import Batch, concatenate
 from ddcore.errors import FoldError
-from ddcore.explaining.watching import TRIAL, narrowed_to, run
+from ddcore.explaining.watching import run
 from ddcore.libraries import numpy as np
-from ddcore.planner import Program, build
-from ddcore.schema import Schema
+from ddcore.plan import Plan
 from ddcore.threads import available
 from ddcore.worker import Worker
 
-__all__ = ["Counts", "Elements", "Trials", "minimal"]
+__all__ = ["Counts", "Elements", "Goal", "Trials", "minimal"]
 
 Counts = dict[tuple[int, ...], int]
 """The count of rows of the output, by their words."""
+
+
+@dataclass(frozen=True)
+class Goal:
+    """What a trial looks for: ``watched`` tells which rows of the output count, given their words, and ``holds``
+    whether all is as wanted with such rows.
+    """
+
+    watched: Callable[[list[np.ndarray]], np.ndarray]
+    holds: Callable[[Counts], bool]
+
 
 _PARTS = 256  # into which many rows are divided, to be removed part by part
 
@@ -59,35 +70,27 @@ class Elements:
 class Trials:
     """The program's ``output`` on ``base`` and any of the ``elements``; all of them to begin with.
 
-    ``watched`` tells which rows of the output count, given their words; ``holds`` whether it is as wanted with such
-    rows. A trial in which the program fails, as a loop without a fixed point does, does not hold.
+    The ``plan`` has one time dimension. A trial in which the program fails, as a loop without a fixed point does, does
+    not hold.
     """
 
     def __init__(
-        self,
-        program: Program,
-        output: str,
-        schemas: Mapping[str, Schema],
-        elements: Elements,
-        watched: Callable[[list[np.ndarray]], np.ndarray],
-        holds: Callable[[Counts], bool],
-        base: Mapping[str, Batch] | None = None,
+        self, plan: Plan, output: str, elements: Elements, goal: Goal, base: Mapping[str, Batch] | None = None
     ) -> None:
-        self._plan = build(narrowed_to(program, output), schemas, (TRIAL,))
-        self.output, self.elements, self.watched, self.holds = output, elements, watched, holds
+        self._plan, self.output, self.elements, self.goal = plan, output, elements, goal
         self.base = {
-            name: batch.at([np.zeros(len(batch), dtype=np.int64)])
-            for name, batch in (base or {}).items()
-            if len(batch)
+            name: batch.at([np.zeros(len(batch), dtype=np.int64)]) for name, batch in (base or {}).items() if len(batch)
         }
         self.present = np.ones(elements.number, dtype=bool)
+        self.counts: Counts = {}
         self.runs = self.tried = 0
+        self._version = 0
         self._worker: Worker | None = None
         self._broken = False
 
     def all_hold(self) -> bool:
         """Whether it is as wanted with all present elements."""
-        return self._at([np.flatnonzero(self.present)])[0] if self._broken else self._restart()
+        return self.folded_apart([np.flatnonzero(self.present)])[0] if self._broken else self._restart()
 
     def without_each(self, parts: Sequence[np.ndarray]) -> list[bool]:
         """For each part: whether it is as wanted with the present elements but for this part."""
@@ -95,7 +98,7 @@ class Trials:
         results = self._tried(steps)
         if results is None:
             left = [np.setdiff1d(np.flatnonzero(self.present), part) for part in parts]
-            return self._at(left)
+            return self.folded_apart(left)
         self._tried([[(parts[-1], 1)]])
         return results
 
@@ -105,7 +108,7 @@ class Trials:
         if results is None:
             left = np.flatnonzero(self.present)
             removed = [np.concatenate(parts[: at + 1]) for at in range(len(parts))]
-            results = self._at([np.setdiff1d(left, each) for each in removed])
+            results = self.folded_apart([np.setdiff1d(left, each) for each in removed])
             number = max((at + 1 for at, each in enumerate(results) if each), default=0)
         else:
             number = max((at + 1 for at, each in enumerate(results) if each), default=0)
@@ -141,17 +144,17 @@ class Trials:
     def _results(self, updates: Batch | None, first: int, trials: int) -> list[bool]:
         changes: list[tuple[int, tuple[int, ...], int]] = []
         if updates is not None:
-            some = updates.take(np.flatnonzero(self.watched(updates.words)))
+            some = updates.take(np.flatnonzero(self.goal.watched(updates.words)))
             rows = list(zip(*(words.tolist() for words in some.words), strict=True)) or [()] * len(some)
             changes = sorted(zip(some.times[0].tolist(), rows, some.diffs.tolist(), strict=True))
-        results, current, at = list[bool](), self.holds(self._counts), first
+        results, current, at = list[bool](), self.goal.holds(self.counts), first
         for version, group in groupby(changes, key=lambda change: change[0]):
             results += [current] * (version - at)
             for _, row, diff in group:
-                total = self._counts.pop(row, 0) + diff
+                total = self.counts.pop(row, 0) + diff
                 if total:
-                    self._counts[row] = total
-            current, at = self.holds(self._counts), version
+                    self.counts[row] = total
+            current, at = self.goal.holds(self.counts), version
         return results + [current] * (first + trials - at)
 
     def _restart(self) -> bool:
@@ -160,7 +163,7 @@ class Trials:
 
     def _started(self) -> bool:
         """Fold the base and the present elements as version 0; whether it is as wanted then."""
-        self._worker, self._version, self._counts = Worker(self._plan, threads=available()), 0, dict[tuple[int, ...], int]()
+        self._worker, self._version, self.counts = Worker(self._plan, threads=available()), 0, {}
         chosen = np.flatnonzero(self.present)
         zeros = np.zeros(len(chosen), dtype=np.int64)
         batches = self.elements.batches(chosen, zeros, zeros + 1)
@@ -169,8 +172,8 @@ class Trials:
         results = self._folded(batches, 0, 1)
         return bool(results and results[0])
 
-    def _at(self, sets: Sequence[np.ndarray]) -> list[bool]:
-        """Whether each of some sets of elements holds, each folded from nothing: the program may fail in some."""
+    def folded_apart(self, sets: Sequence[np.ndarray]) -> list[bool]:
+        """Whether each of some sets of elements holds; each is folded from nothing, as the program may fail in some."""
         before, results = self.present, []
         for chosen in sets:
             self.present = np.zeros(self.elements.number, dtype=bool)

@@ -22,8 +22,8 @@ from ddcore.operators.select import Select
 from ddcore.planner import Program, build
 from ddcore.schema import Schema
 from ddcore.threads import available
-from ddcore.worker import Worker
 from ddcore.wording import listed
+from ddcore.worker import Worker
 
 __all__ = ["TRIAL", "Rounds", "Table", "Watch", "narrowed_to", "run"]
 
@@ -141,19 +141,17 @@ class Table:
         pairs = frame.join(present, on=names) if names else frame.join(present, how="cross")
         return pairs.select(_WANTED, _ID, "count")
 
-    def starts(self, ids: np.ndarray, rounds: Rounds) -> pl.DataFrame:
+    def starts(self, ids: np.ndarray, rounds: Rounds, *, whole: bool = False) -> pl.DataFrame:
         """Since which round of the innermost loop rows are there without a gap, up to ``rounds``: ``id``, ``start``.
-
-        Rows that are not there are left out.
+        With ``whole``: since when as often as then. Rows that are not there are left out.
         """
         at = np.array(rounds, dtype=np.int64).reshape(-1, 1)
         some = (self.rounds <= at).all(axis=0) & np.isin(self.ids, ids)
         updates = pl.DataFrame({_ID: self.ids[some], "start": self.rounds[-1][some], "diff": self.diffs[some]})
         steps = updates.group_by(_ID, "start").agg(pl.col("diff").sum()).filter(pl.col("diff") != 0).sort(_ID, "start")
         is_there = pl.col("diff").cum_sum().over(_ID) != 0
-        steps = steps.with_columns(there=is_there).with_columns(
-            begins=pl.col("there") & ~pl.col("there").shift(1, fill_value=False).over(_ID)
-        )
+        begins = pl.lit(True) if whole else ~pl.col("there").shift(1, fill_value=False).over(_ID)
+        steps = steps.with_columns(there=is_there).with_columns(begins=pl.col("there") & begins)
         kept = steps.group_by(_ID, maintain_order=True).agg(
             pl.col("there").last(), pl.col("start").filter(pl.col("begins")).last()
         )
