@@ -252,7 +252,7 @@ def _tell_explanation(
     else:
         out.data()
         total = _total(explanation.inputs)
-        out.data((cell(values), "bold"), f"  rests on {count(total)} input {'row' if total == 1 else 'rows'}:")
+        out.data("row ", (cell(values), "bold"), f" rests on {count(total)} input {'row' if total == 1 else 'rows'}:")
     _tell_inputs(out, explaining, explanation.inputs, None, time, sign=False)
     if out.json:
         _json_derivation(out, explanation)
@@ -295,6 +295,8 @@ def _tell_inputs(
             where = [] if origin is None else [explaining.names.named(origin.time), ", ".join(origin.sources)]
             lines.append([*mark, name, cell(row), *([] if sign else [times]), *where, *([""] * (2 - len(where)))])
             colors.append(("green" if diff > 0 else "red") if sign else "")
+    if lines and not sign and not any(line[2] for line in lines):
+        lines = [[*line[:2], *line[3:]] for line in lines]
     for color, line in zip(colors, aligned(lines, width=None), strict=True):
         out.data((f"  {line}", color))
 

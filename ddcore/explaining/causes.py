@@ -169,11 +169,11 @@ class Question:
         return {name: batch_of(inputs[name], schema, (), name) for name, schema in self.schemas.items()}
 
     def _frames(self, batches: Mapping[str, Batch]) -> dict[str, pl.DataFrame]:
-        """Rows of inputs and ``diff``; inputs without rows are left out."""
+        """Rows of inputs and ``diff``, in the order of the inputs; those without rows are left out."""
         return {
-            name: decode_frame(batch.words, self.schemas[name]).with_columns(diff=pl.Series(batch.diffs))
-            for name, batch in batches.items()
-            if len(batch)
+            name: decode_frame(batches[name].words, schema).with_columns(diff=pl.Series(batches[name].diffs))
+            for name, schema in self.schemas.items()
+            if name in batches and len(batches[name])
         }
 
 
