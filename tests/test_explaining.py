@@ -1,7 +1,7 @@
 """Explanations: the rows that are named suffice for the row, and without any one of them it is not there.
 
-The reference checks it, which shares no code with the engine. ``DDCORE_EXPLAIN_SEEDS=2000`` runs that many random
-programs, ``DDCORE_EXPLAIN_SEEDS=731-732`` a range.
+The reference checks it, which shares no code with the engine. A few random programs always run; of the long tests
+``DDCORE_EXPLAIN_SEEDS=2000`` runs that many, ``DDCORE_EXPLAIN_SEEDS=731-732`` a range. A failure prints its program.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ddcore.schema import Schema, type_of
 
 
 def seeds() -> range:
-    first, _, last = os.environ.get("DDCORE_EXPLAIN_SEEDS", "40").rpartition("-")
+    first, _, last = os.environ.get("DDCORE_EXPLAIN_SEEDS", "200").rpartition("-")
     return range(int(first or 0), int(last))
 
 
@@ -122,21 +122,14 @@ def check_random(seed: int) -> int:
     return explained
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", seeds())
 def test_rows_of_random_programs(seed: int) -> None:
     check_random(seed)
 
 
-def test_most_random_programs_have_rows_to_explain() -> None:
-    assert sum(len(frame) > 0 for seed in range(20) for frame in _outputs(seed)) >= 10
-
-
-def _outputs(seed: int) -> list[pl.DataFrame]:
-    try:
-        subject = at_the_end(case(seed))
-        return list(subject.rows(subject.inputs).values())
-    except DdError:
-        return []
+def test_rows_of_a_few_random_programs() -> None:
+    assert sum(check_random(seed) for seed in range(2, 9)) >= 7
 
 
 def check_random_change(seed: int) -> bool:
@@ -188,12 +181,13 @@ def _same(one: pl.DataFrame, other: pl.DataFrame) -> bool:
     return sorted(map(repr, one.rows())) == sorted(map(repr, other.rows()))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", seeds())
 def test_changes_of_random_programs(seed: int) -> None:
     check_random_change(seed)
 
 
-def test_most_random_programs_have_changes_to_explain() -> None:
+def test_changes_of_a_few_random_programs() -> None:
     assert sum(check_random_change(seed) for seed in range(8)) >= 3
 
 
