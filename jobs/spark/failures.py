@@ -40,8 +40,8 @@ def run_job(job: Callable[[], Result]) -> Result:
 
 
 def is_of_spark(error: BaseException) -> bool:
-    """Whether an error was raised by PySpark, or by the JVM behind it."""
-    return type(error).__module__.startswith(("pyspark", "py4j"))
+    """Whether an error was raised by PySpark, or by the JVM or the server behind it."""
+    return type(error).__module__.startswith(("pyspark", "py4j", "grpc"))
 
 
 def telling_line(error: Exception) -> str:
