@@ -37,14 +37,12 @@ _LIBRARIES = {  # module: package
 _UNTIL_REACHED = 10.0  # seconds
 _UNTIL_RELEASED = 3.0
 _MODE = "SPARK_CONNECT_MODE_ENABLED"  # by this variable functions of PySpark know which kind of columns to make
-# A lost server is given up after about half a minute. PySpark's own policy takes ten minutes.
-_RETRIES = {"max_retries": 7, "initial_backoff": 50, "max_backoff": 10_000, "backoff_multiplier": 4.0}
 
 _shipped: set[str] = set()  # ids of sessions whose server has this package
 
 
 def is_used(master: str) -> bool:
-    """Whether jobs go to a Spark Connect server: the caller's session is on one, or ``master`` is the address of one."""
+    """Whether jobs go to a Spark Connect server: the caller's session is of one, or ``master`` is its address."""
     return _active() is not None or (is_connect(master) and not _has_context())
 
 
@@ -89,7 +87,7 @@ def connected(
             os.environ[_MODE] = "1"
             session.addTag(tag)
             wanted = {**runtime(parallelism, bulk=bulk), **(conf if is_own else {})}
-            with _settings(session, wanted, restored=not is_own):
+            with _settings(session, wanted, conf, restored=not is_own):
                 if session.session_id not in _shipped:
                     session.addArtifacts(str(package_zip()), pyfile=True)
                     _shipped.add(session.session_id)
@@ -130,7 +128,7 @@ def _started(master: str) -> Any:
 
     try:
         channel = DefaultChannelBuilder(master).toChannel()
-    except PySparkException as error:
+    except (PySparkException, ValueError) as error:
         reason = masked(" ".join(str(error).split()))
         raise UsageError(
             f"master {_place(master)}: not an address of Spark Connect: {reason}", "write it as sc://HOST:15002"
@@ -145,13 +143,18 @@ def _started(master: str) -> Any:
     finally:
         channel.close()
     session: Any = SparkSession.builder.remote(master).create()
-    session.client.set_retry_policies([DefaultPolicy(**_RETRIES)])
+    # A lost server is given up after about half a minute. PySpark's own policy takes ten minutes.
+    policy = DefaultPolicy(max_retries=7, initial_backoff=50, max_backoff=10_000, backoff_multiplier=4.0)
+    session.client.set_retry_policies([policy])
     return session
 
 
 @contextlib.contextmanager
-def _settings(session: Any, wanted: Mapping[str, str], *, restored: bool) -> Iterator[None]:
-    """Settings of a session, and with ``restored`` those from before at the end. UsageError for one that is refused."""
+def _settings(session: Any, wanted: Mapping[str, str], conf: Mapping[str, str], *, restored: bool) -> Iterator[None]:
+    """Settings of a session; with ``restored``, those from before are set again at the end.
+
+    Raises UsageError for one of the project, in ``conf``, that the server refuses.
+    """
     from pyspark.errors import PySparkException
 
     before: dict[str, str | None] = {}
@@ -162,11 +165,11 @@ def _settings(session: Any, wanted: Mapping[str, str], *, restored: bool) -> Ite
             try:
                 session.conf.set(name, value)
             except PySparkException as error:
-                if session.conf.isModifiable(name):
+                if name not in conf:
                     raise
                 raise UsageError(
-                    f"[spark] conf: {name} cannot be set in a session of Spark Connect",
-                    "set it where the server is started, and leave it out here",
+                    f"[spark] conf: a session of Spark Connect refuses {name}: {telling_line(error)}",
+                    "settings of the whole server are made where it is started",
                 ) from error
         yield
     finally:
@@ -214,7 +217,7 @@ def _within(seconds: float, call: Any) -> None:
 
 def _place(master: str) -> str:
     """The host and port of an address. What follows may be a token."""
-    return master.split("/;")[0].split(";")[0] if is_connect(master) else "of this session"
+    return master.partition(";")[0].rstrip("/") if is_connect(master) else "of this session"
 
 
 def _is_there(module: str) -> bool:
