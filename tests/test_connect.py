@@ -24,7 +24,6 @@ from ddcore.jobs.setup import compile_kernels
 from ddcore.jobs.spark import connect
 
 PROGRAM = """
-import os
 import time
 from pathlib import Path
 
@@ -37,7 +36,9 @@ HERE = Path(__file__).parent
 
 def longer(frame):
     if (HERE / "stop").exists():
-        (HERE / "begun").write_text(dd.__file__)
+        from pyspark import TaskContext
+
+        (HERE / "begun").write_text(str(TaskContext.get().cpus()))
         while (HERE / "stop").exists():
             time.sleep(0.1)
     return frame.with_columns(n=pl.col("n") + 1).filter(pl.col("n") < 4)
@@ -75,9 +76,11 @@ class Server:
             "spark.connect.grpc.binding.port": self.port,
             "spark.driver.extraClassPath": os.pathsep.join(map(str, jars.paths())),
             "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m",
+            "spark.databricks.delta.snapshotPartitions": "1",
             "spark.local.dir": folder / "blocks",
             "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
             "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+            "spark.task.cpus": "2",
             "spark.ui.enabled": "false",
         }
         self.cache = folder / "cache"
@@ -247,6 +250,7 @@ def test_a_killed_run_is_finished_by_the_next_one(server: Server, tmp_path: Path
     (project / "stop").touch()
     process = server.command(project, "run", "--engine", "spark", "--quiet")
     until((project / "begun").exists, 60)
+    assert (project / "begun").read_text() == "2", "the task does not see spark.task.cpus"
     process.send_signal(number)
     _, errors = process.communicate(timeout=30)
     assert process.returncode == code and "Traceback" not in errors, errors
@@ -275,7 +279,7 @@ def test_a_server_that_dies_fails_the_run_and_nothing_is_lost(tmp_path: Path) ->
     finally:
         mortal.stop()
     assert process.returncode == 1 and len(errors.splitlines()) == 2, errors
-    assert errors.startswith(f"error: the Spark Connect server at sc://127.0.0.1:{mortal.port} "), errors
+    assert errors.startswith("error: the Spark job failed: UNAVAILABLE: ") and str(mortal.port) in errors, errors
     (project / "stop").unlink()
     assert run_command(["run", "--engine", "inline", "--quiet", "--project", str(project)]) == 0
     assert_same(rows_of(project), rows_of(folded_inline(tmp_path / "inline", "first.csv")), "afterwards")
@@ -288,7 +292,7 @@ def test_a_failing_function_and_refused_settings_are_one_line(server: Server, tm
     ingest(project, "first.csv")
     (project / "program.py").write_text(PROGRAM.replace('(HERE / "stop").exists()', "1 / 0"))
     code, errors = server.run(project, "run", "--engine", "spark", "--quiet")
-    assert code == 1 and "program.py:13: the function failed: ZeroDivisionError" in errors, errors
+    assert code == 1 and "the function longer failed at program.py:13: ZeroDivisionError" in errors, errors
     (project / "program.py").write_text(PROGRAM)
     for setting in ('"spark.driver.memory" = "4g"', '"spark.sql.shuffle.partitions" = "x"'):
         (project / "dd.toml").write_text(f"{SETTINGS}[spark]\nconf = {{ {setting} }}\n")

@@ -11,11 +11,13 @@ import os
 import sys
 import threading
 import uuid
+import warnings
 from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from ddcore.errors import DdError, UsageError
+from ddcore.io.sources.spark import cores
 from ddcore.jobs.spark.failures import is_of_spark, telling_line
 from ddcore.jobs.spark.gateway import interruptible
 from ddcore.jobs.spark.installed import check_installed
@@ -80,13 +82,17 @@ def connected(
         if session is not None:
             _within(5.0, lambda: session.interruptTag(tag))
 
-    with interruptible(interrupt), _explained(master):
+    with interruptible(interrupt), warnings.catch_warnings(), _explained(master):
+        warnings.filterwarnings("ignore", r"\[RETRIES_EXCEEDED\]")  # an error follows it
         try:
             if is_own:
                 session = _started(master)
             os.environ[_MODE] = "1"
             session.addTag(tag)
-            wanted = {**runtime(parallelism, bulk=bulk), **(conf if is_own else {})}
+            # A server's default of 200 partitions takes most of the time of a small ingest.
+            wanted = (
+                runtime(parallelism or cores(session), bulk=bulk) | dict(conf) if is_own else runtime(None, bulk=bulk)
+            )
             with _settings(session, wanted, conf, restored=not is_own):
                 if session.session_id not in _shipped:
                     session.addArtifacts(str(package_zip()), pyfile=True)
