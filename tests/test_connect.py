@@ -372,6 +372,15 @@ def test_what_cannot_be_is_refused(address: str, arguments: tuple[str, ...], lin
     assert code == 2 and errors.startswith(line) and len(errors.splitlines()) == 2, errors
 
 
+@pytest.mark.spark
+@pytest.mark.long
+def test_with_another_master_the_variable_is_not_used(tmp_path: Path) -> None:
+    project = new_project(tmp_path / "local")
+    ingest(project, "first.csv")
+    assert refused(project, "sc://127.0.0.1:1", "--master", "local[1]", "--quiet") == (0, "")
+    assert_same(rows_of(project), rows_of(folded_inline(tmp_path / "inline", "first.csv")), "local")
+
+
 def test_a_library_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connect, "_LIBRARIES", {"grpc": "grpcio", "nowhere.at_all": "nowhere"})
     with pytest.raises(UsageError, match=r"^Spark Connect needs nowhere: not installed") as refusal:
