@@ -369,6 +369,12 @@ def _rounds(rounds: Sequence[int]) -> str:
     return f"{'rounds' if len(texts) > 1 else 'round'} {', '.join(texts)}" if texts else ""
 
 
+def _priorities(rounds: Sequence[int]) -> dict[str, list[int | None]]:
+    """The priorities of the loops around, in JSON; nothing where there are none."""
+    numbers = [each >> _ROUND_BITS for each in rounds]
+    return {"priorities": [each - _FIRST_PRIORITY if each else None for each in numbers]} if any(numbers) else {}
+
+
 def _json_derivation(out: Output, explanation: Explanation) -> None:
     """Every step of the derivation, with the numbers of those it is made of; the row itself first."""
     derivation = explanation.derivation
@@ -383,6 +389,7 @@ def _json_derivation(out: Output, explanation: Explanation) -> None:
             operator=node.operator.name,
             **({"input": node.operator.text} if is_input else {"place": node.place}),
             rounds=[each % 2**_ROUND_BITS for each in fact[1]],
+            **_priorities(fact[1]),
             row=_plain(explanation.row(fact)),
             made_of=[numbers[each] for each in supports],
         )

@@ -149,6 +149,31 @@ def test_values_of_every_type(tmp_path: Path, dd: Any, monkeypatch: pytest.Monke
     assert dd("explain", "out", "b=yes")[2][0] == "error: b=yes: 'yes' is no bool"
 
 
+def test_several_time_dimensions(tmp_path: Path, dd: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "dd.toml").write_text(
+        '[project]\nprogram = "p.py:program"\n[run]\nengine = "inline"\n[time]\ndims = ["day", "revision"]\n'
+        '[inputs.sales]\nschema = { shop = "string", n = "int64" }\n'
+    )
+    (tmp_path / "p.py").write_text(
+        "import ddcore as dd\n\n\ndef program(sales):\n"
+        '    return {"totals": sales.group_by("shop").agg(total=dd.sum("n"))}\n'
+    )
+    (tmp_path / "sales.csv").write_text(
+        "shop,n,day,revision,diff\nA,4,0,0,1\nA,5,1,0,1\nA,4,0,1,-1\nA,7,0,1,1\nB,1,0,0,1\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    assert dd("ingest", "sales", "sales.csv", "-q")[0] == 0
+    assert dd("run", "-q")[0] == 0
+    lines = records(dd("explain", "totals", "shop=A", "--at", "day=1,revision=1", "--json")[1])
+    came = [(*line["row"].values(), line["time"]) for line in lines if "input" in line and "step" not in line]
+    assert came == [("A", 5, {"day": 1, "revision": 0}), ("A", 7, {"day": 0, "revision": 1})]
+    code, out, err = dd("explain", "totals", "day=1,revision=0", "day=1,revision=1", "shop=A")
+    assert (code, err) == (0, [])
+    assert out[1] == "day=1,revision=0..day=1,revision=1  shop=A"
+    assert out[6] == "moved by 2 of 2 changed input rows:"
+    assert [line.split()[:2] for line in out[7:]] == [["-", "sales"], ["+", "sales"]]
+
+
 def test_the_page_shows_what_the_commands_print(tmp_path: Path, dd: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The project that `make demo` leaves, folded in this process."""
     demo = tmp_path / "demo"

@@ -19,7 +19,7 @@ from programs import Case, case
 
 import ddcore as dd
 from ddcore import col, reference
-from ddcore.errors import DdError
+from ddcore.errors import DdError, Mismatch
 from ddcore.explaining import Causes, Explanation, Question, rows_with
 from ddcore.planner import build
 from ddcore.schema import Schema, type_of
@@ -362,6 +362,12 @@ def test_many_candidates_are_removed_in_parts() -> None:
     explanation = subject.check("out", row_of(k=1, b=True))
     assert (len(named(explanation)["rows"]), explanation.candidates) == (1, 3000)
     assert explanation.folds < 20
+
+
+def test_a_row_that_the_program_does_not_give() -> None:
+    subject = Subject(reach, {"edges": EDGES, "roots": frame("a", (1,))})
+    with pytest.raises(Mismatch, match=r"out has the row \{'a': 9\}, but the program does not give it"):
+        subject.explain("out", row_of(a=9))
 
 
 def test_changes_that_moved_a_row() -> None:

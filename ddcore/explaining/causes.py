@@ -9,6 +9,7 @@ import polars as pl
 
 from ddcore.batch import Batch
 from ddcore.encoding import decode_frame, encode_frame
+from ddcore.errors import Mismatch
 from ddcore.explaining.derivation import Derivation, Fact
 from ddcore.explaining.trials import Counts, Elements, Goal, Trials, minimal
 from ddcore.explaining.watching import TRIAL, Watch, narrowed_to
@@ -95,7 +96,8 @@ class Question:
         one of them it does not.
 
         ``inputs``: the collections, per input a frame of its columns and ``diff``, the count. ``row``: a frame with
-        the one row, which must be there. A row that occurs several times counts as one. Raises the FoldError family.
+        the one row, which must be there. A row that occurs several times counts as one. Raises Mismatch
+        where it is not, and the FoldError family.
 
         Cost: a fold of all inputs from nothing that keeps every collection of the program; then folds of the rows that
         a derivation of the row needs, one or a few for each input row of the result.
@@ -104,6 +106,8 @@ class Question:
         watch = Watch(self.program, self.output, self.schemas, everything)
         words = _row_words(row, self.schema)
         start = _start(watch, words)
+        if not start.roots:
+            raise self._missing(row)
         candidates = {
             name: Batch(watch.table(node).words(rows), [], watch.table(node).counts(())[rows])
             for name, rows in start.leaves().items()
@@ -114,7 +118,8 @@ class Question:
         trials = self._trials(candidates, goal)
         if not trials.all_hold():  # what keeps other rows away matters: begin with all there is
             trials = self._trials(everything, goal)
-            assert trials.all_hold(), "the program does not give the row"
+            if not trials.all_hold():
+                raise self._missing(row)
         number = trials.elements.number
         least = trials.elements.taken(minimal(trials).tolist())
         final = Watch(self.program, self.output, self.schemas, least)
@@ -160,6 +165,13 @@ class Question:
         after.update(trials.counts)
         least = trials.elements.taken(minimal(trials).tolist())
         return Causes(self._frames(least), trials.elements.number, trials.tried, trials.runs)
+
+    def _missing(self, row: pl.DataFrame) -> Mismatch:
+        values = row.select(list(self.schema)).row(0, named=True)
+        return Mismatch(
+            f"{self.output} has the row {values!r}, but the program does not give it for the inputs",
+            "see whether the output is right: ddcore verify",
+        )
 
     def _trials(self, elements: Mapping[str, Batch], goal: Goal, base: Mapping[str, Batch] | None = None) -> Trials:
         plan = build(narrowed_to(self.program, self.output), self.schemas, (TRIAL,))
