@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import folding
+import numpy as np
 import polars as pl
 import pytest
 from notation import dims_of
@@ -20,7 +21,8 @@ from programs import Case, case
 import ddcore as dd
 from ddcore import col, reference
 from ddcore.errors import DdError, Mismatch
-from ddcore.explaining import Causes, Explanation, Question, rows_with
+from ddcore.explaining import Causes, Explanation, Question, rows_with, trials
+from ddcore.explaining.derivation import Derivation
 from ddcore.planner import build
 from ddcore.schema import Schema, type_of
 
@@ -346,14 +348,41 @@ def test_a_row_that_a_kept_away_row_makes_possible() -> None:
     subject.check("out", row_of(n=2))
 
 
-def test_of_a_count_with_a_trial_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without the row (2,), the difference is negative, which the reduction refuses: such a trial does not hold."""
+def test_trials_in_which_the_program_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the row (2,) its count is negative, which distinct refuses: such a trial counts as one without the
+    row, and the others are tried each by itself.
+    """
     subject = Subject(
-        lambda rows, less: {"out": rows.concat(less.negate()).group_by().agg(n=dd.count())},
+        lambda rows, less: {"out": rows.concat(less.negate()).distinct().group_by().agg(n=dd.count())},
         {"rows": frame("a", (1,), (2,), (3,)), "less": frame("a", (2,))},
     )
-    explanation = subject.check("out", row_of(n=2))
-    assert len(named(explanation)["rows"]) == 2 + len(named(explanation).get("less", []))
+    assert named(subject.check("out", row_of(n=2))) == {"rows": [(1,), (3,)]}
+    everything = {"rows": np.arange(3), "less": np.arange(1)}
+    monkeypatch.setattr(Derivation, "leaves", lambda self: everything)
+    apart = spied(monkeypatch, trials.Trials, "folded_apart")
+    assert named(subject.check("out", row_of(n=2))) == {"rows": [(1,), (2,), (3,)], "less": [(2,)]}
+    assert apart
+
+
+def test_where_the_candidates_do_not_suffice_all_rows_are_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    subject = Subject(reach, {"edges": EDGES, "roots": frame("a", (1,))})
+    monkeypatch.setattr(Derivation, "leaves", lambda self: {"edges": np.arange(1)})
+    explanation = subject.check("out", row_of(a=3))
+    assert named(explanation) == {"edges": [(1, 2), (2, 3)], "roots": [(1,)]}
+    assert explanation.candidates == len(EDGES) + 1
+
+
+def spied(monkeypatch: pytest.MonkeyPatch, kind: Any, name: str) -> list[Any]:
+    """The results of a method's calls from now on."""
+    results: list[Any] = []
+    method = getattr(kind, name)
+
+    def call(*arguments: Any) -> Any:
+        results.append(method(*arguments))
+        return results[-1]
+
+    monkeypatch.setattr(kind, name, call)
+    return results
 
 
 def test_many_candidates_are_removed_in_parts() -> None:
