@@ -32,7 +32,7 @@ from ddcore.sql.values import (
     sql_function,
 )
 
-__all__ = ["RULES"]
+__all__ = ["ARGUMENTS", "RULES"]
 
 Rule = Callable[[Values, Any], Value]
 
@@ -126,16 +126,15 @@ def _distinct_from(*, equal: bool) -> Rule:
 def _is(values: Values, node: exp.Is) -> Value:
     value, other = values.of(node.this), node.expression
     if isinstance(other, exp.Null):
-        return Value(pl.lit(True) if value.type is None else value.expr.is_null(), BOOL, node)
-    if isinstance(other, exp.Boolean):
-        wanted = values.truth(node.this, "IS")
-        return Value(wanted.eq_missing(pl.lit(bool(other.this))), BOOL, node)
-    values.source.refuse(node, "this IS")
+        found = pl.lit(True) if value.type is None else value.expr.is_null()
+    elif isinstance(other, exp.Boolean):
+        found = values.truth(node.this, "IS").eq_missing(pl.lit(bool(other.this)))
+    else:
+        values.source.refuse(node, "this IS")
+    return Value(~found if node.args.get("negate") else found, BOOL, node)
 
 
 def _between(values: Values, node: exp.Between) -> Value:
-    if node.args.get("symmetric"):
-        values.source.refuse(node, "BETWEEN SYMMETRIC")
     value = values.of(node.this)
     low = compared(values, pl.Expr.ge, value, values.of(node.args["low"]), node)
     high = compared(values, pl.Expr.le, value, values.of(node.args["high"]), node)
@@ -182,7 +181,8 @@ def _matching(values: Values, node: exp.Binary, escape: str, small: bool) -> Val
     if not isinstance(pattern.literal, str):
         values.source.refuse(node, "LIKE with a pattern that is no literal")
     regex = like_pattern(pattern.literal, escape)
-    return Value(text.expr.str.contains(f"(?i){regex}" if small else regex), BOOL, node)
+    met = text.expr.str.contains(f"(?i){regex}" if small else regex)
+    return Value(~met if node.args.get("negate") else met, BOOL, node)
 
 
 def _case(values: Values, node: exp.Case) -> Value:
@@ -648,3 +648,14 @@ RULES: dict[type[exp.Expr], Rule] = {
     exp.Localtime: _CLOCK,
     exp.Rand: _refused("a program may not draw random numbers", "a program must mean the same in every run"),
 }
+
+ARGUMENTS: dict[type[exp.Expr], set[str]] = {
+    exp.Literal: {"is_string"}, exp.Column: {"table", "db", "catalog"}, exp.Is: {"negate"}, exp.Like: {"negate"},
+    exp.ILike: {"negate"}, exp.Case: {"ifs", "default"}, exp.If: {"true", "false"}, exp.Between: {"low", "high"},
+    exp.In: {"query", "unnest"}, exp.Cast: {"to"}, exp.Interval: {"unit"}, exp.Substring: {"start", "length"},
+    exp.Trim: {"position"}, exp.StrPosition: {"substr"}, exp.Replace: {"replacement"}, exp.TimestampTrunc: {"unit"},
+    exp.DateTrunc: {"unit"}, exp.Round: {"decimals"}, exp.Div: {"typed", "safe"}, exp.DPipe: {"safe"},
+    exp.Concat: {"safe", "coalesce"}, exp.Greatest: {"ignore_nulls"}, exp.Least: {"ignore_nulls"},
+    exp.Count: {"big_int"},
+}  # fmt: skip
+"""What the rules read of a node beside ``this``, ``expression`` and ``expressions``. Anything else is refused."""

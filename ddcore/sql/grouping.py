@@ -130,9 +130,9 @@ class _Aggregates:
         if not isinstance(inner, _AGGREGATES):
             name = inner.sql_name().lower() if isinstance(inner, exp.Func) else inner.key
             source.refuse(node, f"the aggregate {name}", "count, sum, avg, min, max, bool_and and bool_or are")
-        for part in inner.find_all(exp.AggFunc):
-            if part is not inner:
-                raise source.error(part, f"an aggregate of an aggregate: {shown(inner)}", "compute the inner one first")
+        self.values.require_arguments(inner, type(inner))
+        if inner.args.get("this") is not None and _nested(inner):
+            raise source.error(inner, f"an aggregate of an aggregate: {shown(inner)}", "compute the inner one first")
         self.known[node.sql()] = self._result(inner, where)
 
     def _result(self, node: exp.Expr, where: pl.Expr | None) -> Callable[[exp.Expr], Value]:
@@ -206,6 +206,14 @@ class _Aggregates:
             return Value(pl.col(name), kind, node)
 
         return result
+
+
+def _nested(node: exp.Expr) -> bool:
+    """Whether there is an aggregate inside of one, not counting subqueries."""
+    for child in node.iter_expressions():
+        if not isinstance(child, exp.Query) and (isinstance(child, exp.AggFunc) or _nested(child)):
+            return True
+    return False
 
 
 def _both(one: pl.Expr, other: pl.Expr | None) -> pl.Expr:

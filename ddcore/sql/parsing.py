@@ -80,7 +80,7 @@ class View:
 
     name: str
     columns: tuple[exp.Identifier, ...]
-    query: exp.Query
+    query: exp.Expr
     temporary: bool
     node: exp.Expr
 
@@ -117,7 +117,7 @@ def _column(found: dict[str, Any]) -> int:
 
 
 def _view(source: Source, tree: exp.Expr) -> View:
-    if not isinstance(tree, exp.Create) or tree.kind != "VIEW" or not isinstance(tree.expression, exp.Query):
+    if not isinstance(tree, exp.Create) or tree.kind != "VIEW" or not isinstance(tree.expression, exp.Query | exp.Values):
         name = "a query without a view" if isinstance(tree, exp.Query) else f"the statement {tree.key.upper()}"
         raise source.error(tree, f"{name}: {shown(tree)}", "a program is a list of CREATE VIEW name AS SELECT ...")
     kinds = {exp.TemporaryProperty, exp.MaterializedProperty}

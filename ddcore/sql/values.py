@@ -198,11 +198,21 @@ class Values:
         for kind in type(node).__mro__:
             rule = functions.RULES.get(kind)
             if rule is not None:
+                self.require_arguments(node, kind)
                 return rule(self, node)
         what = "the function" if isinstance(node, exp.Func) else "the expression"
         name = node.name.lower() if isinstance(node, exp.Anonymous) else node.sql_name().lower() if isinstance(
             node, exp.Func) else node.key.upper()  # fmt: skip
         self.source.refuse(node, f"{what} {name}")
+
+    def require_arguments(self, node: exp.Expr, kind: type[exp.Expr]) -> None:
+        """Raises ProgramError for an option of a part that its rule does not read."""
+        from ddcore.sql.functions import ARGUMENTS
+
+        read = {"this", "expression", "expressions"} | ARGUMENTS.get(kind, set())
+        for name, value in node.args.items():
+            if value and name not in read:
+                self.source.refuse(node, f"{name.strip('_').replace('_', ' ').upper()} here")
 
     def truth(self, node: exp.Expr, where: str) -> pl.Expr:
         """A condition. Raises ProgramError for another type."""
