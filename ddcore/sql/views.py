@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import polars as pl
 from sqlglot import exp
 
 from ddcore.place import planning
@@ -23,8 +24,9 @@ def outputs(views: Sequence[View], source: Source, inputs: Mapping[str, Any]) ->
     for view in views:
         if any(is_named(view.name, name) for name in queries.tables):
             raise source.error(view.node, f"there is a table or view {view.name} already", "give the view another name")
-        relation = renamed(queries, queries.query(view.query, Env()), view.columns, view.node)
-        queries.tables[view.name] = _named(queries, view, relation)
+        with planning(source.place(view.node)):
+            relation = renamed(queries, queries.query(view.query, Env()), view.columns, view.node)
+            queries.tables[view.name] = _named(queries, view, relation)
         if not view.temporary:
             results[view.name] = queries.tables[view.name].rows
     return results
@@ -51,9 +53,6 @@ def _named(queries: Queries, view: View, relation: Relation) -> Relation:
         seen.add(column.name.casefold())
     rows = relation.rows
     names = {each.key: each.name for each in relation.own}
-    with planning(queries.source.place(view.node)):
-        if list(names) != list(names.values()) or list(rows.schema) != list(names):
-            from polars import col
-
-            rows = rows.select(**{name: col(key) for key, name in names.items()})
+    if list(names) != list(names.values()) or list(rows.schema) != list(names):
+        rows = rows.select(**{name: pl.col(key) for key, name in names.items()})
     return Relation(rows, tuple(Column("", name, name) for name in names.values()))
