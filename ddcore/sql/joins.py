@@ -301,7 +301,7 @@ class _From:
         rest = list(self.pool)
         wanted = [*keep, *self.later, *([] if final else [self.select])]
         kept = {*keys, *self.carried}
-        rows = self._met(rest.pop(0))
+        rows = self._met(rest.pop(0), keyless=final)
         while rest:
             number = next((i for i, other in enumerate(rest) if self._equalities(rows, other)), 0)
             other = self._met(rest.pop(number))
@@ -313,6 +313,7 @@ class _From:
             with planning(place):
                 rows = paired(self._narrow(rows, equal, wanted, kept), self._narrow(other, equal, wanted, kept), pairs)
             rows = self._met(self._narrow(rows, [], wanted, kept))
+        assert not (final and self.conditions), "a condition was not met"
         return Relation(rows, tuple(self.columns), self.carried)
 
     def _narrow(self, rows: Any, equal: Sequence[tuple[_Condition, Pair]], wanted: list[exp.Expr], kept: set[str]) -> Any:
@@ -325,11 +326,11 @@ class _From:
         left = [name for name in schema if name in needed]
         return rows if len(left) == len(schema) or not left else rows.select(*left)
 
-    def _met(self, rows: Any) -> Any:
-        """The rows that meet every condition on their own columns."""
+    def _met(self, rows: Any, *, keyless: bool = False) -> Any:
+        """The rows that meet every condition on their own columns, or if ``keyless`` on none."""
         while True:
             schema = types(rows)
-            ready = [each for each in self.conditions if each.keys <= set(schema) and (each.keys or len(self.pool) <= 1)]
+            ready = [each for each in self.conditions if each.keys <= set(schema) and (each.keys or keyless)]
             if not ready:
                 return rows
             self.conditions = [each for each in self.conditions if not any(each is one for one in ready)]

@@ -9,7 +9,7 @@ import polars as pl
 from sqlglot import exp
 
 from ddcore.place import planning
-from ddcore.sql.names import Column, Relation, is_named, types
+from ddcore.sql.names import Column, Relation, is_named, resolve, types
 from ddcore.sql.parsing import shown
 from ddcore.sql.values import Value, Values
 
@@ -35,6 +35,8 @@ def projected(
     for number, (each, name) in enumerate(zip(columns, named(columns), strict=True), 1):
         with planning(queries.source.place(each)):
             value = column_value(values, each)
+        if isinstance(each, exp.Column):  # as its table spells it
+            name = resolve(queries.source, relation.columns, each).name
         key = name or f"column {number}"
         while key in exprs:
             key += "+"

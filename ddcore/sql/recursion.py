@@ -96,15 +96,17 @@ def _recursive(queries: Queries, binding: exp.CTE, env: Env) -> Relation:
         return replace(start, rows=base.iterate(body))
 
 
-def _fitting(queries: Queries, step: Relation, start: Relation, node: exp.Expr) -> dict[str, pl.Expr]:
-    """The columns of the step in the types of the start."""
+def _fitting(
+    queries: Queries, step: Relation, start: Relation, node: exp.Expr, sides: tuple[str, str] = ("at the start", "in the step")
+) -> dict[str, pl.Expr]:
+    """The columns of the step in the types of the start; ``sides`` names both in messages."""
     exprs = {}
     kinds, wanted = step.types, start.types
     for mine, theirs in zip(start.own, step.own, strict=True):
         target = wanted[mine.key]
         if not _widens(kinds[theirs.key], target):
             raise queries.source.error(
-                node, f"column {mine.name} is {target} at the start and {kinds[theirs.key]} in the step",
+                node, f"column {mine.name} is {target} {sides[0]} and {kinds[theirs.key]} {sides[1]}",
                 "cast it: CAST(x AS type)",
             )  # fmt: skip
         exprs[mine.key] = as_type(queries.source, Value(pl.col(theirs.key), kinds[theirs.key], node), target)
@@ -201,7 +203,7 @@ def _declared_rows(queries: Queries, binding: _Binding, relation: Relation) -> A
             "select as many as are declared",
         )  # fmt: skip
     target = Relation(_Typed(dict(zip(binding.names, binding.kinds, strict=True))), binding.relation(None).columns)
-    return relation.rows.select(**_fitting(queries, relation, target, binding.node.this))
+    return relation.rows.select(**_fitting(queries, relation, target, binding.node, ("as declared", "in the query")))
 
 
 @dataclass(frozen=True)
