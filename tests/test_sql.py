@@ -15,7 +15,7 @@ from folding import by_reference, whole
 from sql_queries import RandomQuery, accumulated, bag, database, random_logs
 
 import ddcore as dd
-from ddcore.cli.main import main
+from ddcore.cli.main import run_command
 from ddcore.errors import Diverged, ExpressionError, ProgramError
 from ddcore.planner import build
 from ddcore.sql import program
@@ -327,10 +327,10 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
     """The project of `dd init` with its program in SQL, ingested; calls `dd` and gives what it prints."""
 
     def dd_(*arguments: str, code: int = 0) -> str:
-        capsys.readouterr()
-        assert main(list(arguments)) == code, capsys.readouterr()
-        out, err = capsys.readouterr()
-        return out + err
+        ended = run_command(arguments)
+        said = capsys.readouterr()
+        assert ended == code, said
+        return said.out + said.err
 
     monkeypatch.chdir(tmp_path)
     dd_("init", "trams")
@@ -355,8 +355,12 @@ def test_a_project_of_sql_from_ingest_to_a_changed_program(project: Any) -> None
     Path("program.sql").write_text(JOURNEYS.replace("-- How long", "-- The minutes that"))
     assert project("show", "journeys") == before and "nothing" in project("run").lower()
     Path("program.sql").write_text(JOURNEYS.replace("FROM reached;", "FROM reached WHERE total < 10;"))
+    Path("more.csv").write_text("version,diff,src,dst,minutes\n6,1,Central,Quay,1\n")
+    project("ingest", "links", "more.csv")
     project("run")
-    assert project("verify") and "Lighthouse" not in project("show", "journeys")
+    after = project("show", "journeys")
+    assert "Quay" in after and "Zoo" in before and "Zoo" not in after
+    assert "holds" in project("verify")
 
 
 def test_a_mistake_in_the_file_is_one_line_of_the_command(project: Any) -> None:
