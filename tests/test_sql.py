@@ -102,6 +102,19 @@ CASES = {
         (1, "Ulm"), (2, "Ulm"), (3, None),
     ],
     "SELECT id FROM orders WHERE (who, id) IN (SELECT who, 1 FROM people)": [(1,)],
+    "SELECT id FROM (SELECT id, row_number() OVER (PARTITION BY who ORDER BY sum) AS n FROM orders) AS o WHERE n = 1": [
+        (1,), (4,), (5,),
+    ],
+    "SELECT id, rank() OVER (ORDER BY sum DESC) AS r FROM orders QUALIFY r <= 2": [(3, 1), (4, 2)],
+    "SELECT id, n FROM (SELECT id, dense_rank() OVER (ORDER BY who NULLS FIRST) AS n FROM orders) o WHERE n < 3": [
+        (1, 2), (2, 2), (4, 1),
+    ],
+    "SELECT id, sum(sum) OVER (PARTITION BY who) - sum AS rest FROM orders WHERE who IS NOT NULL": [
+        (1, 7), (2, 5), (3, None), (5, 0),
+    ],
+    "SELECT a, rn FROM (SELECT id, row_number() OVER (ORDER BY id DESC) AS a FROM orders) AS o (rn, a) WHERE rn <= 2": [
+        (4, 2), (5, 1),
+    ],
     "SELECT -7 / 2 AS a, -7 % 2 AS b, 7 / 0 AS c, 1.50 * 2 AS d FROM people WHERE who = 'ann'": [(-3, -1, None, 3)],
     "SELECT * FROM (VALUES (1, 'a'), (2, NULL)) AS v (n, t)": [(1, "a"), (2, None)],
     "SELECT sum(sum) FILTER (WHERE who = 'ann') AS s FROM orders HAVING count(*) > 3": [(12,)],
@@ -115,6 +128,13 @@ CASES = {
 @pytest.mark.parametrize("query", CASES, ids=range(len(CASES)))
 def test_single_queries(query: str) -> None:
     assert rows_of(query) == CASES[query]
+
+
+def test_single_queries_by_the_reference() -> None:
+    for query in CASES:
+        views = program(f"CREATE VIEW result AS {query}")
+        logs = {"orders": ORDERS, "people": PEOPLE}
+        assert whole(views, **logs) == by_reference(views, **logs), query
 
 
 def test_a_subquery_with_several_rows_where_one_value_is_wanted_ends_the_run() -> None:

@@ -11,7 +11,7 @@ from sqlglot import exp
 
 from ddcore.place import planning
 from ddcore.schema import Schema
-from ddcore.sql import subqueries
+from ddcore.sql import subqueries, windows
 from ddcore.sql.names import Column, Relation, is_named, mentioned, resolve, types, unwrapped
 from ddcore.sql.parsing import shown
 from ddcore.sql.values import Value, Values, aligned, is_plain, null
@@ -145,12 +145,24 @@ class _From:
         if isinstance(table, exp.Table):
             relation = self.queries.table(table, self.env)
         elif isinstance(table, exp.Subquery | exp.Values) and not isinstance(table.this, exp.Table):
-            relation = self.queries.query(table if isinstance(table, exp.Values) else table.this, self.env.alone)
+            query = unwrapped(table)
+            where = self.select.args.get("where")
+            self.queries.bounds[id(query)] = windows.bounds(
+                node for node in conjuncts(where.this if where else None) if self._is_of(node.this, table)
+            )
+            relation = self.queries.query(query, self.env.alone)
         else:
             source.refuse(table, "this kind of table in FROM", "write plain tables, subqueries and JOIN ... ON")
         if table.args.get("joins") or table.args.get("sample") or table.args.get("pivots"):
             source.refuse(table, "a join in parentheses, a sample or a pivot", "write the joins one after another")
         return self._renamed(table, relation)
+
+    def _is_of(self, node: Any, table: exp.Expr) -> bool:
+        """Whether a part of WHERE is a column of this subquery, of which no join may make another."""
+        alias = table.args.get("alias")
+        if not isinstance(node, exp.Column) or self.select.args.get("joins") or (alias and alias.args.get("columns")):
+            return False
+        return node.args.get("table") is None or is_named(node.args["table"], table.alias)
 
     def _renamed(self, table: exp.Expr, relation: Relation) -> tuple[Any, list[Column]]:
         alias = table.args.get("alias")

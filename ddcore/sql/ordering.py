@@ -28,8 +28,6 @@ def projected(
     from ddcore.sql.queries import column_value, named
 
     values = Values(queries.source, relation.columns, relation.types, replace)
-    if node.args.get("qualify") is not None or any(each.find(exp.Window) for each in columns):
-        queries.source.refuse(node, "a window function (OVER)", "ORDER BY ... LIMIT gives the first rows")
     exprs: dict[str, pl.Expr] = {key: pl.col(key) for key in relation.carried}
     results: list[Column] = []
     for number, (each, name) in enumerate(zip(columns, named(columns), strict=True), 1):

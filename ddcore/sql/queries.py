@@ -10,7 +10,7 @@ import polars as pl
 from sqlglot import exp
 
 from ddcore.place import planning
-from ddcore.sql import grouping, joins, ordering, recursion, subqueries
+from ddcore.sql import grouping, joins, ordering, recursion, subqueries, windows
 from ddcore.sql.names import Column, Relation, is_named, result_name, types, unwrapped
 from ddcore.sql.parsing import Source, shown
 from ddcore.sql.subqueries import Outer
@@ -53,6 +53,8 @@ class Queries:
         self.source = source
         self.tables = {name: _relation(rows) for name, rows in inputs.items()}
         self.inputs = [inputs[name] for name in read] or list(inputs.values())
+        self.bounds: dict[int, list[tuple[exp.Expr, int]]] = {}
+        """What the query around bounds from above, of the columns of a subquery in FROM, by the subquery's identity."""
         self._unit: Any = None
 
     @property
@@ -122,7 +124,25 @@ class Queries:
         def value_of(values: Values, part: exp.Expr) -> Value | None:
             return known.get(id(part)) or (replaced(values, part) if replaced else None)
 
+        relation, numbers = windows.windowed(self, node, relation, parts, value_of)
+        known |= numbers
+        if node.args.get("qualify") is not None:
+            relation = self._qualified(node, relation, value_of)
         return ordering.projected(self, node, relation, columns, value_of)
+
+    def _qualified(self, node: exp.Select, relation: Relation, value_of: ordering.Replace) -> Relation:
+        """The rows that meet QUALIFY, which may name columns of the SELECT."""
+        results = {each.alias.casefold(): each.this for each in node.expressions if isinstance(each, exp.Alias)}
+
+        def named_too(values: Values, part: exp.Expr) -> Value | None:
+            if isinstance(part, exp.Column) and part.args.get("table") is None and part.name.casefold() in results:
+                return values.of(results[part.name.casefold()])
+            return value_of(values, part)
+
+        with planning(self.source.place(node.args["qualify"])):
+            values = Values(self.source, relation.columns, relation.types, named_too)
+            met = relation.rows.where(values.truth(node.args["qualify"].this, "QUALIFY"))
+        return replace(relation, rows=met)
 
     def _having(self, relation: Relation, condition: exp.Expr, replaced: Any, env: Env) -> Relation:
         relation, known = subqueries.attached(self, relation, [condition], env)

@@ -12,7 +12,7 @@ from sqlglot import exp
 import ddcore
 from ddcore.place import planning
 from ddcore.schema import Type
-from ddcore.sql import grouping
+from ddcore.sql import grouping, windows
 from ddcore.sql.names import Column, Relation, is_named, types, unwrapped
 from ddcore.sql.parsing import DIALECT, Declared
 from ddcore.sql.values import Value, aligned, as_type, declared_type, null
@@ -135,6 +135,12 @@ def _require_linear(queries: Queries, binding: exp.CTE, step: exp.Expr) -> None:
             raise queries.source.error(node, f"{what}: {node.key.upper()} over itself", _MUTUAL)
         if isinstance(node, exp.Exists | exp.In | exp.Any | exp.All | exp.Where):
             raise queries.source.error(node, f"{what}: a condition on itself", _MUTUAL)
+        if isinstance(node, exp.Subquery) and not isinstance(around, exp.From | exp.Join | exp.Query | exp.Lateral):
+            raise queries.source.error(node, f"{what}: a value of itself", _MUTUAL)
+        if isinstance(node, exp.With):
+            raise queries.source.error(node, f"{what}: WITH over itself", _MUTUAL)
+        if isinstance(node, exp.Select) and windows.windows_in(node.expressions):
+            raise queries.source.error(node, f"{what}: OVER itself", _MUTUAL)
         if isinstance(node, exp.Join) and node.side in ("LEFT", "FULL"):
             raise queries.source.error(node, f"{what}: {node.side} JOIN with itself", _MUTUAL)
         if isinstance(around, exp.Select) and isinstance(node, exp.From) and any(
