@@ -15,7 +15,7 @@ _PLANNED: ContextVar[str] = ContextVar("planned", default="")
 
 
 def caller() -> str:
-    """``file.py:line`` of the user's call: the nearest frame outside this package; in SQL, the place that is planned."""
+    """``file.py:line`` of the user's call: the nearest frame outside this package; in SQL, what is planned."""
     planned = _PLANNED.get()
     if planned:
         return planned

@@ -121,7 +121,10 @@ class RandomQuery:
         distinct = "DISTINCT " if self.rng.random() < 0.2 else ""
         text = f"SELECT {distinct}{results} FROM {tables}{where}"
         if self.rng.random() < 0.15:
-            keys = [f"{i}{self.rng.choice(('', ' DESC', ' NULLS FIRST', ' DESC NULLS LAST'))}" for i in range(1, len(kinds) + 1)]
+            keys = [
+                f"{i}{self.rng.choice(('', ' DESC', ' NULLS FIRST', ' DESC NULLS LAST'))}"
+                for i in range(1, len(kinds) + 1)
+            ]
             text += f" ORDER BY {', '.join(keys)} LIMIT {self.rng.randrange(4)}"
             if self.rng.random() < 0.3:
                 text += f" OFFSET {self.rng.randrange(1, 3)}"
@@ -129,14 +132,17 @@ class RandomQuery:
 
     def _grouped(self, depth: int, outer: list[Named], kinds: Sequence[str]) -> str:
         tables, columns = self._tables(depth, outer)
-        keys = [self.value(kind, columns, 0) for kind in self.rng.choices(("int", "text", "bool"), k=self.rng.randrange(3))]
+        keys = [
+            self.value(kind, columns, 0) for kind in self.rng.choices(("int", "text", "bool"), k=self.rng.randrange(3))
+        ]
         keys = [key for key in keys if any(name in key for name, _ in columns)]
         results = ", ".join(f"{self.aggregate(kind, columns, depth)} AS c{i}" for i, kind in enumerate(kinds))
         text = f"SELECT {results} FROM {tables}{self._where(columns, outer, depth)}"
         if keys:
             text += f" GROUP BY {', '.join(keys)}"
         if self.rng.random() < 0.3:
-            text += f" HAVING {self.aggregate('int', columns, depth)} {self.rng.choice(('<', '>', '<>'))} {self.rng.randrange(4)}"
+            sign = self.rng.choice(("<", ">", "<>"))
+            text += f" HAVING {self.aggregate('int', columns, depth)} {sign} {self.rng.randrange(4)}"
         return text
 
     def _where(self, columns: list[Named], outer: list[Named], depth: int) -> str:
@@ -181,7 +187,7 @@ class RandomQuery:
         fitting = [name for name, each in scope if each == kind]
         return self.rng.choice(fitting) if fitting else ""
 
-    def value(self, kind: str, scope: list[Named], depth: int) -> str:
+    def value(self, kind: str, scope: list[Named], depth: int) -> str:  # noqa: PLR0911  (one case, one return)
         """A value of a kind over the columns of ``scope``."""
         draw, column = self.rng.random(), self._some(kind, scope)
         if column and draw < 0.6:
@@ -196,7 +202,9 @@ class RandomQuery:
         if kind == "bool" and depth:
             return f"({self.condition(scope, [], depth - 1)})"
         if column and kind == "int" and draw < 0.95:
-            return f"({column} {self.rng.choice(('+', '-', '*', '/', '%'))} {self.rng.choice(('2', '3', '-2', column))})"
+            return (
+                f"({column} {self.rng.choice(('+', '-', '*', '/', '%'))} {self.rng.choice(('2', '3', '-2', column))})"
+            )
         if column and kind == "decimal" and draw < 0.95:
             return f"({column} {self.rng.choice(('+', '-', '*'))} {self.rng.choice(('0.5', '2', column))})"
         if column and kind == "text" and draw < 0.95:
@@ -234,7 +242,7 @@ class RandomQuery:
 
     # -- conditions ---------------------------------------------------------------------------------------------------
 
-    def condition(self, scope: list[Named], outer: list[Named], depth: int) -> str:
+    def condition(self, scope: list[Named], outer: list[Named], depth: int) -> str:  # noqa: PLR0911
         """A condition, which may hold subqueries where there is depth left."""
         draw = self.rng.random()
         if depth and draw < 0.3:
@@ -258,7 +266,8 @@ class RandomQuery:
         if draw < 0.8 and kind == "int":
             return f"{column} BETWEEN 0 AND 2"
         if draw < 0.85:
-            return f"{column} IS {self.rng.choice(('', 'NOT '))}DISTINCT FROM {self.value(kind, scope, 0) if kind != 'date' else column}"
+            other = column if kind == "date" else self.value(kind, scope, 0)
+            return f"{column} IS {self.rng.choice(('', 'NOT '))}DISTINCT FROM {other}"
         if kind == "bool":
             return column
         sign = self.rng.choice(("=", "<>", "<", ">=", "<=", ">"))

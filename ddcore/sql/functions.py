@@ -206,7 +206,10 @@ def _case(values: Values, node: exp.Case) -> Value:
 
 def _if(values: Values, node: exp.If) -> Value:
     default = node.args.get("false")
-    results = [values.of(node.args["true"]), values.of(default) if default is not None else Value(pl.lit(None), None, node)]
+    results = [
+        values.of(node.args["true"]),
+        values.of(default) if default is not None else Value(pl.lit(None), None, node),
+    ]
     (yes, no), kind = aligned(values.source, results, "IF")
     return Value(pl.when(values.truth(node.this, "IF")).then(yes).otherwise(no), kind, node)
 
@@ -247,7 +250,9 @@ def _arithmetic(name: str, combine: Callable[[pl.Expr, pl.Expr], pl.Expr]) -> Ru
             return _on_days(values, node, left, right, name)
         left, right = values.number(left), values.number(right)
         if FLOAT in (left.type, right.type):
-            return Value(combine(as_type(values.source, left, FLOAT), as_type(values.source, right, FLOAT)), FLOAT, node)
+            return Value(
+                combine(as_type(values.source, left, FLOAT), as_type(values.source, right, FLOAT)), FLOAT, node
+            )
         return values.typed(combine(left.expr, right.expr), node)
 
     return rule
@@ -287,8 +292,7 @@ def _rounded(values: Values, node: exp.Round) -> Value:
         values.source.refuse(node, "round() to a number of digits that is no literal of at least 0")
     if value.type == INT:
         return value
-    mode = "half_away_from_zero"
-    rounded = value.expr.round(digits, mode=mode)
+    rounded = value.expr.round(digits, mode="half_away_from_zero")
     assert value.type is not None
     if value.type.name == "decimal":
         kind = Type("decimal", 18, min(digits, value.type.scale))
@@ -314,7 +318,9 @@ def _whole(compute: Callable[[pl.Expr], pl.Expr]) -> Rule:
 
 
 def _power(values: Values, node: exp.Pow) -> Value:
-    base, exponent = (as_type(values.source, values.number(values.of(each)), FLOAT) for each in (node.this, node.expression))
+    base, exponent = (
+        as_type(values.source, values.number(values.of(each)), FLOAT) for each in (node.this, node.expression)
+    )
     return Value(base.pow(exponent), FLOAT, node)
 
 
@@ -374,7 +380,9 @@ def _trim(values: Values, node: exp.Trim) -> Value:
     if not isinstance(letters, str):
         values.source.refuse(node, "trim() of letters that are no literal")
     side = str(node.args.get("position") or "BOTH").upper()
-    strip = {"LEADING": text.str.strip_chars_start, "TRAILING": text.str.strip_chars_end}.get(side, text.str.strip_chars)
+    strip = {"LEADING": text.str.strip_chars_start, "TRAILING": text.str.strip_chars_end}.get(
+        side, text.str.strip_chars
+    )
     return Value(strip(letters), TEXT, node)
 
 
@@ -390,7 +398,9 @@ def _position(values: Values, node: exp.StrPosition) -> Value:
 
 def _replace(values: Values, node: exp.Replace) -> Value:
     text = values.require(values.of(node.this), "string").expr
-    old, new = (values.of(node.args[key]).literal if node.args.get(key) else "" for key in ("expression", "replacement"))
+    old, new = (
+        values.of(node.args[key]).literal if node.args.get(key) else "" for key in ("expression", "replacement")
+    )
     if not isinstance(old, str) or not isinstance(new, str):
         values.source.refuse(node, "replace() of text that is no literal")
     return Value(text.str.replace_all(old, new, literal=True) if old else text, TEXT, node)
@@ -423,7 +433,7 @@ def _cast(values: Values, node: exp.Cast) -> Value:
     return cast(values, value, declared_type(values.source, kind), node)
 
 
-def cast(values: Values, value: Value, wanted: Type, node: exp.Expr) -> Value:
+def cast(values: Values, value: Value, wanted: Type, node: exp.Expr) -> Value:  # noqa: PLR0911  (one case, one return)
     """The value as another type, as CAST makes it. Raises ProgramError where there is no such cast."""
     if value.type is None:
         return Value(null(wanted), wanted, node)
@@ -435,7 +445,9 @@ def cast(values: Values, value: Value, wanted: Type, node: exp.Expr) -> Value:
     if pair in (("float64", "int64"), ("decimal", "int64"), ("float64", "decimal"), ("decimal", "decimal")):
         places = 0 if wanted == INT else wanted.scale
         mode: Any = "half_to_even" if value.type == FLOAT else "half_away_from_zero"
-        rounded = value.expr.round(places, mode=mode) if value.type == FLOAT or value.type.scale > places else value.expr
+        rounded = (
+            value.expr.round(places, mode=mode) if value.type == FLOAT or value.type.scale > places else value.expr
+        )
         return Value(rounded.cast(wanted.polars), wanted, node)
     if pair == ("string", "date"):
         return Value(value.expr.str.to_date("%Y-%m-%d"), wanted, node)
@@ -469,6 +481,7 @@ _DAYS = {"DAY": 1, "WEEK": 7}
 _MICROSECONDS = {
     "HOUR": 3_600_000_000, "MINUTE": 60_000_000, "SECOND": 1_000_000, "MILLISECOND": 1_000, "MICROSECOND": 1,
 }  # fmt: skip
+_SHORT = {"MIN": "MINUTE", "SEC": "SECOND", "HR": "HOUR", "MON": "MONTH", "CENTURIE": "CENTURY"}
 _PART = re.compile(r"\s*([+-]?\d+)\s*([A-Za-z]+)")
 
 
@@ -479,9 +492,9 @@ def _interval(values: Values, node: exp.Interval) -> Value:
     parts = [(text.strip(), unit.name)] if unit is not None else _PART.findall(text)
     total = Interval(0, 0, 0)
     rest = "" if unit is not None else _PART.sub("", text).strip()
-    for number, name in parts:
-        name = name.upper().removesuffix("S")
-        name = {"MIN": "MINUTE", "SEC": "SECOND", "HR": "HOUR", "MON": "MONTH", "CENTURIE": "CENTURY"}.get(name, name)
+    for number, unit_name in parts:
+        name = unit_name.upper().removesuffix("S")
+        name = _SHORT.get(name, name)
         if not re.fullmatch(r"[+-]?\d+", number) or name not in _MONTHS | _DAYS | _MICROSECONDS:
             values.source.refuse(node, "this interval", "write whole units: interval '1 year 3 days'")
         total.months += int(number) * _MONTHS.get(name, 0)
@@ -574,7 +587,9 @@ def _refused(what: str, hint: str) -> Rule:
     return rule
 
 
-_CLOCK = _refused("a program may not read the clock", "a program must mean the same in every run: give times in columns")
+_CLOCK = _refused(
+    "a program may not read the clock", "a program must mean the same in every run: give times in columns"
+)
 
 RULES: dict[type[exp.Expr], Rule] = {
     exp.Literal: _literal,

@@ -16,7 +16,7 @@ from ddcore.place import planning
 from ddcore.sql import joins
 from ddcore.sql.names import Column, Relation, is_named, types
 from ddcore.sql.parsing import shown
-from ddcore.sql.values import Value, Values, null
+from ddcore.sql.values import Value, Values, is_plain, null
 
 if TYPE_CHECKING:
     from ddcore.sql.queries import Env, Queries
@@ -34,9 +34,9 @@ def aggregates_in(query: exp.Expr) -> list[exp.Expr]:
         if isinstance(node, exp.Query):
             return
         if isinstance(node, exp.Window):
-            for child in node.iter_expressions():
-                if child is not node.this:
-                    visit(child)
+            for part in node.iter_expressions():
+                if part is not node.this:
+                    visit(part)
             return
         if isinstance(node, exp.Filter | exp.AggFunc):
             found.append(node)
@@ -46,9 +46,9 @@ def aggregates_in(query: exp.Expr) -> list[exp.Expr]:
 
     for key in ("expressions", "having", "order", "qualify"):
         value = query.args.get(key)
-        for node in value if isinstance(value, list) else [value]:
-            if isinstance(node, exp.Expr):
-                visit(node)
+        for each in value if isinstance(value, list) else [value]:
+            if isinstance(each, exp.Expr):
+                visit(each)
     return found
 
 
@@ -88,6 +88,7 @@ def computed(
     relation: Relation,
     nodes: Iterable[exp.Expr],
     keys: Mapping[str, pl.Expr],
+    *,
     prefix: str = "",
     values: Values | None = None,
 ) -> Computed:
@@ -98,13 +99,10 @@ def computed(
         made.add(node)
     columns = list(keys)
     rows = relation.rows
-    needed = {name: expr for name, expr in keys.items() if joins.is_plain(expr) != name}
+    needed = {name: expr for name, expr in keys.items() if is_plain(expr) != name}
     if needed:
         rows = rows.with_columns(**needed)
-    if made.aggregates:
-        rows = rows.group_by(*columns).agg(**made.aggregates)
-    else:
-        rows = rows.select(*columns).distinct()
+    rows = rows.group_by(*columns).agg(**made.aggregates) if made.aggregates else rows.select(*columns).distinct()
     return Computed(rows, made.known, [name for name in made.aggregates if name in made.counts])
 
 
@@ -155,7 +153,7 @@ class _Aggregates:
                 self.values.source.refuse(node, f"{node.key} of {value.name}")
             return self._plain(ddcore.max if isinstance(node, exp.Max) else ddcore.min, value, where)
         if distinct:
-            self.values.source.refuse(node, f"{node.sql_name().lower()}(DISTINCT ...)", "aggregate a SELECT DISTINCT")
+            self.values.source.refuse(node, f"{node.key}(DISTINCT ...)", "aggregate a SELECT DISTINCT")
         value = self.values.number(value)
         if isinstance(node, exp.Avg):
             return self._plain(ddcore.mean, value, where)
@@ -191,7 +189,9 @@ class _Aggregates:
 
     def _plain(self, make: Any, value: Value | None, where: pl.Expr | None) -> Callable[[exp.Expr], Value]:
         arguments = [value.expr] if value is not None else []
-        text = " ".join([make.__name__, *(canonical(each) for each in [*arguments, *([] if where is None else [where])])])
+        text = " ".join(
+            [make.__name__, *(canonical(each) for each in [*arguments, *([] if where is None else [where])])]
+        )
         text += f" {value is None} {where is None}"
         name = self._names.setdefault(text, f"{self.prefix}aggregate {len(self._names)}")
         self.aggregates[name] = make(*arguments, where=where)
@@ -235,7 +235,7 @@ def grouped(
         value = values.of(node)
         if value.type is None:
             source.refuse(node, "GROUP BY NULL")
-        name = joins.is_plain(value.expr)
+        name = is_plain(value.expr)
         if name is None:
             name = f"group {number}"
         elif isinstance(node, exp.Column):
@@ -254,14 +254,18 @@ def grouped(
         aggregate = result.known(node)
         if aggregate is not None:
             return aggregate
-        if id(node) in known and joins.is_plain(known[id(node)].expr) not in kinds:
-            raise source.error(node, f"{shown(node)} is neither a key of GROUP BY nor an aggregate", "add it to GROUP BY")
+        if id(node) in known and is_plain(known[id(node)].expr) not in kinds:
+            raise source.error(
+                node, f"{shown(node)} is neither a key of GROUP BY nor an aggregate", "add it to GROUP BY"
+            )
         return _key(source, values, node, texts, kinds)
 
     return Relation(rows, tuple(columns), relation.carried), replace
 
 
-def _key(source: Any, values: Values, node: exp.Expr, texts: Mapping[str, str], kinds: Mapping[str, Any]) -> Value | None:
+def _key(
+    source: Any, values: Values, node: exp.Expr, texts: Mapping[str, str], kinds: Mapping[str, Any]
+) -> Value | None:
     """The value of a part that is a key of GROUP BY."""
     if isinstance(node, exp.Literal | exp.Null | exp.Boolean | exp.Query) or any(node.find_all(exp.AggFunc, exp.Query)):
         return None
@@ -275,7 +279,9 @@ def _key(source: Any, values: Values, node: exp.Expr, texts: Mapping[str, str], 
         name = texts[text]
         return Value(pl.col(name), kinds[name], node)
     if isinstance(node, exp.Column):
-        raise source.error(node, f"{shown(node)} is neither a key of GROUP BY nor in an aggregate", "add it to GROUP BY")
+        raise source.error(
+            node, f"{shown(node)} is neither a key of GROUP BY nor in an aggregate", "add it to GROUP BY"
+        )
     return None
 
 
@@ -310,14 +316,16 @@ def _meant(queries: Queries, query: exp.Select, relation: Relation, node: exp.Ex
         number = int(node.name) if node.name.isdigit() else 0
         if not 0 < number <= len(query.expressions):
             raise queries.source.error(
-                node, f"GROUP BY {node.name}: the SELECT has {len(query.expressions)} columns", "give one of their numbers"
+                node,
+                f"GROUP BY {node.name}: the SELECT has {len(query.expressions)} columns",
+                "give one of their numbers",
             )
         chosen: exp.Expr = query.expressions[number - 1]
         return chosen.this if isinstance(chosen, exp.Alias) else chosen
     if isinstance(node, exp.Column) and node.args.get("table") is None:
         own: list[Column] = [each for each in relation.columns if is_named(node.this, each.name)]
         if not own:
-            for each in query.expressions:
-                if isinstance(each, exp.Alias) and is_named(node.this, each.alias):
-                    return each.this
+            aliases = [each for each in query.expressions if isinstance(each, exp.Alias)]
+            meant: list[exp.Expr] = [each.this for each in aliases if is_named(node.this, each.alias)]
+            return meant[0] if meant else node
     return node

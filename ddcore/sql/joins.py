@@ -34,7 +34,9 @@ def paired(rows: Any, other: Any, pairs: Sequence[Pair], how: str = "inner") -> 
     theirs: dict[str, pl.Expr] = {}
     on: dict[str, str] = {}
     restored: dict[str, pl.Expr] = {}
-    for number, (left, right, safe) in enumerate(pairs or [(pl.lit(0, dtype=pl.Int64), pl.lit(0, dtype=pl.Int64), False)]):
+    for number, (left, right, safe) in enumerate(
+        pairs or [(pl.lit(0, dtype=pl.Int64), pl.lit(0, dtype=pl.Int64), False)]
+    ):
         name, partner = (None, None) if safe else (is_plain(left), is_plain(right))
         if name is None or name in on:
             name = f"key {number}"
@@ -209,7 +211,7 @@ class _From:
         nodes = conjuncts(join.args.get("on")) if join else []
         if side:
             assert join is not None
-            self._outer(side, rows, columns, nodes, shared, join)
+            self._outer(side, rows, columns, nodes, shared=shared, join=join)
         else:
             self.pool.append(rows)
             self.conditions += [self._condition(node) for node in nodes]
@@ -258,7 +260,9 @@ class _From:
         source, side = self.queries.source, (join.side if join else "") or ""
         on = join.args.get("on") if join else None
         if side not in ("", "LEFT") or (side and not (isinstance(on, exp.Boolean) and on.this)):
-            source.refuse(join or table, "this kind of lateral join", "CROSS JOIN LATERAL, or LEFT JOIN LATERAL ... ON true")
+            source.refuse(
+                join or table, "this kind of lateral join", "CROSS JOIN LATERAL, or LEFT JOIN LATERAL ... ON true"
+            )
         before = self.joined(final=False)
         query = unwrapped(table.this)
         correlation = subqueries.correlated(self.queries, before, query, self.env)
@@ -276,6 +280,7 @@ class _From:
         rows: Any,
         columns: list[Column],
         nodes: Sequence[exp.Expr],
+        *,
         shared: Sequence[tuple[Column, Column, str]],
         join: exp.Join,
     ) -> None:
@@ -284,7 +289,9 @@ class _From:
         conditions += [self._equal(mine, theirs, join) for mine, theirs, _ in shared]
         for each in conditions:
             if each.asks:
-                self.queries.source.refuse(each.node, f"a subquery in ON of a {side} JOIN", "compute it in a view before")
+                self.queries.source.refuse(
+                    each.node, f"a subquery in ON of a {side} JOIN", "compute it in a view before"
+                )
         theirs = set(types(rows))
         needed = set().union(*(each.keys for each in conditions)) - theirs if conditions else set()
         if side == "LEFT" and self.pool:
@@ -306,9 +313,7 @@ class _From:
 
     # -- one relation of all ------------------------------------------------------------------------------------------
 
-    def joined(
-        self, *, final: bool, keep: Iterable[exp.Expr] = (), keys: Iterable[str] = ()
-    ) -> Relation:
+    def joined(self, *, final: bool, keep: Iterable[exp.Expr] = (), keys: Iterable[str] = ()) -> Relation:
         """The relations of the pool as one, with every condition that they can meet."""
         rest = list(self.pool)
         wanted = [*keep, *self.later, *([] if final else [self.select])]
@@ -328,7 +333,9 @@ class _From:
         assert not (final and self.conditions), "a condition was not met"
         return Relation(rows, tuple(self.columns), self.carried)
 
-    def _narrow(self, rows: Any, equal: Sequence[tuple[_Condition, Pair]], wanted: list[exp.Expr], kept: set[str]) -> Any:
+    def _narrow(
+        self, rows: Any, equal: Sequence[tuple[_Condition, Pair]], wanted: list[exp.Expr], kept: set[str]
+    ) -> Any:
         """The rows without columns that nothing needs any more."""
         schema = types(rows)
         needed = mentioned([each for each in self.columns if each.key in schema], wanted) | kept
@@ -418,7 +425,9 @@ class _OuterJoin:
     def result(self, side: str) -> Any:
         """Pairs, and the rows without a partner, with nulls for the other side."""
         with planning(self.start.queries.source.place(self.join)):
-            equal = [(each, self.start._sides_of(each, types(self.left), types(self.right))) for each in self.conditions]
+            equal = [
+                (each, self.start._sides_of(each, types(self.left), types(self.right))) for each in self.conditions
+            ]
             pairs = [pair for _, pair in equal if pair is not None]
             rest = [each for each, pair in equal if pair is None]
             mine, theirs = set(types(self.left)), set(types(self.right))
@@ -429,10 +438,10 @@ class _OuterJoin:
             matches = self._limited(pool[0], mixed)
             parts = [matches]
             if side in ("LEFT", "FULL"):
-                parts.append(self._unmatched(self.left, left, right, pairs, mixed, matches))
+                parts.append(self._unmatched(self.left, left, right, pairs, mixed, matches=matches))
             if side in ("RIGHT", "FULL"):
                 swapped = [(theirs_, mine_, safe) for mine_, theirs_, safe in pairs]
-                parts.append(self._unmatched(self.right, right, left, swapped, mixed, matches))
+                parts.append(self._unmatched(self.right, right, left, swapped, mixed, matches=matches))
             schema = types(matches)
             padded = [
                 part.select(**{n: pl.col(n) if n in types(part) else null(kind) for n, kind in schema.items()})
@@ -447,7 +456,7 @@ class _OuterJoin:
         return rows
 
     def _unmatched(
-        self, every: Any, fitting: Any, others: Any, pairs: Sequence[Pair], mixed: Sequence[_Condition], matches: Any
+        self, every: Any, fitting: Any, others: Any, pairs: Sequence[Pair], mixed: Sequence[_Condition], *, matches: Any
     ) -> Any:
         """The rows of one side that are in no pair; ``fitting`` are those that meet the conditions on it alone."""
         if mixed:
@@ -507,5 +516,7 @@ def from_where(queries: Queries, select: exp.Select, env: Env, skip: Sequence[ex
     if not start.pool:
         start.pool.append(queries.unit)
     where = select.args.get("where")
-    start.conditions += [start._condition(node) for node in conjuncts(where.this if where else None) if id(node) not in skipped]
+    start.conditions += [
+        start._condition(node) for node in conjuncts(where.this if where else None) if id(node) not in skipped
+    ]
     return start.joined(final=True)

@@ -36,7 +36,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Relation:
-    """The rows of a query, and what they are called. ``carried`` are the keys that correlate them with the query around."""
+    """The rows of a query, and what they are called. ``carried``: keys that correlate them with the query around."""
 
     rows: Any
     columns: tuple[Column, ...]
@@ -116,7 +116,7 @@ def resolve(source: Source, columns: Sequence[Column], node: exp.Column) -> Colu
 
 
 def mentioned(columns: Iterable[Column], nodes: Iterable[exp.Expr]) -> set[str]:
-    """The keys of all columns that parts of a query may mean, also inside of subqueries: too many rather than too few."""
+    """The keys of all columns that parts of a query may mean, also in subqueries: too many rather than too few."""
     names: list[exp.Column] = []
     stars: list[Any] = []
     for node in nodes:
@@ -124,7 +124,7 @@ def mentioned(columns: Iterable[Column], nodes: Iterable[exp.Expr]) -> set[str]:
             if isinstance(each, exp.Star):
                 if not isinstance(each.parent, exp.Count):
                     stars.append(each.parent.args.get("table") if isinstance(each.parent, exp.Column) else None)
-            elif not isinstance(each.this, exp.Star):
+            elif isinstance(each, exp.Column) and not isinstance(each.this, exp.Star):
                 names.append(each)
     by_name: dict[str, list[exp.Column]] = {}
     for each in names:
@@ -232,7 +232,9 @@ def _tables(query: exp.Expr, known: Known) -> list[tuple[str, Sequence[str]]]:
     start = query.args.get("from_")
     joins = query.args.get("joins") or []
     return [
-        named for each in ([start.this] if start else []) + [join.this for join in joins] for named in _named(each, known)
+        named
+        for each in ([start.this] if start else []) + [join.this for join in joins]
+        for named in _named(each, known)
     ]
 
 

@@ -30,11 +30,11 @@ def projected(
     values = Values(queries.source, relation.columns, relation.types, replace)
     exprs: dict[str, pl.Expr] = {key: pl.col(key) for key in relation.carried}
     results: list[Column] = []
-    for number, (each, name) in enumerate(zip(columns, named(columns), strict=True), 1):
+    for number, (each, text) in enumerate(zip(columns, named(columns), strict=True), 1):
         with planning(queries.source.place(each)):
             value = column_value(values, each)
-        if isinstance(each, exp.Column):  # as its table spells it
-            name = resolve(queries.source, relation.columns, each).name
+        # A column is called as its table spells it.
+        name = resolve(queries.source, relation.columns, each).name if isinstance(each, exp.Column) else text
         key = name or f"column {number}"
         while key in exprs:
             key += "+"
@@ -48,20 +48,19 @@ def projected(
     if order is not None:
         _require_limit(queries, node)
         for number, each in enumerate(order.expressions):
-            key = _result(queries, results, each.this)
-            if key is None:
+            result = _result(queries, results, each.this)
+            if result is None:
                 if distinct is not None:
                     raise queries.source.error(
                         each, f"ORDER BY {shown(each.this)} is no column of SELECT DISTINCT", "select it too"
                     )
-                key = f"order {number}"
-                hidden[key] = values.of(each.this).expr
-            sorts.append((key, each))
+                result = f"order {number}"
+                hidden[result] = values.of(each.this).expr
+            sorts.append((result, each))
     rows = relation.rows.select(**exprs, **hidden)
     if distinct is not None:
         rows = rows.distinct()
-    result = Relation(rows, tuple(results), relation.carried)
-    return _first(queries, node, result, sorts, list(hidden))
+    return _first(queries, node, Relation(rows, tuple(results), relation.carried), sorts, list(hidden))
 
 
 def limited(queries: Queries, node: exp.Expr, relation: Relation) -> Relation:
@@ -72,7 +71,9 @@ def limited(queries: Queries, node: exp.Expr, relation: Relation) -> Relation:
         for each in order.expressions:
             key = _result(queries, relation.own, each.this)
             if key is None:
-                raise queries.source.error(each, f"ORDER BY {shown(each.this)} is no column", "order by a column's name")
+                raise queries.source.error(
+                    each, f"ORDER BY {shown(each.this)} is no column", "order by a column's name"
+                )
             sorts.append((key, each))
     return _first(queries, node, relation, sorts, [])
 

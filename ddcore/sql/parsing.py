@@ -6,10 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
-from sqlglot import exp
+from sqlglot import Token, TokenType, exp
 from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import ErrorLevel, SqlglotError
-from sqlglot.tokens import Token, TokenType
 
 from ddcore.errors import ProgramError
 
@@ -117,7 +116,11 @@ def _column(found: dict[str, Any]) -> int:
 
 
 def _view(source: Source, tree: exp.Expr) -> View:
-    if not isinstance(tree, exp.Create) or tree.kind != "VIEW" or not isinstance(tree.expression, exp.Query | exp.Values):
+    if (
+        not isinstance(tree, exp.Create)
+        or tree.kind != "VIEW"
+        or not isinstance(tree.expression, exp.Query | exp.Values)
+    ):
         name = "a query without a view" if isinstance(tree, exp.Query) else f"the statement {tree.key.upper()}"
         raise source.error(tree, f"{name}: {shown(tree)}", "a program is a list of CREATE VIEW name AS SELECT ...")
     kinds = {exp.TemporaryProperty, exp.MaterializedProperty}

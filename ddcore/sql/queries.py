@@ -14,7 +14,7 @@ from ddcore.sql import grouping, joins, ordering, recursion, subqueries, windows
 from ddcore.sql.names import Column, Relation, is_named, result_name, types, unwrapped
 from ddcore.sql.parsing import Source, shown
 from ddcore.sql.subqueries import Outer
-from ddcore.sql.values import Value, Values, aligned, as_type
+from ddcore.sql.values import TEXT, Value, Values, aligned, as_type, is_plain
 from ddcore.wording import listed, meant
 
 __all__ = ["Env", "Queries"]
@@ -59,7 +59,7 @@ class Queries:
 
     @property
     def unit(self) -> Any:
-        """One row, at every time at which an input of the program has rows: what constants and sums of nothing rest on."""
+        """One row, whenever an input that the program reads has rows: what constants and sums of nothing rest on."""
         if self._unit is None:
             first, *others = [rows.select(unit=pl.lit(1, dtype=pl.Int64)) for rows in self.inputs]
             self._unit = (first.concat(*others) if others else first).distinct()
@@ -74,7 +74,7 @@ class Queries:
         """A binding, a view or an input. Raises ProgramError for another name."""
         if node.args.get("db") is None:
             for tables in (env.bindings, self.tables):
-                for name in reversed(tables):
+                for name in tables:
                     if is_named(node.this, name):
                         return tables[name]
         names = [*env.bindings, *self.tables]
@@ -108,7 +108,10 @@ class Queries:
         relation = joins.from_where(self, node, env)
         known: dict[int, Value] = {}
         if grouping.is_grouped(node):
-            inside = [*grouping.aggregates_in(node), *(node.args["group"].expressions if node.args.get("group") else [])]
+            inside = [
+                *grouping.aggregates_in(node),
+                *(node.args["group"].expressions if node.args.get("group") else []),
+            ]
             relation, before = subqueries.attached(self, relation, inside, env)
             relation, replaced = grouping.grouped(self, node, relation, env, before)
             having = node.args.get("having")
@@ -233,7 +236,7 @@ def _of_star(column: Column, star: exp.Expr) -> exp.Column:
 
 
 def _selected(rows: Any, exprs: Mapping[str, pl.Expr]) -> Any:
-    same = list(exprs) == list(types(rows)) and all(joins.is_plain(expr) == name for name, expr in exprs.items())
+    same = list(exprs) == list(types(rows)) and all(is_plain(expr) == name for name, expr in exprs.items())
     return rows if same else rows.select(**exprs)
 
 
@@ -251,8 +254,6 @@ def column_value(values: Values, node: exp.Expr) -> Value:
     inner = node.this if isinstance(node, exp.Alias) else node
     value = values.of(inner)
     if value.type is None and value.literal is None:
-        from ddcore.sql.values import TEXT
-
         return Value(as_type(values.source, value, TEXT), TEXT, inner)
     if value.type is None:
         values.source.refuse(inner, "an interval as a column")

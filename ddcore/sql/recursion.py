@@ -13,9 +13,9 @@ import ddcore
 from ddcore.place import planning
 from ddcore.schema import Type
 from ddcore.sql import grouping, windows
-from ddcore.sql.names import Column, Relation, is_named, types, unwrapped
+from ddcore.sql.names import Column, Relation, is_named, unwrapped
 from ddcore.sql.parsing import DIALECT, Declared
-from ddcore.sql.values import Value, aligned, as_type, declared_type, null
+from ddcore.sql.values import Value, as_type, declared_type, null
 
 if TYPE_CHECKING:
     from ddcore.sql.queries import Env, Queries
@@ -97,7 +97,11 @@ def _recursive(queries: Queries, binding: exp.CTE, env: Env) -> Relation:
 
 
 def _fitting(
-    queries: Queries, step: Relation, start: Relation, node: exp.Expr, sides: tuple[str, str] = ("at the start", "in the step")
+    queries: Queries,
+    step: Relation,
+    start: Relation,
+    node: exp.Expr,
+    sides: tuple[str, str] = ("at the start", "in the step"),
 ) -> dict[str, pl.Expr]:
     """The columns of the step in the types of the start; ``sides`` names both in messages."""
     exprs = {}
@@ -114,7 +118,11 @@ def _fitting(
 
 
 def _widens(kind: Type, target: Type) -> bool:
-    if kind == target or (kind.name, target.name) in (("int64", "float64"), ("decimal", "float64"), ("int64", "decimal")):
+    if kind == target or (kind.name, target.name) in (
+        ("int64", "float64"),
+        ("decimal", "float64"),
+        ("int64", "decimal"),
+    ):
         return True
     return kind.name == target.name == "decimal" and kind.scale <= target.scale
 
@@ -143,8 +151,10 @@ def _require_linear(queries: Queries, binding: exp.CTE, step: exp.Expr) -> None:
             raise queries.source.error(node, f"{what}: OVER itself", _MUTUAL)
         if isinstance(node, exp.Join) and node.side in ("LEFT", "FULL"):
             raise queries.source.error(node, f"{what}: {node.side} JOIN with itself", _MUTUAL)
-        if isinstance(around, exp.Select) and isinstance(node, exp.From) and any(
-            join.side in ("RIGHT", "FULL") for join in around.args.get("joins") or []
+        if (
+            isinstance(around, exp.Select)
+            and isinstance(node, exp.From)
+            and any(join.side in ("RIGHT", "FULL") for join in around.args.get("joins") or [])
         ):
             raise queries.source.error(node, f"{what}: an outer join with itself", _MUTUAL)
         node = around
@@ -177,7 +187,9 @@ def _mutual(queries: Queries, nodes: Sequence[exp.CTE], declared: Sequence[Decla
         bindings[node.alias] = _Binding(node, columns.names, kinds)
     start = queries.inputs[0]
     empty = {
-        name: start.select(**{c: null(kind) for c, kind in zip(each.names, each.kinds, strict=True)}).where(pl.lit(False))
+        name: start.select(**{c: null(kind) for c, kind in zip(each.names, each.kinds, strict=True)}).where(
+            pl.lit(False)
+        )
         for name, each in bindings.items()
     }
 

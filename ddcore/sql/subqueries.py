@@ -167,7 +167,7 @@ def _direct(queries: Queries, query: exp.Expr, env: Env) -> list[tuple[exp.Colum
     references = {id(node): node for node in free(query, known)}
     if not references:
         return None
-    found = []
+    found: list[tuple[exp.Column, exp.Expr, exp.Expr]] = []
     where = query.args.get("where")
     for node in joins.conjuncts(where.this if where else None):
         if not isinstance(node, exp.EQ) or subqueries_in([node]):
@@ -176,7 +176,7 @@ def _direct(queries: Queries, query: exp.Expr, env: Env) -> list[tuple[exp.Colum
             if id(reference) in references and not any(id(each) in references for each in inner.find_all(exp.Column)):
                 if not list(inner.find_all(exp.Column)):
                     continue
-                found.append((reference, inner, node))
+                found.append((references[id(reference)], inner, node))
                 del references[id(reference)]
                 break
     return None if references else found
@@ -197,7 +197,7 @@ def filtered(queries: Queries, rows: Relation, node: exp.Expr, env: Env) -> Any:
     member = _membership(inner)
     if member is not None:
         subjects, query, outside = member
-        split = _split(queries, rows, subjects, query, env, inner, only=not (negated ^ outside))
+        split = _split(queries, rows, subjects, query, env, node=inner, only=not (negated ^ outside))
         return split[0] if not (negated ^ outside) else split[1]
     relation, known = attached(queries, rows, [node], env)
     values = Values(queries.source, relation.columns, relation.types, lambda _, part: known.get(id(part)))
@@ -225,8 +225,8 @@ def _split(
     subjects: Sequence[exp.Expr],
     query: exp.Expr,
     env: Env,
-    node: exp.Expr,
     *,
+    node: exp.Expr,
     only: bool,
 ) -> tuple[Any, Any, Any]:
     """The rows for which membership is true, false and null. ``only``: the first suffices, the others are None."""
@@ -281,7 +281,7 @@ def attached(
             result = _labelled(parts, name)
         elif member is not None:
             subjects, query, outside = member
-            split = _split(queries, rows, subjects, query, env, inner, only=False)
+            split = _split(queries, rows, subjects, query, env, node=inner, only=False)
             truths = [pl.lit(not outside), pl.lit(outside), null(BOOL)]
             result = _labelled(list(zip(split, truths, strict=True)), name)
             value = Value(pl.col(name), BOOL, node)
@@ -306,7 +306,7 @@ def _scalar(queries: Queries, around: Relation, query: exp.Expr, env: Env, name:
     direct = _direct(queries, query, env)
     if direct is not None and grouping.aggregates_in(query):
         assert isinstance(query, exp.Select)
-        return _direct_aggregate(queries, around, query, direct, env, name)
+        return _direct_aggregate(queries, around, query, direct, env, name=name)
     body = _body(queries, around, query, env)
     if len(body.results) != 1:
         raise queries.source.error(query, f"a value has one column: {shown(query)}", "select one column")
@@ -347,6 +347,7 @@ def _direct_aggregate(
     query: exp.Select,
     direct: Sequence[tuple[exp.Column, exp.Expr, exp.Expr]],
     env: Env,
+    *,
     name: str,
 ) -> tuple[Any, Value]:
     """An aggregate of the rows that equal the row around in some columns."""

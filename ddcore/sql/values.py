@@ -29,8 +29,8 @@ _UTC = timezone.utc  # noqa: UP017  (Polars compares with this one)
 _TYPES = {
     "BIGINT": "int64", "INT": "int64", "SMALLINT": "int64", "TINYINT": "int64", "DOUBLE": "float64", "FLOAT": "float64",
     "BOOLEAN": "bool", "TEXT": "string", "VARCHAR": "string", "CHAR": "string", "NCHAR": "string", "NVARCHAR": "string",
-    "DATE": "date", "TIMESTAMP": "timestamp", "TIMESTAMPTZ": "timestamp", "TIMESTAMPNTZ": "timestamp", "BINARY": "binary",
-    "VARBINARY": "binary",
+    "DATE": "date", "TIMESTAMP": "timestamp", "TIMESTAMPTZ": "timestamp", "TIMESTAMPNTZ": "timestamp",
+    "BINARY": "binary", "VARBINARY": "binary",
 }  # fmt: skip
 
 
@@ -54,7 +54,7 @@ def null(type_: Type) -> pl.Expr:
     return pl.lit(None, dtype=type_.polars)
 
 
-def constant(value: Any, node: exp.Expr) -> Value:
+def constant(value: Any, node: exp.Expr) -> Value:  # noqa: PLR0911  (one case, one return)
     """A value of Python as a literal."""
     if isinstance(value, bool):
         return Value(pl.lit(value), BOOL, node, value)

@@ -34,7 +34,9 @@ def outputs(views: Sequence[View], source: Source, inputs: Mapping[str, Any]) ->
 
 def _read(views: Iterable[View], inputs: Iterable[str]) -> list[str]:
     """The inputs that the program reads, in their order."""
-    tables = [table for view in views for table in view.query.find_all(exp.Table) if isinstance(table.this, exp.Identifier)]
+    tables = [
+        table for view in views for table in view.query.find_all(exp.Table) if isinstance(table.this, exp.Identifier)
+    ]
     return [name for name in inputs if any(is_named(table.this, name) for table in tables)]
 
 

@@ -63,7 +63,7 @@ def windowed(
         with planning(queries.source.place(window)):
             name = f"window {number}"
             least = _bound(queries, node, window) if len(windows) == 1 else None
-            relation, value = _window(queries, relation, window, name, replace, least)
+            relation, value = _window(queries, relation, window, name, replace, most=least)
             known[id(window)] = value
     return relation, known
 
@@ -87,7 +87,7 @@ def _bound(queries: Queries, node: exp.Select, window: exp.Window) -> int | None
 
 
 def _window(
-    queries: Queries, relation: Relation, window: exp.Window, name: str, replace: Replace, most: int | None
+    queries: Queries, relation: Relation, window: exp.Window, name: str, replace: Replace, *, most: int | None
 ) -> tuple[Relation, Value]:
     source = queries.source
     values = Values(source, relation.columns, relation.types, replace)
@@ -104,14 +104,14 @@ def _window(
     if kind is None:
         if order is not None or not isinstance(window.this, exp.AggFunc | exp.Filter):
             source.refuse(window, "this window", "row_number, rank and dense_rank, and aggregates without ORDER BY are")
-        return _aggregate(queries, relation, window, name, keys, values)
+        return _aggregate(queries, relation, window, name, keys, values=values)
     if order is None:
         source.refuse(window, f"{kind} without ORDER BY")
-    return _numbered(relation, order, name, keys, values, kind, most)
+    return _numbered(relation, order, name, keys, values, kind=kind, most=most)
 
 
 def _aggregate(
-    queries: Queries, relation: Relation, window: exp.Window, name: str, keys: Mapping[str, pl.Expr], values: Values
+    queries: Queries, relation: Relation, window: exp.Window, name: str, keys: Mapping[str, pl.Expr], *, values: Values
 ) -> tuple[Relation, Value]:
     """An aggregate of each row's partition."""
     columns = {f"{name} key {number}": expr for number, expr in enumerate(keys.values())}
@@ -131,6 +131,7 @@ def _numbered(
     name: str,
     keys: Mapping[str, pl.Expr],
     values: Values,
+    *,
     kind: str,
     most: int | None,
 ) -> tuple[Relation, Value]:
@@ -138,7 +139,9 @@ def _numbered(
     sorts = {f"{name} order {number}": values.of(each.this).expr for number, each in enumerate(order.expressions)}
     downs = [bool(each.args.get("desc")) for each in order.expressions]
     firsts = [bool(each.args.get("nulls_first")) for each in order.expressions]
-    nulls = {f"{key} null": expr.is_not_null() for (key, expr), first in zip(sorts.items(), firsts, strict=True) if first}
+    nulls = {
+        f"{key} null": expr.is_not_null() for (key, expr), first in zip(sorts.items(), firsts, strict=True) if first
+    }
     types = relation.types
     added = {key: expr for key, expr in keys.items() if key not in types}
     rows = relation.rows.with_columns(**added, **sorts, **nulls)

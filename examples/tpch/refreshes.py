@@ -19,9 +19,7 @@ KEYS = {"orders": "o_orderkey", "lineitem": "l_orderkey"}
 """The tables that change, and their column with the order's key."""
 
 
-def main(
-    tables: Path, logs: Path, versions: int = 40, share: int = 1_000, seed: int = 1, project: Path = HERE
-) -> None:
+def main(tables: Path, logs: Path, versions: int = 40, share: int = 1_000, seed: int = 1, project: Path = HERE) -> None:
     """Write a log for each table that the program of ``project`` reads."""
     logs.mkdir(parents=True, exist_ok=True)
     settings = tomllib.loads((project / "dd.toml").read_text(encoding="utf-8"))
