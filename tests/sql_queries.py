@@ -156,10 +156,12 @@ class RandomQuery:
     # -- FROM ---------------------------------------------------------------------------------------------------------
 
     def _tables(self, depth: int, outer: list[Named]) -> tuple[str, list[Named]]:
-        text, columns = self._table(depth)
+        inside = outer if self.rng.random() < 0.5 else []
+        text, columns = self._table(depth, inside)
         for _ in range(self.rng.choice((0, 0, 1, 1, 2))):
             other, more = self._table(depth)
-            kind = self.rng.choice(("JOIN", "JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN", "CROSS JOIN"))
+            kinds = ("JOIN", "JOIN", "LEFT JOIN", "CROSS JOIN", "RIGHT JOIN", "FULL JOIN")
+            kind = self.rng.choice(kinds[: 4 if inside else 6])  # ddcore refuses the last two there
             both = columns + more
             if kind == "CROSS JOIN":
                 text, columns = f"{text} CROSS JOIN {other}", both
@@ -171,11 +173,11 @@ class RandomQuery:
             text, columns = f"{text} {kind} {other} ON {on}", both
         return text, columns
 
-    def _table(self, depth: int) -> tuple[str, list[Named]]:
+    def _table(self, depth: int, outer: Sequence[Named] = ()) -> tuple[str, list[Named]]:
         self._aliases += 1
         alias = f"t{self._aliases}"
         if depth and self.rng.random() < 0.2:
-            text, kinds = self.query(depth - 1, [])
+            text, kinds = self.query(depth - 1, list(outer))
             return f"({text}) AS {alias}", [(f"{alias}.c{i}", kind) for i, kind in enumerate(kinds)]
         table = self.rng.choice(tuple(SCHEMAS))
         columns = [(f"{alias}.{name}", KINDS.get(kind, "decimal")) for name, kind in SCHEMAS[table].items()]
@@ -237,7 +239,7 @@ class RandomQuery:
         return f"{self.rng.choice(('min', 'max'))}({self.value(kind, scope, 0)}){where}"
 
     def _scalar(self, kind: str, scope: list[Named], depth: int) -> str:
-        tables, columns = self._tables(0, [])
+        tables, columns = self._tables(depth - 1, scope)
         return f"SELECT {self.aggregate(kind, columns, 0)} FROM {tables}{self._where(columns, scope, depth - 1)}"
 
     # -- conditions ---------------------------------------------------------------------------------------------------
@@ -276,11 +278,11 @@ class RandomQuery:
     def _asking(self, scope: list[Named], depth: int) -> str:
         negated = self.rng.choice(("", "NOT "))
         if self.rng.random() < 0.5:
-            tables, columns = self._tables(0, [])
+            tables, columns = self._tables(depth - 1, scope)
             select = self.rng.choice(("1", "*", "count(*)"))
             return f"{negated}EXISTS (SELECT {select} FROM {tables}{self._where(columns, scope, depth - 1)})"
         column = self._some("int", scope)
-        tables, columns = self._tables(0, [])
+        tables, columns = self._tables(depth - 1, scope)
         inner = self.value("int", columns, 0)
         query = f"SELECT {inner} FROM {tables}{self._where(columns, scope, depth - 1)}"
         return f"{column or self.literal('int')} {negated}IN ({query})"

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import sys
 from datetime import date
 from pathlib import Path
 from typing import Any
 
+import pages
 import polars as pl
 import pytest
 from folding import by_reference, whole
 from sql_queries import RandomQuery, accumulated, bag, database, random_logs
 
-import ddcore as dd
+import ddcore
 from ddcore.cli.main import run_command
 from ddcore.errors import Diverged, ExpressionError, ProgramError
 from ddcore.planner import build
@@ -28,7 +30,7 @@ def differences(query: str, logs: dict[str, pl.DataFrame]) -> str:
 
     Not at versions at which all tables of the query are empty: there a sum of nothing has no row (docs/sql.md).
     """
-    log = dd.replay(program(f"CREATE VIEW result AS {query}"), ("version",), **logs)["result"]
+    log = ddcore.replay(program(f"CREATE VIEW result AS {query}"), ("version",), **logs)["result"]
     read = [name for name in logs if f"{name} AS" in query]
     for version in range(3):
         if not any(len(accumulated(logs[name], version)) for name in read):
@@ -77,7 +79,7 @@ PEOPLE = pl.DataFrame(
 def rows_of(query: str, version: int = 1, **logs: pl.DataFrame) -> list[tuple[Any, ...]]:
     """The rows of a query over ORDERS and PEOPLE, or over other tables, at a version, sorted."""
     logs = logs or {"orders": ORDERS, "people": PEOPLE}
-    log = dd.replay(program(f"CREATE VIEW result AS {query}"), ("version",), **logs)["result"]
+    log = ddcore.replay(program(f"CREATE VIEW result AS {query}"), ("version",), **logs)["result"]
     return sorted(accumulated(log, version).rows(), key=lambda row: [(value is None, value) for value in row])
 
 
@@ -168,7 +170,7 @@ def test_views_name_earlier_views_and_temporary_ones_are_no_outputs() -> None:
         "CREATE TEMPORARY VIEW totals (name, total) AS SELECT who, sum(sum) FROM orders GROUP BY who;"
         'CREATE VIEW "Large" AS SELECT name, total FROM totals WHERE total > 5;'
     )
-    logs = dd.replay(views, orders=ORDERS, people=PEOPLE)
+    logs = ddcore.replay(views, orders=ORDERS, people=PEOPLE)
     assert list(logs) == ["Large"]
     assert logs["Large"].rows() == [(None, 9, 0, 1), ("ann", 19, 0, 1), ("ann", 12, 1, 1), ("ann", 19, 1, -1)]
 
@@ -356,7 +358,7 @@ MISTAKES = {
 def test_mistakes_name_their_place_and_a_way_on(query: str) -> None:
     message, hint = MISTAKES[query]
     with pytest.raises(ProgramError) as caught:
-        dd.replay(program(f"CREATE VIEW result AS\n{query}"), orders=ORDERS, people=PEOPLE)
+        ddcore.replay(program(f"CREATE VIEW result AS\n{query}"), orders=ORDERS, people=PEOPLE)
     assert caught.value.message.startswith(message), caught.value.message
     assert hint in caught.value.hint and caught.value.hint, caught.value.hint
     assert "\n" not in caught.value.message
@@ -380,7 +382,7 @@ def test_mistakes_name_their_place_and_a_way_on(query: str) -> None:
 )
 def test_programs_are_views(text: str, message: str) -> None:
     with pytest.raises(ProgramError) as caught:
-        dd.replay(program(text), orders=ORDERS)
+        ddcore.replay(program(text), orders=ORDERS)
     assert caught.value.message.startswith(message), caught.value.message
     assert caught.value.hint
 
@@ -392,6 +394,20 @@ def test_without_sqlglot_the_error_says_what_to_install(monkeypatch: pytest.Monk
     with pytest.raises(ProgramError) as caught:
         program("CREATE VIEW v AS SELECT 1 AS a")
     assert "sqlglot" in caught.value.message and caught.value.hint == "pip install 'ddcore[sql]'"
+
+
+# -- the page ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_page_shows_what_the_commands_print(tmp_path: Path, dd: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    pages.follow("sql.md", tmp_path, dd, monkeypatch, steps=12)
+
+
+def test_the_page_s_recursion_finds_components() -> None:
+    (text,) = re.findall(r"^```sql\n(.*?)^```$", (pages.DOCS / "sql.md").read_text("utf-8"), re.DOTALL | re.MULTILINE)
+    flights = EDGES.rename({"src": "origin", "dst": "target"})
+    log = ddcore.replay(program(text), flights=flights)["components"]
+    assert sorted(accumulated(log, 0).rows()) == pairs("aa ba ca da")
 
 
 # -- a project --------------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from sqlglot import exp
 from ddcore.place import planning
 from ddcore.schema import Schema
 from ddcore.sql import subqueries, windows
-from ddcore.sql.names import Column, Relation, is_named, mentioned, resolve, types, unwrapped
+from ddcore.sql.names import Column, Relation, free, is_named, mentioned, resolve, types, unwrapped
 from ddcore.sql.parsing import shown
 from ddcore.sql.values import Value, Values, aligned, is_plain, null
 
@@ -198,7 +198,7 @@ class _From:
 
     def add(self, table: exp.Expr, join: exp.Join | None = None) -> None:
         """One more table, by the join before it."""
-        if isinstance(table, exp.Lateral):
+        if isinstance(table, exp.Lateral) or self.is_correlated(table):
             self._lateral(table, join)
             return
         source = self.queries.source
@@ -255,8 +255,14 @@ class _From:
         self.columns = [each for each in self.columns if not (each.hidden and not each.table)]
         self.columns.insert(front, Column("", name, key))
 
-    def _lateral(self, table: exp.Lateral, join: exp.Join | None) -> None:
-        """A subquery that may name what stands before it."""
+    def is_correlated(self, table: exp.Expr) -> bool:
+        """Whether a subquery in FROM names columns of the query around."""
+        if self.env.outer is None or not isinstance(table, exp.Subquery):
+            return False
+        return any(True for _ in free(unwrapped(table), self.queries.known(self.env)))
+
+    def _lateral(self, table: exp.Expr, join: exp.Join | None) -> None:
+        """A subquery that may name what stands before it, or if it is not LATERAL the query around."""
         source, side = self.queries.source, (join.side if join else "") or ""
         on = join.args.get("on") if join else None
         if side not in ("", "LEFT") or (side and not (isinstance(on, exp.Boolean) and on.this)):
@@ -265,6 +271,8 @@ class _From:
             )
         before = self.joined(final=False)
         query = unwrapped(table.this)
+        if not isinstance(table, exp.Lateral):
+            before = replace(before, columns=tuple(each for each in before.columns if each.outer))
         correlation = subqueries.correlated(self.queries, before, query, self.env)
         relation = self.queries.query(query, self.env.inside(correlation.outer))
         rows, columns = self._renamed(table, relation)
@@ -285,6 +293,10 @@ class _From:
         join: exp.Join,
     ) -> None:
         """LEFT, RIGHT and FULL: pairs, and the rows of one side or both that are in none."""
+        if side != "LEFT" and any(each.outer for each in self.columns):
+            self.queries.source.refuse(
+                join, f"a {side} JOIN beside a subquery in FROM that names the query around", "compute the join in a view"
+            )
         conditions = [self._condition(node) for node in nodes]
         conditions += [self._equal(mine, theirs, join) for mine, theirs, _ in shared]
         for each in conditions:
@@ -508,11 +520,16 @@ def from_where(queries: Queries, select: exp.Select, env: Env, skip: Sequence[ex
     start = _From(queries, env, select, [*later, *skip])
     start.merged = {name.name for join in joins for name in join.args.get("using") or []}
     start.natural = any(join.method == "NATURAL" for join in joins)
+    outer = [env.outer] if env.outer is not None and env.outer.columns else []
+    first = any(start.is_correlated(table) for table, _ in tables)
+    for each in outer if first else []:
+        start.pool.append(each.rows)
+        start.columns += each.columns
     for table, join in tables:
         start.add(table, join)
-    if env.outer is not None and env.outer.columns:
-        start.pool.append(env.outer.rows)
-        start.columns += env.outer.columns
+    for each in [] if first else outer:
+        start.pool.append(each.rows)
+        start.columns += each.columns
     if not start.pool:
         start.pool.append(queries.unit)
     where = select.args.get("where")

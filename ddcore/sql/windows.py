@@ -13,7 +13,7 @@ from ddcore.sql import grouping, joins
 from ddcore.sql.names import Relation, is_named
 from ddcore.sql.numbering import numbering
 from ddcore.sql.ordering import Replace
-from ddcore.sql.values import INT, Value, Values
+from ddcore.sql.values import INT, Value, Values, is_plain
 
 if TYPE_CHECKING:
     from ddcore.sql.queries import Queries
@@ -100,7 +100,7 @@ def _window(
         value = values.of(part)
         if value.type is None:
             source.refuse(part, "PARTITION BY NULL")
-        keys[f"{name} part {number}"] = value.expr
+        keys[is_plain(value.expr) or f"{name} part {number}"] = value.expr
     if kind is None:
         if order is not None or not isinstance(window.this, exp.AggFunc | exp.Filter):
             source.refuse(window, "this window", "row_number, rank and dense_rank, and aggregates without ORDER BY are")
@@ -136,7 +136,11 @@ def _numbered(
     most: int | None,
 ) -> tuple[Relation, Value]:
     """The number of each row in its partition. With ``most``, rows that would have a greater one may be left out."""
-    sorts = {f"{name} order {number}": values.of(each.this).expr for number, each in enumerate(order.expressions)}
+    sorts: dict[str, pl.Expr] = {}
+    for number, each in enumerate(order.expressions):
+        expr = values.of(each.this).expr
+        plain = is_plain(expr)
+        sorts[f"{name} order {number}" if plain is None or plain in {*keys, *sorts} else plain] = expr
     downs = [bool(each.args.get("desc")) for each in order.expressions]
     firsts = [bool(each.args.get("nulls_first")) for each in order.expressions]
     nulls = {
@@ -144,7 +148,8 @@ def _numbered(
     }
     types = relation.types
     added = {key: expr for key, expr in keys.items() if key not in types}
-    rows = relation.rows.with_columns(**added, **sorts, **nulls)
+    added |= {key: expr for key, expr in sorts.items() if key not in types} | nulls
+    rows = relation.rows.with_columns(**added) if added else relation.rows
     by: list[str] = []
     down: list[bool] = []
     for key, descending in zip(sorts, downs, strict=True):
