@@ -22,8 +22,6 @@ from ddcore.errors import Diverged, ExpressionError, ProgramError
 from ddcore.planner import build
 from ddcore.sql import program
 
-SEEDS = int(os.environ.get("DDCORE_SQL_SEEDS", "150"))
-
 
 def differences(query: str, logs: dict[str, pl.DataFrame]) -> str:
     """How ddcore's result of a query differs from DuckDB's at some version, or nothing.
@@ -43,13 +41,23 @@ def differences(query: str, logs: dict[str, pl.DataFrame]) -> str:
     return ""
 
 
-@pytest.mark.parametrize("block", range(5))
-def test_random_queries_equal_duckdb_at_every_version(block: int) -> None:
-    for seed in range(block, SEEDS, 5):
+def require_equal(seeds: range) -> None:
+    for seed in seeds:
         rng = random.Random(f"sql {seed}")
         logs, query = random_logs(rng), RandomQuery(rng).text()
         print(f"seed {seed}: {query}")
         assert not differences(query, logs), f"seed {seed}: {query}"
+
+
+def test_random_queries_equal_duckdb_at_every_version() -> None:
+    require_equal(range(40))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("block", range(4))
+def test_many_random_queries_equal_duckdb_at_every_version(block: int) -> None:
+    seeds = int(os.environ.get("DDCORE_SEEDS", "400"))
+    require_equal(range(40 + block, 40 + seeds // 2, 4))
 
 
 def test_the_reference_gives_the_same_as_the_engine_for_random_queries() -> None:

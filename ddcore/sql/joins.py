@@ -295,7 +295,9 @@ class _From:
         """LEFT, RIGHT and FULL: pairs, and the rows of one side or both that are in none."""
         if side != "LEFT" and any(each.outer for each in self.columns):
             self.queries.source.refuse(
-                join, f"a {side} JOIN beside a subquery in FROM that names the query around", "compute the join in a view"
+                join,
+                f"a {side} JOIN beside a subquery in FROM that names the query around",
+                "compute the join in a view",
             )
         conditions = [self._condition(node) for node in nodes]
         conditions += [self._equal(mine, theirs, join) for mine, theirs, _ in shared]
