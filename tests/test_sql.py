@@ -142,6 +142,14 @@ CASES = {
         (3, None),
         (5, 0),
     ],
+    "SELECT who, sum(sum) AS s, sum(sum(sum)) OVER () AS t FROM orders GROUP BY who HAVING sum(sum) > 2": [
+        ("ann", 12, 21),
+        (None, 9, 21),
+    ],
+    "SELECT sum(sum) FILTER (WHERE EXISTS (SELECT 1 FROM people p WHERE p.who = orders.who)) AS s FROM orders": [(12,)],
+    "SELECT id FROM orders WHERE id > 3 UNION SELECT NULL": [(4,), (5,), (None,)],
+    "SELECT id FROM orders ORDER BY id OFFSET 3": [(4,), (5,)],
+    "SELECT 1 AS one FROM orders HAVING true": [(1,)],
     "SELECT a, rn FROM (SELECT id, row_number() OVER (ORDER BY id DESC) AS a FROM orders) AS o (rn, a) WHERE rn <= 2": [
         (4, 2),
         (5, 1),
@@ -343,6 +351,8 @@ MISTAKES = {
     ),
     "SELECT id, who FROM": ("program.sql:2:16: this is no SQL at 'FROM': Expected table name", "correct"),
     "SELECT CAST(id AS money) AS m FROM orders": ("program.sql:2:13: the type MONEY is not supported", ""),
+    "SELECT id FROM orders WHERE id = ANY(ARRAY[1])": ("program.sql:2:44: ANY of what is no subquery", "write IN"),
+    "SELECT * FROM (SELECT 1) AS t": ("program.sql:1:13: column 1 of the view result has no name", "AS name"),
     "SELECT date '2024-02-30' AS d FROM orders": ("program.sql:2:13: '2024-02-30' is no date", "a literal"),
     "SELECT id FROM orders WHERE who LIKE town": ("program.sql:2:38: there is no column town", ""),
     "SELECT id FROM orders LIMIT who": ("program.sql:2:29: a limit that is no whole number is not supported", ""),

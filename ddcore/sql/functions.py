@@ -144,6 +144,8 @@ def _between(values: Values, node: exp.Between) -> Value:
 def _in(values: Values, node: exp.In) -> Value:
     if node.args.get("query") is not None or node.args.get("unnest") is not None:
         values.source.refuse(node, "a subquery in this place")
+    if not node.expressions:
+        values.source.refuse(node, "IN without values")
     equals = [exp.EQ(this=node.this.copy(), expression=each.copy()) for each in node.expressions]
     if isinstance(node.this, exp.Tuple):
         parts = [_rows_equal(values, each) for each in equals]
@@ -656,6 +658,8 @@ RULES: dict[type[exp.Expr], Rule] = {
     exp.Day: _unit("DAY"),
     exp.TimestampTrunc: _truncated,
     exp.DateTrunc: _truncated,
+    exp.Any: _refused("ANY of what is no subquery is not supported", "write IN (...)"),
+    exp.All: _refused("ALL of what is no subquery is not supported", "write NOT IN (...)"),
     exp.CurrentTimestamp: _CLOCK,
     exp.CurrentDate: _CLOCK,
     exp.CurrentTime: _CLOCK,

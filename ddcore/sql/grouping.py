@@ -34,7 +34,7 @@ def aggregates_in(query: exp.Expr) -> list[exp.Expr]:
         if isinstance(node, exp.Query):
             return
         if isinstance(node, exp.Window):
-            for part in node.iter_expressions():
+            for part in [*node.this.iter_expressions(), *node.iter_expressions()]:
                 if part is not node.this:
                     visit(part)
             return
@@ -91,10 +91,14 @@ def computed(
     *,
     prefix: str = "",
     values: Values | None = None,
+    nested: bool = False,
 ) -> Computed:
-    """The aggregates of the groups of some rows, without a row where there is none."""
+    """The aggregates of the groups of some rows, without a row where there is none.
+
+    ``nested``: their arguments may be aggregates, of which ``values`` knows the values.
+    """
     values = values or Values(queries.source, relation.columns, relation.types)
-    made = _Aggregates(values, prefix)
+    made = _Aggregates(values, prefix, nested=nested)
     for node in nodes:
         made.add(node)
     columns = list(keys)
@@ -102,6 +106,8 @@ def computed(
     needed = {name: expr for name, expr in keys.items() if is_plain(expr) != name}
     if needed:
         rows = rows.with_columns(**needed)
+    if not columns and not made.aggregates:
+        made.aggregates[f"{prefix}rows"] = ddcore.count()
     rows = rows.group_by(*columns).agg(**made.aggregates) if made.aggregates else rows.select(*columns).distinct()
     return Computed(rows, made.known, [name for name in made.aggregates if name in made.counts])
 
@@ -109,8 +115,8 @@ def computed(
 class _Aggregates:
     """The aggregates under way: equal ones are computed once."""
 
-    def __init__(self, values: Values, prefix: str) -> None:
-        self.values, self.prefix = values, prefix
+    def __init__(self, values: Values, prefix: str, *, nested: bool) -> None:
+        self.values, self.prefix, self.nested = values, prefix, nested
         self.aggregates: dict[str, Any] = {}
         self.counts: set[str] = set()
         self.known: dict[str, Callable[[exp.Expr], Value]] = {}
@@ -129,7 +135,7 @@ class _Aggregates:
             name = inner.sql_name().lower() if isinstance(inner, exp.Func) else inner.key
             source.refuse(node, f"the aggregate {name}", "count, sum, avg, min, max, bool_and and bool_or are")
         self.values.require_arguments(inner, type(inner))
-        if inner.args.get("this") is not None and _nested(inner):
+        if not self.nested and _nested(inner):
             raise source.error(inner, f"an aggregate of an aggregate: {shown(inner)}", "compute the inner one first")
         self.known[node.sql()] = self._result(inner, where)
 

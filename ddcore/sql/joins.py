@@ -183,7 +183,7 @@ class _From:
         wanted |= {each.key for each in columns if any(is_named(each.name, used) for used in self.merged)}
         kept = [each for each in columns if each.key in wanted or self.natural]
         taken = set(self.schema) | {each.key for each in self.columns}
-        placed = [replace(each, key=_unused(each.name, name, taken)) for each in kept]
+        placed = [replace(each, key=_unused(each.name or each.key, name, taken)) for each in kept]
         exprs = {new.key: pl.col(old.key) for old, new in zip(kept, placed, strict=True)}
         exprs |= {key: pl.col(key) for key in relation.carried}
         if not exprs:

@@ -111,28 +111,30 @@ def _first(
     if limit is None and offset is None:
         return relation
     source = queries.source
-    if limit is None:
-        source.refuse(offset or node, "OFFSET without LIMIT")
     is_fetch = isinstance(limit, exp.Fetch)
-    options = limit.args.get("limit_options") if is_fetch else None
+    options = limit.args.get("limit_options") if limit is not None and is_fetch else None
     ties = bool(options and options.args.get("with_ties"))
     if options and options.args.get("percent"):
-        source.refuse(limit, "FETCH ... PERCENT")
-    count = _number(queries, limit.args.get("count") if is_fetch else limit.expression, limit)
+        source.refuse(node, "FETCH ... PERCENT")
     skipped = _number(queries, offset.expression, offset) if offset is not None else 0
+    count = None
+    if limit is not None:
+        count = _number(queries, limit.args.get("count") if is_fetch else limit.expression, limit)
     with planning(source.place(node.args.get("order") or node)):
         rows, by, downs = _sortable(relation, sorts)
         if not by:
             by, downs = [each.key for each in relation.own][:1], [False]
         if any(types(rows)[key].is_nested for key in by):
-            source.refuse(node.args.get("order") or limit, "an order by lists or structs")
-        if not count:
+            source.refuse(node.args.get("order") or node, "an order by lists or structs")
+        groups = rows.group_by(*relation.carried)
+        if count == 0:
             first = rows.where(pl.lit(False))
+        elif count is None:
+            first = rows
         else:
-            groups = rows.group_by(*relation.carried)
             first = groups.top_k(count + skipped, by, descending=downs, ties="rank" if ties else "cut")
-            if skipped:
-                first = first.concat(groups.top_k(skipped, by, descending=downs).negate())
+        if skipped and count != 0:
+            first = first.concat(groups.top_k(skipped, by, descending=downs).negate())
         kept = [key for key in types(relation.rows) if key not in hidden]
         if list(types(first)) != kept:
             first = first.select(*kept)

@@ -106,7 +106,7 @@ class Queries:
             if value and key not in _PARTS:
                 self.source.refuse(node, f"{key.strip('_').upper()} in a SELECT")
         relation = joins.from_where(self, node, env)
-        known: dict[int, Value] = {}
+        before: dict[int, Value] = {}
         if grouping.is_grouped(node):
             inside = [
                 *grouping.aggregates_in(node),
@@ -116,13 +116,13 @@ class Queries:
             relation, replaced = grouping.grouped(self, node, relation, env, before)
             having = node.args.get("having")
             for condition in joins.conjuncts(having.this if having else None):
-                relation = self._having(relation, condition, replaced, env)
+                relation = self._having(relation, condition, replaced, env, before)
         else:
             replaced = None
         columns = self._expanded(node, relation)
         order = node.args.get("order")
         parts = [*columns, *(order.expressions if order else []), *filter(None, [node.args.get("qualify")])]
-        relation, known = subqueries.attached(self, relation, parts, env)
+        relation, known = subqueries.attached(self, relation, parts, env, before)
 
         def value_of(values: Values, part: exp.Expr) -> Value | None:
             return known.get(id(part)) or (replaced(values, part) if replaced else None)
@@ -147,8 +147,10 @@ class Queries:
             met = relation.rows.where(values.truth(node.args["qualify"].this, "QUALIFY"))
         return replace(relation, rows=met)
 
-    def _having(self, relation: Relation, condition: exp.Expr, replaced: Any, env: Env) -> Relation:
-        relation, known = subqueries.attached(self, relation, [condition], env)
+    def _having(
+        self, relation: Relation, condition: exp.Expr, replaced: Any, env: Env, before: Mapping[int, Value]
+    ) -> Relation:
+        relation, known = subqueries.attached(self, relation, [condition], env, before)
         with planning(self.source.place(condition)):
             values = Values(
                 self.source, relation.columns, relation.types, lambda v, part: known.get(id(part)) or replaced(v, part)
@@ -213,18 +215,29 @@ class Queries:
         columns = tuple(replace(each, table="") for each in left.own)
         return Relation(rows, columns, left.carried)
 
-    def met(self, left: Relation, right: Relation, node: exp.Expr) -> tuple[Any, Any]:
+    def met(self, left: Relation, right: Relation, node: exp.SetOperation) -> tuple[Any, Any]:
         """Two results with the columns of the left one, by place, in types that hold both."""
         kinds, others = left.types, right.types
         mine: dict[str, pl.Expr] = {key: pl.col(key) for key in left.carried}
         theirs: dict[str, pl.Expr] = {key: pl.col(key) for key in left.carried}
-        for one, other in zip(left.own, right.own, strict=True):
+        for number, (one, other) in enumerate(zip(left.own, right.own, strict=True)):
             pair = [
-                Value(pl.col(one.key), kinds[one.key], node),
-                Value(pl.col(other.key), others[other.key], node),
+                Value(pl.col(one.key), None if _is_null(node.this, number) else kinds[one.key], node),
+                Value(pl.col(other.key), None if _is_null(node.expression, number) else others[other.key], node),
             ]
             (mine[one.key], theirs[one.key]), _ = aligned(self.source, pair, f"{node.key.upper()}, column {one.name}")
         return _selected(left.rows, mine), _selected(right.rows, theirs)
+
+
+def _is_null(query: exp.Expr, number: int) -> bool:
+    """Whether a column of a query is a bare NULL, which takes the type of the other side."""
+    query = unwrapped(query)
+    if isinstance(query, exp.SetOperation):
+        return _is_null(query.this, number) and _is_null(query.expression, number)
+    if not isinstance(query, exp.Select) or len(query.expressions) <= number:
+        return False
+    node = query.expressions[number]
+    return isinstance(node.this if isinstance(node, exp.Alias) else node, exp.Null)
 
 
 def _of_star(column: Column, star: exp.Expr) -> exp.Column:

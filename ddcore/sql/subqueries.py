@@ -7,7 +7,7 @@ compared with is the key, and the values are not needed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -56,7 +56,11 @@ def subqueries_in(nodes: Iterable[exp.Expr]) -> list[exp.Expr]:
         if (
             isinstance(node, exp.Exists | exp.Subquery | exp.Select | exp.SetOperation)
             or (isinstance(node, exp.In) and node.args.get("query") is not None)
-            or (isinstance(node, exp.Binary) and isinstance(node.expression, exp.Any | exp.All))
+            or (
+                isinstance(node, exp.Binary)
+                and isinstance(node.expression, exp.Any | exp.All)
+                and isinstance(unwrapped(node.expression.this), exp.Query)
+            )
         ):
             found.append(node)
             return
@@ -263,11 +267,14 @@ def _split(
 
 
 def attached(
-    queries: Queries, rows: Relation, nodes: Iterable[exp.Expr], env: Env
+    queries: Queries, rows: Relation, nodes: Iterable[exp.Expr], env: Env, done: Container[int] = ()
 ) -> tuple[Relation, dict[int, Value]]:
-    """The rows with one more column for each subquery, and the value of each, by the identity of its part."""
+    """The rows with one more column for each subquery, and the value of each, by the identity of its part.
+
+    Those in ``done`` are computed already.
+    """
     known: dict[int, Value] = {}
-    for number, node in enumerate(subqueries_in(nodes)):
+    for number, node in enumerate(each for each in subqueries_in(nodes) if id(each) not in done):
         name = f"subquery {number}"
         while name in rows.types:
             name += "+"

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import polars as pl
 from sqlglot import exp
 
+from ddcore.errors import DdError
 from ddcore.place import planning
 from ddcore.sql.names import Column, Relation, is_named
 from ddcore.sql.parsing import Source, View
 from ddcore.sql.queries import Env, Queries
 from ddcore.sql.recursion import renamed
+from ddcore.wording import described
 
 __all__ = ["outputs"]
 
@@ -24,12 +27,25 @@ def outputs(views: Sequence[View], source: Source, inputs: Mapping[str, Any]) ->
     for view in views:
         if any(is_named(view.name, name) for name in queries.tables):
             raise source.error(view.node, f"there is a table or view {view.name} already", "give the view another name")
-        with planning(source.place(view.node)):
+        with planning(source.place(view.node)), _one_line(source, view):
             relation = renamed(queries, queries.query(view.query, Env()), view.columns, view.node)
             queries.tables[view.name] = _named(queries, view, relation)
         if not view.temporary:
             results[view.name] = queries.tables[view.name].rows
     return results
+
+
+@contextmanager
+def _one_line(source: Source, view: View) -> Iterator[None]:
+    """Errors that are not our own become one line that names the view."""
+    try:
+        yield
+    except DdError:
+        raise
+    except Exception as error:
+        raise source.error(
+            view.node, f"the view {view.name} cannot be planned: {described(error)}", "write it in simpler parts"
+        ) from error
 
 
 def _read(views: Iterable[View], inputs: Iterable[str]) -> list[str]:

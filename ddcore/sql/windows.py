@@ -115,7 +115,9 @@ def _aggregate(
 ) -> tuple[Relation, Value]:
     """An aggregate of each row's partition."""
     columns = {f"{name} key {number}": expr for number, expr in enumerate(keys.values())}
-    computed = grouping.computed(queries, relation, [window.this], columns, prefix=f"{name} ", values=values)
+    computed = grouping.computed(
+        queries, relation, [window.this], columns, prefix=f"{name} ", values=values, nested=True
+    )
     pairs = [(expr, pl.col(key), True) for key, expr in zip(columns, keys.values(), strict=True)]
     rows = joins.paired(relation.rows, computed.rows, pairs)
     value = computed.known(window.this)
