@@ -148,6 +148,11 @@ CASES = {
         (None, 9, 21),
     ],
     "SELECT sum(sum) FILTER (WHERE EXISTS (SELECT 1 FROM people p WHERE p.who = orders.who)) AS s FROM orders": [(12,)],
+    "SELECT who IN (SELECT who FROM people) AS known, count(*) AS n FROM orders GROUP BY known": [
+        (False, 2),
+        (True, 2),
+        (None, 1),
+    ],
     "SELECT id FROM orders WHERE id > 3 UNION SELECT NULL": [(4,), (5,), (None,)],
     "SELECT id FROM orders ORDER BY id OFFSET 3": [(4,), (5,)],
     "SELECT 1 AS one FROM orders HAVING true": [(1,)],

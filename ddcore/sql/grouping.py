@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -21,7 +22,7 @@ from ddcore.sql.values import Value, Values, is_plain, null
 if TYPE_CHECKING:
     from ddcore.sql.queries import Env, Queries
 
-__all__ = ["Computed", "aggregates_in", "computed", "grouped", "is_global", "is_grouped"]
+__all__ = ["Computed", "aggregates_in", "computed", "grouped", "is_global", "is_grouped", "keys_of"]
 
 _AGGREGATES = exp.Count, exp.Sum, exp.Avg, exp.Min, exp.Max, exp.LogicalOr, exp.LogicalAnd, exp.AnyValue
 
@@ -237,7 +238,7 @@ def grouped(
     values = Values(source, relation.columns, relation.types, lambda _, node: known.get(id(node)))
     keys: dict[str, pl.Expr] = {name: pl.col(name) for name in relation.carried}
     columns = [each for each in relation.columns if each.outer]
-    for number, node in enumerate(_keys(queries, query, relation)):
+    for number, node in enumerate(keys_of(queries, query, relation)):
         value = values.of(node)
         if value.type is None:
             source.refuse(node, "GROUP BY NULL")
@@ -266,14 +267,15 @@ def grouped(
             )
         return _key(source, values, node, texts, kinds)
 
-    return Relation(rows, tuple(columns), relation.carried), replace
+    gone = [dataclasses.replace(each, absent=True) for each in relation.columns if each not in columns]
+    return Relation(rows, tuple([*columns, *gone]), relation.carried), replace
 
 
 def _key(
     source: Any, values: Values, node: exp.Expr, texts: Mapping[str, str], kinds: Mapping[str, Any]
 ) -> Value | None:
     """The value of a part that is a key of GROUP BY."""
-    if isinstance(node, exp.Literal | exp.Null | exp.Boolean | exp.Query) or any(node.find_all(exp.AggFunc, exp.Query)):
+    if isinstance(node, exp.Literal | exp.Null | exp.Boolean) or _nested(node):
         return None
     try:
         text = canonical(values.of(node).expr)
@@ -301,7 +303,7 @@ def _one_row(queries: Queries, relation: Relation, result: Computed, env: Env) -
     return result.filled(joined).drop(*(f"of {name}" for name in relation.carried))
 
 
-def _keys(queries: Queries, query: exp.Select, relation: Relation) -> list[exp.Expr]:
+def keys_of(queries: Queries, query: exp.Select, relation: Relation) -> list[exp.Expr]:
     """The keys of GROUP BY, where a number or an alias stands for a column of the SELECT."""
     group = query.args.get("group")
     if group is None:

@@ -23,7 +23,8 @@ class Column:
     """A column that expressions may name: ``table`` is its table's alias, ``key`` what the collection calls it.
 
     A ``hidden`` one answers to its qualified name only, because USING merged it with another. An ``outer`` one belongs
-    to the query around. An ``absent`` one is known for messages only: nothing names it.
+    to the query around. An ``absent`` one is known for messages only: nothing names it, or with a
+    key, GROUP BY has left it behind.
     """
 
     table: str
@@ -103,6 +104,9 @@ def resolve(source: Source, columns: Sequence[Column], node: exp.Column) -> Colu
         raise source.error(node, f"the column {text} could be {' or '.join(tables)}", "name its table")
     own = [each for each in columns if not each.outer and not each.hidden]
     table = node.args.get("table")
+    gone = [each for each in columns if each.absent and each.key and is_named(node.this, each.name)]
+    if any(table is None or is_named(table, each.table) for each in gone):
+        raise source.error(node, f"{text} is neither a key of GROUP BY nor in an aggregate", "add it to GROUP BY")
     if table is not None and not any(is_named(table, each.table) for each in columns):
         there = dict.fromkeys(each.table for each in own if each.table)
         raise source.error(

@@ -108,10 +108,7 @@ class Queries:
         relation = joins.from_where(self, node, env)
         before: dict[int, Value] = {}
         if grouping.is_grouped(node):
-            inside = [
-                *grouping.aggregates_in(node),
-                *(node.args["group"].expressions if node.args.get("group") else []),
-            ]
+            inside = [*grouping.aggregates_in(node), *grouping.keys_of(self, node, relation)]
             relation, before = subqueries.attached(self, relation, inside, env)
             relation, replaced = grouping.grouped(self, node, relation, env, before)
             having = node.args.get("having")
