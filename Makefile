@@ -6,7 +6,7 @@ MAKEFLAGS += --no-print-directory
 PY := .venv/bin/python
 READY := .venv/ready
 
-.PHONY: help setup demo test test-all check format bench soak wheel clean
+.PHONY: help setup demo test test-all test-tpch check format bench soak wheel clean
 
 help: ## list the targets
 	@printf 'make TARGET, where TARGET is one of\n\n'
@@ -27,6 +27,9 @@ test: $(READY) ## all tests but those marked long
 
 test-all: $(READY) ## all tests, those marked long and 2,000 random programs among them: for every night
 	@DDCORE_SEEDS=$${DDCORE_SEEDS:-2000} $(PY) -m pytest -m "" $(ARGS)
+
+test-tpch: $(READY) ## TPC-H's 22 queries in SQL equal DuckDB at every version of a stream of refreshes
+	@$(PY) -m pytest -m "" tests/test_tpch_sql.py $(ARGS)
 
 check: $(READY) ## formatting, lint and types, as in CI
 	@.venv/bin/ruff format --check --quiet . || { echo 'to fix it: make format' >&2; exit 1; }

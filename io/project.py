@@ -53,7 +53,7 @@ _ENVIRONMENT = {
 _REMOTE = "SPARK_REMOTE"  # PySpark's own variable, for an address of Spark Connect
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _DIGITS = re.compile(r"[0-9]{1,10}")
-_PROGRAM = re.compile(r"(?P<file>.+\.py):(?P<function>[A-Za-z_][A-Za-z0-9_]*)")
+_PROGRAM = re.compile(r"(?P<file>.+\.py):(?P<function>[A-Za-z_][A-Za-z0-9_]*)|.+\.sql")
 # Delta on protocol (1,2) takes none of these in a column name.
 NOT_IN_COLUMNS = set(" ,;{}()\n\t=`.\0")
 _LONGEST_SHOWN = 100
@@ -118,7 +118,12 @@ class Project:
     @property
     def program_file(self) -> Path:
         """The file part of ``program``."""
-        return self.root / self.program.rpartition(":")[0]
+        return self.root / (self.program if self.is_sql else self.program.rpartition(":")[0])
+
+    @property
+    def is_sql(self) -> bool:
+        """Whether the program is a file of SQL, which has no function."""
+        return self.program.endswith(".sql")
 
     @property
     def program_function(self) -> str:
@@ -236,7 +241,7 @@ def _read(file: Path, env: Mapping[str, str], flags: Mapping[str, str | int | No
     if program is None:
         raise sections["project"].wrong("program", "is missing", 'say program = "program.py:program"')
     if not _PROGRAM.fullmatch(program):
-        raise sections["project"].wrong("program", f"must be FILE.py:FUNCTION, not {_quote(program)}")
+        raise sections["project"].wrong("program", f"must be FILE.py:FUNCTION or FILE.sql, not {_quote(program)}")
     return Project(
         root=file.parent,
         program=program,
