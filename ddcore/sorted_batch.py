@@ -59,6 +59,14 @@ class SortedBatch:
         )
         return ranges
 
+    def take_reads(self) -> tuple[int, int]:
+        """The rows and bytes that were read from a file since the last call."""
+        return 0, 0
+
+    def memory(self) -> int:
+        """The bytes that its rows take."""
+        return int(self.codes.nbytes + self.words.nbytes + self.times.nbytes + self.diffs.nbytes)
+
     def _index(self) -> np.ndarray:
         """Bucket starts over the codes, about one bucket per row; dense integer keys get a bucket each. Where memory is
         limited, there is one for some ten rows.

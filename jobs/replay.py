@@ -187,6 +187,7 @@ class _Replay:
     def _fold(self, upcoming: NextRun) -> None:
         """Fold, and record the run, or its failure if nothing was committed."""
         from ddcore.jobs.commits import Commits
+        from ddcore.jobs.profile import profile_record, warnings
 
         start, options = time.perf_counter(), self.options
         self._check_inputs()
@@ -210,7 +211,7 @@ class _Replay:
             self._note_failure(upcoming, error)
             raise
         versions = [] if upcoming.appends else self._versions(upcoming, commits.added(gained))
-        before = upcoming.base
+        before, profile = upcoming.base, profile_record(self.plan, gained.profile)
         self.ledger.append(
             RunRecord(
                 run=upcoming.number,
@@ -236,6 +237,7 @@ class _Replay:
                 outdated=tuple(commits.outdated) if upcoming.appends else None,
                 large=_sorted(gained.groups.grown),
                 noted=_sorted(gained.groups.noted),
+                profile=profile,
             )
         )
         self.report.versions += versions
@@ -243,6 +245,7 @@ class _Replay:
         self.report.corrections = commits.corrected
         if note := self._note_on(upcoming, commits):
             self.report.notes.append(note)
+        self.report.warnings += [warning for warning in warnings(profile) if warning not in self.report.warnings]
 
     def _note_on(self, upcoming: NextRun, commits: Commits) -> str:
         """A sentence on a run that does more than to fold what is new."""
