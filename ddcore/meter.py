@@ -78,15 +78,15 @@ class Meter:
         self._warm(rounds, updates)
         if block.op == "variable":
             self.profile.of(self._blocks[block.index]).sent += len(updates)
-        elif block.op == "output" or (arrangement.index in block.ports and block.node not in self._parts):
+        elif block.op == "output" or self._is_input(block, arrangement):
             cost = self.profile.of(self._blocks[block.index])
             cost.taken += len(updates)
             if not arrangement.transient:
                 self._note_key(cost, arrangement, updates)
 
-    def notified(self, block: Block, updates: SortedBatch) -> None:
+    def notified(self, block: Block, arrangement: Arrangement, updates: SortedBatch) -> None:
         """A block reads new updates of an arrangement that another block has consolidated."""
-        if block.node not in self._parts:
+        if self._is_input(block, arrangement):
             self.profile.of(self._blocks[block.index]).taken += len(updates)
 
     def sent(self, block: Block, updates: int) -> None:
@@ -134,6 +134,11 @@ class Meter:
                     cost.bytes_read += size
         profile, self.profile = self.profile, Profile()
         return profile
+
+    def _is_input(self, block: Block, arrangement: Arrangement) -> bool:
+        """Whether an operator reads the arrangement, and neither of them is part of a tree of partial results."""
+        is_part = block.node in self._parts or arrangement.node in self._parts
+        return not is_part and arrangement.index in block.ports
 
     def _warm(self, rounds: Rounds, updates: SortedBatch) -> None:
         if len(updates):

@@ -253,9 +253,9 @@ class Worker:
             step.run(self, work.rounds, ranges.combined(work.pending, joined) if work.pending else None)
 
     def _note_notified(self, work: Work) -> None:
-        for port in work.block.ports:
-            if port not in work.block.owned and (new := self.gained(self.plan.arrangements[port], work.rounds)):
-                self.meter.notified(work.block, new)
+        for port in (self.plan.arrangements[index] for index in work.block.ports if index not in work.block.owned):
+            if new := self.gained(port, work.rounds):
+                self.meter.notified(work.block, port, new)
 
     def _update(self, arrangement: Arrangement, work: Work) -> None:
         """Consolidate the queued updates of an arrangement, add them to the trace and notify its listeners."""
