@@ -93,4 +93,6 @@ def duration(seconds: float) -> str:
     """Seconds for people: ``1.4 s``, ``12 ms``."""
     if seconds >= 1:
         return f"{seconds:,.1f} s"
-    return f"{seconds * 1000:.0f} ms" if seconds >= 0.001 else f"{seconds * 1000:.1f} ms"
+    if seconds >= 0.001 or seconds == 0:
+        return f"{seconds * 1000:.0f} ms"
+    return f"{seconds * 1000:.1f} ms" if seconds >= 0.00005 else "<0.1 ms"
