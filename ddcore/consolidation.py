@@ -7,19 +7,27 @@ Where the columns of all updates fit into one 64-bit integer together, the work 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ddcore import kernels, packing
+from ddcore import kernels, packed_batch, packing, spilling
 from ddcore.encoding import key_codes
 from ddcore.errors import DiffOverflow
 from ddcore.lattice import advance
 from ddcore.libraries import numpy as np
 from ddcore.narrow import NarrowBatch
+from ddcore.packed_batch import PackedBatch
 from ddcore.schema import Type
 from ddcore.sorted_batch import SortedBatch
 
 if TYPE_CHECKING:
-    from ddcore.packing import Piece
+    from ddcore.packing import Field, Piece
+
+FEW = packed_batch.LEAST_ROWS
+"""Fewer updates than these are consolidated by kernels that are made for few."""
+
+_NO_FLOOR = -(2**63)
+_NO_FRONTIER = np.empty((0, 0), dtype=np.int64)
 
 __all__ = ["arrange", "arrange_all", "concatenated", "merge", "narrow", "union"]
 
@@ -40,7 +48,7 @@ def arrange(
     if len(diffs) == 0:
         return SortedBatch(codes, _stack(words, 0), _stack(times, 0), diffs)
     if high is None:
-        return arrange_all([[codes, *words, *times, diffs]], len(words))
+        return arrange_all([[codes, *words, *times, diffs]], len(words)).widen()
     return _arrange_wide(codes, words, times, diffs, high)
 
 
@@ -49,10 +57,14 @@ def arrange_all(pieces: Sequence[Piece], words: int, key: Sequence[Type] | None 
 
     With ``key``, the types of the key columns, which are the first words, the pieces have no codes.
     """
+    if sum(map(packing.rows_of, pieces)) < FEW:
+        few = _few(pieces)
+        if few is not None:
+            return _coded(few[:-1], few[-1], words, key) if key else _of_columns(few, words)
     fields = packing.layout(pieces)
     if fields is not None:
         rows, sums = packing.consolidated(pieces, fields)
-        return _coded(rows, sums, words, key) if key else _batch(rows, words, sums)
+        return _coded(_columns_of(rows, fields), sums, words, key) if key else _batch(rows, sums, fields, words)
     columns = list(pieces[0]) if len(pieces) == 1 else [np.concatenate(each) for each in zip(*pieces, strict=True)]
     diffs = columns.pop()
     codes = key_codes(columns[: len(key)], key, len(diffs)) if key else columns.pop(0)
@@ -65,29 +77,32 @@ def merge(a: SortedBatch, b: SortedBatch, frontier: np.ndarray | None = None) ->
     With a ``frontier`` (coordinates, elements) times become their representatives beyond it. Costs one sort of packed
     integers where columns fit into one, else a pass over both.
     """
+    if len(a) + len(b) < FEW:
+        columns = _few([_columns(batch) for batch in (a, b) if len(batch)], 1 + a.width, frontier)
+        if columns is not None:
+            return _of_columns(columns, a.width)
     pieces = [_columns(batch, frontier) for batch in (a, b) if len(batch)]
     fields = packing.layout(pieces) if pieces else None
     if fields is not None:
-        columns, diffs = packing.consolidated(pieces, fields)
-        return _batch(columns, len(a.words), diffs)
-    merged = _merge_wide(a, b)
+        return _batch(*packing.consolidated(pieces, fields), fields, a.width)
+    merged = _merge_wide(a.widen(), b.widen())
     return merged if frontier is None else _advanced(merged, frontier)
 
 
-def narrow(batch: SortedBatch) -> NarrowBatch:
-    """The batch in as few bytes as its columns need."""
-    return NarrowBatch.of(_columns(batch), len(batch.words))
+def narrow(batch: SortedBatch) -> SortedBatch | NarrowBatch:
+    """The batch in few bytes."""
+    return batch if isinstance(batch, PackedBatch) else NarrowBatch.of(_columns(batch), batch.width)
 
 
 def union(batches: Sequence[SortedBatch | NarrowBatch]) -> SortedBatch:
     """The updates of one or more batches as one."""
     if len(batches) == 1:
-        return _widened(batches[0])
+        return _restored(batches[0])
     pieces = [batch if isinstance(batch, NarrowBatch) else _columns(batch) for batch in batches]
     fields, first = packing.layout(pieces), batches[0]
     if fields is not None:
-        columns, diffs = packing.consolidated(pieces, fields)
-        return _batch(columns, first.words if isinstance(first, NarrowBatch) else len(first.words), diffs)
+        width = first.words if isinstance(first, NarrowBatch) else first.width
+        return _batch(*packing.consolidated(pieces, fields), fields, width)
     queue = sorted(batches, key=len, reverse=True)
     while len(queue) > 1:  # the two smallest first
         queue.append(merge(_widened(queue.pop()), _widened(queue.pop())))
@@ -99,7 +114,13 @@ def concatenated(batches: Sequence[SortedBatch]) -> SortedBatch:
     """Batches whose keys ascend from one to the next, as one batch."""
     if len(batches) == 1:
         return batches[0]
-    high = None
+    rows = sum(map(len, batches))
+    if rows >= packed_batch.LEAST_ROWS and all(batch.high is None for batch in batches):
+        pieces = [_columns(batch) for batch in batches if len(batch)]
+        fields = packing.layout(pieces)
+        if fields is not None and _is_kept_packed(rows, fields):
+            return PackedBatch(packing.concatenated(pieces, fields), batches[0].width)
+    batches, high = [batch.widen() for batch in batches], None
     if any(batch.high is not None for batch in batches):
         high = np.concatenate([batch.diffs >> 63 if batch.high is None else batch.high for batch in batches])
     return SortedBatch(
@@ -111,15 +132,52 @@ def concatenated(batches: Sequence[SortedBatch]) -> SortedBatch:
     )
 
 
-def _batch(columns: np.ndarray, words: int, diffs: np.ndarray) -> SortedBatch:
-    """A batch of sorted columns: code, words, times."""
-    return SortedBatch(columns[0], columns[1 : 1 + words], columns[1 + words :], diffs)
+def _is_kept_packed(rows: int, fields: Sequence[Field] | None) -> bool:
+    """Whether a batch of so many rows stays packed: not where memory is limited, as columns go to files, nor where the
+    code is packed in halves, which no look-up reads.
+    """
+    return rows >= packed_batch.LEAST_ROWS and fields is not None and not fields[0].half and spilling.current() is None
+
+
+def _batch(rows: np.ndarray, sums: np.ndarray, fields: Sequence[Field], words: int) -> SortedBatch:
+    """A batch of what :func:`ddcore.packing.consolidated` returned, for columns code, words, times."""
+    packed = packing.with_diffs(rows, sums, fields) if _is_kept_packed(len(rows), fields) else None
+    if packed is not None:
+        return PackedBatch(packed, words)
+    columns = _columns_of(rows, fields)
+    return SortedBatch(columns[0], columns[1 : 1 + words], columns[1 + words :], sums)
+
+
+def _columns_of(rows: np.ndarray, fields: Sequence[Field]) -> np.ndarray:
+    """The columns of rows that are packed without their diffs."""
+    return packing.unpacked(rows, fields[:-1], range(fields[-1].column))
+
+
+def _few(pieces: Sequence[Piece], first: int = 0, frontier: np.ndarray | None = None) -> np.ndarray | None:
+    """Few updates consolidated: int64 (columns, m), the last of which has the sums; None if integers cannot hold them.
+
+    Times, which begin with column ``first``, become their representatives beyond a ``frontier``.
+    """
+    if not pieces:
+        return None
+    columns = np.concatenate([np.stack(list(piece)) for piece in pieces], axis=1)
+    packed, table = kernels.few.pack(columns, first, _NO_FRONTIER if frontier is None else frontier)
+    if len(packed) == 0:
+        return None
+    packed.sort()
+    summed: np.ndarray = kernels.few.unpack(packed, table)
+    return summed
+
+
+def _of_columns(columns: np.ndarray, words: int) -> SortedBatch:
+    """A batch of columns: code, words, times, diffs."""
+    return SortedBatch(columns[0], columns[1 : 1 + words], columns[1 + words : -1], columns[-1])
 
 
 def _coded(columns: np.ndarray, diffs: np.ndarray, words: int, key: Sequence[Type]) -> SortedBatch:
     """A batch of columns without codes that are sorted by words and times: each key gets its code, and its place."""
     if len(diffs) == 0:
-        return _batch(np.concatenate([columns[:1], columns]), words, diffs)
+        return SortedBatch(columns[0], columns[:words], columns[words:], diffs)
     starts = kernels.runs.group_starts(np.zeros(len(diffs), np.int64), columns, len(key))
     keys = np.take(columns[: len(key)], starts[:-1], axis=1)
     codes = key_codes(list(keys), key, len(starts) - 1)
@@ -195,18 +253,25 @@ def _merge_wide(a: SortedBatch, b: SortedBatch) -> SortedBatch:
 
 def _advanced(batch: SortedBatch, frontier: np.ndarray) -> SortedBatch:
     """A batch at the representatives of its times; unchanged if int64 cannot hold a sum."""
-    words = len(batch.words)
+    words = batch.width
     columns = np.concatenate([batch.codes.reshape(1, -1), batch.words, advance(batch.times, frontier)])
     order = np.arange(len(batch))
     kernels.sorting.sort_within(order, columns, 0, 0)
     rows, sums = kernels.sorting.sum_runs(order, columns, batch.diffs)
     if sums[-1]:
         return batch
-    return _batch(_distinct(columns, rows), words, sums[:-1].copy())
+    columns = _distinct(columns, rows)
+    return SortedBatch(columns[0], columns[1 : 1 + words], columns[1 + words :], sums[:-1].copy())
 
 
-def _columns(batch: SortedBatch, frontier: np.ndarray | None = None) -> list[np.ndarray]:
+def _columns(batch: SortedBatch, frontier: np.ndarray | None = None) -> Piece:
     """The columns of a batch, with its times or their representatives beyond the frontier."""
+    if isinstance(batch, PackedBatch):
+        if frontier is None:
+            return batch.packed
+        if frontier.shape[1] == 1:
+            floors = (*(_NO_FLOOR for _ in range(1 + batch.width)), *frontier[:, 0].tolist(), _NO_FLOOR)
+            return replace(batch.packed, floors=floors)
     times = batch.times
     if frontier is None or len(batch) == 0:
         return [batch.codes, *batch.words, *times, batch.diffs]
@@ -222,9 +287,19 @@ def _at_least(column: np.ndarray, least: np.int64) -> np.ndarray:
     return column if column.min() >= least else np.maximum(column, least)
 
 
-def _widened(batch: SortedBatch | NarrowBatch) -> SortedBatch:
+def _restored(batch: SortedBatch | NarrowBatch) -> SortedBatch:
+    """A sorted batch from what :func:`narrow` returned."""
     if not isinstance(batch, NarrowBatch):
         return batch
+    fields = packing.layout([batch])
+    if fields is None or not _is_kept_packed(len(batch), fields):
+        return _widened(batch)
+    return PackedBatch(packing.concatenated([batch], fields), batch.words)
+
+
+def _widened(batch: SortedBatch | NarrowBatch) -> SortedBatch:
+    if not isinstance(batch, NarrowBatch):
+        return batch.widen()
     codes, *columns, diffs = batch
     both = np.stack(columns) if columns else np.empty((0, len(codes)), dtype=np.int64)
     return SortedBatch(codes, both[: batch.words], both[batch.words :], diffs)

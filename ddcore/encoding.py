@@ -52,7 +52,8 @@ def encode(series: pl.Series, kind: Type) -> np.ndarray:
         words = _ordered(series.fill_null(0.0).to_numpy())
     else:
         physical = series if kind.name in ("int64", "bool") else series.to_physical()
-        words = physical.cast(pl.Int64).fill_null(0).to_numpy()
+        integers = physical if physical.dtype == pl.Int64 else physical.cast(pl.Int64)
+        words = (integers if nulls is None else integers.fill_null(0)).to_numpy()
         if kind.name in ("int64", "timestamp") and len(words) and words.min() == NULL:
             raise DataError(
                 f"column {name}: the {kind} value {NULL} is reserved", "use a value from -9223372036854775807 upwards"

@@ -1,6 +1,7 @@
 """Updates as packed integers: all columns of a row in one uint64, so that a sort of integers sorts rows.
 
-Sorts and copies run in several threads (:mod:`ddcore.threads`), each for a range of the integers.
+Sorted batches stay like this where they have many rows (:mod:`ddcore.packed_batch`). Sorts and copies run in several
+threads (:mod:`ddcore.threads`), each for a range of the integers.
 """
 
 from __future__ import annotations
@@ -8,40 +9,122 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import accumulate, pairwise
-from typing import TYPE_CHECKING
+from itertools import accumulate, islice
+from typing import TYPE_CHECKING, TypeAlias
 
 from ddcore import kernels, threads
 from ddcore.libraries import numpy as np
 from ddcore.narrow import NarrowBatch
 
-__all__ = ["Field", "Piece", "consolidated", "layout"]
+__all__ = ["Field", "Packed", "Piece", "concatenated", "consolidated", "layout", "rows_of", "unpacked", "with_diffs"]
 
 _PACKED_BITS = 63
 _HALF_BITS = 32
 _LOWER = 2**_HALF_BITS - 1
+_NO_FLOOR = -(2**63)
 _LEAST_ROWS = 1 << 16  # of a range that is worth a thread
 _SAMPLE = 256  # integers per range, from which the bounds of the ranges are taken
 
 if TYPE_CHECKING:
     # Updates as columns, the last of which holds the diffs.
-    Piece = Sequence[np.ndarray] | NarrowBatch
+    Piece: TypeAlias = "Sequence[np.ndarray] | NarrowBatch | Packed"
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """The place of a column, or of a half of it, in a packed integer."""
+    """The place of a column, or of a half of it, in a packed integer, by the least and the greatest value there."""
 
     column: int
     least: int
-    bits: int
+    most: int
     half: str = ""  # upper or lower; empty: the whole column
+    bits: int = -1  # computed
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "bits", (self.most - self.least).bit_length())
 
     def of(self, column: np.ndarray) -> np.ndarray:
         """What is packed of a column; ``least`` is to be taken away."""
         if not self.half:
             return column
         return column >> _HALF_BITS if self.half == "upper" else column & _LOWER
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """Updates as integers: uint64[n], of which ``fields`` hold the columns side by side, the diffs in the lowest bits.
+
+    With ``floors``, one per column, smaller values count as these: for times.
+    """
+
+    rows: np.ndarray
+    fields: tuple[Field, ...]
+    floors: tuple[int, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __iter__(self) -> Iterator[np.ndarray]:
+        """The columns, one at a time: int64[n]; the diffs last."""
+        floors = self.floors or [_NO_FLOOR] * (self.fields[-1].column + 1)
+        for number, floor in enumerate(floors):
+            out = np.empty((1, len(self)), dtype=np.int64)
+            _unpack(self.places(), (number,), (self.rows, out))
+            yield out[0] if floor == _NO_FLOOR else np.maximum(out[0], floor)
+
+    def part(self, start: int, stop: int) -> Packed:
+        """Updates number ``start`` to ``stop``. Not a copy."""
+        return Packed(self.rows[start:stop], self.fields, self.floors)
+
+    def places(self) -> list[tuple[Field, int]]:
+        """The fields and by how many bits each is shifted up; the lowest first."""
+        return _places(self.fields)
+
+    def bounds(self) -> list[tuple[int, int]]:
+        """The least and the greatest value of each column, or bounds of them: O(columns)."""
+        bounds: list[tuple[int, int]] = []
+        for field in self.fields:
+            if field.half == "lower":
+                least, most = bounds.pop()
+                bounds.append(((least << _HALF_BITS) + field.least, (most << _HALF_BITS) + field.most))
+            else:
+                bounds.append((field.least, field.most))
+        floors = self.floors or [_NO_FLOOR] * len(bounds)
+        return [(max(least, floor), max(most, floor)) for (least, most), floor in zip(bounds, floors, strict=True)]
+
+    def pack(self, into: np.ndarray, fields: Sequence[Field]) -> bool:
+        """Write the rows with other fields into zeros; False if they have other halves, which this cannot do."""
+        mine, theirs = self.places(), _places(fields)
+        if [(each.column, each.half) for each, _ in mine] != [(each.column, each.half) for each, _ in theirs]:
+            return False
+        floors = self.floors or [_NO_FLOOR] * (self.fields[-1].column + 1)
+        if any(each.half and floors[each.column] != _NO_FLOOR for each in self.fields):
+            return False
+        kernels.packed.repack(into, self.rows, _moves(mine, theirs, floors))
+        return True
+
+
+def _places(fields: Sequence[Field]) -> list[tuple[Field, int]]:
+    shifts = accumulate((field.bits for field in reversed(fields)), initial=0)
+    return list(zip(reversed(fields), shifts, strict=False))
+
+
+def _moves(mine: Sequence[tuple[Field, int]], theirs: Sequence[tuple[Field, int]], floors: Sequence[int]) -> np.ndarray:
+    """The table of :func:`ddcore.kernels.packed.repack`: neighbours that move together are one field."""
+    moves: list[list[int]] = []
+    joins = False  # whether the next field goes with the one below it
+    for (old, down), (new, up) in zip(mine, theirs, strict=True):
+        floor = floors[old.column]
+        if old.least == new.least and floor <= old.least:
+            if joins:
+                moves[-1][1] += old.bits
+            elif old.bits:
+                moves.append([down, old.bits, 0, _NO_FLOOR, 0, up])
+            joins = (joins or old.bits > 0) and old.bits == new.bits
+            continue
+        joins = False
+        moves.append([down, old.bits, old.least, floor, new.least, up])
+    return np.array(moves, dtype=np.int64).reshape(len(moves), 6)
 
 
 def layout(pieces: Sequence[Piece]) -> list[Field] | None:
@@ -52,50 +135,78 @@ def layout(pieces: Sequence[Piece]) -> list[Field] | None:
     """
     bounds = _union_of(map(_bounds, pieces))
     least, most = bounds[-1]
-    rows = sum(map(_rows, pieces))
+    rows = sum(map(rows_of, pieces))
     if max(-least, most) * rows >= 2**63:
         return None
-    fields = [Field(i, least, (most - least).bit_length()) for i, (least, most) in enumerate(bounds)]
+    fields = [Field(i, *each) for i, each in enumerate(bounds)]
     wide = [field.column for field in fields[:-1] if field.bits > _HALF_BITS]
     if sum(field.bits for field in fields) > _PACKED_BITS and len(wide) == 1:
         halves = _union_of(_half_bounds(piece, wide[0]) for piece in pieces)
-        upper, lower = (
-            Field(wide[0], least, (most - least).bit_length(), half)
-            for (least, most), half in zip(halves, ("upper", "lower"), strict=True)
-        )
+        upper, lower = (Field(wide[0], *each, half) for each, half in zip(halves, ("upper", "lower"), strict=True))
         fields[wide[0] : wide[0] + 1] = [upper, lower]
     return fields if sum(field.bits for field in fields) <= _PACKED_BITS else None
 
 
 def consolidated(pieces: Sequence[Piece], fields: Sequence[Field]) -> tuple[np.ndarray, np.ndarray]:
-    """The distinct rows of all pieces in order, (columns, m) without the diffs, and their summed diffs: int64[m]."""
-    starts = list(accumulate(map(_rows, pieces), initial=0))
-    packed, last = np.zeros(starts[-1], dtype=np.uint64), fields[-1]
+    """The distinct rows of all pieces in order, packed without diffs: uint64[m]; and the summed diffs: int64[m]."""
+    packed, last = _packed(pieces, fields), fields[-1]
+    parts = list(threads.each(partial(_sorted, bits=last.bits, least=last.least), _ranges(packed, last.bits)))
+    if len(parts) == 1:
+        rows, sums = parts[0]
+        return (rows.copy() if 4 * len(rows) < 3 * len(packed) else rows), sums  # the rest of its memory may go
+    return np.concatenate([rows for rows, _ in parts]), np.concatenate([sums for _, sums in parts])
+
+
+def with_diffs(rows: np.ndarray, diffs: np.ndarray, fields: Sequence[Field]) -> Packed | None:
+    """What :func:`consolidated` returned with the diffs in the rows, which change; None if they do not fit."""
+    last = Field(fields[-1].column, int(diffs.min()), int(diffs.max()))
+    if sum(field.bits for field in (*fields[:-1], last)) > _PACKED_BITS:
+        return None
+    if last.bits:
+        kernels.packed.add_diffs(rows, diffs, last.bits, last.least)
+    return Packed(rows, (*fields[:-1], last))
+
+
+def concatenated(pieces: Sequence[Piece], fields: Sequence[Field]) -> Packed:
+    """All rows of pieces whose rows ascend from one to the next."""
+    return Packed(_packed(pieces, fields), tuple(fields))
+
+
+def unpacked(rows: np.ndarray, fields: Sequence[Field], columns: Sequence[int]) -> np.ndarray:
+    """Some columns of packed rows: int64 (columns, n)."""
+    out, places = np.empty((len(columns), len(rows)), dtype=np.int64), _places(fields)
+    parts = ((rows[at : at + _LEAST_ROWS], out[:, at : at + _LEAST_ROWS]) for at in range(0, len(rows), _LEAST_ROWS))
+    for _ in threads.each(partial(_unpack, places, columns), parts):
+        pass
+    return out
+
+
+def _packed(pieces: Sequence[Piece], fields: Sequence[Field]) -> np.ndarray:
+    starts = list(accumulate(map(rows_of, pieces), initial=0))
+    packed = np.zeros(starts[-1], dtype=np.uint64)
     for _ in threads.each(partial(_pack, packed, fields), _cut(pieces, starts)):
         pass
-    parts = list(threads.each(partial(_sorted, bits=last.bits, least=last.least), _ranges(packed, last.bits)))
-    starts = list(accumulate((len(sums) for _, sums in parts), initial=0))
-    out = np.empty((last.column, starts[-1]), dtype=np.int64)
-    diffs = parts[0][1] if len(parts) == 1 else np.concatenate([sums for _, sums in parts])
-    if len(parts) == 1 and 2 * len(diffs) < len(packed):
-        diffs = diffs.copy()  # it is the beginning of a longer array, which may go
-    places = [(rows, out[:, a:b]) for (rows, _), (a, b) in zip(parts, pairwise(starts), strict=True)]
-    for _ in threads.each(partial(_unpack, fields), places):
-        pass
-    return out, diffs
+    return packed
 
 
-def _rows(piece: Piece) -> int:
-    return len(piece) if isinstance(piece, NarrowBatch) else len(piece[0])
+def rows_of(piece: Piece) -> int:
+    """How many updates a piece has."""
+    return len(piece) if isinstance(piece, NarrowBatch | Packed) else len(piece[0])
 
 
 def _bounds(piece: Piece) -> list[tuple[int, int]]:
     """The least and the greatest value of each column."""
-    return piece.bounds() if isinstance(piece, NarrowBatch) else [(int(c.min()), int(c.max())) for c in piece]
+    return piece.bounds() if isinstance(piece, NarrowBatch | Packed) else [(int(c.min()), int(c.max())) for c in piece]
 
 
 def _half_bounds(piece: Piece, number: int) -> list[tuple[int, int]]:
-    column = piece.columns[number].widen() if isinstance(piece, NarrowBatch) else piece[number]
+    if isinstance(piece, Packed):
+        halves = [(each.least, each.most) for each in piece.fields if each.column == number and each.half]
+        if halves and not piece.floors:
+            return halves
+        column = next(islice(piece, number, None))
+    else:
+        column = piece.columns[number].widen() if isinstance(piece, NarrowBatch) else piece[number]
     lower = column & _LOWER
     return [(int(column.min()) >> _HALF_BITS, int(column.max()) >> _HALF_BITS), (int(lower.min()), int(lower.max()))]
 
@@ -108,18 +219,21 @@ def _union_of(bounds: Iterable[list[tuple[int, int]]]) -> list[tuple[int, int]]:
 def _cut(pieces: Sequence[Piece], starts: Sequence[int]) -> Iterator[tuple[int, Piece]]:
     """The pieces with their places in the packed column; in portions, where they are few and large."""
     for piece, start in zip(pieces, starts, strict=False):
-        rows = _rows(piece)
+        rows = rows_of(piece)
         if isinstance(piece, NarrowBatch) or rows < 2 * _LEAST_ROWS:
             yield start, piece
             continue
         for at in range(0, rows, _LEAST_ROWS):
-            yield start + at, [column[at : at + _LEAST_ROWS] for column in piece]
+            end = min(at + _LEAST_ROWS, rows)
+            yield start + at, piece.part(at, end) if isinstance(piece, Packed) else [each[at:end] for each in piece]
 
 
 def _pack(packed: np.ndarray, fields: Sequence[Field], place: tuple[int, Piece]) -> None:
     """Write the rows of a piece, each as one integer, to their place."""
     start, piece = place
-    into = packed[start : start + _rows(piece)]
+    into = packed[start : start + rows_of(piece)]
+    if isinstance(piece, Packed) and piece.pack(into, fields):
+        return
     for number, column in enumerate(piece):
         for field in fields:
             if field.column == number and field.bits:
@@ -151,13 +265,14 @@ def _sorted(packed: np.ndarray, bits: int, least: int) -> tuple[np.ndarray, np.n
     return rows, sums
 
 
-def _unpack(fields: Sequence[Field], place: tuple[np.ndarray, np.ndarray]) -> None:
-    """Write the columns of packed rows to their place: (columns, m)."""
+def _unpack(places: Sequence[tuple[Field, int]], columns: Sequence[int], place: tuple[np.ndarray, np.ndarray]) -> None:
+    """Write some columns of packed rows to their place: (columns, m)."""
     rows, out = place
-    shift = 0
     lower = np.empty(0, dtype=np.int64)
-    for field in reversed(fields[:-1]):
-        into = np.empty(len(rows), dtype=np.int64) if field.half == "lower" else out[field.column]
+    for field, shift in places:
+        if field.column not in columns:
+            continue
+        into = np.empty(len(rows), dtype=np.int64) if field.half == "lower" else out[columns.index(field.column)]
         if field.bits:
             kernels.sorting.unpack(into, rows, shift, field.bits, field.least)
         else:
@@ -167,4 +282,3 @@ def _unpack(fields: Sequence[Field], place: tuple[np.ndarray, np.ndarray]) -> No
         elif field.half == "upper":
             into <<= _HALF_BITS
             into |= lower
-        shift += field.bits

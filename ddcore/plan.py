@@ -98,6 +98,7 @@ class Arrangement:
 
     def batch_of(self, batch: SortedBatch) -> Batch:
         """The updates of a sorted batch as a batch of the arranged collection."""
+        batch = batch.widen()
         columns = ([batch.codes] if self.direct else []) + list(batch.words)
         words = dict(zip(self.schema, columns, strict=True))
         return Batch([words[name] for name in self.collection], list(batch.times), batch.diffs, batch.high)

@@ -26,6 +26,7 @@ def at_rest(batch: SortedBatch) -> SortedBatch:
     spill = spilling.current()
     if spill is None or batch.high is not None:
         return batch
+    batch = batch.widen()
     return SortedBatch(*spill.rest([batch.codes, batch.words, batch.times, batch.diffs]))
 
 
@@ -55,7 +56,7 @@ def combined(batches: Sequence[SortedBatch | NarrowBatch], combine: Combine) -> 
     """
     spill = spilling.current()
     if spill is None or sum(map(len, batches)) <= spill.rows:
-        result = combine([_widened(batch) for batch in batches])
+        result = combine([batch if isinstance(batch, SortedBatch) else _widened(batch) for batch in batches])
         return result if spill is None else at_rest(result)
     width = batches[0].words if isinstance(batches[0], NarrowBatch) else len(batches[0].words)
     depth = len(_columns(batches[0])) - width - 2
@@ -111,7 +112,7 @@ class _Rows:
 
 def _widened(batch: SortedBatch | NarrowBatch) -> SortedBatch:
     if isinstance(batch, SortedBatch):
-        return batch
+        return batch.widen()
     codes, *columns, diffs = batch
     words, times = columns[: batch.words], columns[batch.words :]
     return SortedBatch(codes, _stacked(words, len(batch)), _stacked(times, len(batch)), diffs)
@@ -125,6 +126,7 @@ def _columns(batch: SortedBatch | NarrowBatch) -> list[np.ndarray] | list[Narrow
     """The columns of a batch: code, words, times, diff."""
     if isinstance(batch, NarrowBatch):
         return list(batch.columns)
+    batch = batch.widen()
     return [batch.codes, *batch.words, *batch.times, batch.diffs]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from ddcore import kernels, spilling
 from ddcore.libraries import numpy as np
 
@@ -19,7 +21,7 @@ class SortedBatch:
     trace keeps such a batch.
     """
 
-    __slots__ = ("_least", "_shift", "_starts", "codes", "diffs", "high", "times", "words")
+    __slots__ = ("_codes", "_diffs", "_least", "_shift", "_starts", "_times", "_words", "high")
 
     def __init__(
         self,
@@ -29,12 +31,47 @@ class SortedBatch:
         diffs: np.ndarray,
         high: np.ndarray | None = None,
     ) -> None:
-        self.codes, self.words, self.times, self.diffs, self.high = codes, words, times, diffs, high
+        self._codes, self._words, self._times, self._diffs, self.high = codes, words, times, diffs, high
         self._starts: np.ndarray | None = None
         self._least = self._shift = 0
 
     def __len__(self) -> int:
-        return len(self.codes)
+        return len(self._codes)
+
+    @property
+    def codes(self) -> np.ndarray:
+        """The key codes, ascending: int64[n]."""
+        return self._codes
+
+    @property
+    def words(self) -> np.ndarray:
+        """The words: int64 (W, n)."""
+        return self._words
+
+    @property
+    def times(self) -> np.ndarray:
+        """The times: int64 (D, n)."""
+        return self._times
+
+    @property
+    def diffs(self) -> np.ndarray:
+        """The diffs: int64[n]; the lower words where there is ``high``."""
+        return self._diffs
+
+    @property
+    def width(self) -> int:
+        """How many words an update has."""
+        return len(self._words)
+
+    def widen(self) -> SortedBatch:
+        """The same updates with columns that are arrays in memory: each is read at once."""
+        return self
+
+    def pieces(self, rows: int) -> Iterator[SortedBatch]:
+        """The batch as it is; or, where its columns are not arrays, parts of about so many ``rows``, whose columns are
+        arrays. All rows with one code are in one part.
+        """
+        yield self
 
     def take(self, rows: np.ndarray) -> SortedBatch:
         """The updates at these positions, which ascend: int64[m]."""

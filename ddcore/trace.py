@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from ddcore import kernels
 from ddcore.libraries import numpy as np
 from ddcore.narrow import NarrowBatch
+from ddcore.packed_batch import PackedBatch
 from ddcore.ranges import merge, narrow, union
 from ddcore.sorted_batch import SortedBatch
 
@@ -98,7 +99,7 @@ class Trace:
         if batch is None or len(batch) == 0:
             return None
         stored, merged = self.stored, batch
-        while stored and type(stored[-1]) is SortedBatch and 2 * len(merged) >= len(stored[-1]):
+        while stored and type(stored[-1]) in (SortedBatch, PackedBatch) and 2 * len(merged) >= len(stored[-1]):
             merged = merge(stored.pop(), merged)
         stored.append(merged)
         return batch
@@ -115,6 +116,7 @@ class Trace:
 
 def distinct_keys(batch: SortedBatch, key_words: int) -> tuple[Keys, np.ndarray]:
     """The keys of a consolidated batch, and where the rows of each start (int64[m + 1])."""
+    batch = batch.widen()
     starts = kernels.runs.group_starts(batch.codes, batch.words, key_words)
     heads = starts[:-1]
     return Keys(batch.codes[heads], np.ascontiguousarray(batch.words[:key_words, heads])), starts
@@ -129,19 +131,26 @@ def gather(
     (coordinates, elements) long histories in several batches are at the representatives of their times beyond it, and
     added up.
     """
+    if len(keys.words):  # rows of another key may have the same code
+        batches = [batch.widen() for batch in batches]
     spans = [batch.locate(keys.codes) for batch in batches]
     counts = np.zeros(len(keys), dtype=np.int64)
     for batch, (lo, hi) in zip(batches, spans, strict=True):
-        kernels.runs.count_matches(counts, keys.words, lo, hi, batch.words)
+        if isinstance(batch, PackedBatch):
+            counts += hi - lo
+        else:
+            kernels.runs.count_matches(counts, keys.words, lo, hi, batch.words)
     offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
     total, at = int(offsets[-1]), offsets[:-1].copy()
-    rows = Rows(
-        offsets, np.empty((values, total), np.int64), np.empty((depth, total), np.int64), np.empty(total, np.int64)
-    )
+    columns = np.empty((values + depth + 1, total), dtype=np.int64)
+    rows = Rows(offsets, columns[:values], columns[values:-1], columns[-1])
     for batch, (lo, hi) in zip(batches, spans, strict=True):
-        kernels.runs.copy_matches(
-            at, rows.words, rows.times, rows.diffs, keys.words, lo, hi, batch.words, batch.times, batch.diffs
-        )
+        if isinstance(batch, PackedBatch):
+            batch.scatter(at, columns, lo, hi, depth)
+        else:
+            kernels.runs.copy_matches(
+                at, rows.words, rows.times, rows.diffs, keys.words, lo, hi, batch.words, batch.times, batch.diffs
+            )
     if frontier is None or len(batches) < 2 or not _has_long_histories(counts):
         return rows
     return Rows(*kernels.runs.compact(rows.offsets, rows.words, rows.times, rows.diffs, frontier))

@@ -153,7 +153,7 @@ class Worker:
         if held is not None:
             self.push(block.spread, self.forwarding.spread(block.spread, held))
         spill = spilling.current()
-        for batch in self.traces[port.index].batches:
+        for batch in (batch.widen() for batch in self.traces[port.index].batches):
             lo, hi = batch.locate(codes)
             rows = np.concatenate([np.arange(a, b) for a, b in zip(lo, hi, strict=True)])
             size = max(1, len(rows)) if spill is None else spill.rows
@@ -265,10 +265,12 @@ class Worker:
         self._guard(work.block, work.rounds, updates)
         self.meter.took(work.block, arrangement, work.rounds, updates)
         if arrangement.transient and not arrangement.output:
+            updates = updates.widen()
             self.push(arrangement.node, Batch(list(updates.words), list(updates.times), updates.diffs, updates.high))
             return
         self.require_int64(arrangement, updates)
         if arrangement.output:
+            updates = updates.widen()
             self.outputs[arrangement.output].append(Batch(list(updates.words), list(updates.times), updates.diffs))
         else:
             self._append(arrangement, work.rounds, updates)
@@ -344,6 +346,7 @@ class Worker:
         """Queue pending times by round; those at or beyond the fold's upper stay pending."""
         if len(pending) == 0:
             return
+        pending = pending.widen()
         inputs = len(self.plan.dims)
         late = beyond(pending.times[:inputs], self.upper)
         if late.any():

@@ -46,6 +46,7 @@ Span = tuple[int | None, int | None]
 def run_table(run: SortedBatch, layout: Layout) -> pa.Table:
     """The rows of a run as the table that :func:`write_run` takes, with decoded values."""
     columns: dict[str, pl.Series] = {}
+    run = run.widen()
     if layout.direct:
         name = layout.key[0]
         columns[name] = decode(run.codes, layout.schema[name], name)

@@ -215,7 +215,7 @@ def test_a_damaged_small_file_is_named(tmp_path: Path) -> None:
 def test_a_span_opens_only_the_files_that_meet_it(tmp_path: Path) -> None:
     create(tmp_path, DIRECT)
     low, high = make(DIRECT, 500, keys=10), make(DIRECT, 500, keys=10)
-    high.codes += 1000
+    high = SortedBatch(high.codes + 1000, high.words, high.times, high.diffs)
     files = [
         arrangements.write_run(tmp_path, 1, i, arrangements.run_table(r, DIRECT)) for i, r in enumerate((low, high))
     ]

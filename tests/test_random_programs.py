@@ -19,7 +19,7 @@ from programs import Case, case
 from shrinking import smallest
 
 import ddcore as dd
-from ddcore import packing, queues, reference, trace, worker
+from ddcore import consolidation, packed_batch, packing, queues, reference, trace, worker
 from ddcore.errors import DdError, DiffOverflow, Diverged
 from ddcore.operators import join, reduction, tree
 
@@ -32,6 +32,7 @@ def seeds() -> range:
 PARTS = (
     (reduction, "_KEYS"),
     (join, "_KEYS"),
+    (join, "_ROWS"),
     (packing, "_LEAST_ROWS"),
     (queues, "_NARROW_FROM"),
     (worker, "_PORTION"),
@@ -47,6 +48,10 @@ def test_same_logs(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(tree, "LARGE", 1 + seed % 3)
     if seed // 4 % 2:  # and every key of a join at totally ordered times is swept where that gives fewer pairs
         monkeypatch.setattr(join, "_LONG", 0)
+    if seed // 8 % 2:  # and sorted batches of so few rows stay packed
+        monkeypatch.setattr(packed_batch, "LEAST_ROWS", 1 + seed % 3)
+    if seed // 8 % 4:  # and so few updates are no longer consolidated by the kernels for few
+        monkeypatch.setattr(consolidation, "FEW", seed % 7)
     for module, name in PARTS:
         monkeypatch.setattr(module, name, 1 + seed % 3)
     try:

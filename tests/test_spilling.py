@@ -519,7 +519,7 @@ ROOM = 200 * 2**20
 
 @only_on_linux
 def test_a_fold_that_finds_no_room_does_with_a_limit_that_it_knows() -> None:
-    failed = measured(1_500_000, "", ROOM)
+    failed = measured(3_000_000, "", ROOM)
     assert (failed.returncode, "ran out of memory" in failed.stderr) == (1, True)
     within = measured(1_500_000, "256MiB", ROOM)
     assert within.returncode == 0, within.stderr[-2000:]

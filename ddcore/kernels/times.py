@@ -13,6 +13,8 @@ from ddcore.kernels.compiling import IN1, IN2, INT, OUT1, OUT2, inline, kernel, 
 from ddcore.kernels.points import grow, holds, inside
 from ddcore.kernels.sorting import same, sort_rows
 
+_FEW = 24  # versions of a key that are sorted in place
+
 
 @inline
 def _beyond(upper, points, i):  # type: ignore[no-untyped-def]
@@ -43,6 +45,26 @@ def _distinct(points, n, order):  # type: ignore[no-untyped-def]
 
 
 @inline
+def _distinct_versions(versions, n):  # type: ignore[no-untyped-def]
+    """Sort the first n versions and drop repeats, in place; returns how many remain. Few need no other memory."""
+    if n <= _FEW:
+        for i in range(1, n):
+            version, j = versions[i], i
+            while j > 0 and versions[j - 1] > version:
+                versions[j] = versions[j - 1]
+                j -= 1
+            versions[j] = version
+    else:
+        versions[:n] = np.sort(versions[:n])
+    m = min(n, 1)
+    for i in range(1, n):
+        if versions[i] != versions[m - 1]:
+            versions[m] = versions[i]
+            m += 1
+    return m
+
+
+@inline
 def _chain_times(first, seeds, s0, s1, times, h0, h1, loops, evals, ne, later, nl):  # type: ignore[no-untyped-def]
     """One version coordinate: add the versions of rows after the first seed to evals, or to later where rounds
     differ.
@@ -55,8 +77,8 @@ def _chain_times(first, seeds, s0, s1, times, h0, h1, loops, evals, ne, later, n
                 ne += 1
             continue
         for r in range(len(loops)):
-            later[1 + r, nl] = max(loops[r], times[1 + r, row])
-        later[0, nl] = version
+            later[r, nl] = max(loops[r], times[1 + r, row])
+        later[len(loops), nl] = version
         nl += 1
     return ne, nl
 
@@ -64,32 +86,29 @@ def _chain_times(first, seeds, s0, s1, times, h0, h1, loops, evals, ne, later, n
 @inline
 def _chain_pending(first, evals, ne, later, nl, order, pending):  # type: ignore[no-untyped-def]
     """Joins with rows of later rounds: per round the versions after the first seed, and every seed after the round's
-    least.
+    least. ``later`` has the version as its last coordinate.
     """
-    # Sorted by round and then version: rotate the version coordinate to the end for the order.
     depth = later.shape[0]
-    by_round = np.empty((depth, max(nl, 1)), dtype=np.int64)
     for i in range(nl):
-        for r in range(depth - 1):
-            by_round[r, i] = later[1 + r, i]
-        by_round[depth - 1, i] = later[0, i]
-    nl = _distinct(by_round, nl, order)
+        order[i] = i
+    sort_rows(order, 0, nl, later)
     n, i = 0, 0
     while i < nl:
         j = i
         while j < nl:
             together = True
             for r in range(depth - 1):
-                together = together and by_round[r, j] == by_round[r, i]
+                together = together and later[r, order[j]] == later[r, order[i]]
             if not together:
                 break
             j += 1
-        least = by_round[depth - 1, i]
+        least = later[depth - 1, order[i]]
         a, b = i, 0
         while a < j or b < ne:  # merge the two ascending lists of versions without repeats
-            if b == ne or (a < j and by_round[depth - 1, a] <= evals[0, b]):
-                version = by_round[depth - 1, a]
+            if b == ne or (a < j and later[depth - 1, order[a]] <= evals[0, b]):
+                version = later[depth - 1, order[a]]
                 repeats = b < ne and evals[0, b] == version
+                repeats = repeats or (a > i and later[depth - 1, order[a - 1]] == version)
                 a += 1
                 if version <= first or repeats:
                     continue
@@ -102,7 +121,7 @@ def _chain_pending(first, evals, ne, later, nl, order, pending):  # type: ignore
                 pending = grow(pending, n)
             pending[0, n] = version
             for r in range(depth - 1):
-                pending[1 + r, n] = by_round[r, i]
+                pending[1 + r, n] = later[r, order[i]]
             n += 1
         i = j
     return pending, n
@@ -221,7 +240,7 @@ def plan_times(inputs, loops, upper, s_offsets, s_times, h_offsets, h_times, o_o
             nl = 0
             n, nl = _chain_times(first, s_times, s0, s1, h_times, h0, h1, loops, points, n, later, nl)
             n, nl = _chain_times(first, s_times, s0, s1, o_times, o0, o1, loops, points, n, later, nl)
-            n = _distinct(points, n, order)
+            n = _distinct_versions(points[0], n)
             if nl > 0:
                 pending, n_pending = _chain_pending(first, points, n, later, nl, order, pending)
         else:

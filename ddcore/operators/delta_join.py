@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 __all__ = ["DeltaJoin", "delta_join", "delta_joined"]
 
 _SLICE = 1 << 17  # rows of a rule's new updates per portion
+_NONE = -1
 
 
 @dataclass(frozen=True)
@@ -167,7 +168,7 @@ class _DeltaJoinStep(Step):
             if new is None:
                 continue
             rule = _Rule(self, state, rounds, number)
-            batch = arrangement.batch_of(new)
+            batch = arrangement.batch_of(new.widen())
             zeros = np.zeros(len(batch), dtype=np.int64)
             times = batch.times + [zeros] * (self.coordinates - len(batch.times))
             batch = batch.at(times)
@@ -202,24 +203,33 @@ class _Rule:
         choices = stages[at].choices
         best = self._best(prefix, choices)
         for number, (relation, key) in enumerate(choices):
-            rows = _Prefix(prefix.attributes, prefix.batch.take(np.flatnonzero(best == number)))
+            chosen = np.flatnonzero(best == number)
+            if len(chosen) == 0 or not self._others(relation, key):
+                continue
+            rows = _Prefix(prefix.attributes, prefix.batch.take(chosen))
             for match in self._match(rows, relation, key):
                 yield from self.bind(self._confirm(match, [each for each, _ in choices if each != relation]), at + 1)
 
     def _best(self, prefix: _Prefix, choices: Sequence[tuple[int, tuple[str, ...]]]) -> np.ndarray:
-        """For each row the number of the choice with the fewest candidates: int64[rows]."""
+        """For each row the number of the choice with the fewest candidates: int64[rows]; _NONE where there are none."""
         best = np.zeros(len(prefix.batch), dtype=np.int64)
         if len(choices) == 1:
             return best
         least = self._candidates(prefix, *choices[0])
         for number, choice in enumerate(choices[1:], 1):
+            if not least.any():
+                break
             counts = self._candidates(prefix, *choice)
             best[counts < least] = number
             least = np.minimum(least, counts)
+        best[least == 0] = _NONE
         return best
 
     def _candidates(self, prefix: _Prefix, relation: int, key: tuple[str, ...]) -> np.ndarray:
         """How many updates of a relation have the key of each row (an upper bound of its rows): int64[rows]."""
+        others = self._others(relation, key)
+        if not others:
+            return np.zeros(len(prefix.batch), dtype=np.int64)
         arrangement, names = self._arrangement(relation, key)
         words = dict(zip(prefix.attributes, prefix.batch.words, strict=True))
         keys = [words[name] for name in names]
@@ -230,9 +240,12 @@ class _Rule:
         )
         distinct, starts = distinct_keys(batch, arrangement.key_words)
         counts = np.zeros(len(distinct), dtype=np.int64)
-        for other in self.state.trace(arrangement).batches:
+        for other in others:
             lo, hi = other.locate(distinct.codes)
-            kernels.runs.count_matches(counts, distinct.words, lo, hi, other.words)
+            if len(distinct.words):
+                kernels.runs.count_matches(counts, distinct.words, lo, hi, other.words)
+            else:
+                counts += hi - lo
         row_counts = np.empty(len(codes), dtype=np.int64)
         row_counts[batch.words[-1]] = np.repeat(counts, np.diff(starts))
         return row_counts
@@ -240,8 +253,7 @@ class _Rule:
     def _match(self, prefix: _Prefix, relation: int, key: tuple[str, ...]) -> Iterator[_Prefix]:
         """The prefix joined with a relation by some of its attributes; the others are bound by it."""
         arrangement, names = self._arrangement(relation, key)
-        batch, trace = prefix.arrange_by(names, arrangement), self.state.trace(arrangement)
-        others = trace.batches if relation < self.number else trace.before(self.state.gained(arrangement, self.rounds))
+        batch, others = prefix.arrange_by(names, arrangement), self._others(relation, key)
         bound = [name for name in prefix.attributes if name not in names]
         fresh = [self.step.join.relations[relation][column] for column in arrangement.values]
         heads = Heads.of(batch, arrangement.key_words)
@@ -259,6 +271,12 @@ class _Rule:
                 return _Prefix(prefix.attributes, prefix.batch.take(np.empty(0, dtype=np.int64)))
             prefix = _Prefix(parts[0].attributes, concatenate([part.batch for part in parts]))
         return prefix
+
+    def _others(self, relation: int, key: Sequence[str]) -> list[SortedBatch]:
+        """The updates of a relation that this rule reads."""
+        arrangement, _ = self._arrangement(relation, key)
+        trace = self.state.trace(arrangement)
+        return trace.batches if relation < self.number else trace.before(self.state.gained(arrangement, self.rounds))
 
     def _arrangement(self, relation: int, key: Sequence[str]) -> tuple[Arrangement, list[str]]:
         """The arrangement of a relation by some of its attributes, and those in the order of its key."""

@@ -62,11 +62,12 @@ class ContestStep(ReductionStep):
 
     def relevant(self, state: State, new: SortedBatch) -> SortedBatch | None:
         """The updates of ids that are not proposed by one update alone, of one row: nobody loses there."""
+        earlier, new = state.trace(self.port).before(new), new.widen()
         alone = new.diffs == 1 if self.once else new.diffs > 0
         differ = new.codes[1:] != new.codes[:-1]
         alone[1:] &= differ
         alone[:-1] &= differ
-        for other in (*state.trace(self.port).before(new), *state.trace(self.output).batches):
+        for other in (*earlier, *state.trace(self.output).batches):
             least, beyond = other.locate(new.codes)
             alone &= least == beyond
         rows = np.flatnonzero(~alone)

@@ -16,6 +16,7 @@ from ddcore.errors import ProgramError
 from ddcore.libraries import numpy as np
 from ddcore.operators import outer_join
 from ddcore.operators.base import Keyed, Port, Rounds, State, Step
+from ddcore.packed_batch import PackedBatch
 from ddcore.place import caller
 from ddcore.ranges import portions
 from ddcore.schema import Schema
@@ -31,6 +32,8 @@ __all__ = ["Heads", "Join", "Pairs", "join", "matches"]
 
 _CHUNK = 1 << 19  # pairs per portion
 _KEYS = 1 << 14  # of a part, which one thread joins
+_ROWS = 1 << 16  # of a part of a packed batch
+_FEWER = 8  # how many times longer a batch is of which only the rows with partners are looked at
 _LONG = 16  # updates of a key on both sides from which a sweep is considered
 
 
@@ -119,14 +122,16 @@ class _JoinStep(Step):
         if new is None:
             return
 
-        def arrivals(part: Heads) -> list[Delivery]:
+        def arrivals(part: tuple[SortedBatch, Heads | None]) -> list[Delivery]:
+            piece, heads = part[0].widen(), part[1]
+            heads = heads or Heads.of(piece, side.key_words)
             return [
                 each
-                for pairs in matches(new, part, others, self.coordinates)
-                for each in state.forward(self.block, pairs.of(self._words(new, pairs, side, swapped=swapped)))
+                for pairs in matches(piece, heads, others, self.coordinates)
+                for each in state.forward(self.block, pairs.of(self._words(piece, pairs, side, swapped=swapped)))
             ]
 
-        for arrived in threads.each(arrivals, Heads.of(new, side.key_words).parts()):
+        for arrived in threads.each(arrivals, _parts(_partners(new, others), side.key_words)):
             state.deliver(arrived)
 
     def _words(self, new: SortedBatch, pairs: Pairs, side: Arrangement, *, swapped: bool) -> list[np.ndarray]:
@@ -139,6 +144,23 @@ class _JoinStep(Step):
             else:
                 words.append(pairs.other.words[side.key_words + place][pairs.right])
         return words
+
+
+def _partners(new: SortedBatch, others: Sequence[SortedBatch]) -> SortedBatch:
+    """The updates of a batch, at least those with keys of the others. All, unless the others are much shorter."""
+    if not isinstance(new, PackedBatch) or _FEWER * sum(map(len, others)) > len(new):
+        return new
+    codes = np.unique(np.concatenate([np.empty(0, dtype=np.int64), *(other.codes for other in others)]))
+    some, _, _ = _located(new, *new.locate(codes))
+    return some
+
+
+def _parts(new: SortedBatch, key_words: int) -> Iterator[tuple[SortedBatch, Heads | None]]:
+    """The batch in parts, each for one thread: keys, or where its columns are not arrays rows."""
+    if isinstance(new, PackedBatch):
+        yield from ((piece, None) for piece in new.pieces(_ROWS))
+    else:
+        yield from ((new, part) for part in Heads.of(new, key_words).parts())
 
 
 @dataclass(slots=True)
@@ -183,8 +205,10 @@ def matches(new: SortedBatch, heads: Heads, others: Sequence[SortedBatch], coord
     """
     keys, starts = heads.keys, heads.starts
     key_words = len(keys.words)
-    for other in others:
-        lo, hi = other.locate(keys.codes)
+    for batch in others:
+        other, (lo, hi) = batch, batch.locate(keys.codes)
+        if isinstance(batch, PackedBatch):
+            other, lo, hi = _located(batch, lo, hi)
         ends = kernels.joining.pair_starts(new.codes, new.words, starts, key_words, lo, hi, other.words)
         if coordinates == len(new.times) == len(other.times) == 1 and len(ends) > 1:
             sweep, ends = _Sweep.of(new, other, heads, ends, (lo, hi))
@@ -203,6 +227,13 @@ def matches(new: SortedBatch, heads: Heads, others: Sequence[SortedBatch], coord
                 if overflow:
                     diffs, high = kernels.joining.products(new.diffs[left], other.diffs[right])
                 yield Pairs(other, left, right, list(times), diffs, high)
+
+
+def _located(batch: PackedBatch, lo: np.ndarray, hi: np.ndarray) -> tuple[SortedBatch, np.ndarray, np.ndarray]:
+    """The updates of some ranges as columns, and the ranges there; the codes are not ascending any more."""
+    columns, width, stops = batch.ranges(lo, hi), batch.width, np.cumsum(hi - lo)
+    some = SortedBatch(columns[0], columns[1 : 1 + width], columns[1 + width : -1], columns[-1])
+    return some, stops - (hi - lo), stops
 
 
 @dataclass(frozen=True)

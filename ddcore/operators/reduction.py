@@ -21,6 +21,7 @@ from ddcore.libraries import numpy as np
 from ddcore.operators import tree
 from ddcore.operators.base import Keyed, Port, Rounds, State, Step
 from ddcore.operators.tree import Tree
+from ddcore.packed_batch import PackedBatch
 from ddcore.ranges import at_rest, combined, concatenated, portions
 from ddcore.sorted_batch import SortedBatch
 from ddcore.trace import Keys, Rows, distinct_keys, gather
@@ -140,7 +141,7 @@ class ReductionStep(Step):
             sets = [self._results(state, rounds, new, pending)]
         else:
             waiting = [None, None] if pending is None else _divided(pending, large)
-            small, parts = None if new is None else _divided(new, large)[0], self.of_large.port
+            small, parts = None if new is None else _divided(new.widen(), large)[0], self.of_large.port
             sets = [
                 self._results(state, rounds, small, waiting[0]),
                 self.of_large._results(state, rounds, state.gained(parts, rounds), waiting[1]),
@@ -166,8 +167,13 @@ class ReductionStep(Step):
         evaluated, parts = partial(self._evaluated, state, rounds), self._parts(state, new, pending)
         return list(threads.each(evaluated, parts) if self.in_parts else map(evaluated, parts))
 
-    def _parts(self, state: State, new: SortedBatch | None, pending: SortedBatch | None) -> Iterator[_Part]:
+    def _parts(
+        self, state: State, new: SortedBatch | None, pending: SortedBatch | None
+    ) -> Iterator[_Part | SortedBatch]:
         """The keys to evaluate in parts, each for one thread."""
+        if new is not None and pending is None and isinstance(new, PackedBatch):
+            yield from new.pieces(_KEYS if self.in_parts else len(new))
+            return
         for some in portions([new, pending], self.port.key_words):
             keys, offsets, times = self._seeds(*some)
             for a, b in self._ranges(state, keys):
@@ -185,8 +191,10 @@ class ReductionStep(Step):
             cuts |= {*(np.flatnonzero(np.diff(np.cumsum(rows) // spill.rows)) + 1).tolist()}
         return pairwise(sorted(cuts))
 
-    def _evaluated(self, state: State, rounds: Rounds, part: _Part) -> _Result:
+    def _evaluated(self, state: State, rounds: Rounds, part: _Part | SortedBatch) -> _Result:
         """The differences of some keys' results."""
+        if isinstance(part, SortedBatch):
+            part = _Part(*self._seeds(part.widen(), None))
         loops, keys = np.array(rounds, dtype=np.int64), part.keys
         depth, frontier = self.inputs + len(rounds), state.frontier(rounds)
         history = gather(state.trace(self.port).batches, keys, len(self.port.values), depth, frontier)

@@ -193,6 +193,7 @@ def position_of(plan: Plan, message: Message) -> Position:
 
 def body_of_run(arrangement: Arrangement, run: SortedBatch, *, keys_only: bool = False) -> bytes:
     """The rows of a run: key and value columns, or keys alone; times and diffs."""
+    run = run.widen()
     columns = [*([run.codes] if arrangement.direct else []), *run.words, *run.times, run.diffs]
     return packed(columns, _types(arrangement, keys_only))
 
@@ -264,6 +265,7 @@ def _types(arrangement: Arrangement, keys_only: bool) -> list[Type]:
 
 def _split(run: SortedBatch, boundaries: Sequence[int]) -> Iterator[tuple[int, SortedBatch]]:
     """The run cut into the ranges of the workers; workers without rows are left out."""
+    run = run.widen()
     bounds = [0, *np.searchsorted(run.codes, np.array(boundaries, dtype=np.int64)).tolist(), len(run)]
     for dest, (a, b) in enumerate(pairwise(bounds)):
         if a < b:
@@ -272,6 +274,7 @@ def _split(run: SortedBatch, boundaries: Sequence[int]) -> Iterator[tuple[int, S
 
 def _portions(run: SortedBatch) -> Iterator[SortedBatch]:
     """The run in portions that each fit into a message: neither Arrow nor the JVM moves a value of 2 GiB."""
+    run = run.widen()
     for start in range(0, len(run), MESSAGE_ROWS):
         yield _slice(run, start, start + MESSAGE_ROWS)
 

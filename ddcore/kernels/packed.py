@@ -1,0 +1,135 @@
+"""Rows of sorted batches as packed integers: look-up by code, and columns of some rows.
+
+A row is one uint64. Its fields lie side by side, the code in the upper bits, the diff in the lowest. A table has a row
+of numbers for each field; see the kernels.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ddcore.kernels.compiling import IN1, IN2, INT, OUT1, OUT2, VOID, inline, kernel, several
+from ddcore.native import Array
+
+UIN1, UOUT1 = Array("uint64", 1), Array("uint64", 1, writes=True)
+_BLOCK = 2048  # rows whose fields are handled one after the other: they stay in the cache
+
+
+@inline
+def _mask(bits):  # type: ignore[no-untyped-def]
+    return (np.uint64(1) << np.uint64(bits)) - np.uint64(1)
+
+
+@kernel(VOID, UOUT1, UIN1, IN2)
+def repack(into, rows, table):  # type: ignore[no-untyped-def]
+    """Write rows with other places for their fields into ``into``, which holds zeros.
+
+    Of each field the shift, the bits, the least value, a value that replaces smaller ones, and then the new least value
+    and the new shift.
+    """
+    for start in range(0, len(rows), _BLOCK):
+        stop = min(start + _BLOCK, len(rows))
+        for f in range(table.shape[0]):
+            down, mask, up = np.uint64(table[f, 0]), _mask(table[f, 1]), np.uint64(table[f, 5])
+            least, floor, base = table[f, 2], table[f, 3], table[f, 4]
+            for i in range(start, stop):
+                value = max(np.int64((rows[i] >> down) & mask) + least, floor)
+                into[i] |= np.uint64(value - base) << up
+
+
+@kernel(VOID, UOUT1, IN1, INT, INT)
+def add_diffs(rows, diffs, bits, least):  # type: ignore[no-untyped-def]
+    """Append ``diff - least`` as the lowest bits of each row, in place."""
+    shift = np.uint64(bits)
+    for i in range(len(rows)):
+        rows[i] = (rows[i] << shift) | np.uint64(diffs[i] - least)
+
+
+@kernel(OUT1, UIN1, INT, INT, INT)
+def bucket_starts(rows, code_shift, shift, buckets):  # type: ignore[no-untyped-def]
+    """First row of each bucket ``(code - first code) >> shift``, and one past the end: int64[buckets + 1]."""
+    starts = np.empty(buckets + 1, dtype=np.int64)
+    down, first = np.uint64(code_shift), rows[0] >> np.uint64(code_shift)
+    row = 0
+    for bucket in range(buckets):
+        while row < len(rows) and np.int64(((rows[row] >> down) - first) >> np.uint64(shift)) < bucket:
+            row += 1
+        starts[bucket] = row
+    starts[buckets] = len(rows)
+    return starts
+
+
+@inline
+def _bound(rows, down, lo, hi, code):  # type: ignore[no-untyped-def]
+    """First row in [lo, hi) whose code is at least ``code``."""
+    while lo < hi:
+        middle = (lo + hi) >> 1
+        if rows[middle] >> down < code:
+            lo = middle + 1
+        else:
+            hi = middle
+    return lo
+
+
+@kernel(several(OUT1, OUT1), UIN1, IN1, INT, INT, INT, IN1)
+def locate(rows, starts, code_shift, least, shift, probes):  # type: ignore[no-untyped-def]
+    """Row ranges [lo, hi) of equal code for each probe, through the buckets; ``least`` is that of the code's field."""
+    lo, hi = np.zeros(len(probes), dtype=np.int64), np.zeros(len(probes), dtype=np.int64)
+    n, down = len(rows), np.uint64(code_shift)
+    first, last = rows[0] >> down, rows[n - 1] >> down
+    most = np.int64(last) + least
+    for i in range(len(probes)):
+        if probes[i] < least or probes[i] > most:
+            continue
+        code = np.uint64(probes[i] - least)
+        if code < first:
+            continue
+        bucket = np.int64((code - first) >> np.uint64(shift))
+        a, b = starts[bucket], starts[bucket + 1]
+        if shift > 0:
+            a = _bound(rows, down, a, b, code)
+            b = _bound(rows, down, a, b, code + np.uint64(1))
+        lo[i], hi[i] = a, b
+    return lo, hi
+
+
+@kernel(UOUT1, UIN1, IN1, IN1, INT)
+def select(rows, lo, hi, total):  # type: ignore[no-untyped-def]
+    """The rows of the ranges, one range after the other: uint64[total]."""
+    chosen, at = np.empty(total, dtype=np.uint64), 0
+    for k in range(len(lo)):
+        for row in range(lo[k], hi[k]):
+            chosen[at] = rows[row]
+            at += 1
+    return chosen
+
+
+@kernel(VOID, OUT1, OUT2, UIN1, IN1, IN1, IN2)
+def scatter(at, out, rows, lo, hi, table):  # type: ignore[no-untyped-def]
+    """Write columns of each range's rows from its place ``at`` on, which advances.
+
+    Of each field the shift, the bits, the least value, how far its value is shifted up, -1 if it is added to what is in
+    its column, else 0, and the number of the column.
+    """
+    chosen, places = np.empty(_BLOCK, dtype=np.uint64), np.empty(_BLOCK, dtype=np.int64)
+    n, k, row = 0, 0, np.int64(0)
+    if len(lo):
+        row = lo[0]
+    while k < len(lo):
+        n = 0
+        while k < len(lo) and n < _BLOCK:
+            if row >= hi[k]:
+                k += 1
+                if k < len(lo):
+                    row = lo[k]
+                continue
+            chosen[n], places[n] = rows[row], at[k]
+            at[k] += 1
+            n += 1
+            row += 1
+        for f in range(table.shape[0]):
+            down, mask, least, up = np.uint64(table[f, 0]), _mask(table[f, 1]), table[f, 2], np.uint64(table[f, 3])
+            keep, column = table[f, 4], table[f, 5]
+            for i in range(n):
+                value = (np.int64((chosen[i] >> down) & mask) + least) << up
+                out[column, places[i]] = (out[column, places[i]] & keep) + value

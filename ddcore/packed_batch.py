@@ -1,0 +1,131 @@
+"""Sorted batches of many rows as packed integers: eight bytes for an update, and its columns only of rows in use."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ddcore import kernels, packing
+from ddcore.libraries import numpy as np
+from ddcore.packing import Packed
+from ddcore.sorted_batch import SortedBatch
+
+__all__ = ["PackedBatch"]
+
+LEAST_ROWS = 1 << 12  # of a batch that is kept like this; the cost of a look-up in a smaller one is that of its start
+
+
+class PackedBatch(SortedBatch):
+    """A sorted batch whose updates are integers. A column is computed each time it is read, O(n).
+
+    ``width``: how many words an update has; :class:`SortedBatch` has the meaning of the columns.
+    """
+
+    __slots__ = ("_down", "_table", "_width", "packed")
+
+    def __init__(self, packed: Packed, width: int) -> None:
+        self.packed, self._width, self.high = packed, width, None
+        self._starts, self._least, self._shift = None, 0, 0
+        self._down = sum(field.bits for field in packed.fields[1:])  # how far the code is shifted up in an integer
+        self._table: tuple[int, np.ndarray] | None = None
+
+    def __len__(self) -> int:
+        return len(self.packed)
+
+    @property
+    def width(self) -> int:
+        """How many words an update has."""
+        return self._width
+
+    @property
+    def codes(self) -> np.ndarray:
+        """The key codes, ascending: int64[n]. O(n)."""
+        return self._columns(0, 1).reshape(-1)
+
+    @property
+    def words(self) -> np.ndarray:
+        """The words: int64 (W, n). O(n)."""
+        return self._columns(1, 1 + self._width)
+
+    @property
+    def times(self) -> np.ndarray:
+        """The times: int64 (D, n). O(n)."""
+        return self._columns(1 + self._width, self._diff)
+
+    @property
+    def diffs(self) -> np.ndarray:
+        """The diffs: int64[n]. O(n)."""
+        return self._columns(self._diff, self._diff + 1).reshape(-1)
+
+    @property
+    def _diff(self) -> int:
+        """The number of the column of diffs."""
+        return self.packed.fields[-1].column
+
+    def _columns(self, first: int, last: int) -> np.ndarray:
+        return packing.unpacked(self.packed.rows, self.packed.fields, range(first, last))
+
+    def widen(self) -> SortedBatch:
+        """The same updates as columns: O(n)."""
+        return self._of(self.packed.rows)
+
+    def _of(self, rows: np.ndarray) -> SortedBatch:
+        columns = packing.unpacked(rows, self.packed.fields, range(self._diff + 1))
+        return SortedBatch(columns[0], columns[1 : 1 + self._width], columns[1 + self._width : -1], columns[-1])
+
+    def take(self, rows: np.ndarray) -> SortedBatch:
+        """The updates at these positions, which ascend: int64[m]."""
+        return self._of(self.packed.rows[rows])
+
+    def part(self, start: int, stop: int) -> SortedBatch:
+        """Updates number ``start`` to ``stop``."""
+        return self._of(self.packed.rows[start:stop])
+
+    def pieces(self, rows: int) -> Iterator[PackedBatch]:
+        """Parts of about so many ``rows``, not copied. All rows with one code are in one part."""
+        packed, down, start = self.packed.rows, self._down, 0
+        while start < len(packed):
+            stop = min(start + rows, len(packed))
+            if stop < len(packed):
+                last = int(packed[stop - 1]) >> down
+                stop += int(np.searchsorted(packed[stop:], np.uint64((last + 1) << down)))
+            yield PackedBatch(self.packed.part(start, stop), self._width)
+            start = stop
+
+    def ranges(self, lo: np.ndarray, hi: np.ndarray) -> np.ndarray:
+        """All columns of the updates in the ranges lo[k]:hi[k], one range after the other: int64 (columns, m)."""
+        rows = kernels.packed.select(self.packed.rows, lo, hi, int((hi - lo).sum()))
+        return packing.unpacked(rows, self.packed.fields, range(self._diff + 1))
+
+    def scatter(self, at: np.ndarray, out: np.ndarray, lo: np.ndarray, hi: np.ndarray, depth: int) -> None:
+        """Write words, times and diffs of the updates in the ranges lo[k]:hi[k] to ``out`` (columns, m) from ``at[k]``
+        on, which advances. Times have ``depth`` coordinates there; those that the batch has not are 0.
+        """
+        if self._table is None or self._table[0] != depth:
+            self._table = depth, self._table_of(depth)
+        kernels.packed.scatter(at, out, self.packed.rows, lo, hi, self._table[1])
+
+    def _table_of(self, depth: int) -> np.ndarray:
+        """The table of :func:`ddcore.kernels.packed.scatter`."""
+        inner = depth - (self._diff - 1 - self._width)
+        table = [[0, 0, 0, 0, 0, self._diff - 1 + number] for number in range(inner)]
+        for field, shift in self.packed.places():
+            if field.column:
+                column = field.column - 1 + (inner if field.column == self._diff else 0)
+                is_upper = field.half == "upper"
+                table.append([shift, field.bits, field.least, 32 * is_upper, -is_upper, column])
+        return np.array(table, dtype=np.int64)
+
+    def locate(self, probes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Row ranges [lo, hi) of equal code, one per probe (int64[m], ascending): O(1) each if codes are spread
+        evenly.
+        """
+        rows, down = self.packed.rows, self._down
+        if self._starts is None:
+            spread = (int(rows[-1]) >> down) - (int(rows[0]) >> down)
+            self._shift = max(0, spread.bit_length() - len(rows).bit_length())
+            self._starts = kernels.packed.bucket_starts(rows, down, self._shift, (spread >> self._shift) + 1)
+        least = self.packed.fields[0].least
+        ranges: tuple[np.ndarray, np.ndarray] = kernels.packed.locate(
+            rows, self._starts, down, least, self._shift, probes
+        )
+        return ranges

@@ -1,0 +1,171 @@
+"""Sorted batches as packed integers: the same updates, look-ups, merges and rows as the columns they hold."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ddcore import consolidation, lattice, packed_batch, spilling
+from ddcore.consolidation import arrange_all, concatenated, merge, narrow, union
+from ddcore.narrow import NarrowBatch
+from ddcore.packed_batch import PackedBatch
+from ddcore.sorted_batch import SortedBatch
+from ddcore.trace import Keys, gather
+
+WIDTH = 2
+
+
+@pytest.fixture(autouse=True)
+def packed_from_one_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packed_batch, "LEAST_ROWS", 1)
+    monkeypatch.setattr(consolidation, "FEW", 0)
+
+
+def columns_of(rng: np.random.Generator, n: int) -> list[Any]:
+    """Code, two words, two coordinates, of which the last may have priorities, and diffs, of random ranges."""
+    code = rng.integers(0, rng.choice([3, 200, 2**20]), n) + rng.choice([-(2**62), -5, 0, 2**40])
+    words = [rng.integers(-3, rng.choice([-2, 4, 500]), n), np.full(n, rng.choice([-(2**63), 0, 7]))]
+    inner = rng.integers(0, 5, n) if rng.random() < 0.5 else (rng.integers(2**29, 2**29 + 4, n) << 32) + 1
+    return [code, *words, rng.integers(0, rng.choice([1, 2, 9]), n), inner, rng.integers(-1, 3, n)]
+
+
+def batch_of(rng: np.random.Generator, n: int) -> tuple[SortedBatch, Counter[Any]]:
+    while True:
+        columns = columns_of(rng, n)
+        expected = summed([columns])
+        if expected:
+            return arrange_all([columns], WIDTH), expected
+
+
+def summed(pieces: Iterable[Any]) -> Counter[Any]:
+    total: Counter[Any] = Counter()
+    for *columns, diffs in pieces:
+        for row, diff in zip(zip(*(c.tolist() for c in columns), strict=True), diffs.tolist(), strict=True):
+            total[row] += diff
+    return Counter({row: diff for row, diff in total.items() if diff})
+
+
+def updates_of(batch: SortedBatch) -> Counter[Any]:
+    columns = [batch.codes, *batch.words, *batch.times]
+    rows = list(zip(*(column.tolist() for column in columns), strict=True))
+    assert rows == sorted(set(rows))
+    return Counter(dict(zip(rows, batch.diffs.tolist(), strict=True)))
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_columns_and_parts_are_those_of_the_updates(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    batch, expected = batch_of(rng, int(rng.integers(1, 90)))
+    assert isinstance(batch, PackedBatch)
+    assert (len(batch), batch.width) == (len(expected), WIDTH)
+    assert updates_of(batch) == updates_of(batch.widen()) == expected
+    rows = np.flatnonzero(rng.random(len(batch)) < 0.5)
+    everything = sorted(expected.items())
+    assert updates_of(batch.take(rows)) == Counter(dict(everything[row] for row in rows))
+    assert updates_of(batch.part(1, 5)) == Counter(dict(everything[1:5]))
+    pieces = list(batch.pieces(int(rng.integers(1, 20))))
+    assert [update for piece in pieces for update in updates_of(piece).items()] == everything
+    codes = [set(piece.codes.tolist()) for piece in pieces]
+    assert sum(map(len, codes)) == len(set().union(*codes)), "a code is in two pieces"
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_look_ups_find_the_rows_of_each_code(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    batch, expected = batch_of(rng, int(rng.integers(1, 200)))
+    known = np.unique(batch.codes)
+    around = np.concatenate([known, known + 1, known - 1, [-(2**63) + 1, 2**63 - 1, 0]])
+    probes = np.unique(around)
+    lo, hi = batch.locate(probes)
+    plain, numbers = batch.widen(), Counter(row[0] for row in expected)
+    for code, a, b in zip(probes.tolist(), lo.tolist(), hi.tolist(), strict=True):
+        assert plain.codes[a:b].tolist() == [code] * numbers[code]
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_rows_of_keys_are_gathered_from_batches_of_several_layouts(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    made = [batch_of(rng, int(rng.integers(1, 60))) for _ in range(rng.integers(1, 4))]
+    batches = [batch.widen() if rng.random() < 0.3 else batch for batch, _ in made]
+    codes = np.unique(np.concatenate([batch.codes for batch in batches]))[::2].copy()
+    rows = gather(batches, Keys(codes, np.empty((0, len(codes)), np.int64)), WIDTH, 3)
+    for k, code in enumerate(codes.tolist()):
+        at = slice(rows.offsets[k], rows.offsets[k + 1])
+        columns = [*rows.words[:, at].tolist(), *rows.times[:, at].tolist(), rows.diffs[at].tolist()]
+        gathered = Counter((tuple(row), diff) for *row, diff in zip(*columns, strict=True))
+        assert gathered == Counter(
+            ((*row[1:], 0), diff) for _, updates in made for row, diff in updates.items() if row[0] == code
+        )
+
+
+@pytest.mark.parametrize("seed", range(80))
+def test_merges_add_up_at_the_representatives_of_times(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    (a, first), (b, second) = (batch_of(rng, int(rng.integers(1, 60))) for _ in range(2))
+    frontier = None
+    if seed % 3:
+        frontier = np.stack([rng.integers(0, 6, seed % 3), rng.integers(0, 4, seed % 3)])
+    merged = merge(a.widen() if seed % 5 == 0 else a, b, frontier)
+    expected: Counter[Any] = Counter()
+    for row, diff in [*first.items(), *second.items()]:
+        time = np.array(row[1 + WIDTH :]).reshape(-1, 1)
+        at = time if frontier is None else lattice.advance(time, frontier)
+        expected[(*row[: 1 + WIDTH], *np.asarray(at)[:, 0].tolist())] += diff
+    assert updates_of(merged) == Counter({row: diff for row, diff in expected.items() if diff})
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_unions_and_rows_one_after_another(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    made = [batch_of(rng, int(rng.integers(1, 60))) for _ in range(3)]
+    narrowed = [narrow(made[0][0]), NarrowBatch.of([*packed_columns(made[1][0])], WIDTH), made[2][0]]
+    expected: Counter[Any] = Counter()
+    for _, updates in made:
+        for row, diff in updates.items():
+            expected[row] += diff
+    assert updates_of(union(narrowed)) == Counter({row: diff for row, diff in expected.items() if diff})
+    assert updates_of(union(narrowed[1:2])) == made[1][1]
+    pieces = list(made[0][0].pieces(7))
+    assert updates_of(concatenated([*pieces[:1], *(piece.widen() for piece in pieces[1:])])) == made[0][1]
+
+
+@pytest.mark.parametrize("seed", range(80))
+def test_few_updates_are_added_up_like_many(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(seed)
+    pieces = [columns_of(rng, int(rng.integers(1, 30))) for _ in range(rng.integers(1, 4))]
+    (a, _), (b, _) = (batch_of(rng, int(rng.integers(1, 60))) for _ in range(2))
+    frontier = np.stack([rng.integers(0, 6, seed % 3), rng.integers(0, 4, seed % 3)]) if seed % 3 else None
+    many = arrange_all(pieces, WIDTH), merge(a, b, frontier)
+    monkeypatch.setattr(consolidation, "FEW", 1000)
+    few = arrange_all(pieces, WIDTH), merge(a, b, frontier)
+    assert updates_of(few[0]) == updates_of(many[0]) == summed(pieces)
+    assert updates_of(few[1]) == updates_of(many[1])
+
+
+def packed_columns(batch: SortedBatch) -> list[Any]:
+    return [batch.codes, *batch.words, *batch.times, batch.diffs]
+
+
+def test_what_does_not_fit_into_an_integer_stays_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    code, word = np.array([-(2**62), 2**61]), np.array([2**40, 0])
+    zeros = np.zeros(2, np.int64)
+    wide = arrange_all([[code, word, word, zeros, zeros, zeros + 1]], WIDTH)
+    assert type(wide) is SortedBatch
+    large_sums = arrange_all([[zeros, zeros, zeros, zeros, zeros, np.array([2**59, 2**59])]], WIDTH)
+    assert large_sums.diffs.tolist() == [2**60]
+    halves = arrange_all([[np.array([5 << 40, 9 << 40]), zeros, zeros, zeros, np.arange(2) << 30, zeros + 1]], WIDTH)
+    assert type(halves) is SortedBatch, "no look-up reads a code in halves"
+    monkeypatch.setattr(packed_batch, "LEAST_ROWS", 3)
+    assert type(arrange_all([[zeros, np.arange(2), zeros, zeros, zeros, zeros + 1]], WIDTH)) is SortedBatch
+
+
+def test_with_limited_memory_columns_go_to_files_instead(tmp_path: Any) -> None:
+    rng = np.random.default_rng(1)
+    with spilling.using(spilling.Spilling(1 << 30, tmp_path)):
+        batch, expected = batch_of(rng, 50)
+        assert type(batch) is SortedBatch
+        assert updates_of(consolidation.merge(batch, batch)) == Counter({row: 2 * n for row, n in expected.items()})
