@@ -142,19 +142,19 @@ class Meter:
 
     def _warm(self, rounds: Rounds, updates: SortedBatch) -> None:
         if len(updates):
-            self.profile.heat.count(int(round_of(rounds[0])) if rounds else OUTSIDE, updates.times[0])
+            self.profile.heat.count(int(round_of(rounds[0])) if rounds else OUTSIDE, updates.versions())
 
     def _note_key(self, cost: Cost, arrangement: Arrangement, updates: SortedBatch) -> None:
         """Note a key that has at least an eighth of a large batch. O(1): codes are sorted, and few are looked at."""
         rows = len(updates)
         if rows < _MANY or not arrangement.key:
             return
-        samples = updates.codes[:: rows // _SAMPLES]
+        samples = updates.sample(rows // _SAMPLES)
         codes, counts = np.unique(samples, return_counts=True)
         heaviest = int(counts.argmax())
         if 8 * int(counts[heaviest]) < len(samples):
             return
-        first, end = (int(np.searchsorted(updates.codes, codes[heaviest], side)) for side in ("left", "right"))
+        first, end = updates.span(int(codes[heaviest]))
         cost.note(self._key(arrangement, updates, first), end - first)
 
     def _key(self, arrangement: Arrangement, updates: SortedBatch, row: int) -> str:

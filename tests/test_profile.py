@@ -17,6 +17,7 @@ from programs import Case, case
 from test_exchange import one_dimensional, outcome
 from warehouses import project_of, take_in
 
+from ddcore.batch import Batch
 from ddcore.cli.main import run_command
 from ddcore.errors import FoldError
 from ddcore.frames import batch_of
@@ -28,10 +29,15 @@ from ddcore.io.warehouse import Warehouse
 from ddcore.jobs import profile as profiles
 from ddcore.jobs import replay
 from ddcore.operators import tree
+from ddcore.packed_batch import PackedBatch
+from ddcore.plan import Arrangement
 from ddcore.planner import build
 from ddcore.profile import OUTSIDE, Cost, Heat, Profile
+from ddcore.queues import consolidated
+from ddcore.schema import Type
 from ddcore.worker import Worker
 
+INT64 = Type("int64")
 SALES = """
 import polars as pl
 import ddcore as dd
@@ -217,6 +223,21 @@ def test_evenly_spread_keys_are_not_heavy() -> None:
     worker.feed("sales", batch_of(rows, plan.inputs["sales"], plan.dims, "sales"))
     worker.run()
     assert not any(cost.keys for cost in worker.meter.take(worker.traces).costs.values())
+
+
+def test_packed_batches_answer_as_wide_ones() -> None:
+    rng = np.random.default_rng(7)
+    n = 20_000
+    columns = [rng.integers(-50, 50, n), rng.integers(0, 9, n), rng.integers(0, 1 << 20, n)]
+    arrangement = Arrangement(0, 0, {"k": INT64, "v": INT64}, ("k",), ("version",), "f", 0)
+    updates = Batch([columns[0], columns[2]], [columns[1]], np.ones(n, dtype=np.int64))
+    packed = consolidated(arrangement, [updates])
+    assert isinstance(packed, PackedBatch)
+    wide = packed.widen()
+    assert np.array_equal(packed.versions(), wide.versions()) and np.array_equal(packed.sample(31), wide.sample(31))
+    for code in [*range(-52, 53)]:
+        assert packed.span(code) == wide.span(code)
+    assert 0 < packed.memory() < wide.memory()
 
 
 def operator(number: int, **how: Any) -> OperatorRecord:
