@@ -91,10 +91,11 @@ class PackedBatch(SortedBatch):
 
     def span(self, code: int) -> tuple[int, int]:
         """The range of updates with a code, by a binary search and without an index."""
-        place = code - self.packed.fields[0].least
-        bounds = (place << self._down, (place + 1 << self._down) - 1)
-        first, last = (np.uint64(bound) for bound in bounds)
-        rows = self.packed.rows
+        field, rows = self.packed.fields[0], self.packed.rows
+        if not field.least <= code <= field.most:
+            return (0, 0) if code < field.least else (len(rows), len(rows))
+        place = code - field.least
+        first, last = np.uint64(place << self._down), np.uint64((place + 1 << self._down) - 1)
         return int(np.searchsorted(rows, first, "left")), int(np.searchsorted(rows, last, "right"))
 
     def memory(self) -> int:
