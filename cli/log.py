@@ -115,7 +115,7 @@ def _tell_operators(out: Output, ledger: Ledger, names: VersionNames, limit: int
             continue
         if place:
             out.data()
-        what = f"{span(run.first, run.last, names.dims)}, {run.took:.1f}s, {run.engine} x{run.parallelism}"
+        what = f"{span(_run(run)['first'], run.last, names.dims)}, {run.took:.1f}s, {run.engine} x{run.parallelism}"
         out.data((f"run {run.run}", "bold"), f"  {what}, program {run.fingerprint[:8]}")
         for line in listing(run, out.width):
             out.data(line)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pages
 import polars as pl
 import pytest
 import sparkless
@@ -346,3 +348,25 @@ def test_a_run_of_an_earlier_release_has_no_profile(tmp_path: Path, capsys: pyte
     ledger.append(replace(run, run=2, profile=ProfileRecord()))
     assert run_command(["log", "--operators", "--project", str(project.root)]) == 0
     assert "this run has no profile" in capsys.readouterr().out
+
+
+# --- docs/report.md ---------------------------------------------------------------------------------------------------
+
+
+def test_the_page_shows_what_the_command_prints(here: Path, dd: Any) -> None:
+    """All but seconds, bytes and the columns' widths."""
+
+    def stable(lines: list[str]) -> list[str]:
+        masked = (re.sub(r"<?[\d.,]+ ?(ms|s|B|kB)\b", "0", line) for line in lines)
+        return [re.sub(r"(program) [0-9a-f]{8}", r"\1 0", " ".join(line.split())) for line in masked]
+
+    (block,) = pages.blocks_of("report.md")
+    command, *expected = block.splitlines()
+    code, out, _ = dd(*command.removeprefix("$ ddcore ").split())
+    assert code == 0
+    assert stable(out) == stable(expected)
+    text = (pages.DOCS / "report.md").read_text("utf-8")
+    assert f"at least {profiles.DOMINANT_UPDATES:,} of them" in text
+    assert (
+        f"at least {100 * profiles.DOMINANT_SHARE:.0f} %" in text and f"{profiles.DOMINANT_SECONDS:.0f} seconds" in text
+    )

@@ -11,6 +11,7 @@ from html import escape
 from pathlib import Path
 
 from ddcore.cli.main import run_command
+from ddcore.drawing.svg import NAMESPACE
 
 TOP = Path(__file__).resolve().parent.parent
 FOLDER = TOP / "docs" / "pictures"
@@ -64,7 +65,7 @@ def terminal(command: str, text: str) -> str:
     width = max(map(len, lines)) * _CHARACTER + 2 * _MARGIN
     height = len(lines) * _LINE + 2 * _MARGIN - 6
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" class="terminal" width="{width:.0f}" height="{height}" '
+        f'<svg xmlns="{NAMESPACE}" class="terminal" width="{width:.0f}" height="{height}" '
         f'viewBox="0 0 {width:.0f} {height}" role="img">',
         f"<title>{escape(command)}</title>",
         f"<style>\n{_STYLE}</style>",

@@ -11,7 +11,9 @@ from itertools import pairwise
 from ddcore.drawing.diagram import Box, Diagram, Edge, Frame, printable
 from ddcore.drawing.layout import Layout, Point, layout
 
-__all__ = ["Note", "svg"]
+__all__ = ["NAMESPACE", "Note", "svg"]
+
+NAMESPACE = "http://www.w3.org/2000/svg"
 
 _LINE = 15.0  # the height of a line of text
 _CHARACTER = 7.3  # the width of one
@@ -80,7 +82,7 @@ def _elements(
     width, height = f"{places.width:.0f}", f"{places.height:.0f}"
     yield '<?xml version="1.0" encoding="UTF-8"?>'
     yield (
-        f'<svg xmlns="http://www.w3.org/2000/svg" class="dataflow" width="{width}" height="{height}"'
+        f'<svg xmlns="{NAMESPACE}" class="dataflow" width="{width}" height="{height}"'
         f' viewBox="0 0 {width} {height}" role="img">'
     )
     yield f"<title>{escape(title)}</title>\n<style>\n{_STYLE}</style>"
