@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from threading import Lock, get_ident
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, TypeVar
@@ -43,16 +42,15 @@ class Meter:
         self._lock, self._threads, self._thread = Lock(), 1, get_ident()
         self._carried = 0  # nanoseconds of linear operators
 
-    @contextmanager
-    def step(self, block: Block, threads: int) -> Iterator[None]:
-        """Time a step of a block that works in so many threads."""
+    def begin_step(self, threads: int) -> int:
+        """A step in so many threads begins now; returns what :meth:`end_step` needs."""
         self._threads, self._thread = threads, get_ident()
-        carried, start = self._carried, perf_counter_ns()
-        try:
-            yield
-        finally:
-            spent = perf_counter_ns() - start - (self._carried - carried)
-            self.profile.of(self._blocks[block.index]).nanoseconds += max(0, spent)
+        return perf_counter_ns() - self._carried
+
+    def end_step(self, block: Block, begun: int) -> None:
+        """The step of a block that began then ends now."""
+        spent = perf_counter_ns() - self._carried - begun
+        self.profile.of(self._blocks[block.index]).nanoseconds += max(0, spent)
 
     def linear(self, node: int, taken: int, sent: int, nanoseconds: int) -> None:
         """One batch passed a linear operator. Several threads may call this."""

@@ -65,7 +65,7 @@ class Heat:
 
     def count(self, current: int, versions: np.ndarray) -> None:
         """Differences of one round at these versions: int64[n], n > 0. O(n), and O(1) where all are equal."""
-        least, most = int(versions.min()), int(versions.max())
+        least, most = (int(versions[0]),) * 2 if len(versions) == 1 else (int(versions.min()), int(versions.max()))
         if least == most:
             self._add(least, current, len(versions))
         else:
@@ -73,22 +73,23 @@ class Heat:
             numbers = np.bincount((versions >> width) - (least >> width))
             for place in np.flatnonzero(numbers).tolist():
                 self._add(((least >> width) + place) << width, current, int(numbers[place]))
-        self._limit()
 
     def add(self, other: Heat) -> None:
         """Add the differences of another worker."""
         self._widen(max(self.versions, other.versions), max(self.rounds, other.rounds))
         for (version, current), number in other.cells.items():
             self._add(version << other.versions, current if current < 0 else current << other.rounds, number)
-        self._limit()
 
     def _add(self, version: int, current: int, number: int) -> None:
         place = version >> self.versions, current >> self.rounds  # -1 >> n is -1
-        self.cells[place] = self.cells.get(place, 0) + number
+        if place in self.cells:
+            self.cells[place] += number
+        else:
+            self.cells[place] = number
+            self._limit()
 
     def _limit(self) -> None:
-        if len(self.cells) <= 1:
-            return
+        """Widen the ranges where there are too many. Only a new cell can need it."""
         versions, rounds = ([place[side] for place in self.cells] for side in (0, 1))
         more_versions = _width(min(versions), max(versions), _VERSIONS)
         more_rounds = _width(0, max(rounds), _ROUNDS)

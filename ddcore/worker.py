@@ -238,8 +238,9 @@ class Worker:
         self._position = heapq.heappop(self._order)
         work = self._work.pop(self._position)
         self._count(work.rounds)
-        with self.meter.step(work.block, self.threads):
-            self._do(work)
+        begun = self.meter.begin_step(self.threads)
+        self._do(work)
+        self.meter.end_step(work.block, begun)
 
     def _do(self, work: Work) -> None:
         """Update the arrangements of a block, then run its operator."""

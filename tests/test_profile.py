@@ -107,6 +107,20 @@ def test_counts_are_exact(engine: str, parallelism: int, tmp_path: Path, monkeyp
     assert [ends[title].reads for title in ("where", "join on shop")] == [(1,), (2, 3)]
 
 
+@pytest.mark.spark
+@pytest.mark.parametrize("parallelism", [1, 2])
+def test_spark_counts_as_one_process_does(parallelism: int, tmp_path: Path, spark: Any) -> None:
+    counts = []
+    for engine, workers in (("inline", 1), ("spark", parallelism)):
+        project = project_of(tmp_path / engine, drawn(SALES, sales=SALES_ROWS, shops=SHOP_ROWS))
+        replay.run(project, engine=engine, parallelism=workers)
+        profile = profile_of(project)
+        counts.append(
+            ([(each.title, each.taken, each.sent, each.rows_written) for each in profile.operators], profile.heat)
+        )
+    assert counts[0] == counts[1]
+
+
 @pytest.mark.parametrize("seed", one_dimensional(range(24)))
 def test_counts_add_up(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What linear operators take in is what the operators before them sent; outputs hold what they were sent."""
