@@ -27,7 +27,6 @@ FEW = packed_batch.LEAST_ROWS
 """Fewer updates than these are consolidated by kernels that are made for few."""
 
 _NO_FLOOR = -(2**63)
-_NO_FRONTIER = np.empty((0, 0), dtype=np.int64)
 
 __all__ = ["arrange", "arrange_all", "concatenated", "merge", "narrow", "union"]
 
@@ -161,7 +160,7 @@ def _few(pieces: Sequence[Piece], first: int = 0, frontier: np.ndarray | None = 
     if not pieces:
         return None
     columns = np.concatenate([np.stack(list(piece)) for piece in pieces], axis=1)
-    packed, table = kernels.few.pack(columns, first, _NO_FRONTIER if frontier is None else frontier)
+    packed, table = kernels.few.pack(columns, first, np.empty((0, 0), np.int64) if frontier is None else frontier)
     if len(packed) == 0:
         return None
     packed.sort()

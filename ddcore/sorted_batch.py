@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from ddcore import kernels, spilling
 from ddcore.libraries import numpy as np
 
@@ -66,12 +64,6 @@ class SortedBatch:
     def widen(self) -> SortedBatch:
         """The same updates with columns that are arrays in memory: each is read at once."""
         return self
-
-    def pieces(self, rows: int) -> Iterator[SortedBatch]:
-        """The batch as it is; or, where its columns are not arrays, parts of about so many ``rows``, whose columns are
-        arrays. All rows with one code are in one part.
-        """
-        yield self
 
     def take(self, rows: np.ndarray) -> SortedBatch:
         """The updates at these positions, which ascend: int64[m]."""

@@ -194,7 +194,7 @@ class _Replay:
         self._check_inputs()
         self._check_names()
         self._tell(upcoming)
-        engine = engines.load(options.engine)
+        engine = engines.load(options.engine, options.project, options.parallelism)
         if not upcoming.is_known:
             self.ledger.append(self._intent(upcoming))
         lineage = Lineage(options.project, self.plan, self.warehouse)

@@ -308,7 +308,6 @@ class Verification:
         """Keep one JVM for all folds of the command."""
         if self.project.engine == "inline" or self._holds_spark:
             return
-        from ddcore.jobs.spark import session
         from ddcore.jobs.spark.settings import is_this_machine
 
         project = self.project
@@ -317,7 +316,7 @@ class Verification:
                 f"the master {project.spark_master} is a cluster's, which needs a folder that all its machines share",
                 "name one with: --scratch-folder DIR, or use: --engine inline",
             )
-        stack.enter_context(session.spark_context(project.spark_conf, project.spark_master, project.parallelism))
+        stack.enter_context(engines.hold(project))
         self._holds_spark = True
 
 
@@ -334,7 +333,7 @@ def _fold_once(
     }
     rows = sum(map(len, inputs.values()))
     fold = Fold(plan, Stored(place.root, 1, {}), Window(begin, up_to(time)), tables, project, project.parallelism, rows)
-    gained, _ = engines.load(project.engine)(fold, None)
+    gained, _ = engines.load(project.engine, project)(fold, None)
     outputs = {}
     for name, schema in plan.outputs.items():
         log = ChangeLog(place.output(name), schema, dims)

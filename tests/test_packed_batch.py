@@ -129,7 +129,9 @@ def test_unions_and_rows_one_after_another(seed: int) -> None:
             expected[row] += diff
     assert updates_of(union(narrowed)) == Counter({row: diff for row, diff in expected.items() if diff})
     assert updates_of(union(narrowed[1:2])) == made[1][1]
-    pieces = list(made[0][0].pieces(7))
+    packed = made[0][0]
+    assert isinstance(packed, PackedBatch)
+    pieces = list(packed.pieces(7))
     assert updates_of(concatenated([*pieces[:1], *(piece.widen() for piece in pieces[1:])])) == made[0][1]
 
 

@@ -56,7 +56,14 @@ def test_every_dependency_is_pinned_and_no_pin_has_an_url() -> None:
     pinned = {re.sub(r"[-_.]+", "-", pin.split("==")[0]).lower() for pin in pins}
     project = pyproject()["project"]
     extras = project["optional-dependencies"]
-    lines = [*project["dependencies"], *extras["spark"], *extras["s3"], *extras["bench"], *extras["dev"]]
+    lines = [
+        *project["dependencies"],
+        *extras["spark"],
+        *extras["connect"],
+        *extras["s3"],
+        *extras["bench"],
+        *extras["dev"],
+    ]
     names = {re.split(r"[=<>~! \[]", line)[0].lower() for line in lines}
     assert names - {"ddcore"} <= pinned
     assert {"ddcore[spark]", "ddcore[s3]"} <= {*extras["dev"]} and not {"pyspark", "pandas"} & {
