@@ -227,7 +227,7 @@ def _heat(heat: HeatRecord, dims: Sequence[str]) -> Html:
     )
     about = (
         f"The updates that arrangements and outputs gained, by {dims[0]} (across) and by round of the loop (down). "
-        "Darker is more. A column that reaches far down is a version whose change went through many rounds."
+        "A stronger colour is more. A column that reaches far down is a version whose change went through many rounds."
     )
     listed = [
         [_range(version, heat.versions), "outside" if current < 0 else _range(current, heat.rounds), count(number)]
