@@ -92,7 +92,7 @@ def bars(title: str, values: Sequence[tuple[str, int]]) -> Html:
 
 
 def heat_map(title: str, versions: Sequence[str], rounds: Sequence[str], cells: dict[tuple[int, int], int]) -> Html:
-    """Numbers by version (across) and round (down), in a stronger colour for more; ``cells`` by the places of their names."""
+    """Numbers by version (across) and round (down), stronger for more; ``cells`` by the places of their names."""
     width = max(10.0, min(44.0, 640.0 / max(1, len(versions))))
     height, left, top = 22.0, 90.0, 24.0
     most = max(cells.values(), default=1)
