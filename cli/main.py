@@ -30,6 +30,7 @@ from ddcore.cli.log import log
 from ddcore.cli.options import Command, Group, VersionCommand
 from ddcore.cli.output import Output, open_streams
 from ddcore.cli.plan import plan
+from ddcore.cli.report import report
 from ddcore.cli.run import run
 from ddcore.cli.show import show
 from ddcore.cli.status import status
@@ -63,6 +64,7 @@ app.command(short_help="Show what changed between two versions.", cls=VersionCom
 app.command(short_help="Show an output as of a version.", cls=Command)(show)
 app.command(short_help="Show why a row is there, or what moved it.", cls=VersionCommand)(explain)
 app.command(short_help="List runs and ingests.", cls=Command)(log)
+app.command(short_help="Write a page about a run.", cls=Command)(report)
 app.command(short_help="Show what is folded, what is waiting, how big it is.", cls=Command)(status)
 app.command(short_help="Show the program's dataflow.", cls=Command)(plan)
 app.command(short_help="Verify outputs against the program, computed anew.", cls=VersionCommand)(verify)

@@ -80,6 +80,28 @@ class PackedBatch(SortedBatch):
         """Updates number ``start`` to ``stop``."""
         return self._of(self.packed.rows[start:stop])
 
+    def versions(self) -> np.ndarray:
+        """The first coordinates of the times: int64[n]. O(n)."""
+        return self._columns(1 + self._width, 2 + self._width).reshape(-1)
+
+    def sample(self, step: int) -> np.ndarray:
+        """The code of every ``step``-th update."""
+        codes: np.ndarray = (self.packed.rows[::step] >> np.uint64(self._down)).astype(np.int64)
+        return codes + self.packed.fields[0].least
+
+    def span(self, code: int) -> tuple[int, int]:
+        """The range of updates with a code, by a binary search and without an index."""
+        field, rows = self.packed.fields[0], self.packed.rows
+        if not field.least <= code <= field.most:
+            return (0, 0) if code < field.least else (len(rows), len(rows))
+        place = code - field.least
+        first, last = np.uint64(place << self._down), np.uint64((place + 1 << self._down) - 1)
+        return int(np.searchsorted(rows, first, "left")), int(np.searchsorted(rows, last, "right"))
+
+    def memory(self) -> int:
+        """The bytes that its rows take."""
+        return int(self.packed.rows.nbytes)
+
     def pieces(self, rows: int) -> Iterator[PackedBatch]:
         """Parts of about so many ``rows``, not copied. All rows with one code are in one part."""
         packed, down, start = self.packed.rows, self._down, 0

@@ -76,6 +76,10 @@ class Packed:
         """Updates number ``start`` to ``stop``. Not a copy."""
         return Packed(self.rows[start:stop], self.fields, self.floors)
 
+    def memory(self) -> int:
+        """The bytes that its rows take."""
+        return int(self.rows.nbytes)
+
     def places(self) -> list[tuple[Field, int]]:
         """The fields and by how many bits each is shifted up; the lowest first."""
         return _places(self.fields)
