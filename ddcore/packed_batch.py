@@ -62,14 +62,14 @@ class PackedBatch(SortedBatch):
         return self.packed.fields[-1].column
 
     def _columns(self, first: int, last: int) -> np.ndarray:
-        return packing.unpacked(self.packed.rows, self.packed.fields, range(first, last))
+        return packing.unpacked([self.packed.rows], self.packed.fields, range(first, last))
 
     def widen(self) -> SortedBatch:
         """The same updates as columns: O(n)."""
         return self._of(self.packed.rows)
 
     def _of(self, rows: np.ndarray) -> SortedBatch:
-        columns = packing.unpacked(rows, self.packed.fields, range(self._diff + 1))
+        columns = packing.unpacked([rows], self.packed.fields, range(self._diff + 1))
         return SortedBatch(columns[0], columns[1 : 1 + self._width], columns[1 + self._width : -1], columns[-1])
 
     def take(self, rows: np.ndarray) -> SortedBatch:
@@ -116,7 +116,7 @@ class PackedBatch(SortedBatch):
     def ranges(self, lo: np.ndarray, hi: np.ndarray) -> np.ndarray:
         """All columns of the updates in the ranges lo[k]:hi[k], one range after the other: int64 (columns, m)."""
         rows = kernels.packed.select(self.packed.rows, lo, hi, int((hi - lo).sum()))
-        return packing.unpacked(rows, self.packed.fields, range(self._diff + 1))
+        return packing.unpacked([rows], self.packed.fields, range(self._diff + 1))
 
     def scatter(self, at: np.ndarray, out: np.ndarray, lo: np.ndarray, hi: np.ndarray, depth: int) -> None:
         """Write words, times and diffs of the updates in the ranges lo[k]:hi[k] to ``out`` (columns, m) from ``at[k]``
