@@ -6,7 +6,7 @@ MAKEFLAGS += --no-print-directory
 PY := .venv/bin/python
 READY := .venv/ready
 
-.PHONY: help setup demo test test-all check format docs bench soak wheel clean
+.PHONY: help setup demo test test-all test-tpch test-browser pictures check format docs bench soak wheel clean
 
 help: ## list the targets
 	@printf 'make TARGET, where TARGET is one of\n\n'
@@ -27,6 +27,15 @@ test: $(READY) ## all tests but those marked long
 
 test-all: $(READY) ## all tests, those marked long and 2,000 random programs among them: for every night
 	@DDCORE_SEEDS=$${DDCORE_SEEDS:-2000} $(PY) -m pytest -m "" $(ARGS)
+
+test-tpch: $(READY) ## TPC-H's 22 queries in SQL equal DuckDB at every version of a stream of refreshes
+	@$(PY) -m pytest -m "" tests/test_tpch_sql.py $(ARGS)
+
+test-browser: $(READY) ## the pages of dd report in Debian's chromium, light and dark, wide and narrow
+	@$(PY) -m pytest -m browser tests/test_browser.py $(ARGS)
+
+pictures: $(READY) ## draw the README's pictures anew
+	@$(PY) tools/pictures.py
 
 check: $(READY) ## formatting, lint and types, as in CI
 	@.venv/bin/ruff format --check --quiet . || { echo 'to fix it: make format' >&2; exit 1; }

@@ -25,6 +25,7 @@ from ddcore.jobs.setup import compile_kernels
 from ddcore.operators.base import Step
 from ddcore.operators.intern import MOST_TRIES, Contest, ContestStep, Numbering
 from ddcore.operators.reduction import Evaluations, Targets
+from ddcore.packed_batch import PackedBatch
 from ddcore.plan import Block, Plan
 from ddcore.sorted_batch import SortedBatch
 from ddcore.trace import Rows
@@ -130,14 +131,16 @@ def main() -> None:
     session.fold({"rows": rows})
     figures = clock.figures("fold")
 
-    state = sum(
-        each.nbytes
-        for trace in session._worker.traces
-        for batch in trace.batches
-        for each in (batch.codes, batch.words, batch.times, batch.diffs)
-    )
+    state = sum(_bytes(batch) for trace in session._worker.traces for batch in trace.batches)
     memory = {"peak_mib": peak_mib(), "before_mib": before_mib, "bytes_per_row": state / n}
     print(json.dumps({**figures, **memory, "rounds": session._worker.rounds}))
+
+
+def _bytes(batch: SortedBatch) -> int:
+    """The memory of a batch's updates."""
+    if isinstance(batch, PackedBatch):
+        return batch.packed.rows.nbytes
+    return sum(each.nbytes for each in (batch.codes, batch.words, batch.times, batch.diffs))
 
 
 if __name__ == "__main__":

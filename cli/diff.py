@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -17,10 +18,12 @@ from ddcore.cli.options import (
     ProjectOption,
     VerticalOption,
     WarehouseOption,
+    filled_path,
     open_project,
 )
 from ddcore.cli.output import SCHEMA_VERSION, Output
 from ddcore.cli.pairs import Change, paired
+from ddcore.cli.report import write_page
 from ddcore.cli.text import aligned, cell, count, laid_out, plain
 from ddcore.errors import UsageError
 from ddcore.io.times import Time, json_time, shown
@@ -69,6 +72,18 @@ def diff(
     ] = None,
     exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit with 3 when there are differences.")] = False,
     vertical: VerticalOption = False,
+    html: Annotated[bool, typer.Option("--html", help="Write a page of HTML, with the rows in a table.")] = False,
+    file: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            parser=filled_path,
+            metavar="FILE",
+            help="With --html: write to FILE instead of diff.html; - for stdout.",
+            show_default=False,
+        ),
+    ] = None,
     as_json: JsonOption = False,
     project: ProjectOption = None,
     warehouse: WarehouseOption = None,
@@ -81,6 +96,10 @@ def diff(
     characters is cut, except with --json.
     """
     out = Output(json=as_json)
+    if file is not None and not html:
+        raise UsageError("--output: only a page is written to a file", "add --html")
+    if html and (as_json or stat):
+        raise UsageError("--html: it does not go with --json or --stat", "leave one of them out")
     from ddcore.cli.folded import output_log
 
     settings = open_project(project, warehouse=warehouse)
@@ -91,6 +110,12 @@ def diff(
     places = _key_places(configured, key, log)
     rows = log.between(start, end)
     plus, minus = _counts(rows)
+    if html:
+        from ddcore.cli.diff_page import MOST, diff_page
+
+        limit = MOST if limit is None else limit or len(rows)
+        write_page(out, file, "diff.html", diff_page(log, (start, end), (plus, minus), _changes(rows, places), limit))
+        return 3 if exit_code and len(rows) else 0
     _head(out, log, (start, end), (plus, minus))
     if stat:
         _stat(out, log, start, end)

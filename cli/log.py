@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
+from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -11,6 +12,7 @@ import typer
 from ddcore.cli.options import DebugOption, JsonOption, LimitOption, ProjectOption, WarehouseOption, open_project
 from ddcore.cli.output import SCHEMA_VERSION, Output
 from ddcore.cli.text import aligned, cell, count
+from ddcore.errors import UsageError
 from ddcore.io.labels import json_instant
 from ddcore.io.times import (
     Time,
@@ -40,6 +42,13 @@ def log(
     versions: Annotated[
         bool, typer.Option("--versions", help="One line per folded version instead of one per run and ingest.")
     ] = False,
+    operators: Annotated[
+        bool,
+        typer.Option(
+            "--operators",
+            help="What each operator of the newest run did: updates, time, memory, state. More runs: --limit.",
+        ),
+    ] = False,
     limit: LimitOption = None,
     as_json: JsonOption = False,
     project: ProjectOption = None,
@@ -59,6 +68,10 @@ def log(
     home.check()
     ledger = Ledger.load(home)
     ledger.check_dims(dims)
+    if operators:
+        if versions:
+            raise UsageError("--operators: it does not go with --versions", "leave one of the two out")
+        return _tell_operators(out, ledger, ledger.version_names(dims), 1 if limit is None else limit)
     records, names = _versions(ledger) if versions else _entries(ledger), ledger.version_names(dims)
     limit = (ON_TERMINAL if out.on_terminal else 0) if limit is None else limit
     part = records[: limit or None]
@@ -87,6 +100,27 @@ def log(
         out.data((line, "" if place else "dim"))
     if len(records) > len(part):
         out.say(f"... and {count(len(records) - len(part))} more; all of them with --limit 0")
+    return 0
+
+
+def _tell_operators(out: Output, ledger: Ledger, names: VersionNames, limit: int) -> int:
+    from ddcore.cli.operators import listing, operators_json
+
+    for place, run in enumerate(islice(sorted(ledger.runs(), key=lambda run: -run.run), limit or None)):
+        if out.unread:
+            break
+        if out.json:
+            spelled = _spelled(_run(run), names)
+            out.record(schema_version=SCHEMA_VERSION, **spelled, **operators_json(run.profile))
+            continue
+        if place:
+            out.data()
+        what = f"{span(_run(run)['first'], run.last, names.dims)}, {run.took:.1f}s, {run.engine} x{run.parallelism}"
+        out.data((f"run {run.run}", "bold"), f"  {what}, program {run.fingerprint[:8]}")
+        for line in listing(run, out.width):
+            out.data(line)
+    if not out.json and ledger.current_run() is None:
+        out.say("no run yet: ddcore run")
     return 0
 
 

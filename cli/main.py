@@ -23,12 +23,14 @@ from ddcore import __version__
 from ddcore.cli.compact import compact
 from ddcore.cli.diff import diff
 from ddcore.cli.doctor import doctor
+from ddcore.cli.explain import explain
 from ddcore.cli.ingest import ingest
 from ddcore.cli.init import init
 from ddcore.cli.log import log
 from ddcore.cli.options import Command, Group, VersionCommand
 from ddcore.cli.output import Output, open_streams
 from ddcore.cli.plan import plan
+from ddcore.cli.report import report
 from ddcore.cli.run import run
 from ddcore.cli.show import show
 from ddcore.cli.status import status
@@ -60,7 +62,9 @@ app.command(short_help="Append a source's versions to an input.", cls=Command)(i
 app.command(short_help="Fold every version that is not folded yet.", cls=Command)(run)
 app.command(short_help="Show what changed between two versions.", cls=VersionCommand)(diff)
 app.command(short_help="Show an output as of a version.", cls=Command)(show)
+app.command(short_help="Show why a row is there, or what moved it.", cls=VersionCommand)(explain)
 app.command(short_help="List runs and ingests.", cls=Command)(log)
+app.command(short_help="Write a page about a run.", cls=Command)(report)
 app.command(short_help="Show what is folded, what is waiting, how big it is.", cls=Command)(status)
 app.command(short_help="Show the program's dataflow.", cls=Command)(plan)
 app.command(short_help="Verify outputs against the program, computed anew.", cls=VersionCommand)(verify)

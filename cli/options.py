@@ -130,7 +130,8 @@ MasterOption = Annotated[
         "--master",
         parser=filled,
         metavar="URL",
-        help="Spark's master, any cluster's, instead of DDCORE_MASTER and dd.toml's. Default: local[*].",
+        help="Spark's master, any cluster's or sc://HOST:PORT, instead of DDCORE_MASTER and dd.toml's. Default: "
+        "local[*].",
         show_default=False,
     ),
 ]

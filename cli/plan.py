@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["plan"]
 
 FORMATS = ("text", "mermaid", "svg", "json")
+_ENDINGS = {".svg": "svg", ".mmd": "mermaid", ".json": "json"}
 WIDTH = 100  # columns, where no terminal says otherwise
 
 Extent = tuple[int, int]  # updates and bytes of a table
@@ -30,14 +31,16 @@ Extent = tuple[int, int]  # updates and bytes of a table
 def plan(
     *,
     form: Annotated[
-        str,
+        str | None,
         typer.Option(
             "--format",
             metavar="|".join(FORMATS),
-            help="A listing for people, a drawing for Mermaid or as SVG, or one JSON line.",
+            help="A listing for people, a drawing for Mermaid or as SVG, or one JSON line. Default: what the file is "
+            "called, .svg, .mmd or .json; else text.",
             autocompletion=lambda: list(FORMATS),
+            show_default=False,
         ),
-    ] = "text",
+    ] = None,
     file: Annotated[
         Path | None,
         typer.Option(
@@ -58,7 +61,7 @@ def plan(
 
     It loads the program and reads no data. If there is a warehouse, the listing has the size of each arrangement.
     """
-    form = "json" if as_json else form
+    form = "json" if as_json else form or _ENDINGS.get("" if file is None else file.suffix.lower(), "text")
     if form not in FORMATS:
         raise UsageError(f"--format {form!r}: there is no such format", meant(form, FORMATS) or ", ".join(FORMATS))
     out = Output(json=form == "json")

@@ -134,6 +134,8 @@ def run(
         )
     _tell(out, report, dry_run)
     _tell_corrections(out, report)
+    for warning in report.warnings:
+        out.warn(warning)
     try:
         error = _verified(out, opened, report) if opened.verify_every and not dry_run else None
     finally:

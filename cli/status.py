@@ -9,6 +9,7 @@ from ddcore.cli.log import moment
 from ddcore.cli.options import DebugOption, JsonOption, ProjectOption, WarehouseOption, open_project
 from ddcore.cli.output import SCHEMA_VERSION, Output
 from ddcore.cli.text import aligned, count
+from ddcore.errors import DdError
 from ddcore.io.times import (
     Time,
     corners,
@@ -28,6 +29,7 @@ from ddcore.io.times import (
 from ddcore.jobs.report import spelled
 
 if TYPE_CHECKING:
+    from ddcore.io.layout import Use
     from ddcore.io.ledger import Ledger
     from ddcore.io.project import Project
     from ddcore.io.store import Place
@@ -40,7 +42,11 @@ __all__ = ["size", "status"]
 
 @dataclass(frozen=True)
 class _Table:
-    """One table at its newest version: ``kind`` is input, output or state; ``columns`` are those of a row."""
+    """One table at its newest version: ``kind`` is input, output or state; ``columns`` are those of a row.
+
+    A table of state has the ``operator`` that needs it, the operator's ``place`` in the program, and what it ``holds``;
+    empty where the program is not the folded one.
+    """
 
     kind: str
     name: str
@@ -50,6 +56,9 @@ class _Table:
     files: int
     bytes: int
     columns: tuple[str, ...]
+    operator: str = ""
+    place: str = ""
+    holds: str = ""
 
 
 def status(
@@ -150,13 +159,31 @@ def _of_run(project: Project, warehouse: Warehouse, ledger: Ledger) -> list[_Tab
         return []
     from ddcore.io.published import output_names
 
-    kinds, outputs = {"outputs": "output", "state": "state"}, output_names(run)
+    kinds, outputs, uses = {"outputs": "output", "state": "state"}, output_names(run), _uses(project)
     return [
-        _Table(kinds[folder], name, run.last, 0, *_extent(warehouse.table(table), state, project.dims))
+        _Table(
+            kinds[folder],
+            name,
+            run.last,
+            0,
+            *_extent(warehouse.table(table), state, project.dims),
+            *(vars(uses[table]).values() if table in uses else ()),
+        )
         for table, state in sorted(ledger.tables().items())
         for folder, _, name in [table.partition("/")]
         if folder in kinds and (folder == "state" or name in outputs)
     ]
+
+
+def _uses(project: Project) -> dict[str, Use]:
+    """What the tables of state are for, by table; nothing where the program cannot be planned."""
+    from ddcore.io.layout import uses_of
+    from ddcore.io.program import load_plan
+
+    try:
+        return uses_of(load_plan(project))
+    except DdError:
+        return {}
 
 
 def _extent(folder: Place, state: TableState | None, dims: tuple[str, ...]) -> tuple[int, int, int, tuple[str, ...]]:
@@ -218,13 +245,16 @@ def _tell(
 
 
 def _tell_tables(out: Output, tables: list[_Table], dims: tuple[str, ...]) -> None:
-    rows = [["", "", "through", "waiting", "updates", "files", "size", "columns"]]
+    rows = [["", "", "through", "waiting", "updates", "files", "size", "columns", "state of"]]
     for each in tables:
         name = each.name[:12] if each.kind == "state" else each.name
         through = "-" if each.through is None else shown(each.through, dims)
         waits = count(each.waits) if each.waits else "-"
         extent = [count(each.rows), count(each.files), size(each.bytes)]
-        rows.append([each.kind, name, through, waits, *extent, ", ".join(each.columns)])
+        use = f"{each.operator} {each.place}: {each.holds}" if each.operator else ""
+        rows.append([each.kind, name, through, waits, *extent, ", ".join(each.columns), use])
+    if not any(row[-1] for row in rows[1:]):
+        rows = [row[:-1] for row in rows]
     for place, line in enumerate(aligned(rows, range(2, 7), out.width, header=True)):
         out.data((line, "" if place else "dim"))
 

@@ -21,13 +21,12 @@ from ddcore.schema import Type
 from ddcore.sorted_batch import SortedBatch
 
 if TYPE_CHECKING:
-    from ddcore.packing import Field, Piece
+    from ddcore.packing import Field, Piece, Summed
 
 FEW = packed_batch.LEAST_ROWS
 """Fewer updates than these are consolidated by kernels that are made for few."""
 
 _NO_FLOOR = -(2**63)
-_NO_FRONTIER = np.empty((0, 0), dtype=np.int64)
 
 __all__ = ["arrange", "arrange_all", "concatenated", "merge", "narrow", "union"]
 
@@ -63,8 +62,8 @@ def arrange_all(pieces: Sequence[Piece], words: int, key: Sequence[Type] | None 
             return _coded(few[:-1], few[-1], words, key) if key else _of_columns(few, words)
     fields = packing.layout(pieces)
     if fields is not None:
-        rows, sums = packing.consolidated(pieces, fields)
-        return _coded(_columns_of(rows, fields), sums, words, key) if key else _batch(rows, sums, fields, words)
+        summed = packing.consolidated(pieces, fields)
+        return _coded(summed.columns(), summed.diffs(), words, key) if key else _batch(summed, words)
     columns = list(pieces[0]) if len(pieces) == 1 else [np.concatenate(each) for each in zip(*pieces, strict=True)]
     diffs = columns.pop()
     codes = key_codes(columns[: len(key)], key, len(diffs)) if key else columns.pop(0)
@@ -84,7 +83,7 @@ def merge(a: SortedBatch, b: SortedBatch, frontier: np.ndarray | None = None) ->
     pieces = [_columns(batch, frontier) for batch in (a, b) if len(batch)]
     fields = packing.layout(pieces) if pieces else None
     if fields is not None:
-        return _batch(*packing.consolidated(pieces, fields), fields, a.width)
+        return _batch(packing.consolidated(pieces, fields), a.width)
     merged = _merge_wide(a.widen(), b.widen())
     return merged if frontier is None else _advanced(merged, frontier)
 
@@ -102,7 +101,7 @@ def union(batches: Sequence[SortedBatch | NarrowBatch]) -> SortedBatch:
     fields, first = packing.layout(pieces), batches[0]
     if fields is not None:
         width = first.words if isinstance(first, NarrowBatch) else first.width
-        return _batch(*packing.consolidated(pieces, fields), fields, width)
+        return _batch(packing.consolidated(pieces, fields), width)
     queue = sorted(batches, key=len, reverse=True)
     while len(queue) > 1:  # the two smallest first
         queue.append(merge(_widened(queue.pop()), _widened(queue.pop())))
@@ -139,18 +138,13 @@ def _is_kept_packed(rows: int, fields: Sequence[Field] | None) -> bool:
     return rows >= packed_batch.LEAST_ROWS and fields is not None and not fields[0].half and spilling.current() is None
 
 
-def _batch(rows: np.ndarray, sums: np.ndarray, fields: Sequence[Field], words: int) -> SortedBatch:
-    """A batch of what :func:`ddcore.packing.consolidated` returned, for columns code, words, times."""
-    packed = packing.with_diffs(rows, sums, fields) if _is_kept_packed(len(rows), fields) else None
+def _batch(summed: Summed, words: int) -> SortedBatch:
+    """A batch of columns code, words, times."""
+    packed = summed.packed() if _is_kept_packed(len(summed), summed.fields) else None
     if packed is not None:
         return PackedBatch(packed, words)
-    columns = _columns_of(rows, fields)
-    return SortedBatch(columns[0], columns[1 : 1 + words], columns[1 + words :], sums)
-
-
-def _columns_of(rows: np.ndarray, fields: Sequence[Field]) -> np.ndarray:
-    """The columns of rows that are packed without their diffs."""
-    return packing.unpacked(rows, fields[:-1], range(fields[-1].column))
+    columns = summed.columns()
+    return SortedBatch(columns[0], columns[1 : 1 + words], columns[1 + words :], summed.diffs())
 
 
 def _few(pieces: Sequence[Piece], first: int = 0, frontier: np.ndarray | None = None) -> np.ndarray | None:
@@ -161,7 +155,7 @@ def _few(pieces: Sequence[Piece], first: int = 0, frontier: np.ndarray | None = 
     if not pieces:
         return None
     columns = np.concatenate([np.stack(list(piece)) for piece in pieces], axis=1)
-    packed, table = kernels.few.pack(columns, first, _NO_FRONTIER if frontier is None else frontier)
+    packed, table = kernels.few.pack(columns, first, np.empty((0, 0), np.int64) if frontier is None else frontier)
     if len(packed) == 0:
         return None
     packed.sort()

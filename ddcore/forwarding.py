@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from time import perf_counter_ns
 
 from ddcore.batch import Batch
 from ddcore.consolidation import arrange
@@ -11,6 +12,7 @@ from ddcore.errors import ExpressionError
 from ddcore.groups import by_rounds
 from ddcore.lattice import beyond
 from ddcore.libraries import numpy as np
+from ddcore.meter import Meter
 from ddcore.narrow import NarrowBatch
 from ddcore.operators.base import Linear, Rounds
 from ddcore.operators.borders import Variable
@@ -37,7 +39,8 @@ class Forwarding:
     """Says what arrives where. It changes nothing, so several threads may use one.
 
     ``upper`` (inputs, elements): updates at or beyond it are not completed. Nothing is sent to the arrangements in
-    ``complete``. ``large``: the key codes of large groups, by the node that spreads their rows.
+    ``complete``. ``large``: the key codes of large groups, by the node that spreads their rows. What passes is
+    counted by ``meter``.
     """
 
     def __init__(
@@ -46,8 +49,9 @@ class Forwarding:
         upper: np.ndarray,
         complete: frozenset[int] = frozenset(),
         large: Mapping[int | None, np.ndarray] | None = None,
+        meter: Meter | None = None,
     ) -> None:
-        self._plan, self._upper, self._complete = plan, upper, complete
+        self._plan, self._upper, self._complete, self._meter = plan, upper, complete, meter or Meter(plan)
         self.large: Mapping[int | None, np.ndarray] = large or {}
 
     def arrivals(self, node: int, batch: Batch) -> list[Delivery]:
@@ -69,8 +73,10 @@ class Forwarding:
         elif target.kind == "linear":
             user = plan.nodes[target.index]
             assert isinstance(user.operator, Linear)
-            inner = self._enter(batch, plan.depths[target.index])
-            yield target.index, _apply(user.operator, inner, user.place)
+            inner, start = self._enter(batch, plan.depths[target.index]), perf_counter_ns()
+            result = _apply(user.operator, inner, user.place)
+            self._meter.linear(target.index, len(inner), len(result), perf_counter_ns() - start)
+            yield target.index, result
         elif target.kind == "spread":
             if target.index in self.large:
                 yield target.index, self.spread(target.index, batch)
@@ -113,11 +119,13 @@ class Forwarding:
             batch = batch.take(np.flatnonzero(~past))
             past = np.zeros(len(batch), dtype=bool)
         if loop.consolidates[variable]:
+            self._meter.entered(loop.variables[variable], len(batch), 0)
             arrived += self.deliveries(border, batch)
             return
         if past.any():
             arrived += self.deliveries(border, batch.take(np.flatnonzero(past)))
             batch = batch.take(np.flatnonzero(~past))
+        self._meter.entered(loop.variables[variable], len(batch), len(batch))
         yield loop.variables[variable], batch
 
     def _enter(self, batch: Batch, depth: int) -> Batch:

@@ -78,6 +78,10 @@ class NarrowBatch:
         """Updates number ``start`` to ``stop``. Not a copy."""
         return NarrowBatch([column.part(start, stop) for column in self.columns], self.words)
 
+    def memory(self) -> int:
+        """The bytes that its rows take."""
+        return sum(0 if column.distances is None else int(column.distances.nbytes) for column in self.columns)
+
     def bounds(self) -> list[tuple[int, int]]:
         """The least and the greatest value of each column, or bounds of them: O(columns)."""
         return [(column.least, column.most) for column in self.columns]

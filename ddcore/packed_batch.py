@@ -62,14 +62,14 @@ class PackedBatch(SortedBatch):
         return self.packed.fields[-1].column
 
     def _columns(self, first: int, last: int) -> np.ndarray:
-        return packing.unpacked(self.packed.rows, self.packed.fields, range(first, last))
+        return packing.unpacked([self.packed.rows], self.packed.fields, range(first, last))
 
     def widen(self) -> SortedBatch:
         """The same updates as columns: O(n)."""
         return self._of(self.packed.rows)
 
     def _of(self, rows: np.ndarray) -> SortedBatch:
-        columns = packing.unpacked(rows, self.packed.fields, range(self._diff + 1))
+        columns = packing.unpacked([rows], self.packed.fields, range(self._diff + 1))
         return SortedBatch(columns[0], columns[1 : 1 + self._width], columns[1 + self._width : -1], columns[-1])
 
     def take(self, rows: np.ndarray) -> SortedBatch:
@@ -79,6 +79,28 @@ class PackedBatch(SortedBatch):
     def part(self, start: int, stop: int) -> SortedBatch:
         """Updates number ``start`` to ``stop``."""
         return self._of(self.packed.rows[start:stop])
+
+    def versions(self) -> np.ndarray:
+        """The first coordinates of the times: int64[n]. O(n)."""
+        return self._columns(1 + self._width, 2 + self._width).reshape(-1)
+
+    def sample(self, step: int) -> np.ndarray:
+        """The code of every ``step``-th update."""
+        codes: np.ndarray = (self.packed.rows[::step] >> np.uint64(self._down)).astype(np.int64)
+        return codes + self.packed.fields[0].least
+
+    def span(self, code: int) -> tuple[int, int]:
+        """The range of updates with a code, by a binary search and without an index."""
+        field, rows = self.packed.fields[0], self.packed.rows
+        if not field.least <= code <= field.most:
+            return (0, 0) if code < field.least else (len(rows), len(rows))
+        place = code - field.least
+        first, last = np.uint64(place << self._down), np.uint64((place + 1 << self._down) - 1)
+        return int(np.searchsorted(rows, first, "left")), int(np.searchsorted(rows, last, "right"))
+
+    def memory(self) -> int:
+        """The bytes that its rows take."""
+        return int(self.packed.rows.nbytes)
 
     def pieces(self, rows: int) -> Iterator[PackedBatch]:
         """Parts of about so many ``rows``, not copied. All rows with one code are in one part."""
@@ -94,7 +116,7 @@ class PackedBatch(SortedBatch):
     def ranges(self, lo: np.ndarray, hi: np.ndarray) -> np.ndarray:
         """All columns of the updates in the ranges lo[k]:hi[k], one range after the other: int64 (columns, m)."""
         rows = kernels.packed.select(self.packed.rows, lo, hi, int((hi - lo).sum()))
-        return packing.unpacked(rows, self.packed.fields, range(self._diff + 1))
+        return packing.unpacked([rows], self.packed.fields, range(self._diff + 1))
 
     def scatter(self, at: np.ndarray, out: np.ndarray, lo: np.ndarray, hi: np.ndarray, depth: int) -> None:
         """Write words, times and diffs of the updates in the ranges lo[k]:hi[k] to ``out`` (columns, m) from ``at[k]``

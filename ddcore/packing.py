@@ -16,7 +16,7 @@ from ddcore import kernels, threads
 from ddcore.libraries import numpy as np
 from ddcore.narrow import NarrowBatch
 
-__all__ = ["Field", "Packed", "Piece", "concatenated", "consolidated", "layout", "rows_of", "unpacked", "with_diffs"]
+__all__ = ["Field", "Packed", "Piece", "Summed", "concatenated", "consolidated", "layout", "rows_of", "unpacked"]
 
 _PACKED_BITS = 63
 _HALF_BITS = 32
@@ -75,6 +75,10 @@ class Packed:
     def part(self, start: int, stop: int) -> Packed:
         """Updates number ``start`` to ``stop``. Not a copy."""
         return Packed(self.rows[start:stop], self.fields, self.floors)
+
+    def memory(self) -> int:
+        """The bytes that its rows take."""
+        return int(self.rows.nbytes)
 
     def places(self) -> list[tuple[Field, int]]:
         """The fields and by how many bits each is shifted up; the lowest first."""
@@ -147,24 +151,60 @@ def layout(pieces: Sequence[Piece]) -> list[Field] | None:
     return fields if sum(field.bits for field in fields) <= _PACKED_BITS else None
 
 
-def consolidated(pieces: Sequence[Piece], fields: Sequence[Field]) -> tuple[np.ndarray, np.ndarray]:
-    """The distinct rows of all pieces in order, packed without diffs: uint64[m]; and the summed diffs: int64[m]."""
+@dataclass(frozen=True, slots=True)
+class Summed:
+    """Distinct rows, packed without their diffs, and the sums of these. Rows ascend, also from one part to the next."""
+
+    parts: Sequence[tuple[np.ndarray, np.ndarray]]
+    fields: Sequence[Field]
+
+    def __len__(self) -> int:
+        return sum(len(sums) for _, sums in self.parts)
+
+    def columns(self) -> np.ndarray:
+        """The columns without the diffs: int64 (columns, n)."""
+        return unpacked([rows for rows, _ in self.parts], self.fields[:-1], range(self.fields[-1].column))
+
+    def diffs(self) -> np.ndarray:
+        """The sums: int64[n]."""
+        return self.parts[0][1] if len(self.parts) == 1 else np.concatenate([sums for _, sums in self.parts])
+
+    def packed(self) -> Packed | None:
+        """The rows with their sums; None if these do not fit. Afterwards the parts are of no use."""
+        bounds = [each for each in threads.each(_bounds_of_sums, self.parts) if each]
+        last = Field(self.fields[-1].column, min(low for low, _ in bounds), max(high for _, high in bounds))
+        fields = (*self.fields[:-1], last)
+        if sum(field.bits for field in fields) > _PACKED_BITS:
+            return None
+        starts = list(accumulate((len(sums) for _, sums in self.parts), initial=0))
+        rows = self.parts[0][0] if len(self.parts) == 1 else np.empty(starts[-1], dtype=np.uint64)
+        for _ in threads.each(partial(_with_sums, rows, last), zip(starts, self.parts, strict=False)):
+            pass
+        return Packed(rows, fields)
+
+
+def _bounds_of_sums(part: tuple[np.ndarray, np.ndarray]) -> tuple[int, int] | None:
+    _, sums = part
+    return (int(sums.min()), int(sums.max())) if len(sums) else None
+
+
+def _with_sums(into: np.ndarray, field: Field, place: tuple[int, tuple[np.ndarray, np.ndarray]]) -> None:
+    """Write the rows of a part with their sums to their place, where they may be already."""
+    start, (rows, sums) = place
+    target = into[start : start + len(rows)]
+    if target.ctypes.data != rows.ctypes.data:
+        target[:] = rows
+    if field.bits:
+        kernels.packed.add_diffs(target, sums, field.bits, field.least)
+
+
+def consolidated(pieces: Sequence[Piece], fields: Sequence[Field]) -> Summed:
+    """The rows of all pieces, added up."""
     packed, last = _packed(pieces, fields), fields[-1]
     parts = list(threads.each(partial(_sorted, bits=last.bits, least=last.least), _ranges(packed, last.bits)))
-    if len(parts) == 1:
-        rows, sums = parts[0]
-        return (rows.copy() if 4 * len(rows) < 3 * len(packed) else rows), sums  # the rest of its memory may go
-    return np.concatenate([rows for rows, _ in parts]), np.concatenate([sums for _, sums in parts])
-
-
-def with_diffs(rows: np.ndarray, diffs: np.ndarray, fields: Sequence[Field]) -> Packed | None:
-    """What :func:`consolidated` returned with the diffs in the rows, which change; None if they do not fit."""
-    last = Field(fields[-1].column, int(diffs.min()), int(diffs.max()))
-    if sum(field.bits for field in (*fields[:-1], last)) > _PACKED_BITS:
-        return None
-    if last.bits:
-        kernels.packed.add_diffs(rows, diffs, last.bits, last.least)
-    return Packed(rows, (*fields[:-1], last))
+    if len(parts) == 1 and 4 * len(parts[0][0]) < 3 * len(packed):
+        parts = [(parts[0][0].copy(), parts[0][1])]  # the rest of its memory may go
+    return Summed(parts, fields)
 
 
 def concatenated(pieces: Sequence[Piece], fields: Sequence[Field]) -> Packed:
@@ -172,11 +212,16 @@ def concatenated(pieces: Sequence[Piece], fields: Sequence[Field]) -> Packed:
     return Packed(_packed(pieces, fields), tuple(fields))
 
 
-def unpacked(rows: np.ndarray, fields: Sequence[Field], columns: Sequence[int]) -> np.ndarray:
-    """Some columns of packed rows: int64 (columns, n)."""
-    out, places = np.empty((len(columns), len(rows)), dtype=np.int64), _places(fields)
-    parts = ((rows[at : at + _LEAST_ROWS], out[:, at : at + _LEAST_ROWS]) for at in range(0, len(rows), _LEAST_ROWS))
-    for _ in threads.each(partial(_unpack, places, columns), parts):
+def unpacked(parts: Sequence[np.ndarray], fields: Sequence[Field], columns: Sequence[int]) -> np.ndarray:
+    """Some columns of packed rows, those of one part after those of another: int64 (columns, n)."""
+    starts = list(accumulate(map(len, parts), initial=0))
+    out, places = np.empty((len(columns), starts[-1]), dtype=np.int64), _places(fields)
+    portions = (
+        (rows[at : at + _LEAST_ROWS], out[:, start + at : start + min(at + _LEAST_ROWS, len(rows))])
+        for start, rows in zip(starts, parts, strict=False)
+        for at in range(0, len(rows), _LEAST_ROWS)
+    )
+    for _ in threads.each(partial(_unpack, places, columns), portions):
         pass
     return out
 

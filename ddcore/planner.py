@@ -250,8 +250,8 @@ class _Planner:
 
 
 def _reachable(graph: Graph, outputs: Iterable[int]) -> set[int]:
-    """The nodes that outputs depend on; a loop's variable depends on all that its loop feeds back."""
-    visited: set[int] = set()
+    """The nodes that outputs depend on; a collection inside of loops depends on all that these feed back."""
+    visited, entered = set[int](), set[int]()
     waiting = list(outputs)
     while waiting:
         index = waiting.pop()
@@ -260,9 +260,12 @@ def _reachable(graph: Graph, outputs: Iterable[int]) -> set[int]:
         visited.add(index)
         node = graph.nodes[index]
         waiting += node.inputs
+        loops = {*graph.loops(node.scope)}  # an inspected loop may lie in others that nothing else needs
         if isinstance(node.operator, Variable | Leave):
-            scope = graph.scopes[node.operator.loop]
-            waiting += [*scope.variables, *scope.results]
+            loops.add(node.operator.loop)
+        for loop in loops - entered:
+            entered.add(loop)
+            waiting += [*graph.scopes[loop].variables, *graph.scopes[loop].results]
     return visited
 
 
@@ -286,6 +289,8 @@ def _linear_round(graph: Graph, result: int, variables: Iterable[int]) -> bool:
 
 def _check_parameters(program: Program, inputs: Mapping[str, Schema]) -> None:
     parameters = inspect.signature(program).parameters
+    if any(each.kind is each.VAR_KEYWORD for each in parameters.values()):  # a program of SQL: it has all tables
+        return
     missing = [name for name in parameters if name not in inputs]
     extra = [name for name in inputs if name not in parameters]
     if missing or extra:

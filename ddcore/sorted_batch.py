@@ -88,6 +88,27 @@ class SortedBatch:
         )
         return ranges
 
+    def take_reads(self) -> tuple[int, int]:
+        """The rows and bytes that were read from a file since the last call."""
+        return 0, 0
+
+    def versions(self) -> np.ndarray:
+        """The first coordinates of the times: int64[n]."""
+        versions: np.ndarray = self.times[0]
+        return versions
+
+    def sample(self, step: int) -> np.ndarray:
+        """The code of every ``step``-th update."""
+        return self.codes[::step]
+
+    def span(self, code: int) -> tuple[int, int]:
+        """The range of updates with a code, by a binary search and without an index."""
+        return int(np.searchsorted(self.codes, code, "left")), int(np.searchsorted(self.codes, code, "right"))
+
+    def memory(self) -> int:
+        """The bytes that its rows take."""
+        return int(self.codes.nbytes + self.words.nbytes + self.times.nbytes + self.diffs.nbytes)
+
     def _index(self) -> np.ndarray:
         """Bucket starts over the codes, about one bucket per row; dense integer keys get a bucket each. Where memory is
         limited, there is one for some ten rows.

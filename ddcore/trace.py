@@ -104,6 +104,11 @@ class Trace:
         stored.append(merged)
         return batch
 
+    def memory(self) -> int:
+        """The bytes that its batches take, with what was read of stored ones. O(batches)."""
+        batches = [*self.stored, *(fresh.batch for fresh in self._fresh), *self._originals]
+        return sum(batch.memory() for batch in {id(batch): batch for batch in batches}.values())
+
     def before(self, newest: SortedBatch | None) -> list[SortedBatch]:
         """All batches but ``newest``, for readers that tell it ``apart``."""
         return [batch for batch in self.batches if batch is not newest]

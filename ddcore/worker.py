@@ -23,6 +23,7 @@ from ddcore.large_groups import LargeGroups
 from ddcore.lattice import beyond
 from ddcore.libraries import numpy as np
 from ddcore.memory import reused_memory
+from ddcore.meter import Meter
 from ddcore.narrow import NarrowBatch
 from ddcore.operators.base import Keyed, Rounds, Step
 from ddcore.operators.priority import round_of
@@ -74,6 +75,7 @@ class Worker:
         groups: LargeGroups | None = None,
     ) -> None:
         self.plan, self.threads, self.groups = plan, threads, groups or LargeGroups()
+        self.meter = Meter(plan)
         apart = _apart(plan)
         self.traces = [Trace((stored or {}).get(a.index, ()), apart=a.index in apart) for a in plan.arrangements]
         self.pending: dict[int, SortedBatch] = dict(pending or {})
@@ -137,7 +139,7 @@ class Worker:
             for block in self.plan.blocks
             if block.spread is not None and (name := self._name(block)) in self.groups.grown
         }
-        return Forwarding(self.plan, self.upper, self._complete_already, large)
+        return Forwarding(self.plan, self.upper, self._complete_already, large, self.meter)
 
     def _name(self, block: Block) -> str:
         """Under which the large groups of a block are known."""
@@ -171,6 +173,7 @@ class Worker:
     def feed(self, name: str, batch: Batch) -> None:
         """Updates of an input, before the first step."""
         with using(self.threads):
+            self.meter.entered(self.plan.sources[name], 0, len(batch))
             self.push(self.plan.sources[name], batch)
 
     def run(self) -> None:
@@ -219,6 +222,7 @@ class Worker:
 
     def harvest(self) -> Iterator[tuple[Arrangement, SortedBatch]]:
         """Each kept arrangement's updates of this fold; afterwards they count as stored."""
+        self.meter.measure_memory(self.traces)
         for arrangement in self.plan.arrangements:
             trace = self.traces[arrangement.index]
             kept = arrangement.transient or arrangement.index in self._complete_already
@@ -234,13 +238,25 @@ class Worker:
         self._position = heapq.heappop(self._order)
         work = self._work.pop(self._position)
         self._count(work.rounds)
+        begun = self.meter.begin_step(self.threads)
+        self._do(work)
+        self.meter.end_step(work.block, begun)
+
+    def _do(self, work: Work) -> None:
+        """Update the arrangements of a block, then run its operator."""
         replayed = () if work.block.output is None else (work.block.output,)  # others add to it only in a rebuild
         for index in (*work.block.owned, *replayed):
             if index in work.rows:
                 self._update(self.plan.arrangements[index], work)
         step = self._steps.get(work.block.index)
         if step is not None:
+            self._note_notified(work)
             step.run(self, work.rounds, ranges.combined(work.pending, joined) if work.pending else None)
+
+    def _note_notified(self, work: Work) -> None:
+        for port in (self.plan.arrangements[index] for index in work.block.ports if index not in work.block.owned):
+            if new := self.gained(port, work.rounds):
+                self.meter.notified(work.block, port, new)
 
     def _update(self, arrangement: Arrangement, work: Work) -> None:
         """Consolidate the queued updates of an arrangement, add them to the trace and notify its listeners."""
@@ -248,6 +264,7 @@ class Worker:
         if len(updates) == 0:
             return
         self._guard(work.block, work.rounds, updates)
+        self.meter.took(work.block, arrangement, work.rounds, updates)
         if arrangement.transient and not arrangement.output:
             updates = updates.widen()
             self.push(arrangement.node, Batch(list(updates.words), list(updates.times), updates.diffs, updates.high))
@@ -311,15 +328,19 @@ class Worker:
     def emit(self, block: Block, batch: Batch) -> None:
         """Updates of the collection of a block's operator."""
         self.push(block.node, batch)
+        self.meter.sent(block, len(batch))
 
     def forward(self, block: Block, batch: Batch) -> list[Delivery]:
         """The same without an effect yet: for :meth:`deliver`. Several threads may call this."""
-        return self.forwarding.arrivals(block.node, batch)
+        arrived = self.forwarding.arrivals(block.node, batch)
+        self.meter.sent(block, len(batch))
+        return arrived
 
     def keep(self, arrangement: Arrangement, rounds: Rounds, updates: SortedBatch) -> None:
         """Updates of a block's own output, from :meth:`keyed`."""
         self.require_int64(arrangement, updates)
         if len(updates):
+            self.meter.kept(self.plan.blocks[arrangement.block], rounds, updates)
             self._append(arrangement, rounds, updates)
 
     def postpone(self, block: Block, pending: SortedBatch) -> None:

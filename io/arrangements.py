@@ -140,7 +140,7 @@ class FileBatch(SortedBatch):
 
     __slots__ = (
         "_arrays", "_columns", "_file", "_first", "_greatest", "_groups", "_layout", "_least_codes", "_lock",
-        "_missing", "_offsets", "path",
+        "_missing", "_offsets", "_read", "path",
     )  # fmt: skip
 
     def __init__(self, path: Place, layout: Layout, span: Span = (None, None)) -> None:
@@ -164,6 +164,17 @@ class FileBatch(SortedBatch):
         arrays = np.empty((count, n), np.int64) if self._columns is None else self._columns.whole()
         super().__init__(arrays[0], arrays[1 : 1 + words], arrays[1 + words : -1], arrays[-1])
         self._arrays = arrays
+        self._read = 0, 0  # rows and bytes since they were taken
+
+    def take_reads(self) -> tuple[int, int]:
+        """The rows and the bytes, as they are stored, that were read since the last call."""
+        read, self._read = self._read, (0, 0)
+        return read
+
+    def memory(self) -> int:
+        """The bytes of the rows that are in memory."""
+        loaded = int(np.diff(self._offsets)[~self._missing].sum())
+        return loaded * 8 * len(self._arrays)
 
     def locate(self, probes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Row ranges [lo, hi) of equal code, one per probe (int64[m], ascending). Reads the row groups it needs."""
@@ -209,8 +220,11 @@ class FileBatch(SortedBatch):
         size = len(groups) if self._columns is None else _READ
         for start in range(0, len(groups), size):
             some = groups[start : start + size]
-            self._fill(self._file.read([int(self._groups[g]) for g in some], names), some)
+            numbers = [int(self._groups[g]) for g in some]
+            self._fill(self._file.read(numbers, names), some)
             self._missing[some] = False
+            rows, size = self._read
+            self._read = rows + sum(map(self._file.rows_of, numbers)), size + sum(map(self._file.size_of, numbers))
 
     def _fill(self, table: pa.Table, groups: np.ndarray) -> None:
         """Copy the rows of ``groups``, which follow one another in ``table``, to their places in the arrays."""
@@ -232,7 +246,7 @@ class FileBatch(SortedBatch):
         for g in groups:
             start, end = int(self._offsets[g]), int(self._offsets[g + 1])
             pieces.append((row + (self._first if g == 0 else 0), start, end))
-            row += self._file.metadata.row_group(int(self._groups[g])).num_rows
+            row += self._file.rows_of(int(self._groups[g]))
         return pieces
 
     def _index_groups(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -147,6 +147,17 @@ class DataFile:
         """Whether every byte is covered by a digest: not so for files that another program wrote."""
         return self._blocks is not None
 
+    def rows_of(self, group: int) -> int:
+        """The rows of a row group."""
+        return int(self.metadata.row_group(group).num_rows)
+
+    def size_of(self, group: int) -> int:
+        """The bytes of a row group as it is stored."""
+        if self._blocks is None:
+            return int(self.metadata.row_group(group).total_byte_size)
+        begin, end, _ = self._blocks[group]
+        return int(end - begin)
+
     def read(self, groups: Sequence[int], columns: Sequence[str]) -> pa.Table:
         """Some columns of some row groups, one after another."""
         import pyarrow.parquet as pq

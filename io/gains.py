@@ -13,6 +13,7 @@ from ddcore.io.tables import AddedFile, LiveFile
 from ddcore.io.times import Time
 from ddcore.io.warehouse import Warehouse
 from ddcore.large_groups import LargeGroups
+from ddcore.profile import Profile
 
 __all__ = ["Gained", "Stored"]
 
@@ -41,13 +42,14 @@ class Gained:
     """What one worker added in a fold.
 
     ``files`` by table; ``outputs``: rows (plus, minus) by output and time; ``rounds`` of loops; ``groups``: the large
-    groups after the fold.
+    groups after the fold; ``profile``: what its operators did.
     """
 
     files: dict[str, list[AddedFile]] = field(default_factory=dict)
     outputs: dict[str, dict[Time, tuple[int, int]]] = field(default_factory=dict)
     rounds: int = 0
     groups: LargeGroups = field(default_factory=LargeGroups)
+    profile: Profile = field(default_factory=Profile)
 
     def absorb(self, other: Gained) -> None:
         """Add the gains of another worker of the same fold."""
@@ -60,3 +62,4 @@ class Gained:
                 mine[time] = (before[0] + plus, before[1] + minus)
         self.rounds = max(self.rounds, other.rounds)
         self.groups.absorb(other.groups)
+        self.profile.absorb(other.profile)

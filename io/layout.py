@@ -17,7 +17,18 @@ if TYPE_CHECKING:
     from ddcore.io.warehouse import Warehouse
     from ddcore.plan import Arrangement, Block, Plan
 
-__all__ = ["CODE", "Layout", "create", "held_table", "layout_of", "pending_table", "set_aside_damaged", "tables_of"]
+__all__ = [
+    "CODE",
+    "Layout",
+    "Use",
+    "create",
+    "held_table",
+    "layout_of",
+    "pending_table",
+    "set_aside_damaged",
+    "tables_of",
+    "uses_of",
+]
 
 CODE = "_code"
 
@@ -94,6 +105,37 @@ def tables_of(plan: Plan) -> Iterator[tuple[str, Layout, bool]]:
     for block in plan.blocks:
         if block.output is not None:
             yield *pending_table(plan, block), True
+
+
+@dataclass(frozen=True)
+class Use:
+    """What a table of state is for: an operator, its place in the program (``file:line``) and what the table holds."""
+
+    operator: str
+    place: str
+    holds: str
+
+
+def uses_of(plan: Plan) -> dict[str, Use]:
+    """What each state table of a plan is for, by table; one that several operators read is named after the first."""
+    uses: dict[str, Use] = {}
+    for block in plan.blocks:
+        operator = plan.nodes[block.node].operator.name
+        for number in dict.fromkeys(block.ports):
+            arrangement = plan.arrangements[number]
+            source = plan.nodes[arrangement.node].operator
+            what = f"input {source.text}" if source.name == "input" else f"rows of {source.name}"
+            key = f" by {', '.join(arrangement.key)}" if arrangement.key else ""
+            _add(uses, arrangement, Use(operator, block.place, what + key))
+        if block.output is not None:
+            _add(uses, plan.arrangements[block.output], Use(operator, block.place, "its result"))
+            uses.setdefault(pending_table(plan, block)[0], Use(operator, block.place, "pending times"))
+    return uses
+
+
+def _add(uses: dict[str, Use], arrangement: Arrangement, use: Use) -> None:
+    uses.setdefault(f"state/{arrangement.fingerprint}", use)
+    uses.setdefault(held_table(arrangement)[0], replace(use, holds=f"{use.holds}, held back"))
 
 
 def _layout(schema: Schema, key: tuple[str, ...], times: tuple[str, ...]) -> Layout:

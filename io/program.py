@@ -33,7 +33,7 @@ def load_program(project: Project) -> Callable[..., Any]:
 
     The file becomes a module under a private name that depends on its path alone, with its folder on ``sys.path`` so
     that it can import its neighbours. Other processes cannot import the module, so its functions must be sent to them
-    by value.
+    by value. A file of SQL gives a function of all inputs.
 
     Raises UsageError when the file does not exist, ProgramError when it cannot be imported, has no such function, or
     the function's parameters are not the project's inputs. Errors in the function itself become ProgramErrors, too.
@@ -42,9 +42,13 @@ def load_program(project: Project) -> Callable[..., Any]:
     if not file.is_file():
         raise UsageError(
             f"{shown(project.file)}: [project] program: there is no file {shown(file)}",
-            meant(file.name, [other.name for other in file.parent.glob("*.py")])
-            or 'name the one to fold: program = "FILE.py:FUNCTION"',
+            meant(file.name, [other.name for other in file.parent.glob("*") if other.suffix in (".py", ".sql")])
+            or 'name the one to fold: program = "FILE.py:FUNCTION" or "FILE.sql"',
         )
+    if project.is_sql:
+        from ddcore import sql
+
+        return sql.load(file)
     module = _import(file)
     function = getattr(module, project.program_function, None)
     if not callable(function):

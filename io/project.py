@@ -50,9 +50,10 @@ _ENVIRONMENT = {
     "verify_every": "DDCORE_VERIFY_EVERY",
     "spark_master": "DDCORE_MASTER",
 }
+_REMOTE = "SPARK_REMOTE"  # PySpark's own variable, for an address of Spark Connect
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _DIGITS = re.compile(r"[0-9]{1,10}")
-_PROGRAM = re.compile(r"(?P<file>.+\.py):(?P<function>[A-Za-z_][A-Za-z0-9_]*)")
+_PROGRAM = re.compile(r"(?P<file>.+\.py):(?P<function>[A-Za-z_][A-Za-z0-9_]*)|.+\.sql")
 # Delta on protocol (1,2) takes none of these in a column name.
 NOT_IN_COLUMNS = set(" ,;{}()\n\t=`.\0")
 _LONGEST_SHOWN = 100
@@ -117,7 +118,12 @@ class Project:
     @property
     def program_file(self) -> Path:
         """The file part of ``program``."""
-        return self.root / self.program.rpartition(":")[0]
+        return self.root / (self.program if self.is_sql else self.program.rpartition(":")[0])
+
+    @property
+    def is_sql(self) -> bool:
+        """Whether the program is a file of SQL, which has no function."""
+        return self.program.endswith(".sql")
 
     @property
     def program_function(self) -> str:
@@ -229,11 +235,13 @@ def _read(file: Path, env: Mapping[str, str], flags: Mapping[str, str | int | No
     keep_secret(sections["spark"].table)
     dims = _dims(sections["time"])
     settings, origin = _settings(file, sections, env, flags)
+    _, *parameters = str(settings["spark_master"]).split(";")  # of a Spark Connect server, such as its token
+    keep_secret((name, value) for name, _, value in (each.partition("=") for each in parameters))
     program = sections["project"].text("program")
     if program is None:
         raise sections["project"].wrong("program", "is missing", 'say program = "program.py:program"')
     if not _PROGRAM.fullmatch(program):
-        raise sections["project"].wrong("program", f"must be FILE.py:FUNCTION, not {_quote(program)}")
+        raise sections["project"].wrong("program", f"must be FILE.py:FUNCTION or FILE.sql, not {_quote(program)}")
     return Project(
         root=file.parent,
         program=program,
@@ -453,7 +461,10 @@ def _settings(
     settings, origin = {}, {}
     for name, variable in _ENVIRONMENT.items():
         layers = (("flag", flags.get(name)), (variable, env.get(variable) or None), (FILE_NAME, file_settings[name]))
-        where, value = next((layer for layer in layers if layer[1] is not None), ("default", default[name]))
+        last = ("default", default[name])
+        if name == "spark_master" and env.get(_REMOTE):
+            last = (_REMOTE, env[_REMOTE])
+        where, value = next((layer for layer in layers if layer[1] is not None), last)
         origin[name] = where
         if where == "flag" and isinstance(value, str) and not value.strip():
             raise UsageError(f"--{name.replace('spark_', '')}: the value is empty", "is a variable not set?")

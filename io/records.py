@@ -12,6 +12,7 @@ from typing import Any
 
 from ddcore.io import times
 from ddcore.io.labels import Labels, labels_from_json, labels_to_json
+from ddcore.io.profiles import NO_PROFILE, ProfileRecord, profile_from_json
 from ddcore.io.tables import AddedFile, TableState
 from ddcore.io.times import Frontier, Time
 from ddcore.lattice import le
@@ -168,7 +169,8 @@ class RunRecord:
     ``outdated``: those that hold something else than they should; None where nobody compared them.
 
     ``large``: the key codes of the groups that have trees of partial results, by the fingerprint of the arrangement of
-    an operator's results; ``noted``: those that are to have them in the next run.
+    an operator's results; ``noted``: those that are to have them in the next run. ``profile``: what
+    each operator did.
     """
 
     run: int
@@ -196,6 +198,7 @@ class RunRecord:
     outdated: tuple[str, ...] | None = None
     large: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     noted: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    profile: ProfileRecord = NO_PROFILE
 
     @property
     def complete(self) -> Frontier:
@@ -264,6 +267,9 @@ def to_json(record: Record) -> dict[str, Any]:
     if isinstance(record, RunRecord | CompactRecord):
         body["tables"] = {name: astuple(state) for name, state in record.tables.items()}
     if isinstance(record, RunRecord):
+        del body["profile"]
+        if record.profile.operators:
+            body["profile"] = record.profile.to_json()
         if record.published_from is None:  # 0 is a version
             del body["published_from"]
         if record.outdated is None:
@@ -318,6 +324,7 @@ def from_json(kind: str, body: dict[str, Any]) -> Record:
         body[side] = {name: _counts(counts) for name, counts in body[side].items()}
     body |= {kind: {name: tuple(each) for name, each in body.get(kind, {}).items()} for kind in _CODES}
     body |= {name: tuple(body[name]) for name in ("arrangements", "outdated") if name in body}
+    body["profile"] = profile_from_json(body.get("profile", {}))
     corrections = body.get("corrections", {})
     body["corrections"] = {name: tuple(AddedFile(**file) for file in of) for name, of in corrections.items()}
     return RunRecord(**body)

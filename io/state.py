@@ -5,7 +5,9 @@ Maps arrangements, pending times and output logs to files; commits nothing. Used
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from time import perf_counter_ns
 
 from ddcore import spilling
 from ddcore.batch import Batch, concatenate
@@ -16,8 +18,10 @@ from ddcore.io.changelog import ChangeLog
 from ddcore.io.gains import Gained, Stored
 from ddcore.io.layout import Layout, held_table, layout_of, pending_table
 from ddcore.io.tables import AddedFile
+from ddcore.io.times import Time
 from ddcore.io.updates import accumulate_counts, merge_counts
 from ddcore.plan import Plan
+from ddcore.profile import Cost
 from ddcore.rebuilding import Rebuilding
 from ddcore.sorted_batch import SortedBatch
 from ddcore.worker import Worker, joined
@@ -105,27 +109,52 @@ def write_gains(plan: Plan, worker: Worker, stored: Stored, part: str) -> Gained
     No reader sees the files before they are committed.
     """
     gained = Gained(rounds=worker.rounds, groups=worker.groups)
+    owner = worker.meter.owner
     for arrangement, run in worker.harvest():
         place = f"state/{arrangement.fingerprint}", layout_of(arrangement)
-        gained.files |= _write_run(stored, place, run, part)
+        gained.files |= _measured(owner(arrangement), partial(_write_run, stored, place, run, part))
     for index, run in worker.pending.items():
-        gained.files |= _write_run(stored, pending_table(plan, plan.blocks[index]), run, part)
+        block = plan.blocks[index]
+        place, cost = pending_table(plan, block), owner(plan.arrangements[block.ports[0]])
+        gained.files |= _measured(cost, partial(_write_run, stored, place, run, part))
     for index, batch in worker.held.items():
         arrangement = plan.arrangements[index]
         run = worker.keyed(arrangement, batch)
         worker.require_int64(arrangement, run)
-        gained.files |= _write_run(stored, held_table(arrangement), run, part)
-    for name, schema in plan.outputs.items():
-        log, counts = ChangeLog(stored.warehouse.output(name), schema, plan.dims), []
-        for number, batches in enumerate(_portions(worker.outputs[name])):
-            frame = output_frame(batches, schema, plan.dims)
-            counts.append(accumulate_counts(frame, plan.dims))
-            if len(frame):
-                stem = f"run-{stored.run:06d}-{part}" + (f"-{number}" if number else "")
-                gained.files.setdefault(f"outputs/{name}", []).append(log.write(stem, frame))
-        gained.outputs[name] = counts[0] if len(counts) == 1 else merge_counts(counts)
+        place = held_table(arrangement)
+        gained.files |= _measured(owner(arrangement), partial(_write_run, stored, place, run, part))
+    for name in plan.outputs:
+        log = ChangeLog(stored.warehouse.output(name), plan.outputs[name], plan.dims)
+        write = partial(_write_output, log, name, worker.outputs[name], f"run-{stored.run:06d}-{part}", gained.outputs)
+        gained.files |= _measured(worker.meter.profile.of(name), write)
         worker.outputs[name] = []
+    gained.profile = worker.meter.take(worker.traces)
     return gained
+
+
+def _write_output(
+    log: ChangeLog, name: str, updates: list[Batch], stem: str, counted: dict[str, dict[Time, tuple[int, int]]]
+) -> dict[str, list[AddedFile]]:
+    """Write the updates that an output gained, and add their counts to ``counted``."""
+    counts, files = [], list[AddedFile]()
+    for number, batches in enumerate(_portions(updates)):
+        frame = output_frame(batches, log.schema, log.dims)
+        counts.append(accumulate_counts(frame, log.dims))
+        if len(frame):
+            files.append(log.write(stem + (f"-{number}" if number else ""), frame))
+    counted[name] = counts[0] if len(counts) == 1 else merge_counts(counts)
+    return {f"outputs/{name}": files} if files else {}
+
+
+def _measured(cost: Cost, write: Callable[[], dict[str, list[AddedFile]]]) -> dict[str, list[AddedFile]]:
+    """The files that ``write`` writes; their rows, their bytes and the time are of this operator or output."""
+    start = perf_counter_ns()
+    files = write()
+    cost.nanoseconds += perf_counter_ns() - start
+    for file in (file for each in files.values() for file in each):
+        cost.rows_written += file.rows
+        cost.bytes_written += file.size
+    return files
 
 
 def _portions(batches: list[Batch]) -> Iterator[list[Batch]]:

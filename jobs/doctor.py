@@ -26,6 +26,7 @@ from ddcore.io.times import named, shown
 from ddcore.jobs.spark import class_archive, jars
 from ddcore.jobs.spark.installed import EXTRA, lacking
 from ddcore.jobs.spark.java import find_java
+from ddcore.jobs.spark.settings import is_connect
 
 if TYPE_CHECKING:
     from ddcore.io.ledger import Ledger
@@ -64,7 +65,8 @@ def checks(find: Callable[[], Project | None], *, deep: bool = False) -> list[Ch
         results.append(Check("project", "fail", error.message, error.hint))
     else:
         results += _no_project() if project is None else [*_project(project), *_warehouse(project, deep)]
-    groups = (_java, _spark, _jars, _archive) if is_installed else ()  # of no use before the libraries
+    remote = project is not None and is_connect(project.spark_master)  # the server has Java and jars of its own
+    groups = (_java, _spark, _jars, _archive) if is_installed and not remote else ()  # of no use before the libraries
     for_spark = [check for group in (_libraries, *groups, _cache) for check in group()]
     if inline:
         for_spark = [_not_needed(check) if check.state == "fail" else check for check in for_spark]

@@ -187,14 +187,18 @@ class _Replay:
     def _fold(self, upcoming: NextRun) -> None:
         """Fold, and record the run, or its failure if nothing was committed."""
         from ddcore.jobs.commits import Commits
+        from ddcore.jobs.lineage import Lineage
+        from ddcore.jobs.profile import profile_record, warnings
 
         start, options = time.perf_counter(), self.options
         self._check_inputs()
         self._check_names()
         self._tell(upcoming)
-        engine = engines.load(options.engine)
+        engine = engines.load(options.engine, options.project, options.parallelism)
         if not upcoming.is_known:
             self.ledger.append(self._intent(upcoming))
+        lineage = Lineage(options.project, self.plan, self.warehouse)
+        lineage.start()
         self.commits = commits = Commits(self.ledger, self.plan, upcoming)
         try:
             self.warehouse.remove_staging()
@@ -208,11 +212,12 @@ class _Replay:
             tables, corrections = commits.commit(gained)
         except BaseException as error:
             self._note_failure(upcoming, error)
+            lineage.fail(one_line(error))
             raise
         versions = [] if upcoming.appends else self._versions(upcoming, commits.added(gained))
-        before = upcoming.base
+        before, profile = upcoming.base, profile_record(self.plan, gained.profile)
         self.ledger.append(
-            RunRecord(
+            record := RunRecord(
                 run=upcoming.number,
                 fingerprint=self.plan.fingerprint,
                 first=upcoming.first,
@@ -236,13 +241,16 @@ class _Replay:
                 outdated=tuple(commits.outdated) if upcoming.appends else None,
                 large=_sorted(gained.groups.grown),
                 noted=_sorted(gained.groups.noted),
+                profile=profile,
             )
         )
+        lineage.complete(record)
         self.report.versions += versions
         self.report.rounds, self.report.parallelism = max(self.report.rounds, gained.rounds), parallelism
         self.report.corrections = commits.corrected
         if note := self._note_on(upcoming, commits):
             self.report.notes.append(note)
+        self.report.warnings += [warning for warning in warnings(profile) if warning not in self.report.warnings]
 
     def _note_on(self, upcoming: NextRun, commits: Commits) -> str:
         """A sentence on a run that does more than to fold what is new."""

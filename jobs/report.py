@@ -27,8 +27,9 @@ class RunReport:
 
     ``run`` is the last run's number (0: no run), ``took`` is in seconds. A dry run has no outputs. Every time at or
     before ``last`` is complete; with several time dimensions ``upper`` is the frontier of all that are not.
-    ``corrections`` counts updates that wait for the next version to be folded. ``notes`` are sentences for the user.
-    ``stale_lock`` is the process that held the lock and ended without releasing it, and what became of its work.
+    ``corrections`` counts updates that wait for the next version to be folded. ``notes`` are sentences for the user,
+    ``warnings`` those on keys and operators that dominate. ``stale_lock`` is the process that held the lock and ended
+    without releasing it, and what became of its work.
     ``windows``: number, first and last time of each run. ``verified``: one object per output and time that was verified
     after it, as ``dd verify --json`` has it. ``names``: the labels and instants of versions.
     """
@@ -46,6 +47,7 @@ class RunReport:
     upper: Frontier = ()
     corrections: int = 0
     notes: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
     stale_lock: dict[str, Any] | None = None
     windows: list[tuple[int, Time, Time]] = field(default_factory=list)
     verified: list[dict[str, Any]] = field(default_factory=list)
@@ -70,6 +72,7 @@ def result(report: RunReport, *, dry_run: bool = False) -> dict[str, Any]:
         **changes_by_name(*totals(report)),
         "corrections": report.corrections,
         "notes": report.notes,
+        "warnings": report.warnings,
         "rounds": report.rounds,
         "took": round(report.took, 3),
         "engine": report.engine,

@@ -236,7 +236,7 @@ class Verification:
         inputs' and of these outputs' logs.
         """
         (dim,) = self.plan.dims
-        logs = [*self._inputs(), *(self._output(name) for name in outputs)]
+        logs = [*self.inputs(), *(self.output_log(name) for name in outputs)]
         known = pl.concat([log.collect(log.scan(state).select(dim).unique()) for log, state in logs])
         changed = [version for version in sorted(set(known[dim])) if self.claimed(version, outputs)]
         for first, last in selection.ranges:
@@ -257,14 +257,14 @@ class Verification:
                 start = clock.perf_counter()
                 if self.listener:
                     self.listener("verify", number, len(times), named(time, self.plan.dims))
-                inputs = {log.folder.name: log.between(None, time, state) for log, state in self._inputs()}
+                inputs = {log.folder.name: log.between(None, time, state) for log, state in self.inputs()}
                 by = self.by or ("reference" if sum(map(len, inputs.values())) <= SMALL else "scratch")
                 with self._naming(time, by):
                     expected = self._by_reference(inputs) if by == "reference" else self._from_scratch(inputs, stack)
                 took = clock.perf_counter() - start
                 names = self.names.fields(time)
                 for output in self.claimed(time, outputs):
-                    log, state = self._output(output)
+                    log, state = self.output_log(output)
                     differing = _differing(expected[output], log.between(None, time, state))
                     yield Verdict(output, time, by, len(expected[output]), differing, took, names)
 
@@ -278,11 +278,13 @@ class Verification:
             error.message = f"on the inputs at {named(time, self.plan.dims)}, by {by}: {error.message}"
             raise
 
-    def _inputs(self) -> Iterator[tuple[ChangeLog, TableState | None]]:
+    def inputs(self) -> Iterator[tuple[ChangeLog, TableState | None]]:
+        """The logs of the program's inputs, and their states in the ledger."""
         for name, schema in self.plan.inputs.items():
             yield ChangeLog(self.warehouse.input(name), schema, self.plan.dims), self.ledger.input_table(name)
 
-    def _output(self, name: str) -> tuple[ChangeLog, TableState | None]:
+    def output_log(self, name: str) -> tuple[ChangeLog, TableState | None]:
+        """The log of an output, and its state in the ledger."""
         log = ChangeLog(self.warehouse.output(name), self.plan.outputs[name], self.plan.dims)
         return log, self.ledger.table(f"outputs/{name}")
 
@@ -308,7 +310,6 @@ class Verification:
         """Keep one JVM for all folds of the command."""
         if self.project.engine == "inline" or self._holds_spark:
             return
-        from ddcore.jobs.spark import session
         from ddcore.jobs.spark.settings import is_this_machine
 
         project = self.project
@@ -317,7 +318,7 @@ class Verification:
                 f"the master {project.spark_master} is a cluster's, which needs a folder that all its machines share",
                 "name one with: --scratch-folder DIR, or use: --engine inline",
             )
-        stack.enter_context(session.spark_context(project.spark_conf, project.spark_master, project.parallelism))
+        stack.enter_context(engines.hold(project))
         self._holds_spark = True
 
 
@@ -334,7 +335,7 @@ def _fold_once(
     }
     rows = sum(map(len, inputs.values()))
     fold = Fold(plan, Stored(place.root, 1, {}), Window(begin, up_to(time)), tables, project, project.parallelism, rows)
-    gained, _ = engines.load(project.engine)(fold, None)
+    gained, _ = engines.load(project.engine, project)(fold, None)
     outputs = {}
     for name, schema in plan.outputs.items():
         log = ChangeLog(place.output(name), schema, dims)

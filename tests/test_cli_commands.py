@@ -487,6 +487,30 @@ def test_status(mine: Path, dd: Any) -> None:
     assert {table["kind"] for table in record["tables"]} == {"input", "output", "state"}
 
 
+def test_status_names_tables_of_state_by_operator_and_line(mine: Path, dd: Any) -> None:
+    lines = (mine / "program.py").read_text().splitlines()
+    line_of = {word: next(at for at, line in enumerate(lines, 1) if word in line) for word in ("join(", "agg(")}
+    out = dd("status")[1]
+    uses = sorted(line.rpartition("  ")[2] for line in out if line.startswith("state"))
+    assert uses == [
+        f"agg program.py:{line_of['agg(']}: its result",
+        f"agg program.py:{line_of['agg(']}: rows of select by stop",
+        f"join program.py:{line_of['join(']}: input links by src",
+        f"join program.py:{line_of['join(']}: rows of variable by stop",
+    ]
+    (record,) = records(dd("status", "--json")[1])
+    states = [table for table in record["tables"] if table["kind"] == "state"]
+    assert sorted(f"{each['operator']} {each['place']}: {each['holds']}" for each in states) == uses
+
+
+def test_status_of_a_program_that_cannot_be_planned_names_no_operators(mine: Path, dd: Any) -> None:
+    (mine / "program.py").write_text("def program(links, starts):\n    return {}\n")
+    code, out, err = dd("status")
+    assert (code, err) == (0, [])
+    assert "state of" not in "\n".join(out)
+    assert len([line for line in out if line.startswith("state")]) == 4
+
+
 def test_status_of_nothing_folded(fresh: Path, dd: Any) -> None:
     dd("ingest", "links", "data/links.csv", "-q")
     code, out, _ = dd("status")

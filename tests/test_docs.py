@@ -63,7 +63,7 @@ def test_code_names_pages_that_exist_and_no_roadmap() -> None:
     assert [str(file) for file in files if promise.search(file.read_text("utf-8"))] == []
 
 
-@pytest.mark.parametrize("name", ["algorithms.md", "how-it-works.md", "programs.md"])
+@pytest.mark.parametrize("name", ["algorithms.md", "how-it-works.md", "programs.md", "sql.md"])
 def test_examples_of_a_page_run(name: str) -> None:
     page = DOCS / name
     blocks = re.findall(r"^```python\n(.*?)^```$", page.read_text("utf-8"), flags=re.DOTALL | re.MULTILINE)

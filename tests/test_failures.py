@@ -24,6 +24,8 @@ SAID = [
      "SparkException: Python worker (crashed)."),
     ("An error occurred while calling o59.count.\n: org.apache.spark.SparkException: no more\n\tat org.apache.spark.X",
      "SparkException: no more"),
+    ('<RPC that terminated with:\n\tstatus = StatusCode.UNAVAILABLE\n\tdetails = "no route"\n\tdebug = "x"\n>',
+     "UNAVAILABLE: no route"),
     ("connection lost", "connection lost"),
     ("", "RuntimeError"),
 ]  # fmt: skip

@@ -202,6 +202,21 @@ def test_what_no_output_needs(fold: Fold) -> None:
     same(inner(logs, 2, "deep"), log("5:+1@(0,0,0) 1:+1@(1,0,0)"))
 
 
+def test_a_loop_inside_of_a_loop_that_nothing_else_needs(fold: Fold) -> None:
+    """The inner loop reads nothing of the outer one, whose own collection nobody reads."""
+
+    def program(t: Any) -> dict[str, Any]:
+        def outer(w: Any) -> Any:
+            t.iterate(lambda v: v.select(x=HALVE).inspect("deep"))
+            return w.distinct()
+
+        t.iterate(outer)
+        return {"out": t}
+
+    logs = fold(program, t=frame("x", "4:+1@0 1:+1@1"))
+    same(inner(logs, 2, "deep"), log("2:+1@(0,0,0) 2:-1,1:+1@(0,0,1) 1:+1@(1,0,0)"))
+
+
 def test_equal_loops_are_one_log(fold: Fold) -> None:
     def chain(t: Any, name: str) -> Any:
         return t.iterate(lambda w: w.select(x=HALVE).inspect(name))

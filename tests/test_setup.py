@@ -59,6 +59,7 @@ def test_every_dependency_is_pinned_and_no_pin_has_an_url() -> None:
     lines = [
         *project["dependencies"],
         *extras["spark"],
+        *extras["connect"],
         *extras["s3"],
         *extras["bench"],
         *extras["docs"],

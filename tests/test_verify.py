@@ -216,7 +216,7 @@ def test_the_temporary_tables_go_away_after_an_error_too(
 ) -> None:
     found: list[Any] = []
 
-    def failing(_: str) -> Any:
+    def failing(*_: Any) -> Any:
         found.extend(tmp_path.glob("ddcore-verify-*/inputs/*"))
         raise FoldError("it fails")
 

@@ -7,8 +7,8 @@ one box. A diagram only reads the plan, and is linear in its size.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import groupby
 from typing import TypeVar
@@ -121,12 +121,16 @@ class Index:
 
 @dataclass(frozen=True)
 class Diagram:
-    """The drawing of a plan, before it has a form."""
+    """The drawing of a plan, before it has a form. ``by_node`` has the box of each operator, ``by_output`` those of
+    outputs.
+    """
 
     boxes: Sequence[Box]
     edges: Sequence[Edge]
     frames: Sequence[Frame]
-    indexes: Sequence[Index]
+    indexes: Sequence[Index] = ()
+    by_node: Mapping[int, Box] = field(default_factory=dict)
+    by_output: Mapping[str, Box] = field(default_factory=dict)
 
     def inside(self, scope: int) -> Sequence[Box]:
         """The boxes in a loop, without those of inner loops; of the program where the scope is 0."""
@@ -207,7 +211,9 @@ class _Reader:
             box.number = number
         indexes = list(self._indexes())
         frames = [self._frame(scope) for scope in self.plan.loops]
-        return Diagram(boxes, list(dict.fromkeys(self._edges(indexes))), frames, indexes)
+        edges = list(dict.fromkeys(self._edges(indexes)))
+        outputs = {arrangement.output: box for (_, arrangement), (_, box) in zip(self.outputs, self.ends, strict=True)}
+        return Diagram(boxes, edges, frames, indexes, self.boxes, outputs)
 
     # -- boxes --------------------------------------------------------------------------------------------------------
 

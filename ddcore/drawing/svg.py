@@ -3,40 +3,60 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from html import escape
 from itertools import pairwise
 
 from ddcore.drawing.diagram import Box, Diagram, Edge, Frame, printable
 from ddcore.drawing.layout import Layout, Point, layout
 
-__all__ = ["svg"]
+__all__ = ["NAMESPACE", "Note", "svg"]
+
+NAMESPACE = "http://www.w3.org/2000/svg"
 
 _LINE = 15.0  # the height of a line of text
 _CHARACTER = 7.3  # the width of one
 _MARGIN = 10.0
 _LONGEST = 44  # characters of a line; the rest is in the tooltip
 _STYLE = """\
-svg { --page: #ffffff; --ink: #1f2328; --dim: #59636e; --line: #818b98; --frame: #f6f8fa; --box: #ffffff;
-  --input: #ddf4ff; --output: #dafbe1; --index: #8250df; --back: #bc4c00; }
-@media (prefers-color-scheme: dark) { svg { --page: #0d1117; --ink: #e6edf3; --dim: #9198a1; --line: #6e7681;
-  --frame: #161b22; --box: #21262d; --input: #0c2d6b; --output: #033a16; --index: #be8fff; --back: #f0883e; } }
-text { font: 12px ui-monospace, Menlo, Consolas, "DejaVu Sans Mono", monospace; fill: var(--ink); white-space: pre; }
-text.dim { fill: var(--dim); } text.index { fill: var(--index); }
-rect { stroke: var(--line); fill: var(--box); } .page { fill: var(--page); stroke: none; }
-.frame { fill: var(--frame); stroke-dasharray: 5 3; } .input { fill: var(--input); } .output { fill: var(--output); }
-path { fill: none; stroke: var(--line); stroke-width: 1.2; } path.index { stroke: var(--index); }
-path.back { stroke: var(--back); stroke-dasharray: 4 3; }
-marker path { fill: var(--line); stroke: none; } #index path { fill: var(--index); } #back path { fill: var(--back); }
+svg.dataflow { --page: #ffffff; --ink: #1f2328; --dim: #59636e; --line: #818b98; --frame: #f6f8fa; --box: #ffffff;
+  --input: #ddf4ff; --output: #dafbe1; --index: #8250df; --back: #bc4c00; --share: #0969da; }
+@media (prefers-color-scheme: dark) { svg.dataflow { --page: #0d1117; --ink: #e6edf3; --dim: #9198a1; --line: #6e7681;
+  --frame: #161b22; --box: #21262d; --input: #0c2d6b; --output: #033a16; --index: #be8fff; --back: #f0883e;
+  --share: #58a6ff; } }
+.dataflow text { font: 12px ui-monospace, Menlo, Consolas, "DejaVu Sans Mono", monospace; }
+.dataflow text { fill: var(--ink); white-space: pre; }
+.dataflow text.dim { fill: var(--dim); } .dataflow text.index { fill: var(--index); }
+.dataflow rect { stroke: var(--line); fill: var(--box); } .dataflow .page { fill: var(--page); stroke: none; }
+.dataflow .share { fill: var(--share); stroke: none; }
+.dataflow .frame { fill: var(--frame); stroke-dasharray: 5 3; }
+.dataflow .input { fill: var(--input); } .dataflow .output { fill: var(--output); }
+.dataflow path { fill: none; stroke: var(--line); stroke-width: 1.2; } .dataflow path.index { stroke: var(--index); }
+.dataflow path.back { stroke: var(--back); stroke-dasharray: 4 3; }
+.dataflow marker path { fill: var(--line); stroke: none; }
+.dataflow #index path { fill: var(--index); } .dataflow #back path { fill: var(--back); }
 """
 
 
-def svg(drawing: Diagram, title: str) -> str:
-    """The SVG file's text. Cost: that of the layout."""
-    lines = {box: list(_lines(drawing, box)) for box in drawing.boxes}
+@dataclass(frozen=True)
+class Note:
+    """What a drawing says about one box beside its name: lines, a tooltip, and a share of a whole that is shown as a
+    bar, 0 to 1.
+    """
+
+    lines: tuple[str, ...]
+    told: str
+    share: float = 0.0
+
+
+def svg(drawing: Diagram, title: str, notes: Mapping[int, Note] | None = None) -> str:
+    """The SVG file's text; ``notes`` by the numbers of boxes. Cost: that of the layout."""
+    known = notes or {}
+    lines = {box: list(_lines(drawing, box, known.get(box.number))) for box in drawing.boxes}
     sizes = {box: (max(map(_wide, texts)) + 2 * _MARGIN, len(texts) * _LINE + _MARGIN) for box, texts in _texts(lines)}
     places = layout(drawing, sizes, {frame.scope: _wide(_name(frame)) for frame in drawing.frames})
-    text = "\n".join(_elements(drawing, lines, places, printable(title))) + "\n"
+    text = "\n".join(_elements(drawing, lines, places, printable(title), known)) + "\n"
     return text.encode("ascii", "xmlcharrefreplace").decode()  # right in every encoding of a stream
 
 
@@ -45,21 +65,25 @@ def _texts(lines: dict[Box, list[tuple[str, str]]]) -> Iterator[tuple[Box, list[
         yield box, [text for _, text in parts]
 
 
-def _lines(drawing: Diagram, box: Box) -> Iterator[tuple[str, str]]:
+def _lines(drawing: Diagram, box: Box, note: Note | None) -> Iterator[tuple[str, str]]:
     """The class and text of each line in a box."""
     yield "", _cut(f"{box.number} {box.title}")
     if box.places:
         yield "dim", _cut(box.place)
     for index in drawing.kept(box):
         yield "index", _cut(f"{index.label} {index.brief}")
+    for line in () if note is None else note.lines:
+        yield "dim", _cut(line)
 
 
-def _elements(drawing: Diagram, lines: dict[Box, list[tuple[str, str]]], places: Layout, title: str) -> Iterator[str]:
+def _elements(
+    drawing: Diagram, lines: dict[Box, list[tuple[str, str]]], places: Layout, title: str, notes: Mapping[int, Note]
+) -> Iterator[str]:
     width, height = f"{places.width:.0f}", f"{places.height:.0f}"
     yield '<?xml version="1.0" encoding="UTF-8"?>'
     yield (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}"'
-        ' role="img">'
+        f'<svg xmlns="{NAMESPACE}" class="dataflow" width="{width}" height="{height}"'
+        f' viewBox="0 0 {width} {height}" role="img">'
     )
     yield f"<title>{escape(title)}</title>\n<style>\n{_STYLE}</style>"
     yield "<defs>" + "".join(map(_marker, ("flow", "index", "back"))) + "</defs>"
@@ -69,7 +93,7 @@ def _elements(drawing: Diagram, lines: dict[Box, list[tuple[str, str]]], places:
     for edge, points in places.paths.items():
         yield _edge(edge, points)
     for box, parts in lines.items():
-        yield from _box(drawing, box, parts, places)
+        yield from _box(drawing, box, parts, places, notes.get(box.number))
     yield "</svg>"
 
 
@@ -86,14 +110,18 @@ def _frame(frame: Frame, places: Layout) -> Iterator[str]:
     yield f'<text class="dim" x="{area.x + _MARGIN:.1f}" y="{area.y + _LINE:.1f}">{escape(_name(frame))}</text>'
 
 
-def _box(drawing: Diagram, box: Box, parts: list[tuple[str, str]], places: Layout) -> Iterator[str]:
+def _box(drawing: Diagram, box: Box, parts: list[tuple[str, str]], places: Layout, note: Note | None) -> Iterator[str]:
     area = places.boxes[box]
-    yield f'<g id="box{box.number}"><title>{escape(drawing.told(box))}</title>'
+    told = drawing.told(box) if note is None else note.told
+    yield f'<g id="box{box.number}"><title>{escape(told)}</title>'
     kind = box.kind if box.kind in ("input", "output") else "operator"
     yield f'<rect class="{kind}" {_area(area.x, area.y, area.width, area.height)} rx="4"/>'
     for number, (style, text) in enumerate(parts, 1):
         x, y = area.x + _MARGIN, area.y + number * _LINE
         yield f'<text class="{style}" x="{x:.1f}" y="{y:.1f}">{escape(text)}</text>'
+    if note is not None and note.share > 0:
+        wide = max(1.0, area.width * min(1.0, note.share))
+        yield f'<rect class="share" {_area(area.x, area.y + area.height - 3, wide, 3)}/>'
     yield "</g>"
 
 

@@ -14,14 +14,15 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
+HERE = Path(__file__).parent
 KEYS = {"orders": "o_orderkey", "lineitem": "l_orderkey"}
 """The tables that change, and their column with the order's key."""
 
 
-def main(tables: Path, logs: Path, versions: int = 40, share: int = 1_000, seed: int = 1) -> None:
-    """Write a log for each table that the program reads."""
+def main(tables: Path, logs: Path, versions: int = 40, share: int = 1_000, seed: int = 1, project: Path = HERE) -> None:
+    """Write a log for each table that the program of ``project`` reads."""
     logs.mkdir(parents=True, exist_ok=True)
-    settings = tomllib.loads(Path(__file__).with_name("dd.toml").read_text(encoding="utf-8"))
+    settings = tomllib.loads((project / "dd.toml").read_text(encoding="utf-8"))
     moves = drawn(
         pl.read_parquet(tables / "orders.parquet", columns=["o_orderkey"])["o_orderkey"], versions, share, seed
     )
@@ -51,4 +52,5 @@ if __name__ == "__main__":
     parser.add_argument("--versions", type=int, default=40)
     parser.add_argument("--share", type=int, default=1_000, help="a version inserts one order in so many")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--project", type=Path, default=HERE, help="the folder of the dd.toml that names the tables")
     main(**vars(parser.parse_args()))

@@ -21,7 +21,7 @@ from ddcore.io.address import is_url
 from ddcore.io.checks import DIFF, Layout, Rules, rows_of
 from ddcore.io.sources.paths import named_again, spark_columns
 from ddcore.io.sources.source import Batches, Source, is_at
-from ddcore.io.sources.spark import in_tasks, shares, through
+from ddcore.io.sources.spark import cores, in_tasks, shares, through
 
 if TYPE_CHECKING:
     import polars as pl
@@ -164,7 +164,7 @@ class Series(Source):
                 whole = source.spark_frame(session)
                 columns = whole.select(*spark_columns(whole, how[0].read))
                 frames.append(through(columns, partial(self._changed, how), schema, source.name))
-        if work := shares(self._work(), session.sparkContext.defaultParallelism):
+        if work := shares(self._work(), cores(session)):
             frames.append(in_tasks(session, work, self._updates_of, schema))
         union = frames[0]
         for frame in frames[1:]:

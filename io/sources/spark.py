@@ -23,17 +23,26 @@ if TYPE_CHECKING:
 
     from ddcore.io.sources.source import Source
 
-__all__ = ["ERROR", "error_of", "in_tasks", "large_frames", "shares", "through"]
+__all__ = ["ERROR", "cores", "error_of", "in_tasks", "large_frames", "shares", "through"]
 
 ERROR = "_error"
 
 _BATCH_ROWS = 1 << 20
 _MOST_BYTES, _OPENING = 128 << 20, 4 << 20  # of files per task; the cost of opening a file, in bytes read
 
+_CORES = 8  # assumed of a server that does not say how many it has
+
 Share = TypeVar("Share")
 How = TypeVar("How")
 Batches = Iterator["pa.RecordBatch"]
 Frames = Iterator["pl.DataFrame"]
+
+
+def cores(session: SparkSession) -> int:
+    """How many tasks a session runs at a time; what a Spark Connect server is set to, which may say nothing."""
+    if "connect" in type(session).__module__:
+        return int(session.conf.get("spark.default.parallelism", str(_CORES)) or _CORES)
+    return session.sparkContext.defaultParallelism
 
 
 def shares(work: Iterable[tuple[Source, How]], cores: int) -> list[list[tuple[Source, How]]]:

@@ -19,7 +19,7 @@ from ddcore.io.checks import DIFF, Layout, shown_value
 from ddcore.io.sources.events import BEFORE, DELETE, NOTHING, OP, PLACE, Events
 from ddcore.io.sources.paths import named_again, spark_columns
 from ddcore.io.sources.source import Batches, Source
-from ddcore.io.sources.spark import ERROR, in_tasks, shares, through
+from ddcore.io.sources.spark import ERROR, cores, in_tasks, shares, through
 from ddcore.io.times import named, time_of
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ class EventLog(Source):
                 names, whole = self.events.columns(source, layout), source.spark_frame(session)
                 columns = whole.select(*spark_columns(whole, names))
                 frames.append(through(columns, partial(self._read, names, layout, number), given, source.name))
-        if work := shares(self._work(), session.sparkContext.defaultParallelism):
+        if work := shares(self._work(), cores(session)):
             frames.append(in_tasks(session, work, self._events_of, given))
         if self.events.key and self._files():
             frames.append(in_tasks(session, [[file] for file in self._files()], self._held_in, given))

@@ -1,12 +1,13 @@
 """Engines: where a window is folded. All use the same worker and write the same tables with the same rows.
 
 ``inline``: in this process. ``spark``: in one task (:mod:`~ddcore.jobs.engines.one_task`) or, for a large window, in
-several workers that exchange messages (:mod:`~ddcore.jobs.engines.exchange`).
+several workers that exchange messages (:mod:`~ddcore.jobs.engines.exchange`). On Spark Connect always in one task.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any
 
 from ddcore.errors import StorageError
 from ddcore.jobs.failures import one_line
@@ -14,17 +15,23 @@ from ddcore.jobs.fold import Engine, Fold, Listener
 
 if TYPE_CHECKING:
     from ddcore.io.gains import Gained
+    from ddcore.io.project import Project
 
-__all__ = ["load"]
+__all__ = ["hold", "load"]
 
 WIDE_FROM = 20_000_000  # rows in a window from which several workers fold it: docs/performance.md
 
 
-def load(name: str) -> Engine:
-    """The engine ``name``. Raises StorageError if this machine lacks what it needs: Java, jars, kernels."""
+def load(name: str, project: Project, parallelism: int | None = None) -> Engine:
+    """The engine ``name``. Raises StorageError if this machine lacks what it needs: Java, jars, kernels; UsageError for
+    libraries that are not installed, and for more workers than there can be.
+    """
     if name != "inline":
-        from ddcore.jobs.spark import session
+        from ddcore.jobs.spark import connect, session
 
+        if connect.is_used(project.spark_master):
+            connect.check(parallelism)
+            return _on_spark_connect
         session.check()
         return _on_spark
     try:
@@ -32,6 +39,22 @@ def load(name: str) -> Engine:
     except Exception as error:  # numba raises many kinds if it can neither load nor compile a kernel
         raise StorageError(f"the kernels of the engine do not load: {one_line(error)}", "see: ddcore doctor") from error
     return fold
+
+
+def hold(project: Project) -> AbstractContextManager[Any]:
+    """Keep what folds on Spark start, for all of them that begin inside a ``with``."""
+    from ddcore.jobs.spark import connect, session
+
+    settings = project.spark_conf, project.spark_master, project.parallelism
+    return connect.connected(*settings) if connect.is_used(project.spark_master) else session.spark_context(*settings)
+
+
+def _on_spark_connect(fold: Fold, listener: Listener | None) -> tuple[Gained, int]:
+    from ddcore.jobs.engines import one_task
+    from ddcore.jobs.spark import connect
+
+    with connect.connected(fold.settings.spark_conf, fold.settings.spark_master) as session:
+        return one_task.fold_in_session(session, fold)
 
 
 def _on_spark(fold: Fold, listener: Listener | None) -> tuple[Gained, int]:

@@ -28,6 +28,7 @@ from ddcore.jobs.fold import Fold
 from ddcore.jobs.spark.failures import ExecutorLost, run_job
 from ddcore.jobs.spark.shipping import pickled
 from ddcore.jobs.spark.shuffle import write_shuffle
+from ddcore.profile import Profile
 
 if TYPE_CHECKING:
     from pyspark import RDD, SparkContext
@@ -71,6 +72,7 @@ class _Exchange:
     def __init__(self, context: SparkContext, fold: Fold, parallelism: int, listener: Any) -> None:
         self.context, self.listener = context, listener
         groups = fold.stored.groups
+        self.profile = Profile()
         self.groups = groups.all_grown() if fold.rebuilding is None else groups.copy()
         self.narrow_below = 0 if fold.parallelism else NARROW_BELOW  # a forced parallelism is kept to the end
         self.routing, self.staged = routing_of(fold.plan, self.groups.grown), dict[int, tuple[int, ...]]()
@@ -126,6 +128,7 @@ class _Exchange:
         raise_first(latest.values())
         for report in latest.values():  # a task may lose what it noted in earlier steps
             self.groups.absorb(report.groups)
+            self.profile.absorb(report.profile)
         for owner in (owner for report in latest.values() for owner in report.staged):
             self.staged[owner] = (*self.staged.get(owner, ()), step)
         return messages, list(latest.values())
@@ -134,7 +137,7 @@ class _Exchange:
         """The last job of a fold, whose tasks write what they added to state and outputs."""
         reports = run_job(waiting.mapPartitionsWithIndex(_work(name, self.task, now)).collect)
         raise_first(reports)
-        total = Gained()
+        total = Gained(profile=self.profile)
         for report in sorted(reports, key=lambda report: report.partition):
             total.absorb(report.gained or Gained())
         total.groups.absorb(self.groups)

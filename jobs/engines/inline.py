@@ -36,7 +36,7 @@ def fold(fold: Fold, listener: Any = None) -> tuple[Gained, int]:
     with fold_errors(), limited(fold.settings.memory):
         worker = _open(fold)
         worker.threads = fold.parallelism or available()
-        for name, batch in updates(fold):
+        for name, batch in worker.meter.reading(updates(fold)):
             worker.feed(name, batch)
         reported_at = 0.0
         with worker.ready():

@@ -1,7 +1,8 @@
 """The fold on Spark with one worker: one task folds the whole window, as the inline engine does in its process.
 
 A plain RDD job, on a context without SQL: with one worker there is nothing to partition and nothing to exchange, and
-the first SQL job of a JVM costs more than most folds. The driver does not load the engine.
+the first SQL job of a JVM costs more than most folds. The driver does not load the engine. Spark Connect has no RDDs:
+there the same task is a function over the only row of a DataFrame.
 """
 
 from __future__ import annotations
@@ -19,9 +20,13 @@ from ddcore.jobs.spark.failures import run_job
 from ddcore.jobs.spark.shipping import pickled
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark import SparkContext
+    from pyspark.sql import SparkSession
 
-__all__ = ["fold_with"]
+__all__ = ["fold_in_session", "fold_with"]
+
+_PIECE = 1 << 20  # bytes of the result in one row
 
 
 def fold_with(context: SparkContext, fold: Fold) -> tuple[Gained, int]:
@@ -31,9 +36,32 @@ def fold_with(context: SparkContext, fold: Fold) -> tuple[Gained, int]:
     """
     job = context.parallelize([0], 1).mapPartitions(functools.partial(_fold, pickled(fold)))
     (result,) = run_job(job.collect)
+    return _gained(result)
+
+
+def fold_in_session(session: SparkSession, fold: Fold) -> tuple[Gained, int]:
+    """The same in a session, which may be one of Spark Connect."""
+    job = session.range(0, 1, 1, 1).mapInArrow(functools.partial(_fold_rows, pickled(fold)), "piece binary")
+    pieces = run_job(job.toArrow)["piece"].to_pylist()
+    return _gained(pickle.loads(b"".join(pieces)))
+
+
+def _gained(result: tuple[Gained, int] | DdError) -> tuple[Gained, int]:
     if isinstance(result, DdError):
         raise result
     return result
+
+
+def _fold_rows(fold: bytes, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The task, with its pickled result in pieces: the client refuses rows of more than 128 MiB."""
+    import pyarrow as pa
+
+    for _ in batches:
+        pass
+    (result,) = _fold(fold, ())
+    body = pickle.dumps(result)
+    for start in range(0, len(body), _PIECE):
+        yield pa.record_batch({"piece": pa.array([body[start : start + _PIECE]], pa.binary())})
 
 
 def _fold(fold: bytes, _partition: Iterable[int]) -> Iterator[tuple[Gained, int] | DdError]:

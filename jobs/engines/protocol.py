@@ -17,6 +17,7 @@ from ddcore.io.times import Frontier, Window
 from ddcore.jobs.engines.partitioning import Division
 from ddcore.large_groups import LargeGroups
 from ddcore.plan import Position
+from ddcore.profile import Profile
 from ddcore.rebuilding import Rebuilding
 
 if TYPE_CHECKING:
@@ -85,7 +86,8 @@ class Superstep:
 class Report:
     """A task's report to the driver: the least position with work that it sent or keeps, and how many updates wait;
     for which workers it staged files; its ``load``, the updates and pending times that it started with, and how many
-    ``moved``, divided by their keys; what it wrote; or its error, and at which position; the ``groups`` that it noted.
+    ``moved``, divided by their keys; what it wrote; or its error, and at which position; the ``groups`` that it noted;
+    the ``profile`` of what it did.
     """
 
     partition: int
@@ -97,6 +99,7 @@ class Report:
     error: DdError | None = None
     gained: Gained | None = None
     groups: LargeGroups = field(default_factory=LargeGroups)
+    profile: Profile = field(default_factory=Profile)
 
 
 def collector(context: SparkContext) -> Accumulator[list[Report]]:

@@ -103,7 +103,8 @@ def feed(
             batch = batch_of(log.collect(rows.filter(window)), schema, plan.dims, split.input)
             with fold_errors():
                 worker.feed(split.input, batch)
-        report = Report(partition, worker.next_position, worker.waiting(), staged)
+        profile = worker.meter.take(worker.traces)
+        report = Report(partition, worker.next_position, worker.waiting(), staged, profile=profile)
         for work in worker.drain():
             for message in messages.to_messages(worker, work, task.division):
                 yield message.dest, message
@@ -175,7 +176,7 @@ def step(
         places = {messages.position_of(plan, message) for message in waiting}
         report = Report(
             partition, min(places, default=None), sum(message.rows for message in waiting), staged, load, moved,
-            groups=worker.groups.copy(),
+            groups=worker.groups.copy(), profile=worker.meter.take(worker.traces),
         )  # fmt: skip
         yield from ((message.dest, message) for message in sent)
         kept.step = now.number

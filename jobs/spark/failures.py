@@ -16,6 +16,7 @@ Result = TypeVar("Result")
 
 _TELLING = re.compile(r"^[\w.]*(Error|Exception): |crashed")
 _LOST = re.compile(r"most recent failure: .*?\(TID.*?\): (.+)")
+_CONNECTION = re.compile(r"status = StatusCode\.(\w+)\s+details = \"(.*)\"")  # of a Spark Connect server
 _BLOCK_LOST = re.compile(r"Checkpoint block \S+ not found")
 _NOISE = re.compile(r"^(?:Caused by)?: |(?:org|java)\.[a-z.]+\.(?=\w+(?:Error|Exception)\b)| Consider setting .*")
 
@@ -40,14 +41,16 @@ def run_job(job: Callable[[], Result]) -> Result:
 
 
 def is_of_spark(error: BaseException) -> bool:
-    """Whether an error was raised by PySpark, or by the JVM behind it."""
-    return type(error).__module__.startswith(("pyspark", "py4j"))
+    """Whether an error was raised by PySpark, or by the JVM or the server behind it."""
+    return type(error).__module__.startswith(("pyspark", "py4j", "grpc"))
 
 
 def telling_line(error: Exception) -> str:
     """The line of a Spark failure that explains it: the last error of a Python worker, else why a task was lost, else
-    the first error of Java.
+    the first error of Java. If a connection failed: its status.
     """
+    if connection := _CONNECTION.search(masked(str(error))):
+        return f"{connection[1]}: {connection[2]}"[:LONGEST]
     lines = [line.strip() for line in masked(str(error)).splitlines() if line.strip()] or [type(error).__name__]
     errors = [line for line in lines if _TELLING.search(line)]
     losses = [match[1] for line in lines if (match := _LOST.search(line))]

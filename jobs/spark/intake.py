@@ -22,7 +22,7 @@ from ddcore.io.checks import DIFF, Layout
 from ddcore.io.intake import Intake, Part, frames_of
 from ddcore.io.sources.paths import named_again, spark_columns
 from ddcore.io.sources.source import Source
-from ddcore.io.sources.spark import ERROR, error_of, large_frames, shares
+from ddcore.io.sources.spark import ERROR, cores, error_of, large_frames, shares
 from ddcore.jobs.spark.failures import is_of_spark, telling_line
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ Read = Callable[["Batches"], Iterator[tuple[Layout, int | None, "pl.DataFrame"]]
 
 def _frames(session: SparkSession, fitted: Fitted) -> Iterator[tuple[DataFrame, Read]]:
     """Spark frames, each with the function that turns its Arrow batches into frames in a task."""
-    work = shares(fitted, session.sparkContext.defaultParallelism)
+    work = shares(fitted, cores(session))
     if work:
         yield session.range(0, len(work), 1, len(work)), partial(_read_files, work)
     for source, layout in fitted:

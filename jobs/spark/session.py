@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from ddcore.cache import note_use
 from ddcore.errors import DdError
 from ddcore.io import scratch
-from ddcore.jobs.spark import class_archive, jars
+from ddcore.jobs.spark import class_archive, connect, jars
 from ddcore.jobs.spark.failures import is_of_spark
 from ddcore.jobs.spark.gateway import Gateway, Scratch, interruptible, keeping_signals, launch, log4j_file, log_hint
 from ddcore.jobs.spark.installed import check_installed
@@ -53,8 +53,13 @@ def spark(
     """A session for the length of a ``with``. SIGINT and SIGTERM cancel its jobs and end its JVM at once.
 
     The ``with`` then raises what their handlers raise; by default ``KeyboardInterrupt`` and ``SystemExit(143)``.
-    In a session that existed before, the jobs are cancelled and nothing is stopped.
+    In a session that existed before, the jobs are cancelled and nothing is stopped. ``master`` may be the address of a
+    Spark Connect server.
     """
+    if connect.is_used(master):
+        with connect.connected(conf, master, parallelism, bulk=bulk) as session:
+            yield session
+        return
     with _hold(lambda: spark_session(conf, master, parallelism, bulk=bulk, debug=debug)) as session:
         yield session
 
@@ -221,7 +226,7 @@ def _launch(
     environment = {"PYSPARK_PYTHON": spark_conf.get("spark.pyspark.python", sys.executable)}
     if is_this_machine(master):
         environment["SPARK_LOCAL_IP"] = "127.0.0.1"
-    with keeping_signals():
+    with keeping_signals(), _without_remote():
         try:
             _own = launch(spark_conf, environment, folders, debug)
         except BaseException:
@@ -235,6 +240,17 @@ def _launch(
             if death:
                 raise death from error
             raise DdError(f"Spark did not start on {master}: {_cause(error)}", log_hint(log)) from error
+
+
+@contextlib.contextmanager
+def _without_remote() -> Iterator[None]:
+    """Hide an address that another master wins over: where the variable is set, PySpark starts nothing else."""
+    address = os.environ.pop("SPARK_REMOTE", None)
+    try:
+        yield
+    finally:
+        if address is not None:
+            os.environ["SPARK_REMOTE"] = address
 
 
 def _scratch() -> Scratch:

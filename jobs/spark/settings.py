@@ -14,7 +14,7 @@ from pathlib import Path
 
 from ddcore.redaction import PATTERN
 
-__all__ = ["DELTA", "cores_of", "defaults_file", "is_local", "is_this_machine", "runtime", "settings"]
+__all__ = ["DELTA", "cores_of", "defaults_file", "is_connect", "is_local", "is_this_machine", "runtime", "settings"]
 
 # A setting that is a list: its separator.
 _LISTS = {
@@ -53,6 +53,11 @@ _QUICK = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m"
 def is_local(master: str) -> bool:
     """Whether ``master`` runs everything in the driver's own JVM."""
     return master == "local" or master.startswith("local[")
+
+
+def is_connect(master: str) -> bool:
+    """Whether ``master`` is the address of a Spark Connect server."""
+    return master.startswith("sc://")
 
 
 def is_this_machine(master: str) -> bool:

@@ -1,0 +1,96 @@
+"""``dd report``: a run, or a range of runs, as one page of HTML."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ddcore.cli.options import DebugOption, ProjectOption, WarehouseOption, filled_path, open_project, whole_number
+from ddcore.cli.output import Output
+from ddcore.errors import StorageError, UsageError
+from ddcore.wording import advice, shown
+
+if TYPE_CHECKING:
+    from ddcore.io.ledger import Ledger
+    from ddcore.io.records import RunRecord
+
+__all__ = ["report", "write_page"]
+
+
+def report(
+    a: Annotated[
+        int | None,
+        typer.Argument(
+            metavar="[RUN|A B]", parser=whole_number(1), help="A run; with B the first of a range.", show_default=False
+        ),
+    ] = None,
+    b: Annotated[
+        int | None,
+        typer.Argument(metavar="B", parser=whole_number(1), help="The last run of a range.", show_default=False),
+    ] = None,
+    *,
+    file: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            parser=filled_path,
+            metavar="FILE",
+            help="Write to FILE instead of report.html; - for stdout.",
+            show_default=False,
+        ),
+    ] = None,
+    project: ProjectOption = None,
+    warehouse: WarehouseOption = None,
+    debug: DebugOption = False,
+) -> int:
+    """Write what a run did as one page of HTML: the newest run, RUN, or the runs A to B.
+
+    The dataflow with the updates and the time of each operator, the differences by version and round, the growth of
+    outputs and state, and the ingests. The page needs no network and has no script. It reads the ledger alone.
+    """
+    out = Output()
+    settings = open_project(project, warehouse=warehouse)
+    from ddcore.cli.report_page import report_page
+    from ddcore.io.ledger import Ledger
+    from ddcore.io.warehouse import Warehouse
+
+    home = Warehouse(settings.warehouse)
+    home.check()
+    ledger = Ledger.load(home)
+    ledger.check_dims(settings.dims)
+    runs = _runs(ledger, a, b)
+    text = report_page(settings, ledger, runs)
+    write_page(out, file, "report.html", text)
+    return 0
+
+
+def _runs(ledger: Ledger, first: int | None, last: int | None) -> list[RunRecord]:
+    """The runs of a range, oldest first; the newest one without a range. UsageError where there is none."""
+    runs = sorted(ledger.runs(), key=lambda run: run.run)
+    if not runs:
+        raise UsageError("there is no run yet", "fold what was ingested: ddcore run")
+    if first is None:
+        return runs[-1:]
+    end = first if last is None else last
+    chosen = [run for run in runs if first <= run.run <= end]
+    if chosen:
+        return chosen
+    what = f"run {first}" if last is None else f"runs {first} to {last}"
+    raise UsageError(f"{what}: there is none", f"there are runs {runs[0].run} to {runs[-1].run}; see: ddcore log")
+
+
+def write_page(out: Output, file: Path | None, name: str, text: str) -> None:
+    """Write a page to the file that a user named, or to ``name``; to stdout for ``-``. StorageError."""
+    if file == Path("-"):
+        out.stdout.write(text)
+        return
+    file = file or Path(name)
+    try:
+        file.write_text(text, encoding="utf-8", errors="backslashreplace")
+    except OSError as error:
+        hint = advice(error) or "name a file in a folder that exists"
+        raise StorageError(f"{shown(file)}: {error.strerror}", hint) from None
+    out.say(f"wrote {shown(file)}")

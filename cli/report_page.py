@@ -1,0 +1,358 @@
+"""The page of ``dd report``: what runs did, from their records in the ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from ddcore.cli.charts import bars, curve, heat_map, share
+from ddcore.cli.log import moment
+from ddcore.cli.operators import duration
+from ddcore.cli.page import Html, figure, page, scrolling, section, svg_inline, table, tag, tiles
+from ddcore.cli.status import size
+from ddcore.cli.text import cell, count
+from ddcore.io.profiles import HeatRecord, OperatorRecord, ProfileRecord
+from ddcore.io.times import coordinates, least, ordered, span
+from ddcore.io.times import shown as shown_time
+
+if TYPE_CHECKING:
+    from ddcore.io.ledger import Ledger
+    from ddcore.io.project import Project
+    from ddcore.io.records import IngestRecord, RunRecord
+    from ddcore.io.times import Time
+
+__all__ = ["report_page"]
+
+_OPERATORS = 200  # in the table; a drawing has all
+_RUNS = 200
+_INGESTS = 200
+_OUTPUTS = 24
+_BARS = 20  # runs that are drawn as bars
+_DRAWN = 400  # boxes of a drawing that a browser shows well
+_VERSIONS, _ROUNDS = 64, 32  # of the heat map
+
+
+def report_page(project: Project, ledger: Ledger, runs: Sequence[RunRecord]) -> str:
+    """The page for some runs, oldest first, at least one. Cost: that of the records and of the drawing's layout."""
+    newest = runs[-1]
+    name = project.root.resolve().name
+    title = f"{name}: run {newest.run}" if len(runs) == 1 else f"{name}: runs {runs[0].run} to {newest.run}"
+    profile = combined(runs)
+    parts = [_head(title, project, runs, profile), *_warnings(profile)]
+    if profile.operators:
+        parts += [_dataflow(profile), _operators(profile), _heat(profile.heat, project.dims)]
+    else:
+        parts.append(section("Operators", "These runs have no profile: they are of an earlier release of ddcore."))
+    parts += _outputs(ledger, runs, project.dims)
+    parts.append(_growth(_leading_to(ledger, runs)))
+    parts.append(_ingests(ledger, runs, project.dims))
+    if len(runs) > 1:
+        parts.append(_runs_table(runs, project.dims))
+    return page(title, *parts)
+
+
+def combined(runs: Sequence[RunRecord]) -> ProfileRecord:
+    """What the operators of the newest program did in all runs of it, and the differences of all runs.
+
+    Memory is that of the run with most.
+    """
+    profiles = [run.profile for run in runs if run.fingerprint == runs[-1].fingerprint]
+    newest = runs[-1].profile
+    sums = {each.number: each for each in newest.operators}
+    for profile in profiles[:-1]:
+        for each in profile.operators:
+            if each.number in sums:
+                sums[each.number] = _sum(sums[each.number], each)
+    return ProfileRecord(tuple(sums.values()), newest.loops, _merged([run.profile.heat for run in runs]))
+
+
+def _sum(a: OperatorRecord, b: OperatorRecord) -> OperatorRecord:
+    heavier = a if a.key_rows >= b.key_rows else b
+    return replace(
+        a,
+        taken=a.taken + b.taken,
+        sent=a.sent + b.sent,
+        seconds=a.seconds + b.seconds,
+        memory=max(a.memory, b.memory),
+        rows_read=a.rows_read + b.rows_read,
+        bytes_read=a.bytes_read + b.bytes_read,
+        rows_written=a.rows_written + b.rows_written,
+        bytes_written=a.bytes_written + b.bytes_written,
+        key=heavier.key,
+        key_rows=a.key_rows + b.key_rows if a.key == b.key else heavier.key_rows,
+    )
+
+
+def _merged(heats: Sequence[HeatRecord]) -> HeatRecord:
+    """The differences of several runs, in ranges so wide that there are few."""
+    cells = [cell for heat in heats for cell in heat.cells]
+    versions, rounds = max(heat.versions for heat in heats), max(heat.rounds for heat in heats)
+    if cells:
+        numbers = [version for version, _, _ in cells]
+        while max(numbers) // versions - min(numbers) // versions >= _VERSIONS:
+            versions *= 2
+        while max(current for _, current, _ in cells) // rounds >= _ROUNDS:
+            rounds *= 2
+    sums: dict[tuple[int, int], int] = {}
+    for version, current, number in cells:
+        place = version // versions * versions, current if current < 0 else current // rounds * rounds
+        sums[place] = sums.get(place, 0) + number
+    return HeatRecord(versions, rounds, tuple((*place, number) for place, number in sorted(sums.items())))
+
+
+# --- parts of the page ------------------------------------------------------------------------------------------------
+
+
+def _head(title: str, project: Project, runs: Sequence[RunRecord], profile: ProfileRecord) -> Html:
+    newest = runs[-1]
+    changed_in = _totals([counts for run in runs for counts in run.inputs.values()])
+    changed_out = _totals([counts for run in runs for counts in run.outputs.values()])
+    took, rounds = sum(run.took for run in runs), max(run.rounds for run in runs)
+    written = sum(each.bytes_written for each in profile.operators)
+    read = sum(each.bytes_read for each in profile.operators)
+    versions = span(_first_changed(runs), newest.last, project.dims)
+    engine = f"{newest.engine}, {newest.parallelism} worker{'' if newest.parallelism == 1 else 's'}"
+    about = f"{moment(newest.at).replace('T', ' ')}, program {newest.fingerprint[:8]} ({project.program})"
+    tops = [
+        ("versions" if len(project.dims) == 1 else "times", versions, ""),
+        ("updates in", f"+{count(changed_in[0])}", f"-{count(changed_in[1])}"),
+        ("updates out", f"+{count(changed_out[0])}", f"-{count(changed_out[1])}"),
+        ("time", duration(took), f"{engine}"),
+        ("rounds", count(rounds), "at most in one run" if len(runs) > 1 else ""),
+        ("written", size(written), f"read {size(read)}"),
+    ]
+    return tag("header", tag("h1", title), tag("p", about, class_="dim"), tiles(tops))
+
+
+def _first_changed(runs: Sequence[RunRecord]) -> Time:
+    """The first version with rows in it; a first run begins at 0."""
+    changed = [time for run in runs for counts in run.inputs.values() for time in counts]
+    return least(changed) if changed else runs[0].first
+
+
+def _totals(counts: Sequence[object]) -> tuple[int, int]:
+    sides = [side for each in counts if isinstance(each, dict) for side in each.values()]
+    return sum(plus for plus, _ in sides), sum(minus for _, minus in sides)
+
+
+def _warnings(profile: ProfileRecord) -> Iterator[Html]:
+    from ddcore.jobs.profile import warnings
+
+    for each in warnings(profile):
+        yield tag("p", each, class_="warning", role="note")
+
+
+def _dataflow(profile: ProfileRecord) -> Html:
+    from ddcore.drawing.diagram import Box, Diagram, Edge, Frame
+    from ddcore.drawing.svg import Note, svg
+
+    about = (
+        "Each box is an operator with its line in the program, the updates that it took in and sent, and its time; "
+        "the bar is its part of the time. Dashed orange lines lead to the next round of a loop."
+    )
+    if len(profile.operators) > _DRAWN:
+        return section("Dataflow", f"{count(len(profile.operators))} operators are too many for a drawing.")
+    boxes = {each.number: Box(each.kind, each.title, [], (), each.loop, each.number) for each in profile.operators}
+    total = sum(each.seconds for each in profile.operators) or 1.0
+    edges = [
+        Edge(boxes[number], boxes[each.number], feedback)
+        for each in profile.operators
+        for numbers, feedback in ((each.reads, False), (each.feedback, True))
+        for number in numbers
+    ]
+    frames = [
+        Frame(each.number, each.parent, each.name, each.max_rounds, each.returns, each.prioritized)
+        for each in profile.loops
+    ]
+    notes = {each.number: Note(tuple(_lines(each)), _told(each), each.seconds / total) for each in profile.operators}
+    drawing = svg(Diagram(list(boxes.values()), edges, frames), "the dataflow of the program", notes)
+    return section("Dataflow", about, scrolling(svg_inline(drawing), "dataflow"))
+
+
+def _lines(each: OperatorRecord) -> Iterator[str]:
+    if each.place:
+        yield each.place
+    sides = [f"{count(each.taken)} in"] if each.kind != "input" else []
+    sides += [f"{count(each.sent)} out"] if each.kind != "output" else []
+    yield f"{', '.join(sides)}, {duration(each.seconds)}"
+
+
+def _told(each: OperatorRecord) -> str:
+    lines = [f"{each.number} {each.named}", f"{count(each.taken)} updates in, {count(each.sent)} out"]
+    lines.append(f"{duration(each.seconds)}, {size(each.memory)} in memory")
+    lines.append(f"state: {count(each.rows_read)} rows read, {count(each.rows_written)} written")
+    return "\n".join([*lines, *([f"heaviest key: {each.key}"] if each.key else [])])
+
+
+def _operators(profile: ProfileRecord) -> Html:
+    total = sum(each.seconds for each in profile.operators) or 1.0
+    slowest = sorted(profile.operators, key=lambda each: -each.seconds)[:_OPERATORS]
+    rows = [
+        [
+            f"{each.number} {each.title}",
+            tag("span", each.place, class_="mono"),
+            duration(each.seconds),
+            share(each.seconds / total),
+            "" if each.kind == "input" else count(each.taken),
+            "" if each.kind == "output" else count(each.sent),
+            size(each.memory) if each.memory else "",
+            f"{count(each.rows_read)} in {size(each.bytes_read)}" if each.rows_read else "",
+            f"{count(each.rows_written)} in {size(each.bytes_written)}" if each.rows_written else "",
+            each.key if each.key else "",
+        ]
+        for each in slowest
+    ]
+    headers = ["operator", "from", "time", "", "in", "out", "memory", "state read", "written", "heaviest key"]
+    if not any(row[-1] for row in rows):
+        headers, rows = headers[:-1], [row[:-1] for row in rows]
+    about = "Slowest first. State is in rows and in bytes of its files; what an output writes is its log."
+    return section("Operators", about, table(headers, rows, right=(2, 4, 5, 6, 7, 8), label="operators"))
+
+
+def _heat(heat: HeatRecord, dims: Sequence[str]) -> Html:
+    first = sorted({version for version, _, _ in heat.cells})
+    rounds = sorted({current for _, current, _ in heat.cells})
+    if not first:
+        return section("Differences", "There were no differences.")
+    across = list(range(first[0], first[-1] + 1, heat.versions)) if len(first) > 1 else first
+    down = [*([-1] if rounds[0] < 0 else []), *range(0, rounds[-1] + 1, heat.rounds)]
+    places = {
+        (across.index(version), down.index(current)): number
+        for version, current, number in heat.cells
+    }  # fmt: skip
+    named_rounds = ["outside loops" if each < 0 else _range(each, heat.rounds) for each in down]
+    picture = heat_map(
+        f"differences by {dims[0]} and round", [_range(each, heat.versions) for each in across], named_rounds, places
+    )
+    about = (
+        f"The updates that arrangements and outputs gained, by {dims[0]} (across) and by round of the loop (down). "
+        "A stronger colour is more. A column that reaches far down is a version whose change went through many rounds."
+    )
+    listed = [
+        [_range(version, heat.versions), "outside" if current < 0 else _range(current, heat.rounds), count(number)]
+        for version, current, number in sorted(heat.cells, key=lambda each: -each[2])[:_OPERATORS]
+    ]
+    numbers = tag(
+        "details",
+        tag("summary", "As a table"),
+        table([dims[0], "round", "differences"], listed, right=(2,), label="differences by version and round"),
+    )
+    return section("Differences by version and round", about, scrolling(picture, "differences"), numbers)
+
+
+def _range(first: int, width: int) -> str:
+    return str(first) if width == 1 else f"{first}–{first + width - 1}"
+
+
+def _outputs(ledger: Ledger, runs: Sequence[RunRecord], dims: Sequence[str]) -> Iterator[Html]:
+    """How many rows each output has after each version of the runs."""
+    changes: dict[str, dict[Time, int]] = {}
+    for run in sorted(ledger.runs(), key=lambda each: each.run):
+        if run.run > runs[-1].run:
+            break
+        if run.refresh:
+            changes.clear()
+        for name, counts in run.outputs.items():
+            mine = changes.setdefault(name, {})
+            for time in [time for time in mine if _is_again(time, run)]:
+                del mine[time]
+            for time, (plus, minus) in counts.items():
+                mine[time] = mine.get(time, 0) + plus - minus
+    first = coordinates(runs[0].first)
+    pictures = []
+    for name in sorted(changes)[:_OUTPUTS]:
+        points, total, before = [], 0, None
+        for time in ordered(changes[name]):
+            total += changes[name][time]
+            if coordinates(time) >= first:
+                points.append((shown_time(time, dims), total))
+            else:
+                before = (shown_time(time, dims), total)
+        points = [*([before] if before and len(dims) == 1 else []), *points]
+        if points:
+            caption = f"{name}: {count(points[-1][1])} rows after {points[-1][0]}"
+            pictures.append(figure(caption, curve(f"rows of {name} by {dims[0]}", points)))
+    if pictures:
+        yield section(
+            "Outputs",
+            "The number of rows of each output after each version.",
+            tag("div", *pictures, class_="multiples"),
+        )
+
+
+def _is_again(time: Time, run: RunRecord) -> bool:
+    """Whether a run folded a time again that earlier ones had folded."""
+    return not run.lower and run.base > 0 and run.base < run.run - 1 and coordinates(time) >= coordinates(run.first)
+
+
+def _leading_to(ledger: Ledger, runs: Sequence[RunRecord]) -> Sequence[RunRecord]:
+    """The runs, or those before a single one with it."""
+    if len(runs) > 1:
+        return runs
+    return sorted((each for each in ledger.runs() if each.run <= runs[0].run), key=lambda each: each.run)[-_BARS:]
+
+
+def _growth(runs: Sequence[RunRecord]) -> Html:
+    """Rows of inputs' logs, outputs' logs and state after each run."""
+    kinds = {"outputs": "updates in logs of outputs", "state": "updates in state"}
+    pictures = []
+    for folder, what in kinds.items():
+        points = [
+            (f"run {run.run}", sum(s.rows for name, s in run.tables.items() if name.startswith(f"{folder}/")))
+            for run in runs
+        ]
+        caption = f"{what}: {count(points[-1][1])} after run {runs[-1].run}"
+        drawn = bars(what, points) if len(points) <= _BARS else curve(what, points)
+        pictures.append(figure(caption, drawn))
+    tables = sorted(runs[-1].tables.items(), key=lambda each: -each[1].rows)[:_OPERATORS]
+    rows = [[tag("span", name, class_="mono"), count(state.rows), count(state.files)] for name, state in tables]
+    listed = tag(
+        "details",
+        tag("summary", f"Tables after run {runs[-1].run}"),
+        table(["table", "updates", "files"], rows, right=(1, 2), label="tables"),
+    )
+    about = "What is stored after each run. Compaction merges files, and gives history up where dd.toml says so."
+    return section("Growth", about, tag("div", *pictures, class_="multiples"), listed)
+
+
+def _ingests(ledger: Ledger, runs: Sequence[RunRecord], dims: Sequence[str]) -> Html:
+    """The ingests with versions that the runs folded, newest first."""
+    low, high = coordinates(runs[0].first), coordinates(runs[-1].last)
+    inputs = {name for run in runs for name in run.program_inputs}
+    rows = []
+    for each in sorted(ledger.ingests(), key=lambda each: -each.number):
+        if each.input in inputs and coordinates(each.last) >= low and coordinates(each.first) <= high:
+            rows.append(_ingest(each, dims))
+    if not rows:
+        return section("Sources", "No ingest has versions that these runs folded.")
+    about = "The ingests whose versions these runs folded, newest first."
+    if len(rows) > _INGESTS:
+        about += f" {count(len(rows) - _INGESTS)} more are in the ledger: ddcore log."
+    headers = ["ingest", "when", "input", "sources", dims[0] if len(dims) == 1 else "times", "inserts", "deletes"]
+    return section("Sources", about, table(headers, rows[:_INGESTS], right=(5, 6), label="ingests"))
+
+
+def _ingest(each: IngestRecord, dims: Sequence[str]) -> list[str]:
+    plus, minus = _totals([dict(each.all_counts)])
+    sources = ", ".join(cell(source.name) for source in each.sources[:5])
+    more = f" and {count(len(each.sources) - 5)} more" if len(each.sources) > 5 else ""
+    when = moment(each.at)[:16].replace("T", " ")
+    times = span(each.first, each.last, dims)
+    return [str(each.number), when, each.input, sources + more, times, f"+{count(plus)}", f"-{count(minus)}"]
+
+
+def _runs_table(runs: Sequence[RunRecord], dims: Sequence[str]) -> Html:
+    most = max(run.took for run in runs) or 1.0
+    rows = []
+    for run in list(reversed(runs))[:_RUNS]:
+        inputs = _totals([dict(counts) for counts in run.inputs.values()])
+        outputs = _totals([dict(counts) for counts in run.outputs.values()])
+        rows.append([
+            str(run.run), moment(run.at)[:16].replace("T", " "), span(run.first, run.last, dims),
+            duration(run.took), share(run.took / most), f"+{count(inputs[0])} -{count(inputs[1])}",
+            f"+{count(outputs[0])} -{count(outputs[1])}", count(run.rounds),
+            f"{run.engine} x{run.parallelism}", run.fingerprint[:8],
+        ])  # fmt: skip
+    headers = ["run", "when", "versions", "time", "", "in", "out", "rounds", "engine", "program"]
+    return section("Runs", "Newest first.", table(headers, rows, right=(3, 5, 6, 7), label="runs"))

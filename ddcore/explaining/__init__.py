@@ -1,0 +1,13 @@
+"""Why a row is there: the input rows it rests on, and how the program makes it of them.
+
+:class:`~ddcore.explaining.watching.Watch` computes every collection of a program on some inputs,
+:class:`~ddcore.explaining.derivation.Derivation` goes backwards from rows through these,
+:class:`~ddcore.explaining.trials.Trials` removes input rows and sees whether the rows stay.
+:class:`~ddcore.explaining.causes.Question` puts them together.
+"""
+
+from __future__ import annotations
+
+from ddcore.explaining.causes import Causes, Explanation, Question, rows_with
+
+__all__ = ["Causes", "Explanation", "Question", "rows_with"]

@@ -1,0 +1,48 @@
+"""Programs of SQL: views, planned onto the collections that programs of Python are written in.
+
+``program`` gives a function as :mod:`ddcore.planner` and :mod:`ddcore.reference` call it. Only this package imports
+sqlglot, and only when a program is SQL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from ddcore.errors import ProgramError
+
+__all__ = ["load", "program"]
+
+
+def load(file: Path) -> Callable[..., dict[str, Any]]:
+    """The program in a file of SQL. Raises ProgramError for one that cannot be read, and as :func:`program`."""
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ProgramError(f"{file.name}: cannot be read: {error}", "save it as text in UTF-8") from None
+    return program(text, file.name)
+
+
+def program(text: str, file: str = "program.sql") -> Callable[..., dict[str, Any]]:
+    """The program function of SQL text: from inputs by name to a dict of the views that are not temporary.
+
+    ``file`` names the text in messages and in plans. Raises ProgramError where the text is not SQL, or sqlglot is not
+    installed; the function raises it for what the inputs' columns do not allow.
+    """
+    try:
+        from ddcore.sql.parsing import parse
+    except ModuleNotFoundError as error:
+        if error.name != "sqlglot":
+            raise
+        raise ProgramError(
+            f"{file}: programs of SQL need sqlglot, which is not installed", "pip install 'ddcore[sql]'"
+        ) from None
+    from ddcore.sql.views import outputs
+
+    statements, source = parse(text, file)
+
+    def views(**inputs: Mapping[str, Any]) -> dict[str, Any]:
+        return outputs(statements, source, inputs)
+
+    return views

@@ -1,0 +1,339 @@
+"""GROUP BY, HAVING and aggregates."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+from sqlglot import exp
+
+import ddcore
+from ddcore.errors import ProgramError
+from ddcore.expressions import canonical
+from ddcore.place import planning
+from ddcore.sql import joins
+from ddcore.sql.names import Column, Relation, is_named, types
+from ddcore.sql.parsing import shown
+from ddcore.sql.values import Value, Values, is_plain, null
+
+if TYPE_CHECKING:
+    from ddcore.sql.queries import Env, Queries
+
+__all__ = ["Computed", "aggregates_in", "computed", "grouped", "is_global", "is_grouped", "keys_of"]
+
+_AGGREGATES = exp.Count, exp.Sum, exp.Avg, exp.Min, exp.Max, exp.LogicalOr, exp.LogicalAnd, exp.AnyValue
+
+
+def aggregates_in(query: exp.Expr) -> list[exp.Expr]:
+    """The aggregates of a SELECT itself, with their FILTER, not those of its subqueries and windows."""
+    found: list[exp.Expr] = []
+
+    def visit(node: exp.Expr) -> None:
+        if isinstance(node, exp.Query):
+            return
+        if isinstance(node, exp.Window):
+            for part in [*node.this.iter_expressions(), *node.iter_expressions()]:
+                if part is not node.this:
+                    visit(part)
+            return
+        if isinstance(node, exp.Filter | exp.AggFunc):
+            found.append(node)
+            return
+        for child in node.iter_expressions():
+            visit(child)
+
+    for key in ("expressions", "having", "order", "qualify"):
+        value = query.args.get(key)
+        for each in value if isinstance(value, list) else [value]:
+            if isinstance(each, exp.Expr):
+                visit(each)
+    return found
+
+
+def is_grouped(query: exp.Select) -> bool:
+    """Whether a SELECT computes with groups."""
+    return bool(query.args.get("group") or query.args.get("having") or aggregates_in(query))
+
+
+def is_global(query: exp.Select) -> bool:
+    """Whether a SELECT has exactly one row: aggregates of all rows, also of none."""
+    plain = not any(query.args.get(key) for key in ("group", "having", "limit", "offset", "qualify"))
+    return plain and bool(aggregates_in(query))
+
+
+@dataclass(frozen=True)
+class Computed:
+    """Aggregates: the collection of keys and results, and the value of each aggregate by its text."""
+
+    rows: Any
+    values: Mapping[str, Callable[[exp.Expr], Value]]
+    counts: Sequence[str]
+
+    def known(self, node: exp.Expr) -> Value | None:
+        """The value of an aggregate, if this part is one."""
+        make = self.values.get(node.sql()) if isinstance(node, exp.AggFunc | exp.Filter) else None
+        return make(node) if make else None
+
+    def filled(self, rows: Any) -> Any:
+        """The rows with 0 for counts that are null, because the group has no rows."""
+        if not self.counts:
+            return rows
+        return rows.with_columns(**{name: pl.col(name).fill_null(pl.lit(0, dtype=pl.Int64)) for name in self.counts})
+
+
+def computed(
+    queries: Queries,
+    relation: Relation,
+    nodes: Iterable[exp.Expr],
+    keys: Mapping[str, pl.Expr],
+    *,
+    prefix: str = "",
+    values: Values | None = None,
+    nested: bool = False,
+) -> Computed:
+    """The aggregates of the groups of some rows, without a row where there is none.
+
+    ``nested``: their arguments may be aggregates, of which ``values`` knows the values.
+    """
+    values = values or Values(queries.source, relation.columns, relation.types)
+    made = _Aggregates(values, prefix, nested=nested)
+    for node in nodes:
+        made.add(node)
+    columns = list(keys)
+    rows = relation.rows
+    needed = {name: expr for name, expr in keys.items() if is_plain(expr) != name}
+    if needed:
+        rows = rows.with_columns(**needed)
+    if not columns and not made.aggregates:
+        made.aggregates[f"{prefix}rows"] = ddcore.count()
+    rows = rows.group_by(*columns).agg(**made.aggregates) if made.aggregates else rows.select(*columns).distinct()
+    return Computed(rows, made.known, [name for name in made.aggregates if name in made.counts])
+
+
+class _Aggregates:
+    """The aggregates under way: equal ones are computed once."""
+
+    def __init__(self, values: Values, prefix: str, *, nested: bool) -> None:
+        self.values, self.prefix, self.nested = values, prefix, nested
+        self.aggregates: dict[str, Any] = {}
+        self.counts: set[str] = set()
+        self.known: dict[str, Callable[[exp.Expr], Value]] = {}
+        self._names: dict[str, str] = {}
+
+    def add(self, node: exp.Expr) -> None:
+        """One aggregate of the query."""
+        if node.sql() in self.known:
+            return
+        source = self.values.source
+        inner, where = node, None
+        if isinstance(node, exp.Filter):
+            inner = node.this
+            where = self.values.truth(node.expression.this, "FILTER")
+        if not isinstance(inner, _AGGREGATES):
+            name = inner.sql_name().lower() if isinstance(inner, exp.Func) else inner.key
+            source.refuse(node, f"the aggregate {name}", "count, sum, avg, min, max, bool_and and bool_or are")
+        self.values.require_arguments(inner, type(inner))
+        if not self.nested and _nested(inner):
+            raise source.error(inner, f"an aggregate of an aggregate: {shown(inner)}", "compute the inner one first")
+        self.known[node.sql()] = self._result(inner, where)
+
+    def _result(self, node: exp.Expr, where: pl.Expr | None) -> Callable[[exp.Expr], Value]:
+        argument, distinct = node.this, False
+        if isinstance(argument, exp.Distinct):
+            distinct = True
+            if len(argument.expressions) != 1:
+                self.values.source.refuse(node, f"{node.key} of several distinct columns", "count a subquery's rows")
+            argument = argument.expressions[0]
+        if isinstance(node, exp.Count):
+            return self._count(node, argument, distinct, where)
+        if isinstance(argument, exp.Order | exp.Limit | exp.HavingMax | exp.IgnoreNulls):
+            self.values.source.refuse(node, "an aggregate in an order")
+        value = self.values.of(argument)
+        if isinstance(node, exp.LogicalOr | exp.LogicalAnd):
+            kind = ddcore.any if isinstance(node, exp.LogicalOr) else ddcore.all
+            return self._plain(kind, self.values.require(value, "bool"), where)
+        if isinstance(node, exp.Min | exp.Max | exp.AnyValue):
+            if value.type is None or value.type.is_nested:
+                self.values.source.refuse(node, f"{node.key} of {value.name}")
+            return self._plain(ddcore.max if isinstance(node, exp.Max) else ddcore.min, value, where)
+        if distinct:
+            self.values.source.refuse(node, f"{node.key}(DISTINCT ...)", "aggregate a SELECT DISTINCT")
+        value = self.values.number(value)
+        if isinstance(node, exp.Avg):
+            return self._plain(ddcore.mean, value, where)
+        return self._sum(value, where)
+
+    def _count(
+        self, node: exp.Expr, argument: exp.Expr, distinct: bool, where: pl.Expr | None
+    ) -> Callable[[exp.Expr], Value]:
+        if isinstance(argument, exp.Star) or (isinstance(argument, exp.Literal) and not distinct):
+            return self._plain(ddcore.count, None, where)
+        if node.args.get("expressions"):
+            self.values.source.refuse(node, "count of several columns")
+        value = self.values.of(argument)
+        if value.type is None:
+            self.values.source.refuse(node, "count(NULL)")
+        if distinct:
+            return self._plain(ddcore.count_distinct, value, where)
+        return self._plain(ddcore.count, None, _both(value.expr.is_not_null(), where))
+
+    def _sum(self, value: Value, where: pl.Expr | None) -> Callable[[exp.Expr], Value]:
+        """Null where no value is there: a sum of no values is 0 here."""
+        total = self._plain(ddcore.sum, value, where)
+        number = self._plain(ddcore.count, None, _both(value.expr.is_not_null(), where))
+
+        def result(node: exp.Expr) -> Value:
+            kind = self.values.typed(value.expr, value.node).type
+            assert kind is not None
+            wide = kind if kind.name != "decimal" else type(kind)("decimal", 18, kind.scale)
+            expr = pl.when(number(node).expr > 0).then(total(node).expr).otherwise(null(wide))
+            return Value(expr, wide, node)
+
+        return result
+
+    def _plain(self, make: Any, value: Value | None, where: pl.Expr | None) -> Callable[[exp.Expr], Value]:
+        arguments = [value.expr] if value is not None else []
+        text = " ".join(
+            [make.__name__, *(canonical(each) for each in [*arguments, *([] if where is None else [where])])]
+        )
+        text += f" {value is None} {where is None}"
+        name = self._names.setdefault(text, f"{self.prefix}aggregate {len(self._names)}")
+        self.aggregates[name] = make(*arguments, where=where)
+        if make in (ddcore.count, ddcore.count_distinct):
+            self.counts.add(name)
+        kinds = {ddcore.count: "int64", ddcore.count_distinct: "int64", ddcore.mean: "float64"}
+
+        def result(node: exp.Expr) -> Value:
+            from ddcore.schema import Type
+
+            kind = Type(kinds[make]) if make in kinds else value.type if value is not None else None
+            return Value(pl.col(name), kind, node)
+
+        return result
+
+
+def _nested(node: exp.Expr) -> bool:
+    """Whether there is an aggregate inside of one, not counting subqueries."""
+    for child in node.iter_expressions():
+        if not isinstance(child, exp.Query) and (isinstance(child, exp.AggFunc) or _nested(child)):
+            return True
+    return False
+
+
+def _both(one: pl.Expr, other: pl.Expr | None) -> pl.Expr:
+    return one if other is None else one & other
+
+
+# -- a SELECT with groups ---------------------------------------------------------------------------------------------
+
+
+def grouped(
+    queries: Queries, query: exp.Select, relation: Relation, env: Env, known: Mapping[int, Value]
+) -> tuple[Relation, Callable[[Values, exp.Expr], Value | None]]:
+    """One row for each group, and the values of its keys and aggregates."""
+    source = queries.source
+    values = Values(source, relation.columns, relation.types, lambda _, node: known.get(id(node)))
+    keys: dict[str, pl.Expr] = {name: pl.col(name) for name in relation.carried}
+    columns = [each for each in relation.columns if each.outer]
+    for number, node in enumerate(keys_of(queries, query, relation)):
+        value = values.of(node)
+        if value.type is None:
+            source.refuse(node, "GROUP BY NULL")
+        name = is_plain(value.expr)
+        if name is None:
+            name = f"group {number}"
+        elif isinstance(node, exp.Column):
+            columns += [each for each in relation.columns if each.key == name and each not in columns]
+        keys[name] = value.expr
+    is_one = not query.args.get("group")
+    with planning(source.place(aggregates_in(query)[0] if aggregates_in(query) else query.args.get("group") or query)):
+        result = computed(queries, relation, aggregates_in(query), keys, values=values)
+        rows = result.rows
+        if is_one and (aggregates_in(query) or query.args.get("having")):
+            rows = _one_row(queries, relation, result, env)
+    texts = {canonical(expr): name for name, expr in keys.items()}
+    kinds = types(rows)
+
+    def replace(after: Values, node: exp.Expr) -> Value | None:
+        aggregate = result.known(node)
+        if aggregate is not None:
+            return aggregate
+        if id(node) in known and is_plain(known[id(node)].expr) not in kinds:
+            raise source.error(
+                node, f"{shown(node)} is neither a key of GROUP BY nor an aggregate", "add it to GROUP BY"
+            )
+        return _key(source, values, node, texts, kinds)
+
+    gone = [dataclasses.replace(each, absent=True) for each in relation.columns if each not in columns]
+    return Relation(rows, tuple([*columns, *gone]), relation.carried), replace
+
+
+def _key(
+    source: Any, values: Values, node: exp.Expr, texts: Mapping[str, str], kinds: Mapping[str, Any]
+) -> Value | None:
+    """The value of a part that is a key of GROUP BY."""
+    if isinstance(node, exp.Literal | exp.Null | exp.Boolean) or _nested(node):
+        return None
+    try:
+        text = canonical(values.of(node).expr)
+    except ProgramError:
+        if isinstance(node, exp.Column):
+            raise
+        return None
+    if text in texts:
+        name = texts[text]
+        return Value(pl.col(name), kinds[name], node)
+    if isinstance(node, exp.Column):
+        raise source.error(
+            node, f"{shown(node)} is neither a key of GROUP BY nor in an aggregate", "add it to GROUP BY"
+        )
+    return None
+
+
+def _one_row(queries: Queries, relation: Relation, result: Computed, env: Env) -> Any:
+    """The aggregates of all rows, which have a row also where there is none."""
+    if env.outer is None:
+        return result.filled(joins.paired(queries.unit, result.rows, [], "left").drop("unit"))
+    renamed = result.rows.rename({name: f"of {name}" for name in relation.carried})
+    pairs = [(pl.col(name), pl.col(f"of {name}"), True) for name in relation.carried]
+    joined = joins.paired(env.outer.rows, renamed, pairs, "left")
+    return result.filled(joined).drop(*(f"of {name}" for name in relation.carried))
+
+
+def keys_of(queries: Queries, query: exp.Select, relation: Relation) -> list[exp.Expr]:
+    """The keys of GROUP BY, where a number or an alias stands for a column of the SELECT."""
+    group = query.args.get("group")
+    if group is None:
+        return []
+    for key in ("grouping_sets", "cube", "rollup", "all", "totals"):
+        if group.args.get(key):
+            queries.source.refuse(group, f"GROUP BY {key.upper().replace('_', ' ')}")
+    keys = []
+    for node in group.expressions:
+        if isinstance(node, exp.Cube | exp.Rollup | exp.GroupingSets | exp.Tuple):
+            queries.source.refuse(node, "this kind of GROUP BY")
+        keys.append(_meant(queries, query, relation, node))
+    return keys
+
+
+def _meant(queries: Queries, query: exp.Select, relation: Relation, node: exp.Expr) -> exp.Expr:
+    if isinstance(node, exp.Literal) and not node.is_string:
+        number = int(node.name) if node.name.isdigit() else 0
+        if not 0 < number <= len(query.expressions):
+            raise queries.source.error(
+                node,
+                f"GROUP BY {node.name}: the SELECT has {len(query.expressions)} columns",
+                "give one of their numbers",
+            )
+        chosen: exp.Expr = query.expressions[number - 1]
+        return chosen.this if isinstance(chosen, exp.Alias) else chosen
+    if isinstance(node, exp.Column) and node.args.get("table") is None:
+        own: list[Column] = [each for each in relation.columns if is_named(node.this, each.name)]
+        if not own:
+            aliases = [each for each in query.expressions if isinstance(each, exp.Alias)]
+            meant: list[exp.Expr] = [each.this for each in aliases if is_named(node.this, each.alias)]
+            return meant[0] if meant else node
+    return node

@@ -1,0 +1,541 @@
+"""FROM, JOIN and WHERE: the rows that a SELECT computes with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+from sqlglot import exp
+
+from ddcore.place import planning
+from ddcore.schema import Schema
+from ddcore.sql import subqueries, windows
+from ddcore.sql.names import Column, Relation, free, is_named, mentioned, resolve, types, unwrapped
+from ddcore.sql.parsing import shown
+from ddcore.sql.values import Value, Values, aligned, is_plain, null
+
+if TYPE_CHECKING:
+    from ddcore.sql.queries import Env, Queries
+
+__all__ = ["Pair", "conjuncts", "from_where", "paired"]
+
+Pair = tuple[pl.Expr, pl.Expr, bool]
+"""The left and the right value of a key, and whether null equals null."""
+
+
+def paired(rows: Any, other: Any, pairs: Sequence[Pair], how: str = "inner") -> Any:
+    """``rows`` joined with ``other`` on ``pairs``; without any, each row with each. All columns of both stay.
+
+    ``how`` is inner, left, semi or anti. The columns of the two have different names.
+    """
+    mine: dict[str, pl.Expr] = {}
+    theirs: dict[str, pl.Expr] = {}
+    on: dict[str, str] = {}
+    restored: dict[str, pl.Expr] = {}
+    for number, (left, right, safe) in enumerate(
+        pairs or [(pl.lit(0, dtype=pl.Int64), pl.lit(0, dtype=pl.Int64), False)]
+    ):
+        name, partner = (None, None) if safe else (is_plain(left), is_plain(right))
+        if name is None or name in on:
+            name = f"key {number}"
+            mine[name] = pl.struct(left) if safe else left
+        if partner is None or partner in on.values() or how == "left":
+            partner = f"match {number}"
+            theirs[partner] = pl.struct(right) if safe else right
+        elif how == "inner":
+            restored[partner] = pl.col(name)
+        on[name] = partner
+    mine = {name: expr.struct.rename_fields(["key"]) if safe_struct(expr) else expr for name, expr in mine.items()}
+    theirs = {name: expr.struct.rename_fields(["key"]) if safe_struct(expr) else expr for name, expr in theirs.items()}
+    left_rows = rows.with_columns(**mine) if mine else rows
+    right_rows = other.with_columns(**theirs) if theirs else other
+    if how in ("semi", "anti"):
+        right_rows = right_rows.select(*on.values())
+    joined = left_rows.join(right_rows, on=on, how=how)
+    keep = {name: pl.col(name) for name in types(joined) if name not in mine}
+    return joined.select(**keep, **restored) if mine or restored else joined
+
+
+def safe_struct(expr: pl.Expr) -> bool:
+    """Whether an expression makes a struct, which is no null where its field is one."""
+    from ddcore import syntax
+
+    return syntax.operation(syntax.read(expr)) == "AsStruct"
+
+
+def conjuncts(node: exp.Expr | None) -> list[exp.Expr]:
+    """The conditions that must all hold; what all sides of an OR share is one by itself."""
+    if node is None:
+        return []
+    if isinstance(node, exp.Paren):
+        return conjuncts(node.this)
+    if isinstance(node, exp.And):
+        return conjuncts(node.left) + conjuncts(node.right)
+    if isinstance(node, exp.Or):
+        return [*_shared(node), node]
+    return [node]
+
+
+def _shared(node: exp.Or) -> list[exp.Expr]:
+    """Equalities that all sides of an OR have: a join needs them."""
+    sides = [{each.sql(): each for each in conjuncts(side)} for side in _sides(node)]
+    return [
+        each for text, each in sides[0].items() if isinstance(each, exp.EQ) and all(text in side for side in sides[1:])
+    ]
+
+
+def _sides(node: exp.Expr) -> list[exp.Expr]:
+    if isinstance(node, exp.Paren):
+        return _sides(node.this)
+    return _sides(node.left) + _sides(node.right) if isinstance(node, exp.Or) else [node]
+
+
+@dataclass
+class _Condition:
+    """A condition of WHERE or ON, and the keys of the columns that it needs.
+
+    ``equal`` are the two keys of a column of USING; ``node`` is then the join, and no condition itself.
+    """
+
+    node: exp.Expr
+    keys: set[str]
+    equal: tuple[str, str] | None = None
+
+    @property
+    def asks(self) -> bool:
+        """Whether there is a subquery in it."""
+        return self.equal is None and bool(subqueries.subqueries_in([self.node]))
+
+
+@dataclass
+class _From:
+    """FROM under way: relations that are still to be joined, all their columns, and conditions still to be met."""
+
+    queries: Queries
+    env: Env
+    select: exp.Select
+    later: list[exp.Expr]
+    pool: list[Any] = field(default_factory=list)
+    columns: list[Column] = field(default_factory=list)
+    conditions: list[_Condition] = field(default_factory=list)
+    merged: set[str] = field(default_factory=set)
+    natural: bool = False
+
+    @property
+    def schema(self) -> Schema:
+        schema: Schema = {}
+        for rows in self.pool:
+            schema |= types(rows)
+        return schema
+
+    @property
+    def carried(self) -> tuple[str, ...]:
+        return tuple(each.key for each in self.env.outer.columns) if self.env.outer else ()
+
+    def values(self) -> Values:
+        return Values(self.queries.source, self.columns, self.schema)
+
+    # -- tables -------------------------------------------------------------------------------------------------------
+
+    def scan(self, table: exp.Expr) -> tuple[Any, list[Column]]:
+        """The rows of a table or a derived table with the columns that the SELECT mentions, under keys of their own."""
+        source = self.queries.source
+        if isinstance(table, exp.Table) and not isinstance(table.this, exp.Identifier):
+            source.refuse(table, "a function in FROM")
+        if isinstance(table, exp.Table):
+            relation = self.queries.table(table, self.env)
+        elif isinstance(table, exp.Subquery | exp.Values) and not isinstance(table.this, exp.Table):
+            query = unwrapped(table)
+            where = self.select.args.get("where")
+            self.queries.bounds[id(query)] = windows.bounds(
+                node for node in conjuncts(where.this if where else None) if self._is_of(node.this, table)
+            )
+            relation = self.queries.query(query, self.env.alone)
+        else:
+            source.refuse(table, "this kind of table in FROM", "write plain tables, subqueries and JOIN ... ON")
+        if table.args.get("joins") or table.args.get("sample") or table.args.get("pivots"):
+            source.refuse(table, "a join in parentheses, a sample or a pivot", "write the joins one after another")
+        return self._renamed(table, relation)
+
+    def _is_of(self, node: Any, table: exp.Expr) -> bool:
+        """Whether a part of WHERE is a column of this subquery, of which no join may make another."""
+        alias = table.args.get("alias")
+        if not isinstance(node, exp.Column) or self.select.args.get("joins") or (alias and alias.args.get("columns")):
+            return False
+        return node.args.get("table") is None or is_named(node.args["table"], table.alias)
+
+    def _renamed(self, table: exp.Expr, relation: Relation) -> tuple[Any, list[Column]]:
+        alias = table.args.get("alias")
+        name = table.alias or (table.name if isinstance(table, exp.Table) else "")
+        if name and any(each.table and is_named(name, each.table) for each in self.columns if not each.outer):
+            raise self.queries.source.error(table, f"two tables are called {name}", f"{name} AS other_name")
+        names = [each.name for each in (alias.args.get("columns") or [])] if isinstance(alias, exp.TableAlias) else []
+        own = relation.own
+        if len(names) > len(own):
+            raise self.queries.source.error(
+                table, f"{name} has {len(own)} columns, and {len(names)} are named", "name fewer of them"
+            )
+        new = names + [each.name for each in own[len(names) :]]
+        columns = [Column(name, other, each.key) for each, other in zip(own, new, strict=True)]
+        wanted = mentioned(columns, [self.select])
+        wanted |= {each.key for each in columns if any(is_named(each.name, used) for used in self.merged)}
+        kept = [each for each in columns if each.key in wanted or self.natural]
+        taken = set(self.schema) | {each.key for each in self.columns}
+        placed = [replace(each, key=_unused(each.name or each.key, name, taken)) for each in kept]
+        exprs = {new.key: pl.col(old.key) for old, new in zip(kept, placed, strict=True)}
+        exprs |= {key: pl.col(key) for key in relation.carried}
+        if not exprs:
+            exprs = {_unused("row", name, taken): pl.lit(1, dtype=pl.Int64)}
+        if list(exprs) == list(types(relation.rows)) and all(is_plain(expr) == key for key, expr in exprs.items()):
+            rows = relation.rows
+        else:
+            rows = relation.rows.select(**exprs)
+        return rows, [*placed, *(replace(each, key="", absent=True) for each in columns if each not in kept)]
+
+    # -- joins --------------------------------------------------------------------------------------------------------
+
+    def add(self, table: exp.Expr, join: exp.Join | None = None) -> None:
+        """One more table, by the join before it."""
+        if isinstance(table, exp.Lateral) or self.is_correlated(table):
+            self._lateral(table, join)
+            return
+        source = self.queries.source
+        side = (join.side if join else "") or ""
+        if join and (join.kind in ("SEMI", "ANTI", "ASOF") or join.method not in ("", "NATURAL")):
+            source.refuse(join, f"{join.method or ''} {join.kind or ''} JOIN".replace("  ", " ").strip())
+        rows, columns = self.scan(table)
+        shared = self._shared(join, columns) if join else []
+        self.columns += columns
+        nodes = conjuncts(join.args.get("on")) if join else []
+        if side:
+            assert join is not None
+            self._outer(side, rows, columns, nodes, shared=shared, join=join)
+        else:
+            self.pool.append(rows)
+            self.conditions += [self._condition(node) for node in nodes]
+            for mine, theirs, name in shared:
+                self.conditions.append(self._equal(mine, theirs, join or table))
+                self._merge(mine, theirs, name, mine.key)
+
+    def _condition(self, node: exp.Expr) -> _Condition:
+        names = subqueries.names_in(node, self.queries.known(self.env))
+        keys = {resolve(self.queries.source, self.columns, each).key for each in names}
+        return _Condition(node, keys)
+
+    def _equal(self, mine: Column, theirs: Column, around: exp.Expr) -> _Condition:
+        return _Condition(around, {mine.key, theirs.key}, (mine.key, theirs.key))
+
+    def _shared(self, join: exp.Join, columns: Sequence[Column]) -> list[tuple[Column, Column, str]]:
+        """The pairs of columns of USING or NATURAL, with the name of both."""
+        source = self.queries.source
+        named: list[Any] = list(join.args.get("using") or [])
+        visible = [each for each in self.columns if not each.hidden and not each.outer]
+        if join.method == "NATURAL":
+            named = [each.name for each in visible if any(is_named(each.name, other.name) for other in columns)]
+        visible = [each for each in visible if not each.absent]
+        pairs = []
+        for name in named:
+            text = name.name if isinstance(name, exp.Expr) else name
+            mine = [each for each in visible if is_named(name, each.name)]
+            theirs = [each for each in columns if is_named(name, each.name)]
+            if len(mine) != 1 or len(theirs) != 1:
+                raise source.error(join, f"USING ({text}): {len(mine)} columns on the left, {len(theirs)} on the right",
+                                   "name a column that both sides have once")  # fmt: skip
+            pairs.append((mine[0], theirs[0], text))
+        return pairs
+
+    def _merge(self, mine: Column, theirs: Column, name: str, key: str) -> None:
+        """One visible column in place of two, before all others."""
+        place = [number for number, each in enumerate(self.columns) if each in (mine, theirs)]
+        for number in place:
+            self.columns[number] = replace(self.columns[number], hidden=True)
+        front = next((number for number, each in enumerate(self.columns) if each.table or each.hidden), 0)
+        self.columns = [each for each in self.columns if not (each.hidden and not each.table)]
+        self.columns.insert(front, Column("", name, key))
+
+    def is_correlated(self, table: exp.Expr) -> bool:
+        """Whether a subquery in FROM names columns of the query around."""
+        if self.env.outer is None or not isinstance(table, exp.Subquery):
+            return False
+        return any(True for _ in free(unwrapped(table), self.queries.known(self.env)))
+
+    def _lateral(self, table: exp.Expr, join: exp.Join | None) -> None:
+        """A subquery that may name what stands before it, or if it is not LATERAL the query around."""
+        source, side = self.queries.source, (join.side if join else "") or ""
+        on = join.args.get("on") if join else None
+        if side not in ("", "LEFT") or (side and not (isinstance(on, exp.Boolean) and on.this)):
+            source.refuse(
+                join or table, "this kind of lateral join", "CROSS JOIN LATERAL, or LEFT JOIN LATERAL ... ON true"
+            )
+        before = self.joined(final=False)
+        query = unwrapped(table.this)
+        if not isinstance(table, exp.Lateral):
+            before = replace(before, columns=tuple(each for each in before.columns if each.outer))
+        correlation = subqueries.correlated(self.queries, before, query, self.env)
+        relation = self.queries.query(query, self.env.inside(correlation.outer))
+        rows, columns = self._renamed(table, relation)
+        pairs = [(mine, theirs, True) for mine, theirs, _ in correlation.pairs]
+        joined = paired(before.rows, rows, pairs, "left" if side else "inner")
+        self.pool, self.columns = [_without(joined, relation.carried)], self.columns + columns
+        if not side:
+            self.conditions += [self._condition(node) for node in conjuncts(on)]
+
+    def _outer(
+        self,
+        side: str,
+        rows: Any,
+        columns: list[Column],
+        nodes: Sequence[exp.Expr],
+        *,
+        shared: Sequence[tuple[Column, Column, str]],
+        join: exp.Join,
+    ) -> None:
+        """LEFT, RIGHT and FULL: pairs, and the rows of one side or both that are in none."""
+        if side != "LEFT" and any(each.outer for each in self.columns):
+            self.queries.source.refuse(
+                join,
+                f"a {side} JOIN beside a subquery in FROM that names the query around",
+                "compute the join in a view",
+            )
+        conditions = [self._condition(node) for node in nodes]
+        conditions += [self._equal(mine, theirs, join) for mine, theirs, _ in shared]
+        for each in conditions:
+            if each.asks:
+                self.queries.source.refuse(
+                    each.node, f"a subquery in ON of a {side} JOIN", "compute it in a view before"
+                )
+        theirs = set(types(rows))
+        needed = set().union(*(each.keys for each in conditions)) - theirs if conditions else set()
+        if side == "LEFT" and self.pool:
+            picked = [each for each in self.pool if needed & set(types(each))] or [self.pool[-1]]
+        else:
+            picked = list(self.pool)
+        rest = [each for each in self.pool if not any(each is one for one in picked)]
+        self.pool = picked
+        left = self.joined(final=False, keep=[each.node for each in conditions if each.equal is None], keys=needed).rows
+        result = _OuterJoin(self, left, rows, conditions, join).result(side)
+        self.pool = [*rest, result]
+        for mine, other, name in shared:
+            key = {"LEFT": mine.key, "RIGHT": other.key}.get(side)
+            if key is None:
+                key = f"using {name}"
+                both = pl.when(pl.col(mine.key).is_not_null()).then(pl.col(mine.key)).otherwise(pl.col(other.key))
+                self.pool[-1] = self.pool[-1].with_columns(**{key: both})
+            self._merge(mine, other, name, key)
+
+    # -- one relation of all ------------------------------------------------------------------------------------------
+
+    def joined(self, *, final: bool, keep: Iterable[exp.Expr] = (), keys: Iterable[str] = ()) -> Relation:
+        """The relations of the pool as one, with every condition that they can meet."""
+        rest = list(self.pool)
+        wanted = [*keep, *self.later, *([] if final else [self.select])]
+        kept = {*keys, *self.carried}
+        rows = self._met(rest.pop(0), keyless=final)
+        while rest:
+            number = next((i for i, other in enumerate(rest) if self._equalities(rows, other)), 0)
+            other = self._met(rest.pop(number))
+            equal = self._equalities(rows, other)
+            used = {id(condition) for condition, _ in equal}
+            pairs = [pair for _, pair in equal]
+            self.conditions = [each for each in self.conditions if id(each) not in used]
+            place = self.queries.source.place(equal[0][0].node if equal else self.select)
+            with planning(place):
+                rows = paired(self._narrow(rows, equal, wanted, kept), self._narrow(other, equal, wanted, kept), pairs)
+            rows = self._met(self._narrow(rows, [], wanted, kept))
+        assert not (final and self.conditions), "a condition was not met"
+        return Relation(rows, tuple(self.columns), self.carried)
+
+    def _narrow(
+        self, rows: Any, equal: Sequence[tuple[_Condition, Pair]], wanted: list[exp.Expr], kept: set[str]
+    ) -> Any:
+        """The rows without columns that nothing needs any more."""
+        schema = types(rows)
+        needed = mentioned([each for each in self.columns if each.key in schema], wanted) | kept
+        for condition in [*self.conditions, *(each for each, _ in equal)]:
+            needed |= condition.keys
+        needed |= {each.key for each in self.columns if not each.table and each.key in schema}
+        left = [name for name in schema if name in needed]
+        return rows if len(left) == len(schema) or not left else rows.select(*left)
+
+    def _met(self, rows: Any, *, keyless: bool = False) -> Any:
+        """The rows that meet every condition on their own columns, or if ``keyless`` on none."""
+        while True:
+            schema = types(rows)
+            ready = [each for each in self.conditions if each.keys <= set(schema) and (each.keys or keyless)]
+            if not ready:
+                return rows
+            self.conditions = [each for each in self.conditions if not any(each is one for one in ready)]
+            plain = [each for each in ready if not each.asks]
+            values = Values(self.queries.source, self.columns, schema)
+            for each in plain:
+                with planning(self.queries.source.place(each.node)):
+                    rows = rows.where(_truth(values, each))
+            for each in ready:
+                if not any(each is one for one in plain):
+                    with planning(self.queries.source.place(each.node)):
+                        relation = Relation(rows, tuple(c for c in self.columns if c.key in schema), self.carried)
+                        rows = subqueries.filtered(self.queries, relation, each.node, self.env)
+
+    def _equalities(self, rows: Any, other: Any) -> list[tuple[_Condition, Pair]]:
+        """The conditions that say that a value of one side equals a value of the other."""
+        mine, theirs = types(rows), types(other)
+        found: list[tuple[_Condition, Pair]] = []
+        for condition in self.conditions:
+            sides = self._sides_of(condition, mine, theirs)
+            if sides is not None:
+                found.append((condition, sides))
+        return found
+
+    def _sides_of(self, condition: _Condition, mine: Schema, theirs: Schema) -> Pair | None:
+        node = condition.node
+        if not condition.keys <= mine.keys() | theirs.keys() or condition.asks:
+            return None
+        if condition.equal is not None:
+            first, second = condition.equal
+            if first in theirs:
+                first, second = second, first
+            if first not in mine or second not in theirs:
+                return None
+            values = [Value(pl.col(first), mine[first], node), Value(pl.col(second), theirs[second], node)]
+        elif isinstance(node, exp.EQ) and not isinstance(node.this, exp.Tuple):
+            left, right = (self._condition(side).keys for side in (node.left, node.right))
+            if left <= theirs.keys() and right <= mine.keys():
+                one, two = node.right, node.left
+            else:
+                one, two = node.left, node.right
+                left, right = right, left
+            if not left or not right or not right <= mine.keys() or not left <= theirs.keys():
+                return None
+            source = self.queries.source
+            values = [Values(source, self.columns, mine).of(one), Values(source, self.columns, theirs).of(two)]
+        else:
+            return None
+        (a, b), kind = aligned(self.queries.source, values, shown(node))
+        if kind.is_nested:
+            self.queries.source.refuse(node, "a join on lists or structs")
+        return a, b, False
+
+
+def _truth(values: Values, condition: _Condition) -> pl.Expr:
+    if condition.equal is not None:
+        mine, theirs = (Value(pl.col(key), values.schema[key], condition.node) for key in condition.equal)
+        (left, right), _ = aligned(values.source, [mine, theirs], "USING")
+        return left == right
+    return values.truth(condition.node, "this condition")
+
+
+@dataclass
+class _OuterJoin:
+    """The parts of an outer join of two collections."""
+
+    start: _From
+    left: Any
+    right: Any
+    conditions: Sequence[_Condition]
+    join: exp.Join
+
+    def result(self, side: str) -> Any:
+        """Pairs, and the rows without a partner, with nulls for the other side."""
+        with planning(self.start.queries.source.place(self.join)):
+            equal = [
+                (each, self.start._sides_of(each, types(self.left), types(self.right))) for each in self.conditions
+            ]
+            pairs = [pair for _, pair in equal if pair is not None]
+            rest = [each for each, pair in equal if pair is None]
+            mine, theirs = set(types(self.left)), set(types(self.right))
+            left = self._limited(self.left, [each for each in rest if each.keys <= mine])
+            right = self._limited(self.right, [each for each in rest if each.keys <= theirs and each.keys])
+            mixed = [each for each in rest if not each.keys <= mine and not each.keys <= theirs]
+            pool = [paired(left, right, pairs)]
+            matches = self._limited(pool[0], mixed)
+            parts = [matches]
+            if side in ("LEFT", "FULL"):
+                parts.append(self._unmatched(self.left, left, right, pairs, mixed, matches=matches))
+            if side in ("RIGHT", "FULL"):
+                swapped = [(theirs_, mine_, safe) for mine_, theirs_, safe in pairs]
+                parts.append(self._unmatched(self.right, right, left, swapped, mixed, matches=matches))
+            schema = types(matches)
+            padded = [
+                part.select(**{n: pl.col(n) if n in types(part) else null(kind) for n, kind in schema.items()})
+                for part in parts[1:]
+            ]
+            return matches.concat(*padded)
+
+    def _limited(self, rows: Any, conditions: Sequence[_Condition]) -> Any:
+        values = Values(self.start.queries.source, self.start.columns, types(rows))
+        for each in conditions:
+            rows = rows.where(_truth(values, each))
+        return rows
+
+    def _unmatched(
+        self, every: Any, fitting: Any, others: Any, pairs: Sequence[Pair], mixed: Sequence[_Condition], *, matches: Any
+    ) -> Any:
+        """The rows of one side that are in no pair; ``fitting`` are those that meet the conditions on it alone."""
+        if mixed:
+            own = types(every)
+            used = sorted({key for each in mixed for key in each.keys if key in own})
+            keys: list[Pair] = [(pl.col(name), pl.col(f"partner {name}"), True) for name in used]
+            plain = {f"partner key {i}": mine for i, (mine, _, _) in enumerate(pairs)}
+            partners = matches.select(**{f"partner {name}": pl.col(name) for name in used}, **plain)
+            keys += [(mine, pl.col(f"partner key {i}"), False) for i, (mine, _, _) in enumerate(pairs)]
+            paired_rows = paired(fitting, partners, keys, "semi")
+        else:
+            paired_rows = paired(fitting, others, pairs, "semi")
+        return every.concat(paired_rows.negate())
+
+
+def _unused(name: str, table: str, taken: Iterable[str]) -> str:
+    """A key for a column: its name, else with its table's, else with a number."""
+    taken = set(taken)
+    key, number = name, 1
+    while key in taken or key in ("count", "diff"):
+        key = f"{table}.{name}" if number == 1 else f"{table}.{name} {number}"
+        number += 1
+    taken.add(key)
+    return key
+
+
+def _without(rows: Any, keys: Iterable[str]) -> Any:
+    gone = set(keys)
+    return rows.select(*(name for name in types(rows) if name not in gone)) if gone else rows
+
+
+def from_where(queries: Queries, select: exp.Select, env: Env, skip: Sequence[exp.Expr] = ()) -> Relation:
+    """The rows of FROM that meet WHERE, without the conditions in ``skip``."""
+    skipped = {id(each) for each in skip}
+    tables: list[tuple[exp.Expr, exp.Join | None]] = []
+    if select.args.get("from_") is not None:
+        tables.append((select.args["from_"].this, None))
+    joins = list(select.args.get("joins") or [])
+    if tables:
+        joins += tables[0][0].args.pop("joins", None) or []
+    tables += [(join.this, join) for join in joins]
+    later = [
+        each
+        for key, value in select.args.items()
+        if key not in ("from_", "joins", "where", "with_")
+        for each in (value if isinstance(value, list) else [value])
+        if isinstance(each, exp.Expr)
+    ]
+    start = _From(queries, env, select, [*later, *skip])
+    start.merged = {name.name for join in joins for name in join.args.get("using") or []}
+    start.natural = any(join.method == "NATURAL" for join in joins)
+    outer = [env.outer] if env.outer is not None and env.outer.columns else []
+    first = any(start.is_correlated(table) for table, _ in tables)
+    for each in outer if first else []:
+        start.pool.append(each.rows)
+        start.columns += each.columns
+    for table, join in tables:
+        start.add(table, join)
+    for each in [] if first else outer:
+        start.pool.append(each.rows)
+        start.columns += each.columns
+    if not start.pool:
+        start.pool.append(queries.unit)
+    where = select.args.get("where")
+    start.conditions += [
+        start._condition(node) for node in conjuncts(where.this if where else None) if id(node) not in skipped
+    ]
+    return start.joined(final=True)

@@ -1,0 +1,270 @@
+"""Names: which columns a query has, and which of its names belong to the query around it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlglot import exp
+
+from ddcore.schema import Schema, parse_schema
+from ddcore.sql.parsing import Source
+from ddcore.wording import listed, meant
+
+__all__ = ["Column", "Relation", "free", "is_named", "mentioned", "own", "resolve", "result_name", "types", "unwrapped"]
+
+Known = Mapping[str, Sequence[str]]
+"""The column names of tables, by the table's name in small letters or, if it is quoted, as it is."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column that expressions may name: ``table`` is its table's alias, ``key`` what the collection calls it.
+
+    A ``hidden`` one answers to its qualified name only, because USING merged it with another. An ``outer`` one belongs
+    to the query around. An ``absent`` one is known for messages only: nothing names it, or with a
+    key, GROUP BY has left it behind.
+    """
+
+    table: str
+    name: str
+    key: str
+    hidden: bool = False
+    outer: bool = False
+    absent: bool = False
+
+
+@dataclass(frozen=True)
+class Relation:
+    """The rows of a query, and what they are called. ``carried``: keys that correlate them with the query around."""
+
+    rows: Any
+    columns: tuple[Column, ...]
+    carried: tuple[str, ...] = ()
+
+    @property
+    def types(self) -> Schema:
+        """The types of the collection's columns, by key."""
+        return types(self.rows)
+
+    @property
+    def own(self) -> list[Column]:
+        """The columns that ``*`` stands for."""
+        return [each for each in self.columns if not each.hidden and not each.outer and not each.absent]
+
+
+def types(rows: Any) -> Schema:
+    """The columns of a collection of the engine or of the reference."""
+    return parse_schema(rows.schema)
+
+
+def is_named(identifier: Any, name: str) -> bool:
+    """Whether an identifier of a program means this name: small and capital letters differ only in quotes."""
+    if isinstance(identifier, exp.Identifier) and identifier.quoted:
+        return bool(identifier.name == name)
+    text = identifier.name if isinstance(identifier, exp.Expr) else identifier
+    return bool(text.casefold() == name.casefold())
+
+
+def unwrapped(query: exp.Expr) -> exp.Expr:
+    """A query without parentheses that hold nothing else."""
+    while isinstance(query, exp.Subquery | exp.Paren) and not any(
+        query.args.get(key) for key in ("order", "limit", "offset", "with_")
+    ):
+        query = query.this
+    return query
+
+
+def candidates(columns: Iterable[Column], node: exp.Column) -> list[Column]:
+    """The columns that a name may stand for: those of the query itself, else those of the query around."""
+    table = node.args.get("table")
+    fitting = [
+        each
+        for each in columns
+        if not each.absent
+        and is_named(node.this, each.name)
+        and (is_named(table, each.table) if table is not None else not each.hidden)
+    ]
+    return [each for each in fitting if not each.outer] or fitting
+
+
+def resolve(source: Source, columns: Sequence[Column], node: exp.Column) -> Column:
+    """The column that a name stands for. Raises ProgramError for none, and where it could be several."""
+    if node.args.get("db") is not None:
+        raise source.error(node, f"{node.sql()}: a name has two parts at most", "write table.column")
+    if "key" in node.meta:  # of a star
+        return next(each for each in columns if each.key == node.meta["key"])
+    found = candidates(columns, node)
+    if len(found) == 1:
+        return found[0]
+    text = node.sql()
+    if found:
+        tables = [f"{each.table}.{each.name}" for each in found]
+        raise source.error(node, f"the column {text} could be {' or '.join(tables)}", "name its table")
+    own = [each for each in columns if not each.outer and not each.hidden]
+    table = node.args.get("table")
+    gone = [each for each in columns if each.absent and each.key and is_named(node.this, each.name)]
+    if any(table is None or is_named(table, each.table) for each in gone):
+        raise source.error(node, f"{text} is neither a key of GROUP BY nor in an aggregate", "add it to GROUP BY")
+    if table is not None and not any(is_named(table, each.table) for each in columns):
+        there = dict.fromkeys(each.table for each in own if each.table)
+        raise source.error(
+            node, f"there is no table {table.name} for {text}; there are: {listed(there)}",
+            meant(table.name, there) or "name a table of FROM by its alias",
+        )  # fmt: skip
+    names = [each.name for each in own if table is None or is_named(table, each.table)]
+    raise source.error(
+        node, f"there is no column {text}; there are: {listed(names)}", meant(node.name, names) or "name one of these"
+    )
+
+
+def mentioned(columns: Iterable[Column], nodes: Iterable[exp.Expr]) -> set[str]:
+    """The keys of all columns that parts of a query may mean, also in subqueries: too many rather than too few."""
+    names: list[exp.Column] = []
+    stars: list[Any] = []
+    for node in nodes:
+        for each in node.find_all(exp.Column, exp.Star):
+            if isinstance(each, exp.Star):
+                if not isinstance(each.parent, exp.Count):
+                    stars.append(each.parent.args.get("table") if isinstance(each.parent, exp.Column) else None)
+            elif isinstance(each, exp.Column) and not isinstance(each.this, exp.Star):
+                names.append(each)
+    by_name: dict[str, list[exp.Column]] = {}
+    for each in names:
+        by_name.setdefault(each.name.casefold(), []).append(each)
+    keys = set()
+    for column in columns:
+        starred = any(table is None or is_named(table, column.table) for table in stars)
+        fitting = by_name.get(column.name.casefold(), [])
+        if starred or any(
+            each.args.get("table") is None or is_named(each.args["table"], column.table) for each in fitting
+        ):
+            keys.add(column.key)
+    return keys
+
+
+def result_name(node: exp.Expr) -> str:
+    """What a column of a SELECT is called: its alias, its own name, that of a function, or nothing."""
+    if isinstance(node, exp.Alias | exp.Column):
+        return str(node.alias or node.name)
+    if isinstance(node, exp.Cast | exp.Paren):
+        return result_name(node.this)
+    if isinstance(node, exp.Filter | exp.Window | exp.IgnoreNulls):
+        return result_name(node.this)
+    if isinstance(node, exp.Anonymous):
+        return str(node.name).lower()
+    return node.sql_name().lower() if isinstance(node, exp.Func) and not isinstance(node, exp.Binary | exp.Case) else ""
+
+
+# -- names of the query around ----------------------------------------------------------------------------------------
+
+
+def own(query: exp.Expr, known: Known) -> list[str]:
+    """The names of the columns of a query; unknown tables have none."""
+    query = unwrapped(query)
+    known = _with_bindings(query, known)
+    if isinstance(query, exp.SetOperation | exp.Subquery):
+        return own(query.this, known)
+    if isinstance(query, exp.Values):
+        return [f"column{number}" for number, _ in enumerate(query.expressions[0].expressions, 1)]
+    names: list[str] = []
+    tables = _tables(query, known)
+    for each in query.expressions:
+        if isinstance(each, exp.Star):
+            names += [name for _, columns in tables for name in columns]
+        elif isinstance(each, exp.Column) and isinstance(each.this, exp.Star):
+            names += [name for table, columns in tables if is_named(each.args["table"], table) for name in columns]
+        else:
+            names.append(result_name(each))
+    return names
+
+
+def free(query: exp.Expr, known: Known) -> Iterator[exp.Column]:
+    """The names in a query that none of its own tables has: those of the queries around it."""
+    query = unwrapped(query)
+    for binding in query.ctes if isinstance(query, exp.Query) else []:
+        yield from free(binding.this, _with_bindings(query, known))
+    known = _with_bindings(query, known)
+    if isinstance(query, exp.SetOperation):
+        yield from free(query.this, known)
+        yield from free(query.expression, known)
+    elif isinstance(query, exp.Subquery):
+        yield from free(query.this, known)
+    elif isinstance(query, exp.Select | exp.Values):
+        yield from _free_of_select(query, known)
+
+
+def _free_of_select(query: exp.Expr, known: Known) -> Iterator[exp.Column]:
+    tables = _tables(query, known)
+    results = [each.alias for each in query.expressions if isinstance(each, exp.Alias)]
+
+    def is_own(node: exp.Column, *, results: Sequence[str] = ()) -> bool:
+        table = node.args.get("table")
+        if table is not None:
+            return any(is_named(table, name) for name, _ in tables)
+        return any(is_named(node.this, name) for _, names in tables for name in names) or any(
+            is_named(node.this, name) for name in results
+        )
+
+    for key, value in query.args.items():
+        if key == "with_":
+            continue
+        nodes = value if isinstance(value, list) else [value]
+        for node in nodes:
+            if isinstance(node, exp.Expr):
+                inside = results if key in ("order", "group", "qualify", "distinct") else ()
+                for each in _names(node, known):
+                    if not is_own(each, results=inside):
+                        yield each
+
+
+def _names(node: exp.Expr, known: Known) -> Iterator[exp.Column]:
+    """All names in a part of a query, of subqueries only those that are free."""
+    if isinstance(node, exp.Query) and not isinstance(node, exp.Table):
+        yield from free(node, known)
+    elif isinstance(node, exp.Column):
+        if not isinstance(node.this, exp.Star):
+            yield node
+    else:
+        for child in node.iter_expressions():
+            yield from _names(child, known)
+
+
+def _tables(query: exp.Expr, known: Known) -> list[tuple[str, Sequence[str]]]:
+    """The aliases and columns of what FROM and JOIN name."""
+    start = query.args.get("from_")
+    joins = query.args.get("joins") or []
+    return [
+        named
+        for each in ([start.this] if start else []) + [join.this for join in joins]
+        for named in _named(each, known)
+    ]
+
+
+def _named(table: exp.Expr, known: Known) -> Iterator[tuple[str, Sequence[str]]]:
+    if isinstance(table, exp.Lateral):
+        inner = table.this
+        columns = own(inner, known)
+    elif isinstance(table, exp.Table):
+        columns = list(known.get(table.name if table.this.quoted else table.name.casefold(), ()))
+        if not columns:
+            columns = next((list(names) for name, names in known.items() if is_named(table.this, name)), [])
+    elif isinstance(table, exp.Query):
+        columns = own(table, known)
+    else:
+        columns = []
+    alias = table.args.get("alias")
+    renamed = [each.name for each in (alias.args.get("columns") or [])] if isinstance(alias, exp.TableAlias) else []
+    yield table.alias or table.name, renamed + list(columns[len(renamed) :])
+    for join in table.args.get("joins") or []:
+        yield from _named(join.this, known)
+
+
+def _with_bindings(query: exp.Expr, known: Known) -> Known:
+    """What is known inside of a query, with the names that its WITH adds."""
+    bindings = query.ctes if isinstance(query, exp.Query) else []
+    for binding in bindings:
+        columns = [each.name for each in binding.args["alias"].args.get("columns") or []]
+        known = {**known, binding.alias: columns or own(binding.this, known)}
+    return known

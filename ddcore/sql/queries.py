@@ -1,0 +1,270 @@
+"""Queries: SELECT, set operations, VALUES and WITH, each as a collection."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import polars as pl
+from sqlglot import exp
+
+from ddcore.place import planning
+from ddcore.sql import grouping, joins, ordering, recursion, subqueries, windows
+from ddcore.sql.names import Column, Relation, is_named, result_name, types, unwrapped
+from ddcore.sql.parsing import Source, shown
+from ddcore.sql.subqueries import Outer
+from ddcore.sql.values import TEXT, Value, Values, aligned, as_type, is_plain
+from ddcore.wording import listed, meant
+
+__all__ = ["Env", "Queries"]
+
+_PARTS = {
+    "expressions", "from_", "joins", "where", "group", "having", "distinct", "order", "limit", "offset", "with_",
+    "qualify", "kind", "hint", "laterals",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Env:
+    """What a query may name: the bindings of WITH, and the columns of the query around."""
+
+    bindings: Mapping[str, Relation] = field(default_factory=dict)
+    outer: Outer | None = None
+
+    @property
+    def alone(self) -> Env:
+        """Without the query around."""
+        return replace(self, outer=None)
+
+    def inside(self, outer: Outer | None) -> Env:
+        """In a subquery."""
+        return replace(self, outer=outer)
+
+    def binding(self, name: str, relation: Relation) -> Env:
+        """With one more binding."""
+        return replace(self, bindings={**self.bindings, name: relation})
+
+
+class Queries:
+    """Plans queries over the inputs and the views before them."""
+
+    def __init__(self, source: Source, inputs: Mapping[str, Any], read: Iterable[str]) -> None:
+        self.source = source
+        self.tables = {name: _relation(rows) for name, rows in inputs.items()}
+        self.inputs = [inputs[name] for name in read] or list(inputs.values())
+        self.bounds: dict[int, list[tuple[exp.Expr, int]]] = {}
+        """What the query around bounds from above, of the columns of a subquery in FROM, by the subquery's identity."""
+        self._unit: Any = None
+
+    @property
+    def unit(self) -> Any:
+        """One row, whenever an input that the program reads has rows: what constants and sums of nothing rest on."""
+        if self._unit is None:
+            first, *others = [rows.select(unit=pl.lit(1, dtype=pl.Int64)) for rows in self.inputs]
+            self._unit = (first.concat(*others) if others else first).distinct()
+        return self._unit
+
+    def known(self, env: Env) -> dict[str, Sequence[str]]:
+        """The column names of all tables that a query may name."""
+        tables = {**self.tables, **env.bindings}
+        return {name: [each.name for each in relation.own] for name, relation in tables.items()}
+
+    def table(self, node: exp.Table, env: Env) -> Relation:
+        """A binding, a view or an input. Raises ProgramError for another name."""
+        if node.args.get("db") is None:
+            for tables in (env.bindings, self.tables):
+                for name in tables:
+                    if is_named(node.this, name):
+                        return tables[name]
+        names = [*env.bindings, *self.tables]
+        raise self.source.error(
+            node, f"there is no table {shown(node)}; there are: {listed(names)}",
+            meant(node.name, names) or "tables are the inputs of dd.toml and the views before this one",
+        )  # fmt: skip
+
+    def query(self, node: exp.Expr, env: Env) -> Relation:
+        """The rows of a query, with the columns that its SELECT names and those that correlate it."""
+        node = unwrapped(node)
+        if node.args.get("with_") is not None:
+            env = recursion.bound(self, node.args["with_"], env)
+        with planning(self.source.place(node)):
+            if isinstance(node, exp.Select):
+                return self._select(node, env)
+            if isinstance(node, exp.SetOperation):
+                return ordering.limited(self, node, self._combined(node, env))
+            if isinstance(node, exp.Values):
+                return self._values(node, env)
+            if isinstance(node, exp.Subquery):
+                return ordering.limited(self, node, self.query(node.this, env))
+        self.source.refuse(node, f"{node.key.upper()} as a query")
+
+    # -- SELECT -------------------------------------------------------------------------------------------------------
+
+    def _select(self, node: exp.Select, env: Env) -> Relation:
+        for key, value in node.args.items():
+            if value and key not in _PARTS:
+                self.source.refuse(node, f"{key.strip('_').upper()} in a SELECT")
+        relation = joins.from_where(self, node, env)
+        before: dict[int, Value] = {}
+        if grouping.is_grouped(node):
+            inside = [*grouping.aggregates_in(node), *grouping.keys_of(self, node, relation)]
+            relation, before = subqueries.attached(self, relation, inside, env)
+            relation, replaced = grouping.grouped(self, node, relation, env, before)
+            having = node.args.get("having")
+            for condition in joins.conjuncts(having.this if having else None):
+                relation = self._having(relation, condition, replaced, env, before)
+        else:
+            replaced = None
+        columns = self._expanded(node, relation)
+        order = node.args.get("order")
+        parts = [*columns, *(order.expressions if order else []), *filter(None, [node.args.get("qualify")])]
+        relation, known = subqueries.attached(self, relation, parts, env, before)
+
+        def value_of(values: Values, part: exp.Expr) -> Value | None:
+            return known.get(id(part)) or (replaced(values, part) if replaced else None)
+
+        relation, numbers = windows.windowed(self, node, relation, parts, value_of)
+        known |= numbers
+        if node.args.get("qualify") is not None:
+            relation = self._qualified(node, relation, value_of)
+        return ordering.projected(self, node, relation, columns, value_of)
+
+    def _qualified(self, node: exp.Select, relation: Relation, value_of: ordering.Replace) -> Relation:
+        """The rows that meet QUALIFY, which may name columns of the SELECT."""
+        results = {each.alias.casefold(): each.this for each in node.expressions if isinstance(each, exp.Alias)}
+
+        def named_too(values: Values, part: exp.Expr) -> Value | None:
+            if isinstance(part, exp.Column) and part.args.get("table") is None and part.name.casefold() in results:
+                return values.of(results[part.name.casefold()])
+            return value_of(values, part)
+
+        with planning(self.source.place(node.args["qualify"])):
+            values = Values(self.source, relation.columns, relation.types, named_too)
+            met = relation.rows.where(values.truth(node.args["qualify"].this, "QUALIFY"))
+        return replace(relation, rows=met)
+
+    def _having(
+        self, relation: Relation, condition: exp.Expr, replaced: Any, env: Env, before: Mapping[int, Value]
+    ) -> Relation:
+        relation, known = subqueries.attached(self, relation, [condition], env, before)
+        with planning(self.source.place(condition)):
+            values = Values(
+                self.source, relation.columns, relation.types, lambda v, part: known.get(id(part)) or replaced(v, part)
+            )
+            return replace(relation, rows=relation.rows.where(values.truth(condition, "HAVING")))
+
+    def _expanded(self, node: exp.Select, relation: Relation) -> list[exp.Expr]:
+        """The columns of a SELECT, with all those that a star stands for."""
+        columns: list[exp.Expr] = []
+        for each in node.expressions:
+            star = each.this if isinstance(each, exp.Column) and isinstance(each.this, exp.Star) else each
+            if not isinstance(star, exp.Star):
+                columns.append(each)
+                continue
+            if any(star.args.get(key) for key in ("except_", "replace", "rename")):
+                self.source.refuse(each, "this star")
+            table = each.args.get("table") if star is not each else None
+            own = relation.columns if table is not None else relation.own
+            chosen = [each for each in own if not each.outer and (table is None or is_named(table, each.table))]
+            if not chosen:
+                raise self.source.error(each, f"{shown(each)} stands for no column", "name a table of FROM")
+            columns += [_of_star(column, each) for column in chosen]
+        return columns
+
+    # -- VALUES and set operations ------------------------------------------------------------------------------------
+
+    def _values(self, node: exp.Values, env: Env) -> Relation:
+        values = Values(self.source, (), {})
+        rows = [[values.of(each) for each in row.expressions] for row in node.expressions]
+        if len({len(row) for row in rows}) != 1:
+            raise self.source.error(node, "the rows of VALUES differ in length", "give each row as many values")
+        sides = []
+        columns = list(zip(*rows, strict=True))
+        typed = [aligned(self.source, column, "VALUES")[0] for column in columns]
+        base = env.outer.rows if env.outer else self.unit
+        carried = tuple(each.key for each in env.outer.columns) if env.outer else ()
+        for number in range(len(rows)):
+            exprs = {f"column{place}": column[number] for place, column in enumerate(typed, 1)}
+            sides.append(base.select(*carried, **exprs))
+        result = sides[0].concat(*sides[1:]) if len(sides) > 1 else sides[0]
+        names = tuple(Column("", f"column{place}", f"column{place}") for place in range(1, len(typed) + 1))
+        return Relation(result, names, carried)
+
+    def _combined(self, node: exp.SetOperation, env: Env) -> Relation:
+        if node.args.get("by_name") or node.args.get("side") or node.args.get("on"):
+            self.source.refuse(node, "a set operation by names")
+        left, right = self.query(node.this, env), self.query(node.expression, env)
+        if len(left.own) != len(right.own):
+            raise self.source.error(
+                node, f"{node.key.upper()}: {len(left.own)} columns on the left, {len(right.own)} on the right",
+                "select as many on both sides",
+            )  # fmt: skip
+        mine, theirs = self.met(left, right, node)
+        distinct = bool(node.args.get("distinct"))
+        if isinstance(node, exp.Union):
+            both = mine.concat(theirs)
+            rows = both.distinct() if distinct else both
+        else:
+            if distinct:
+                mine, theirs = mine.distinct(), theirs.distinct()
+            rows = mine.intersect(theirs) if isinstance(node, exp.Intersect) else mine.except_(theirs)
+        columns = tuple(replace(each, table="") for each in left.own)
+        return Relation(rows, columns, left.carried)
+
+    def met(self, left: Relation, right: Relation, node: exp.SetOperation) -> tuple[Any, Any]:
+        """Two results with the columns of the left one, by place, in types that hold both."""
+        kinds, others = left.types, right.types
+        mine: dict[str, pl.Expr] = {key: pl.col(key) for key in left.carried}
+        theirs: dict[str, pl.Expr] = {key: pl.col(key) for key in left.carried}
+        for number, (one, other) in enumerate(zip(left.own, right.own, strict=True)):
+            pair = [
+                Value(pl.col(one.key), None if _is_null(node.this, number) else kinds[one.key], node),
+                Value(pl.col(other.key), None if _is_null(node.expression, number) else others[other.key], node),
+            ]
+            (mine[one.key], theirs[one.key]), _ = aligned(self.source, pair, f"{node.key.upper()}, column {one.name}")
+        return _selected(left.rows, mine), _selected(right.rows, theirs)
+
+
+def _is_null(query: exp.Expr, number: int) -> bool:
+    """Whether a column of a query is a bare NULL, which takes the type of the other side."""
+    query = unwrapped(query)
+    if isinstance(query, exp.SetOperation):
+        return _is_null(query.this, number) and _is_null(query.expression, number)
+    if not isinstance(query, exp.Select) or len(query.expressions) <= number:
+        return False
+    node = query.expressions[number]
+    return isinstance(node.this if isinstance(node, exp.Alias) else node, exp.Null)
+
+
+def _of_star(column: Column, star: exp.Expr) -> exp.Column:
+    """A column that a star stands for."""
+    node = exp.Column(this=exp.to_identifier(column.name, quoted=True))
+    node.meta["key"] = column.key
+    node.parent = star.parent
+    return node
+
+
+def _selected(rows: Any, exprs: Mapping[str, pl.Expr]) -> Any:
+    same = list(exprs) == list(types(rows)) and all(is_plain(expr) == name for name, expr in exprs.items())
+    return rows if same else rows.select(**exprs)
+
+
+def _relation(rows: Any) -> Relation:
+    return Relation(rows, tuple(Column("", name, name) for name in types(rows)))
+
+
+def named(columns: Sequence[exp.Expr]) -> list[str]:
+    """What the columns of a SELECT are called; nothing for a value without a name."""
+    return [result_name(each) for each in columns]
+
+
+def column_value(values: Values, node: exp.Expr) -> Value:
+    """The value of one column of a SELECT."""
+    inner = node.this if isinstance(node, exp.Alias) else node
+    value = values.of(inner)
+    if value.type is None and value.literal is None:
+        return Value(as_type(values.source, value, TEXT), TEXT, inner)
+    if value.type is None:
+        values.source.refuse(inner, "an interval as a column")
+    return value

@@ -1,0 +1,231 @@
+"""WITH: bindings that later queries name, and recursive ones, which are loops."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+from sqlglot import exp
+
+import ddcore
+from ddcore.place import planning
+from ddcore.schema import Type
+from ddcore.sql import grouping, windows
+from ddcore.sql.names import Column, Relation, is_named, unwrapped
+from ddcore.sql.parsing import DIALECT, Declared
+from ddcore.sql.values import Value, as_type, declared_type, null
+
+if TYPE_CHECKING:
+    from ddcore.sql.queries import Env, Queries
+
+__all__ = ["bound", "renamed"]
+
+_MUTUAL = "write WITH MUTUALLY RECURSIVE name (column type, ...) AS (...), which allows it"
+
+
+def bound(queries: Queries, node: exp.With, env: Env) -> Env:
+    """What is known behind a WITH."""
+    declared = [_declared(queries, each) for each in node.expressions]
+    if any(declared):
+        return _mutual(queries, node.expressions, declared, env)
+    for binding in node.expressions:
+        if node.args.get("recursive") and _names(binding.this, binding.alias):
+            relation = _recursive(queries, binding, env)
+        else:
+            columns = binding.args["alias"].args.get("columns") or []
+            relation = renamed(queries, queries.query(binding.this, env.alone), columns, binding)
+        env = env.binding(binding.alias, relation)
+    return env
+
+
+def renamed(queries: Queries, relation: Relation, names: Sequence[Any], node: exp.Expr) -> Relation:
+    """A relation whose first columns have other names."""
+    if len(names) > len(relation.own):
+        raise queries.source.error(
+            node, f"{len(names)} columns are named, and the query has {len(relation.own)}", "name fewer of them"
+        )
+    texts = [each.name if isinstance(each, exp.Expr) else each for each in names]
+    own = relation.own
+    new = tuple(Column("", text, each.key) for text, each in zip(texts, own, strict=False)) + tuple(own[len(texts) :])
+    return replace(relation, columns=new)
+
+
+def _declared(queries: Queries, binding: exp.CTE) -> Declared | None:
+    name = binding.args["alias"].this
+    return queries.source.declared.get(name.meta.get("start", -1))
+
+
+def _names(node: exp.Expr, name: str) -> list[exp.Table]:
+    """The places at which a query names a binding."""
+    return [each for each in node.find_all(exp.Table) if is_named(each.this, name)]
+
+
+# -- WITH RECURSIVE ---------------------------------------------------------------------------------------------------
+
+
+def _recursive(queries: Queries, binding: exp.CTE, env: Env) -> Relation:
+    """``start UNION step``: the step adds to what is there, until nothing is new.
+
+    Each round applies the step to all rows so far. Because the step treats each of them by itself, this gives the
+    same rows, as often, as the standard's rounds over the rows of the round before.
+    """
+    source, query = queries.source, unwrapped(binding.this)
+    columns = binding.args["alias"].args.get("columns") or []
+    if not isinstance(query, exp.Union) or _names(query.this, binding.alias):
+        raise source.error(binding, f"WITH RECURSIVE {binding.alias}: not of the form start UNION step", _MUTUAL)
+    _require_linear(queries, binding, query.expression)
+    start = renamed(queries, queries.query(query.this, env.alone), columns, binding)
+    distinct = bool(query.args.get("distinct"))
+    base = start.rows.distinct() if distinct else start.rows
+
+    def body(rows: Any) -> Any:
+        relation = replace(start, rows=rows)
+        step = queries.query(query.expression, env.alone.binding(binding.alias, relation))
+        if len(step.own) != len(start.own):
+            raise source.error(
+                query, f"{len(start.own)} columns at the start and {len(step.own)} in the step", "select as many"
+            )
+        added = step.rows.select(**_fitting(queries, step, start, query))
+        every = start.rows.concat(added)
+        return every.distinct() if distinct else every
+
+    body.__name__ = binding.alias
+    with planning(source.place(binding)):
+        return replace(start, rows=base.iterate(body))
+
+
+def _fitting(
+    queries: Queries,
+    step: Relation,
+    start: Relation,
+    node: exp.Expr,
+    sides: tuple[str, str] = ("at the start", "in the step"),
+) -> dict[str, pl.Expr]:
+    """The columns of the step in the types of the start; ``sides`` names both in messages."""
+    exprs = {}
+    kinds, wanted = step.types, start.types
+    for mine, theirs in zip(start.own, step.own, strict=True):
+        target = wanted[mine.key]
+        if not _widens(kinds[theirs.key], target):
+            raise queries.source.error(
+                node, f"column {mine.name} is {target} {sides[0]} and {kinds[theirs.key]} {sides[1]}",
+                "cast it: CAST(x AS type)",
+            )  # fmt: skip
+        exprs[mine.key] = as_type(queries.source, Value(pl.col(theirs.key), kinds[theirs.key], node), target)
+    return exprs
+
+
+def _widens(kind: Type, target: Type) -> bool:
+    if kind == target or (kind.name, target.name) in (
+        ("int64", "float64"),
+        ("decimal", "float64"),
+        ("int64", "decimal"),
+    ):
+        return True
+    return kind.name == target.name == "decimal" and kind.scale <= target.scale
+
+
+def _require_linear(queries: Queries, binding: exp.CTE, step: exp.Expr) -> None:
+    """Raises ProgramError where the step does not treat each row of the binding by itself."""
+    named, what = _names(step, binding.alias), f"WITH RECURSIVE {binding.alias}"
+    if len(named) > 1:
+        raise queries.source.error(named[1], f"{what} names itself twice", _MUTUAL)
+    node: exp.Expr | None = named[0]
+    while node is not None and node is not step.parent:
+        around = node.parent
+        if isinstance(node, exp.Select) and (grouping.is_grouped(node) or node.args.get("distinct")):
+            raise queries.source.error(node, f"{what}: groups or DISTINCT over itself", _MUTUAL)
+        if isinstance(node, exp.Query) and (node.args.get("limit") or node.args.get("offset")):
+            raise queries.source.error(node, f"{what}: LIMIT over itself", _MUTUAL)
+        if isinstance(node, exp.Except | exp.Intersect) or (isinstance(node, exp.Union) and node.args.get("distinct")):
+            raise queries.source.error(node, f"{what}: {node.key.upper()} over itself", _MUTUAL)
+        if isinstance(node, exp.Exists | exp.In | exp.Any | exp.All | exp.Where):
+            raise queries.source.error(node, f"{what}: a condition on itself", _MUTUAL)
+        if isinstance(node, exp.Subquery) and not isinstance(around, exp.From | exp.Join | exp.Query | exp.Lateral):
+            raise queries.source.error(node, f"{what}: a value of itself", _MUTUAL)
+        if isinstance(node, exp.With):
+            raise queries.source.error(node, f"{what}: WITH over itself", _MUTUAL)
+        if isinstance(node, exp.Select) and windows.windows_in(node.expressions):
+            raise queries.source.error(node, f"{what}: OVER itself", _MUTUAL)
+        if isinstance(node, exp.Join) and node.side in ("LEFT", "FULL"):
+            raise queries.source.error(node, f"{what}: {node.side} JOIN with itself", _MUTUAL)
+        if (
+            isinstance(around, exp.Select)
+            and isinstance(node, exp.From)
+            and any(join.side in ("RIGHT", "FULL") for join in around.args.get("joins") or [])
+        ):
+            raise queries.source.error(node, f"{what}: an outer join with itself", _MUTUAL)
+        node = around
+
+
+# -- WITH MUTUALLY RECURSIVE ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Binding:
+    """A binding with its declared columns."""
+
+    node: exp.CTE
+    names: tuple[str, ...]
+    kinds: tuple[Type, ...]
+
+    def relation(self, rows: Any) -> Relation:
+        return Relation(rows, tuple(Column("", name, name) for name in self.names))
+
+
+def _mutual(queries: Queries, nodes: Sequence[exp.CTE], declared: Sequence[Declared | None], env: Env) -> Env:
+    """All bindings start empty. In each round each is computed anew, in order, from the newest of those it names."""
+    source = queries.source
+    bindings = {}
+    for node, columns in zip(nodes, declared, strict=True):
+        assert columns is not None
+        kinds = tuple(declared_type(source, exp.DataType.build(text, dialect=DIALECT)) for text in columns.types)
+        if len({name.casefold() for name in columns.names}) < len(columns.names):
+            raise source.error(node, f"{node.alias}: two columns have one name", "give each column its own name")
+        bindings[node.alias] = _Binding(node, columns.names, kinds)
+    start = queries.inputs[0]
+    empty = {
+        name: start.select(**{c: null(kind) for c, kind in zip(each.names, each.kinds, strict=True)}).where(
+            pl.lit(False)
+        )
+        for name, each in bindings.items()
+    }
+
+    def body(**rows: Any) -> Mapping[str, Any]:
+        inside, results = env.alone, {}
+        for name, each in bindings.items():
+            inside = inside.binding(name, each.relation(rows[name]))
+        for name, each in bindings.items():
+            results[name] = _declared_rows(queries, each, queries.query(each.node.this, inside))
+            inside = inside.binding(name, each.relation(results[name]))
+        return results
+
+    body.__name__ = "_".join(bindings)
+    loop = source.loops[nodes[0].args["alias"].this.meta["start"]]
+    limits: dict[str, Any] = {"max_rounds": loop.rounds} if loop.rounds else {}
+    with planning(source.place(nodes[0])):
+        results = ddcore.iterate(empty, body, at_limit="return" if loop.returns else "fail", **limits)
+    for name, each in bindings.items():
+        env = env.binding(name, each.relation(results[name]))
+    return env
+
+
+def _declared_rows(queries: Queries, binding: _Binding, relation: Relation) -> Any:
+    """The rows of a binding in its declared columns."""
+    source, own = queries.source, relation.own
+    if len(own) != len(binding.names):
+        raise source.error(
+            binding.node, f"{binding.node.alias} has {len(binding.names)} columns and its query {len(own)}",
+            "select as many as are declared",
+        )  # fmt: skip
+    target = Relation(_Typed(dict(zip(binding.names, binding.kinds, strict=True))), binding.relation(None).columns)
+    return relation.rows.select(**_fitting(queries, relation, target, binding.node, ("as declared", "in the query")))
+
+
+@dataclass(frozen=True)
+class _Typed:
+    """What has columns and no rows."""
+
+    schema: Mapping[str, Type]

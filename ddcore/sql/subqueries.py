@@ -1,0 +1,378 @@
+"""Subqueries in conditions and values: joins with what they give for each row around them.
+
+A subquery that names columns of the query around is planned over the distinct values of these columns, as one more
+table of its FROM, and joined with the rows around by them. Where it names them in equalities only, what they are
+compared with is the key, and the values are not needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+from sqlglot import exp
+
+import ddcore
+from ddcore.sql import grouping, joins
+from ddcore.sql.names import Column, Known, Relation, _names, free, resolve, types, unwrapped
+from ddcore.sql.parsing import shown
+from ddcore.sql.values import BOOL, Value, Values, aligned, null
+
+if TYPE_CHECKING:
+    from ddcore.sql.joins import Pair
+    from ddcore.sql.queries import Env, Queries
+
+__all__ = ["Outer", "attached", "correlated", "filtered", "names_in", "subqueries_in"]
+
+
+@dataclass(frozen=True)
+class Outer:
+    """The distinct values of the columns that a subquery names of the query around."""
+
+    rows: Any
+    columns: tuple[Column, ...]
+
+
+@dataclass(frozen=True)
+class Correlation:
+    """How a subquery's rows belong to the rows around: pairs of keys, and the values to plan it over."""
+
+    outer: Outer | None
+    pairs: list[Pair]
+
+
+def names_in(node: exp.Expr, known: Known) -> list[exp.Column]:
+    """The columns that a condition names, of its subqueries only those of the query around."""
+    return list(_names(node, known))
+
+
+def subqueries_in(nodes: Iterable[exp.Expr]) -> list[exp.Expr]:
+    """The parts that hold a subquery, outermost first: EXISTS, IN, ANY, ALL and values."""
+    found: list[exp.Expr] = []
+
+    def visit(node: exp.Expr) -> None:
+        if (
+            isinstance(node, exp.Exists | exp.Subquery | exp.Select | exp.SetOperation)
+            or (isinstance(node, exp.In) and node.args.get("query") is not None)
+            or (
+                isinstance(node, exp.Binary)
+                and isinstance(node.expression, exp.Any | exp.All)
+                and isinstance(unwrapped(node.expression.this), exp.Query)
+            )
+        ):
+            found.append(node)
+            return
+        for child in node.iter_expressions():
+            visit(child)
+
+    for node in nodes:
+        visit(node)
+    return found
+
+
+def correlated(queries: Queries, around: Relation, query: exp.Expr, env: Env) -> Correlation:
+    """The columns of ``around`` that a subquery names, as one more table for it."""
+    references = list(free(query, queries.known(env)))
+    if not references:
+        return Correlation(None, [])
+    columns = {}
+    for node in references:
+        found = resolve(queries.source, around.columns, node)
+        columns[found.key, found.table, found.name] = Column(found.table, found.name, f"outer {found.key}", outer=True)
+    keys = {column.key: key for (key, _, _), column in columns.items()}
+    values = around.rows.select(**{new: pl.col(old) for new, old in keys.items()}).distinct()
+    rejecting = _null_rejecting(query)
+    pairs = []
+    for new, old in keys.items():
+        nodes = [node for node in references if resolve(queries.source, around.columns, node).key == old]
+        pairs.append((pl.col(old), pl.col(new), not any(id(node) in rejecting for node in nodes)))
+    return Correlation(Outer(values, tuple(columns.values())), pairs)
+
+
+def _null_rejecting(query: exp.Expr) -> set[int]:
+    """Names that stand bare in a comparison that every row of the subquery has met: they are not null there."""
+    query = unwrapped(query)
+    if not isinstance(query, exp.Select) or (grouping.aggregates_in(query) and not query.args.get("group")):
+        return set()
+    where = query.args.get("where")
+    comparisons = exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE
+    return {
+        id(side)
+        for node in joins.conjuncts(where.this if where else None)
+        if isinstance(node, comparisons)
+        for side in (node.this, node.expression)
+        if isinstance(side, exp.Column)
+    }
+
+
+@dataclass(frozen=True)
+class Body:
+    """A subquery's rows: ``pairs`` join them with the rows around, ``values`` makes values of their columns."""
+
+    rows: Any
+    pairs: list[Pair]
+    results: list[Value]
+    plain: bool
+    query: exp.Select | None = None
+
+
+def _body(queries: Queries, around: Relation, query: exp.Expr, env: Env) -> Body:
+    """The rows of a subquery for the rows around, with its columns."""
+    query = unwrapped(query)
+    direct = _direct(queries, query, env)
+    if direct is not None and not grouping.aggregates_in(query):
+        assert isinstance(query, exp.Select)
+        rows, pairs, values = _keyed(queries, around, query, direct, env)
+        stars = any(isinstance(each, exp.Star) or each.is_star for each in query.expressions)
+        results = [] if stars else [values.of(_plain(each)) for each in query.expressions]
+        return Body(rows, pairs, results, True, query)
+    correlation = correlated(queries, around, query, env)
+    relation = queries.query(query, env.inside(correlation.outer))
+    kinds = relation.types
+    results = [Value(pl.col(each.key), kinds[each.key], query) for each in relation.own]
+    return Body(relation.rows, correlation.pairs, results, False)
+
+
+def _plain(node: exp.Expr) -> exp.Expr:
+    return node.this if isinstance(node, exp.Alias) else node
+
+
+def _keyed(
+    queries: Queries,
+    around: Relation,
+    query: exp.Select,
+    direct: Sequence[tuple[exp.Column, exp.Expr, exp.Expr]],
+    env: Env,
+) -> tuple[Any, list[Pair], Values]:
+    """A subquery without the equalities that correlate it, and the pairs of keys that they are."""
+    relation = joins.from_where(queries, query, env.alone, [node for _, _, node in direct])
+    values = Values(queries.source, relation.columns, relation.types)
+    outside = Values(queries.source, around.columns, around.types)
+    pairs: list[Pair] = []
+    for reference, inner, node in direct:
+        (mine, theirs), _ = aligned(queries.source, [outside.of(reference), values.of(inner)], shown(node))
+        pairs.append((mine, theirs, False))
+    return relation.rows, pairs, values
+
+
+def _direct(queries: Queries, query: exp.Expr, env: Env) -> list[tuple[exp.Column, exp.Expr, exp.Expr]] | None:
+    """The equalities by which alone a subquery names the query around: its name, what it equals, the condition.
+
+    None if there are other names, or parts that would have to know them.
+    """
+    allowed = {"expressions", "from_", "joins", "where", "kind", "hint"}
+    if not isinstance(query, exp.Select) or any(value for key, value in query.args.items() if key not in allowed):
+        return None
+    if query.args.get("from_") is None or subqueries_in(query.expressions) or list(query.find_all(exp.Window)):
+        return None
+    known = queries.known(env)
+    references = {id(node): node for node in free(query, known)}
+    if not references:
+        return None
+    found: list[tuple[exp.Column, exp.Expr, exp.Expr]] = []
+    where = query.args.get("where")
+    for node in joins.conjuncts(where.this if where else None):
+        if not isinstance(node, exp.EQ) or subqueries_in([node]):
+            continue
+        for reference, inner in ((node.left, node.right), (node.right, node.left)):
+            if id(reference) in references and not any(id(each) in references for each in inner.find_all(exp.Column)):
+                if not list(inner.find_all(exp.Column)):
+                    continue
+                found.append((references[id(reference)], inner, node))
+                del references[id(reference)]
+                break
+    return None if references else found
+
+
+# -- conditions -------------------------------------------------------------------------------------------------------
+
+
+def filtered(queries: Queries, rows: Relation, node: exp.Expr, env: Env) -> Any:
+    """The rows for which a condition with subqueries is true."""
+    negated, inner = False, node
+    while isinstance(inner, exp.Not | exp.Paren):
+        negated ^= isinstance(inner, exp.Not)
+        inner = inner.this
+    if isinstance(inner, exp.Exists):
+        body = _body(queries, rows, inner.this, env)
+        return joins.paired(rows.rows, body.rows, body.pairs, "anti" if negated else "semi")
+    member = _membership(inner)
+    if member is not None:
+        subjects, query, outside = member
+        split = _split(queries, rows, subjects, query, env, node=inner, only=not (negated ^ outside))
+        return split[0] if not (negated ^ outside) else split[1]
+    relation, known = attached(queries, rows, [node], env)
+    values = Values(queries.source, relation.columns, relation.types, lambda _, part: known.get(id(part)))
+    met = relation.rows.where(values.truth(node, "this condition"))
+    return met.select(*types(rows.rows))
+
+
+def _membership(node: exp.Expr) -> tuple[list[exp.Expr], exp.Expr, bool] | None:
+    """What is looked for in which subquery, and whether it must not be there."""
+    if isinstance(node, exp.In) and node.args.get("query") is not None:
+        left, query, outside = node.this, node.args["query"], False
+    elif isinstance(node, exp.EQ) and isinstance(node.expression, exp.Any):
+        left, query, outside = node.this, node.expression.this, False
+    elif isinstance(node, exp.NEQ) and isinstance(node.expression, exp.All):
+        left, query, outside = node.this, node.expression.this, True
+    else:
+        return None
+    subjects = left.expressions if isinstance(left, exp.Tuple) else [left]
+    return list(subjects), query, outside
+
+
+def _split(
+    queries: Queries,
+    rows: Relation,
+    subjects: Sequence[exp.Expr],
+    query: exp.Expr,
+    env: Env,
+    *,
+    node: exp.Expr,
+    only: bool,
+) -> tuple[Any, Any, Any]:
+    """The rows for which membership is true, false and null. ``only``: the first suffices, the others are None."""
+    source = queries.source
+    if subqueries_in(subjects):
+        source.refuse(node, "a subquery on the left side of IN", "compute it in a view before")
+    body = _body(queries, rows, query, env)
+    if len(body.results) != len(subjects):
+        raise source.error(
+            node, f"{len(subjects)} values are looked for among {len(body.results) or 'all'} columns: {shown(node)}",
+            "name as many columns in the subquery",
+        )  # fmt: skip
+    outside = Values(source, rows.columns, rows.types)
+    wanted: list[Pair] = []
+    for subject, result in zip(subjects, body.results, strict=True):
+        (mine, theirs), _ = aligned(source, [outside.of(subject), result], shown(node))
+        wanted.append((mine, theirs, False))
+    inside = joins.paired(rows.rows, body.rows, [*body.pairs, *wanted], "semi")
+    if only:
+        return inside, None, None
+    if len(wanted) > 1:
+        source.refuse(node, "NOT IN of several columns", "use NOT EXISTS")
+    (mine, theirs, _) = wanted[0]
+    rest = rows.rows.concat(inside.negate())
+    nulls = body.rows.where(theirs.is_null())
+    unknown = joins.paired(rest, nulls, body.pairs, "semi")
+    rest = rest.concat(unknown.negate())
+    without = rest.where(mine.is_null())
+    maybe = joins.paired(without, body.rows, body.pairs, "semi")
+    return inside, rest.concat(maybe.negate()), unknown.concat(maybe)
+
+
+# -- values -----------------------------------------------------------------------------------------------------------
+
+
+def attached(
+    queries: Queries, rows: Relation, nodes: Iterable[exp.Expr], env: Env, done: Container[int] = ()
+) -> tuple[Relation, dict[int, Value]]:
+    """The rows with one more column for each subquery, and the value of each, by the identity of its part.
+
+    Those in ``done`` are computed already.
+    """
+    known: dict[int, Value] = {}
+    for number, node in enumerate(each for each in subqueries_in(nodes) if id(each) not in done):
+        name = f"subquery {number}"
+        while name in rows.types:
+            name += "+"
+        inner = unwrapped(node)
+        member = _membership(inner)
+        if isinstance(inner, exp.Exists):
+            body = _body(queries, rows, inner.this, env)
+            there = joins.paired(rows.rows, body.rows, body.pairs, "semi")
+            parts = [(there, pl.lit(True)), (rows.rows.concat(there.negate()), pl.lit(False))]
+            value = Value(pl.col(name), BOOL, node)
+            result = _labelled(parts, name)
+        elif member is not None:
+            subjects, query, outside = member
+            split = _split(queries, rows, subjects, query, env, node=inner, only=False)
+            truths = [pl.lit(not outside), pl.lit(outside), null(BOOL)]
+            result = _labelled(list(zip(split, truths, strict=True)), name)
+            value = Value(pl.col(name), BOOL, node)
+        elif isinstance(inner, exp.Select | exp.SetOperation | exp.Subquery):
+            result, value = _scalar(queries, rows, inner, env, name)
+        else:
+            queries.source.refuse(inner, "this comparison with a subquery", "= ANY, <> ALL, IN and EXISTS are")
+        rows = Relation(result, rows.columns, rows.carried)
+        known[id(node)] = known[id(inner)] = value
+    return rows, known
+
+
+def _labelled(parts: Sequence[tuple[Any, pl.Expr]], name: str) -> Any:
+    first, *others = [part.with_columns(**{name: label}) for part, label in parts]
+    return first.concat(*others)
+
+
+def _scalar(queries: Queries, around: Relation, query: exp.Expr, env: Env, name: str) -> tuple[Any, Value]:
+    """The rows with the one value of a subquery for each; null where it has none."""
+    if isinstance(query, exp.Select) and len(query.expressions) != 1:
+        raise queries.source.error(query, f"a value has one column: {shown(query)}", "select one column")
+    direct = _direct(queries, query, env)
+    if direct is not None and grouping.aggregates_in(query):
+        assert isinstance(query, exp.Select)
+        return _direct_aggregate(queries, around, query, direct, env, name=name)
+    body = _body(queries, around, query, env)
+    if len(body.results) != 1:
+        raise queries.source.error(query, f"a value has one column: {shown(query)}", "select one column")
+    kind = body.results[0].type
+    assert kind is not None
+    keys = {f"{name} key {i}": theirs for i, (_, theirs, _) in enumerate(body.pairs)}
+    rows = body.rows.select(**keys, **{name: body.results[0].expr})
+    always = isinstance(query, exp.Select) and grouping.is_global(query)
+    if not always and not _is_first(query):
+        rows = _single(queries, query, rows, list(keys), name)
+    pairs = [(mine, pl.col(f"{name} key {i}"), safe) for i, (mine, _, safe) in enumerate(body.pairs)]
+    how = "inner" if always and not body.pairs else "left"
+    joined = joins.paired(around.rows, rows, pairs, how)
+    return joined.select(*types(around.rows), name), Value(pl.col(name), kind, query)
+
+
+def _is_first(query: exp.Expr) -> bool:
+    limit = query.args.get("limit")
+    return isinstance(limit, exp.Limit) and limit.expression.name == "1"
+
+
+def _single(queries: Queries, query: exp.Expr, rows: Any, keys: list[str], name: str) -> Any:
+    """The one row for each key: a second one is an error of the run."""
+    kind = types(rows)[name]
+    if kind.is_nested:
+        queries.source.refuse(query, f"a subquery as a value of type {kind}")
+    grouped = rows.group_by(*keys).agg(**{name: ddcore.min(pl.col(name)), "rows": ddcore.count()})
+    message = f"the subquery at {queries.source.place(query)} gives several rows where one value is wanted: "
+    failing = (pl.lit(message) + pl.col("rows").cast(pl.String)).cast(pl.Int64)
+    counted = pl.when(pl.col("rows") > 1).then(failing).otherwise(pl.col("rows"))
+    checked = grouped.with_columns(rows=counted).where(pl.col("rows") == 1)
+    return checked.select(*keys, name)
+
+
+def _direct_aggregate(
+    queries: Queries,
+    around: Relation,
+    query: exp.Select,
+    direct: Sequence[tuple[exp.Column, exp.Expr, exp.Expr]],
+    env: Env,
+    *,
+    name: str,
+) -> tuple[Any, Value]:
+    """An aggregate of the rows that equal the row around in some columns."""
+    relation = joins.from_where(queries, query, env.alone, [node for _, _, node in direct])
+    inside = Values(queries.source, relation.columns, relation.types)
+    outside = Values(queries.source, around.columns, around.types)
+    keys, mine = {}, []
+    for number, (reference, inner, node) in enumerate(direct):
+        (left, right), _ = aligned(queries.source, [outside.of(reference), inside.of(inner)], shown(node))
+        keys[f"{name} key {number}"] = right
+        mine.append(left)
+    part = _plain(query.expressions[0])
+    computed = grouping.computed(queries, relation, grouping.aggregates_in(query), keys, prefix=f"{name} ")
+    pairs = [(left, pl.col(key), False) for left, key in zip(mine, keys, strict=True)]
+    joined = computed.filled(joins.paired(around.rows, computed.rows, pairs, "left"))
+    values = Values(queries.source, around.columns, types(joined), lambda _, each: computed.known(each))
+    value = values.of(part)
+    kind = value.type
+    if kind is None:
+        queries.source.refuse(query, "a value that is always NULL")
+    return joined.select(*types(around.rows), **{name: value.expr}), Value(pl.col(name), kind, query)

@@ -1,0 +1,283 @@
+"""Values: a typed expression for each scalar part of a query, with SQL's three-valued logic."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import date, datetime, timezone
+from decimal import Decimal
+from typing import Any
+
+import polars as pl
+from sqlglot import exp
+
+from ddcore import syntax
+from ddcore.errors import ProgramError
+from ddcore.expressions import Projection
+from ddcore.schema import Schema, Type, parse_type
+from ddcore.sql.names import Column, resolve
+from ddcore.sql.parsing import Source, shown
+
+__all__ = ["BOOL", "Value", "Values", "aligned", "declared_type", "null"]
+
+BOOL, INT, FLOAT, TEXT = Type("bool"), Type("int64"), Type("float64"), Type("string")
+DATE, TIMESTAMP = Type("date"), Type("timestamp")
+_NUMBERS = ("int64", "decimal", "float64")
+_UTC = timezone.utc  # noqa: UP017  (Polars compares with this one)
+
+_TYPES = {
+    "BIGINT": "int64", "INT": "int64", "SMALLINT": "int64", "TINYINT": "int64", "DOUBLE": "float64", "FLOAT": "float64",
+    "BOOLEAN": "bool", "TEXT": "string", "VARCHAR": "string", "CHAR": "string", "NCHAR": "string", "NVARCHAR": "string",
+    "DATE": "date", "TIMESTAMP": "timestamp", "TIMESTAMPTZ": "timestamp", "TIMESTAMPNTZ": "timestamp",
+    "BINARY": "binary", "VARBINARY": "binary",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Value:
+    """An expression and its type; None is the type of a bare NULL. ``literal`` is the value of a constant."""
+
+    expr: pl.Expr
+    type: Type | None
+    node: exp.Expr
+    literal: Any = None
+
+    @property
+    def name(self) -> str:
+        """The type as messages show it."""
+        return "null" if self.type is None else str(self.type)
+
+
+def null(type_: Type) -> pl.Expr:
+    """A null of this type."""
+    return pl.lit(None, dtype=type_.polars)
+
+
+def constant(value: Any, node: exp.Expr) -> Value:  # noqa: PLR0911  (one case, one return)
+    """A value of Python as a literal."""
+    if isinstance(value, bool):
+        return Value(pl.lit(value), BOOL, node, value)
+    if isinstance(value, int):
+        return Value(pl.lit(value, dtype=pl.Int64), INT, node, value)
+    if isinstance(value, Decimal):
+        scale = _scale(value)
+        return Value(pl.lit(value, dtype=pl.Decimal(18, scale)), Type("decimal", 18, scale), node, value)
+    if isinstance(value, float):
+        return Value(pl.lit(value), FLOAT, node, value)
+    if isinstance(value, datetime):
+        return Value(pl.lit(value, dtype=TIMESTAMP.polars), TIMESTAMP, node, value)
+    if isinstance(value, date):
+        return Value(pl.lit(value), DATE, node, value)
+    return Value(pl.lit(value), TEXT, node, value)
+
+
+def _scale(value: Decimal) -> int:
+    exponent = value.as_tuple().exponent
+    return max(-exponent, 0) if isinstance(exponent, int) else 0
+
+
+def declared_type(source: Source, kind: exp.DataType) -> Type:
+    """The type that SQL text names. Raises ProgramError for one that no column can have."""
+    name = kind.this.value if isinstance(kind.this, exp.DType) else str(kind.this)
+    if name in ("DECIMAL", "NUMERIC"):
+        digits = [int(each.name) for each in kind.expressions]
+        text = f"decimal({digits[0]},{digits[1] if len(digits) > 1 else 0})" if digits else "decimal(18,3)"
+    elif name in _TYPES:
+        text = _TYPES[name]
+    else:
+        source.refuse(kind, f"the type {kind.sql(dialect='postgres')}")
+    try:
+        return parse_type(text)
+    except ProgramError as error:
+        raise source.error(kind, error.message, error.hint) from None
+
+
+def aligned(source: Source, values: Sequence[Value], what: str) -> tuple[list[pl.Expr], Type]:
+    """Expressions of one type. Raises ProgramError where the types have none in common."""
+    known = [each for each in values if each.type is not None]
+    typed = [each for each in known if not isinstance(each.literal, str)] or known
+    common = typed[0].type if typed else TEXT
+    assert common is not None
+    for each in typed[1:]:
+        assert each.type is not None
+        joined = _joined(common, each.type)
+        if joined is None:
+            raise source.error(
+                each.node, f"{what}: the types {common} and {each.name} do not meet: {shown(each.node)}",
+                "cast one of them: CAST(x AS type)",
+            )  # fmt: skip
+        common = joined
+    return [as_type(source, each, common) for each in values], common
+
+
+def _joined(one: Type, other: Type) -> Type | None:
+    """The type that holds values of both."""
+    if one == other:
+        return one
+    names = {one.name, other.name}
+    if names <= set(_NUMBERS):
+        if "float64" in names:
+            return FLOAT
+        return Type("decimal", 18, max(one.scale, other.scale))
+    return TIMESTAMP if names == {"date", "timestamp"} else None
+
+
+def as_type(source: Source, value: Value, wanted: Type) -> pl.Expr:
+    """The value as a type that holds it: widened, a literal read, or null."""
+    if value.type is None:
+        return null(wanted)
+    if value.type == wanted:
+        return value.expr
+    if value.literal is not None:
+        return _literal(source, value, wanted).expr
+    if value.type == DATE and wanted == TIMESTAMP:
+        return value.expr.cast(TIMESTAMP.polars)
+    return value.expr.cast(wanted.polars)
+
+
+def _literal(source: Source, value: Value, wanted: Type) -> Value:
+    """A literal as another type: text is read, numbers are widened."""
+    literal = value.literal
+    try:
+        if isinstance(literal, str) and wanted != TEXT:
+            return constant(_read(literal.strip(), wanted), value.node)
+        if wanted == FLOAT:
+            return constant(float(literal), value.node)
+        if wanted.name == "decimal":
+            number = Decimal(literal).quantize(Decimal(1).scaleb(-wanted.scale))
+            return Value(pl.lit(number, dtype=wanted.polars), wanted, value.node, number)
+        if wanted == TIMESTAMP and type(literal) is date:
+            return constant(datetime(literal.year, literal.month, literal.day, tzinfo=_UTC), value.node)
+    except (ValueError, ArithmeticError):
+        raise source.error(value.node, f"{literal!r} is no {wanted}", f"write a literal that is a {wanted}") from None
+    return replace(value, expr=value.expr.cast(wanted.polars), type=wanted, literal=None)
+
+
+def _read(text: str, wanted: Type) -> Any:
+    if wanted == DATE:
+        return date.fromisoformat(text)
+    if wanted == TIMESTAMP:
+        moment = datetime.fromisoformat(text)
+        return moment.astimezone(_UTC) if moment.tzinfo else moment.replace(tzinfo=_UTC)
+    if wanted == INT:
+        return int(text)
+    if wanted == FLOAT:
+        return float(text)
+    if wanted == BOOL:
+        truths = {"true": True, "t": True, "false": False, "f": False}
+        if text.lower() not in truths:
+            raise ValueError(text)
+        return truths[text.lower()]
+    if wanted.name == "decimal":
+        return Decimal(text).quantize(Decimal(1).scaleb(-wanted.scale))
+    raise ValueError(text)
+
+
+Replace = Callable[["Values", exp.Expr], Value | None]
+
+
+class Values:
+    """Makes values of the parts of a query over the rows of one collection.
+
+    ``replace`` may give the value of a part that is computed already: an aggregate, a key of GROUP BY, a subquery.
+    """
+
+    def __init__(
+        self, source: Source, columns: Sequence[Column], schema: Schema, replace: Replace | None = None
+    ) -> None:
+        self.source, self.columns, self.schema, self._replace = source, columns, schema, replace
+
+    def of(self, node: exp.Expr) -> Value:
+        """The value of a part. Raises ProgramError, with its place, for what is not supported or has no type."""
+        known = self._replace(self, node) if self._replace else None
+        if known is not None:
+            return known
+        from ddcore.sql import functions
+
+        for kind in type(node).__mro__:
+            rule = functions.RULES.get(kind)
+            if rule is not None:
+                self.require_arguments(node, kind)
+                return rule(self, node)
+        what = "the function" if isinstance(node, exp.Func) else "the expression"
+        name = node.name.lower() if isinstance(node, exp.Anonymous) else node.sql_name().lower() if isinstance(
+            node, exp.Func) else node.key.upper()  # fmt: skip
+        self.source.refuse(node, f"{what} {name}")
+
+    def require_arguments(self, node: exp.Expr, kind: type[exp.Expr]) -> None:
+        """Raises ProgramError for an option of a part that its rule does not read."""
+        from ddcore.sql.functions import ARGUMENTS
+
+        read = {"this", "expression", "expressions"} | ARGUMENTS.get(kind, set())
+        for name, value in node.args.items():
+            if value and name not in read:
+                self.source.refuse(node, f"{name.strip('_').replace('_', ' ').upper()} here")
+
+    def truth(self, node: exp.Expr, where: str) -> pl.Expr:
+        """A condition. Raises ProgramError for another type."""
+        value = self.of(node)
+        if value.type is None:
+            return null(BOOL)
+        if value.type != BOOL:
+            raise self.source.error(
+                node, f"{where}: {shown(node)} is {value.name}, not a condition", "compare it with something"
+            )
+        return value.expr
+
+    def column(self, node: exp.Column) -> Value:
+        """A column of the rows."""
+        found = resolve(self.source, self.columns, node)
+        return Value(pl.col(found.key), self.schema[found.key], node)
+
+    def typed(self, expr: pl.Expr, node: exp.Expr) -> Value:
+        """An expression whose type the engine finds."""
+        try:
+            kind = Projection({"x": expr}, self.schema).schema["x"]
+        except ProgramError as error:
+            raise self.source.error(node, f"{shown(node)}: {error.message}", error.hint) from None
+        return Value(expr, kind, node)
+
+    def require(self, value: Value, *names: str) -> Value:
+        """The value, if its type is one of these or it is NULL, which then has the first."""
+        if value.type is None:
+            first = parse_type(names[0] if names[0] != "decimal" else "decimal(18,2)")
+            return replace(value, expr=null(first), type=first)
+        if isinstance(value.literal, str) and "string" not in names:
+            return _literal(self.source, value, parse_type(names[0]))
+        if value.type.name not in names:
+            raise self.source.error(
+                value.node, f"{shown(value.node)} is {value.name}, not {' or '.join(names)}", "cast it: CAST(x AS type)"
+            )
+        return value
+
+    def number(self, value: Value) -> Value:
+        """The value, if it is a number."""
+        return self.require(value, *_NUMBERS)
+
+
+def sql_function(name: str, left: pl.Expr, right: pl.Expr) -> pl.Expr:
+    """One of Polars' operators of SQL, such as the remainder that has the sign of what is divided."""
+    return syntax.build(
+        {"Function": {"input": [syntax.read(left), syntax.read(right)], "function": {"Sql": {"Binary": name}}}}
+    )
+
+
+def is_plain(expr: pl.Expr) -> str | None:
+    """The column's name, if an expression is a bare column."""
+    tree = syntax.read(expr)
+    return str(tree["Column"]) if syntax.kind(tree) == "Column" else None
+
+
+def like_pattern(pattern: str, escape: str) -> str:
+    """The regular expression of a pattern of LIKE."""
+    parts, number = [], 0
+    while number < len(pattern):
+        letter = pattern[number]
+        if escape and letter == escape and number + 1 < len(pattern):
+            number += 1
+            parts.append(re.escape(pattern[number]))
+        else:
+            parts.append({"%": ".*", "_": "."}.get(letter) or re.escape(letter))
+        number += 1
+    return f"(?s)^{''.join(parts)}$"

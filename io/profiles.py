@@ -1,0 +1,117 @@
+"""The profile of a run, as its record has it: what each operator of the program did, and how they are connected.
+
+It names operators, lines and loops by itself, so that it can be shown after the program has changed. Must not import
+anything heavy: every command reads records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+__all__ = ["NO_PROFILE", "HeatRecord", "LoopRecord", "OperatorRecord", "ProfileRecord", "profile_from_json"]
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorRecord:
+    """One operator, or several linear ones in a row, under the number that ``dd plan`` has for it.
+
+    ``loop``: the number of the innermost loop, 0 outside. ``reads`` are the numbers of operators; ``feedback`` those
+    read in every round after the first. ``taken`` and ``sent`` are updates; ``memory`` is in bytes, at the end of the
+    fold; rows and bytes are those of state, of an output those of its log. ``key`` is the heaviest key, if one is
+    heavy, and ``key_rows`` are its updates at least.
+    """
+
+    number: int
+    kind: str
+    title: str
+    place: str = ""
+    loop: int = 0
+    reads: tuple[int, ...] = ()
+    feedback: tuple[int, ...] = ()
+    taken: int = 0
+    sent: int = 0
+    seconds: float = 0.0
+    memory: int = 0
+    rows_read: int = 0
+    bytes_read: int = 0
+    rows_written: int = 0
+    bytes_written: int = 0
+    key: str = ""
+    key_rows: int = 0
+
+    @property
+    def keyed(self) -> bool:
+        """Whether it looks rows up by key."""
+        return self.kind == "keyed"
+
+    @property
+    def named(self) -> str:
+        """Its title and its place: ``join on stop = src (program.py:11)``."""
+        return f"{self.title} ({self.place})" if self.place else self.title
+
+
+@dataclass(frozen=True, slots=True)
+class LoopRecord:
+    """A loop: its number, that of the loop around it (0: none), its name and its limit, as ``dd plan`` has them."""
+
+    number: int
+    parent: int
+    name: str
+    max_rounds: int
+    returns: bool = False
+    prioritized: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class HeatRecord:
+    """Differences by version and round, in ranges of ``versions`` versions and ``rounds`` rounds.
+
+    ``cells``: first version, first round (-1: outside of loops) and number. With several time dimensions the version is
+    the first coordinate; in loops within loops the round is that of the outermost.
+    """
+
+    versions: int = 1
+    rounds: int = 1
+    cells: tuple[tuple[int, int, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileRecord:
+    """What a run's operators did, in the order of ``dd plan``. Runs of earlier releases have none."""
+
+    operators: tuple[OperatorRecord, ...] = ()
+    loops: tuple[LoopRecord, ...] = ()
+    heat: HeatRecord = HeatRecord()
+
+    def to_json(self) -> dict[str, Any]:
+        """The fields for JSON; those of an operator or a loop are left out where they have their default."""
+        return {
+            "operators": [_brief(each) for each in self.operators],
+            "loops": [_brief(each) for each in self.loops],
+            "heat": asdict(self.heat),
+        }
+
+
+NO_PROFILE = ProfileRecord()
+
+
+def profile_from_json(body: Mapping[str, Any]) -> ProfileRecord:
+    """The profile that :meth:`ProfileRecord.to_json` wrote. Fields of later releases are left out."""
+    heat = _known(HeatRecord, body.get("heat", {}))
+    return ProfileRecord(
+        tuple(OperatorRecord(**_known(OperatorRecord, each)) for each in body.get("operators", ())),
+        tuple(LoopRecord(**_known(LoopRecord, each)) for each in body.get("loops", ())),
+        HeatRecord(**{**heat, "cells": tuple(tuple(cell) for cell in heat.get("cells", ()))}),
+    )
+
+
+def _brief(record: OperatorRecord | LoopRecord) -> dict[str, Any]:
+    defaults = {each.name: each.default for each in fields(record)}
+    return {name: value for name, value in asdict(record).items() if value != defaults[name]}
+
+
+def _known(kind: type, body: Mapping[str, Any]) -> dict[str, Any]:
+    names = {each.name for each in fields(kind)}
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in body.items() if name in names}

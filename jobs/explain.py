@@ -1,0 +1,125 @@
+"""Explaining rows of an output: which input rows they rest on, which changes of inputs moved them.
+
+Reads the logs of the inputs and folds in this process; takes no lock and writes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from ddcore.errors import UsageError
+from ddcore.explaining import Causes, Explanation, Question, rows_with
+from ddcore.io.changelog import ChangeLog
+from ddcore.io.program import load_program
+from ddcore.io.times import Time, time_of
+from ddcore.jobs.failures import fold_errors
+from ddcore.jobs.verify import Verification
+
+if TYPE_CHECKING:
+    from ddcore.io.project import Project
+    from ddcore.schema import Schema
+
+__all__ = ["Explaining", "Origin"]
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where an input row comes from: the last time at which it was added, and the sources ingested for that time."""
+
+    time: Time
+    sources: tuple[str, ...]
+
+
+class Explaining:
+    """The warehouse as the last finished run left it, and its program. Raises as :class:`Verification`."""
+
+    def __init__(self, project: Project, output: str) -> None:
+        self.verification = Verification(project)
+        self.verification.outputs([output])
+        self.output, self.plan, self.names = output, self.verification.plan, self.verification.names
+        schema = self.plan.outputs[output]
+        self.question = Question(load_program(project), output, self.plan.inputs, schema)
+
+    @property
+    def schema(self) -> Schema:
+        """The columns of the output."""
+        return self.question.schema
+
+    def require(self, time: Time, origin: str) -> None:
+        """UsageError for a time at which the output need not be what the program gives for the inputs."""
+        doubt, hint = self.verification.claims.doubt(time, self.output)
+        if doubt:
+            raise UsageError(f"{origin}: {doubt}", hint)
+
+    def rows(self, time: Time, key: pl.DataFrame) -> pl.DataFrame:
+        """The rows of the output with this key, and ``diff``, their counts; sorted."""
+        log, state = self.verification.output_log(self.output)
+        return rows_with(log.between(None, time, state), key).sort(list(self.schema))
+
+    def explanation(self, time: Time, row: pl.DataFrame) -> Explanation:
+        """Input rows on which one row of the output rests. Raises the errors of the program."""
+        with fold_errors():
+            return self.question.explain(self._inputs(None, time), row)
+
+    def check_explanation(self, time: Time, row: pl.DataFrame, explanation: Explanation) -> tuple[bool, bool, bool]:
+        """Whether the explanation of a row suffices, whether it is minimal, and whether the row is there with all
+        input rows but the named ones: each folded from nothing.
+        """
+        with fold_errors():
+            return self.question.check(self._inputs(None, time), row, explanation.inputs)
+
+    def moved(self, start: Time | None, end: Time, key: pl.DataFrame) -> pl.DataFrame:
+        """How the rows of the output with this key changed: rows and ``diff``, sorted."""
+        log, state = self.verification.output_log(self.output)
+        return rows_with(log.between(start, end, state), key).sort("diff", *self.schema)
+
+    def causes(self, start: Time | None, end: Time, key: pl.DataFrame) -> Causes:
+        """The changes of inputs from ``start`` to ``end`` that moved the rows with this key."""
+        before = {name: pl.DataFrame(schema=_columns(schema)) for name, schema in self.plan.inputs.items()}
+        if start is not None:
+            before = self._inputs(None, start)
+        with fold_errors():
+            return self.question.explain_change(before, self._inputs(start, end), key)
+
+    def origins(self, name: str, rows: pl.DataFrame, after: Time | None, until: Time) -> list[Origin | None]:
+        """Where rows of an input come from: for each row the last time after one time, and at or before another, at
+        which its count changed in the same direction as ``diff``.
+        """
+        log, state = next((log, state) for log, state in self.verification.inputs() if log.folder.name == name)
+        updates = _within(log, log.collect(log.scan(state).filter(_changed(log, after, until))))
+        sources = self._sources(name)
+        origins: list[Origin | None] = []
+        for at in range(len(rows)):
+            mine = rows_with(updates, rows[at].drop("diff"))
+            mine = mine.filter(pl.col("diff").sign() == rows["diff"].sign()[at]).sort(log.dims)
+            last = time_of(mine.select(log.dims).row(-1)) if len(mine) else None
+            origins.append(None if last is None else Origin(last, sources.get(last, ())))
+        return origins
+
+    def _sources(self, name: str) -> dict[Time, tuple[str, ...]]:
+        """The sources of an input that were ingested for each time."""
+        sources: dict[Time, tuple[str, ...]] = {}
+        for record in self.verification.ledger.ingests(name):
+            for time in record.counts:
+                sources[time] = (*sources.get(time, ()), *(each.name for each in record.sources))
+        return sources
+
+    def _inputs(self, start: Time | None, end: Time) -> dict[str, pl.DataFrame]:
+        return {log.folder.name: log.between(start, end, state) for log, state in self.verification.inputs()}
+
+
+def _columns(schema: Schema) -> Mapping[str, Any]:
+    return {name: kind.polars for name, kind in schema.items()} | {"diff": pl.Int64()}
+
+
+def _changed(log: ChangeLog, after: Time | None, until: Time) -> pl.Expr:
+    weight = log.counts_at(until) if after is None else log.counts_at(until) - log.counts_at(after)
+    return weight != 0
+
+
+def _within(log: ChangeLog, updates: pl.DataFrame) -> pl.DataFrame:
+    return updates.select(*log.schema, *log.dims, "diff")

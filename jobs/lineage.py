@@ -1,0 +1,167 @@
+"""OpenLineage events of runs, for the extra ``lineage``: START, then COMPLETE or FAIL, with inputs and outputs.
+
+They go where OpenLineage's own settings say: its environment variables, or ``openlineage.yml``. A thread of its own
+sends them. A run never fails because of them, and ends at most a moment later: an event that cannot be sent is dropped.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from importlib.util import find_spec
+from pathlib import Path
+from queue import SimpleQueue
+from threading import Thread
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from ddcore import __version__
+from ddcore.redaction import masked
+
+if TYPE_CHECKING:
+    from ddcore.io.project import Project
+    from ddcore.io.records import RunRecord
+    from ddcore.io.warehouse import Warehouse
+    from ddcore.plan import Plan
+    from ddcore.schema import Schema
+
+__all__ = ["Lineage", "is_configured"]
+
+PRODUCER = f"https://pypi.org/project/ddcore/{__version__}"
+WAIT = 2.0  # seconds at the end of a run for events that are not sent yet
+_FILE = "openlineage.yml"
+_SIMPLE = ("OPENLINEAGE_URL", "OPENLINEAGE_CONFIG")
+
+_logger = logging.getLogger("ddcore")
+
+
+def is_configured() -> bool:
+    """Whether OpenLineage's settings name a place for events, and its library is installed. Imports nothing."""
+    if os.environ.get("OPENLINEAGE_DISABLED", "").strip().lower() == "true":
+        return False
+    named = any(os.environ.get(name) for name in _SIMPLE)
+    named = named or any(name.startswith("OPENLINEAGE__TRANSPORT") for name in os.environ)
+    named = named or Path(_FILE).is_file() or Path("~/.openlineage", _FILE).expanduser().is_file()
+    return named and find_spec("openlineage") is not None
+
+
+class Lineage:
+    """The events of one run. Without settings, or without the library, it does nothing."""
+
+    def __init__(self, project: Project, plan: Plan, warehouse: Warehouse) -> None:
+        self._queue: SimpleQueue[tuple[str, datetime, dict[str, Any]] | None] = SimpleQueue()
+        self._thread: Thread | None = None
+        if not is_configured():
+            return
+        self._job = f"{project.root.resolve().name}.{project.program.rpartition(':')[2]}"
+        self._inputs = {name: (_dataset(warehouse.input(name)), schema) for name, schema in plan.inputs.items()}
+        self._outputs = {name: (_dataset(warehouse.output(name)), schema) for name, schema in plan.outputs.items()}
+        self._thread = Thread(target=self._send_all, name="ddcore lineage", daemon=True)
+        self._thread.start()
+
+    def start(self) -> None:
+        """The run begins."""
+        self._put("START")
+
+    def complete(self, record: RunRecord) -> None:
+        """The run is recorded."""
+        rows_in = {name: sum(map(sum, counts.values())) for name, counts in record.inputs.items()}
+        rows_out = {name: sum(map(sum, counts.values())) for name, counts in record.outputs.items()}
+        self._put("COMPLETE", rows_in=rows_in, rows_out=rows_out)
+        self._finish()
+
+    def fail(self, error: str) -> None:
+        """The run ended with an error."""
+        self._put("FAIL", error=masked(error))
+        self._finish()
+
+    def _put(self, state: str, **what: Any) -> None:
+        if self._thread is not None:
+            self._queue.put((state, datetime.now(UTC), what))
+
+    def _finish(self) -> None:
+        if self._thread is not None:
+            self._queue.put(None)
+            self._thread.join(WAIT)
+            if self._thread.is_alive():
+                _logger.info("OpenLineage: an event is not sent after %s s", WAIT)
+
+    # -- in the thread -------------------------------------------------------------------------------------------------
+
+    def _send_all(self) -> None:
+        try:
+            logging.getLogger("openlineage").addHandler(logging.NullHandler())  # it must not write to the terminal
+            from openlineage.client import OpenLineageClient
+            from openlineage.client.uuid import generate_new_uuid
+
+            client, number = OpenLineageClient(), str(generate_new_uuid())
+        except Exception as error:  # settings may be wrong in many ways
+            _logger.info("OpenLineage: no events are sent: %s", masked(str(error)))
+            return
+        while (event := self._queue.get()) is not None:
+            try:
+                client.emit(self._event(number, *event))
+            except Exception as error:
+                _logger.info("OpenLineage: an event is not sent: %s", masked(str(error)))
+
+    def _event(self, number: str, state: str, at: datetime, what: Mapping[str, Any]) -> Any:
+        from openlineage.client.event_v2 import InputDataset, Job, OutputDataset, Run, RunEvent, RunState
+        from openlineage.client.facet_v2 import (
+            error_message_run,
+            input_statistics_input_dataset,
+            output_statistics_output_dataset,
+            processing_engine_run,
+        )
+
+        run: dict[str, Any] = {
+            "processing_engine": processing_engine_run.ProcessingEngineRunFacet(version=__version__, name="ddcore")
+        }
+        if "error" in what:
+            run["errorMessage"] = error_message_run.ErrorMessageRunFacet(
+                message=what["error"], programmingLanguage="python"
+            )
+        rows_in, rows_out = what.get("rows_in", {}), what.get("rows_out", {})
+        read = input_statistics_input_dataset.InputStatisticsInputDatasetFacet
+        written = output_statistics_output_dataset.OutputStatisticsOutputDatasetFacet
+        inputs = [
+            InputDataset(*place, facets=_schema(schema), inputFacets=_statistics("input", read, rows_in, name))
+            for name, (place, schema) in self._inputs.items()
+        ]
+        outputs = [
+            OutputDataset(*place, facets=_schema(schema), outputFacets=_statistics("output", written, rows_out, name))
+            for name, (place, schema) in self._outputs.items()
+        ]
+        job = Job(namespace=os.environ.get("OPENLINEAGE_NAMESPACE") or "ddcore", name=self._job)
+        return RunEvent(
+            eventType=RunState[state],
+            eventTime=at.isoformat(),
+            run=Run(runId=number, facets=run),
+            job=job,
+            inputs=inputs,
+            outputs=outputs,
+            producer=PRODUCER,
+        )
+
+
+def _dataset(place: object) -> tuple[str, str]:
+    """The namespace and the name of a table, by OpenLineage's rules: those of a bucket, or of this file system."""
+    parts = urlsplit(str(place))
+    if parts.scheme and parts.netloc:
+        return f"{parts.scheme}://{parts.netloc}", parts.path.strip("/")
+    return "file", str(Path(str(place)).resolve())
+
+
+def _schema(schema: Schema) -> dict[str, Any]:
+    from openlineage.client.facet_v2 import schema_dataset
+
+    fields = [
+        schema_dataset.SchemaDatasetFacetFields(name=name, type=str(kind), ordinal_position=place)
+        for place, (name, kind) in enumerate(schema.items(), 1)
+    ]
+    return {"schema": schema_dataset.SchemaDatasetFacet(fields=fields)}
+
+
+def _statistics(side: str, facet: Any, rows: Mapping[str, int], name: str) -> dict[str, Any]:
+    return {f"{side}Statistics": facet(rowCount=rows[name])} if name in rows else {}

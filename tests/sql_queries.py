@@ -1,0 +1,288 @@
+"""Random queries of SQL over small tables with nulls and duplicates, and what DuckDB gives for them."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from datetime import date, timedelta
+from decimal import Decimal
+from typing import Any
+
+import duckdb
+import polars as pl
+
+__all__ = ["RandomQuery", "accumulated", "bag", "database", "random_logs"]
+
+SCHEMAS: dict[str, dict[str, Any]] = {
+    "r": {"a": pl.Int64, "b": pl.Int64, "s": pl.String, "m": pl.Decimal(10, 2)},
+    "q": {"a": pl.Int64, "c": pl.Int64, "u": pl.String, "f": pl.Boolean, "d": pl.Date},
+}
+KINDS = {pl.Int64: "int", pl.String: "text", pl.Boolean: "bool", pl.Date: "date"}
+TEXTS = ("x", "y", "xy", "ab%", "")
+Named = tuple[str, str]
+"""A column as a query names it, and its kind: int, text, decimal, bool or date."""
+
+
+def random_logs(rng: random.Random, versions: int = 3, rows: int = 8) -> dict[str, pl.DataFrame]:
+    """Change logs whose values are few, so that rows repeat, and null now and then. Later versions also retract."""
+    return {name: _log(rng, schema, versions, rows) for name, schema in SCHEMAS.items()}
+
+
+def _log(rng: random.Random, schema: Mapping[str, Any], versions: int, rows: int) -> pl.DataFrame:
+    updates: list[tuple[Any, ...]] = []
+    there: Counter[tuple[Any, ...]] = Counter()
+    for version in range(versions):
+        for row in list(there.elements()):
+            if rng.random() < 0.3:
+                updates.append((*row, version, -1))
+                there[row] -= 1
+        for _ in range(rng.randrange(rows + 1)):
+            row = tuple(_value(rng, kind) for kind in schema.values())
+            updates.append((*row, version, 1))
+            there[row] += 1
+    return pl.DataFrame(updates, {**schema, "version": pl.Int64, "diff": pl.Int64}, orient="row")
+
+
+def _value(rng: random.Random, kind: Any) -> Any:
+    if rng.random() < 0.2:
+        return None
+    if kind == pl.Int64:
+        return rng.randrange(-1, 4)
+    if kind == pl.String:
+        return rng.choice(TEXTS)
+    if kind == pl.Boolean:
+        return rng.random() < 0.5
+    if kind == pl.Date:
+        return date(2024, 1, 30) + timedelta(rng.randrange(4))
+    return Decimal(rng.randrange(-3, 4)) / 4
+
+
+def accumulated(log: pl.DataFrame, version: int) -> pl.DataFrame:
+    """The rows of a log at a version, each as often as it is there."""
+    columns = [name for name in log.columns if name not in ("version", "diff")]
+    counts = log.filter(pl.col("version") <= version).group_by(columns).agg(pl.col("diff").sum())
+    assert counts.filter(pl.col("diff") < 0).is_empty(), "a row is there less than not at all"
+    numbers = [place for place, count in enumerate(counts["diff"]) for _ in range(count)]
+    return counts.select(columns)[numbers]
+
+
+def database(logs: Mapping[str, pl.DataFrame], version: int) -> duckdb.DuckDBPyConnection:
+    """DuckDB with the tables at a version, and PostgreSQL's rules for integers and for the order of nulls."""
+    connection = duckdb.connect()
+    connection.execute("set integer_division = true")
+    connection.execute("set error_on_division_by_zero = false")
+    connection.execute("set default_null_order = 'nulls_last_on_asc_first_on_desc'")
+    for name, log in logs.items():
+        connection.register("arriving", accumulated(log, version).to_arrow())
+        connection.execute(f"create table {name} as select * from arriving")
+        connection.unregister("arriving")
+    return connection
+
+
+def bag(rows: Sequence[Sequence[Any]]) -> Counter[tuple[Any, ...]]:
+    """Rows that can be compared: numbers by value, floats without their last digits."""
+    return Counter(tuple(_comparable(value) for value in row) for row in rows)
+
+
+def _comparable(value: Any) -> Any:
+    if isinstance(value, float):
+        return float(f"{value:.10g}")
+    return Decimal(value).normalize() + 0 if isinstance(value, Decimal) else value
+
+
+class RandomQuery:
+    """A query by a seed: the same text for the same seed."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self.rng, self._aliases = rng, 0
+
+    def text(self) -> str:
+        """A query with columns c0, c1, ..."""
+        return self.query(2, [])[0]
+
+    def query(self, depth: int, outer: list[Named], kinds: Sequence[str] | None = None) -> tuple[str, list[str]]:
+        """A query and the kinds of its columns, which are called c0, c1, ..."""
+        kinds = list(kinds or self.rng.choices(("int", "text", "decimal", "bool"), k=self.rng.randint(1, 3)))
+        draw = self.rng.random()
+        if depth and draw < 0.2:
+            operation = self.rng.choice(("UNION", "UNION ALL", "INTERSECT", "EXCEPT", "INTERSECT ALL", "EXCEPT ALL"))
+            left, right = (self.query(depth - 1, outer, kinds)[0] for _ in range(2))
+            return f"({left}) {operation} ({right})", kinds
+        if depth and draw < 0.45:
+            return self._grouped(depth, outer, kinds), kinds
+        return self._plain(depth, outer, kinds), kinds
+
+    def _plain(self, depth: int, outer: list[Named], kinds: Sequence[str]) -> str:
+        tables, columns = self._tables(depth, outer)
+        scope = columns + outer if self.rng.random() < 0.3 else columns
+        results = ", ".join(f"{self.value(kind, scope, depth)} AS c{i}" for i, kind in enumerate(kinds))
+        where = self._where(columns, outer, depth)
+        distinct = "DISTINCT " if self.rng.random() < 0.2 else ""
+        text = f"SELECT {distinct}{results} FROM {tables}{where}"
+        if self.rng.random() < 0.15:
+            keys = [
+                f"{i}{self.rng.choice(('', ' DESC', ' NULLS FIRST', ' DESC NULLS LAST'))}"
+                for i in range(1, len(kinds) + 1)
+            ]
+            text += f" ORDER BY {', '.join(keys)} LIMIT {self.rng.randrange(4)}"
+            if self.rng.random() < 0.3:
+                text += f" OFFSET {self.rng.randrange(1, 3)}"
+        return text
+
+    def _grouped(self, depth: int, outer: list[Named], kinds: Sequence[str]) -> str:
+        tables, columns = self._tables(depth, outer)
+        keys = [
+            self.value(kind, columns, 0) for kind in self.rng.choices(("int", "text", "bool"), k=self.rng.randrange(3))
+        ]
+        keys = [key for key in keys if any(name in key for name, _ in columns)]
+        results = ", ".join(f"{self.aggregate(kind, columns, depth)} AS c{i}" for i, kind in enumerate(kinds))
+        text = f"SELECT {results} FROM {tables}{self._where(columns, outer, depth)}"
+        if keys:
+            text += f" GROUP BY {', '.join(keys)}"
+        if self.rng.random() < 0.3:
+            sign = self.rng.choice(("<", ">", "<>"))
+            text += f" HAVING {self.aggregate('int', columns, depth)} {sign} {self.rng.randrange(4)}"
+        return text
+
+    def _where(self, columns: list[Named], outer: list[Named], depth: int) -> str:
+        parts = [self.condition(columns, outer, depth) for _ in range(self.rng.randrange(3))]
+        if outer and self.rng.random() < 0.7:
+            mine, theirs = self._some("int", columns), self._some("int", outer)
+            if mine and theirs:
+                parts.append(f"{mine} {self.rng.choice(('=', '=', '=', '<', '<>'))} {theirs}")
+        return f" WHERE {' AND '.join(parts)}" if parts else ""
+
+    # -- FROM ---------------------------------------------------------------------------------------------------------
+
+    def _tables(self, depth: int, outer: list[Named]) -> tuple[str, list[Named]]:
+        inside = outer if self.rng.random() < 0.5 else []
+        text, columns = self._table(depth, inside)
+        for _ in range(self.rng.choice((0, 0, 1, 1, 2))):
+            other, more = self._table(depth)
+            kinds = ("JOIN", "JOIN", "LEFT JOIN", "CROSS JOIN", "RIGHT JOIN", "FULL JOIN")
+            kind = self.rng.choice(kinds[: 4 if inside else 6])  # ddcore refuses the last two there
+            both = columns + more
+            if kind == "CROSS JOIN":
+                text, columns = f"{text} CROSS JOIN {other}", both
+                continue
+            mine, theirs = self._some("int", columns), self._some("int", more)
+            on = f"{mine} = {theirs}" if mine and theirs else "1 = 1"
+            if self.rng.random() < 0.3 and kind != "FULL JOIN":
+                on += f" AND {self.condition(both, [], 0)}"
+            text, columns = f"{text} {kind} {other} ON {on}", both
+        return text, columns
+
+    def _table(self, depth: int, outer: Sequence[Named] = ()) -> tuple[str, list[Named]]:
+        self._aliases += 1
+        alias = f"t{self._aliases}"
+        if depth and self.rng.random() < 0.2:
+            text, kinds = self.query(depth - 1, list(outer))
+            return f"({text}) AS {alias}", [(f"{alias}.c{i}", kind) for i, kind in enumerate(kinds)]
+        table = self.rng.choice(tuple(SCHEMAS))
+        columns = [(f"{alias}.{name}", KINDS.get(kind, "decimal")) for name, kind in SCHEMAS[table].items()]
+        return f"{table} AS {alias}", columns
+
+    # -- values -------------------------------------------------------------------------------------------------------
+
+    def _some(self, kind: str, scope: Sequence[Named]) -> str:
+        fitting = [name for name, each in scope if each == kind]
+        return self.rng.choice(fitting) if fitting else ""
+
+    def value(self, kind: str, scope: list[Named], depth: int) -> str:  # noqa: PLR0911  (one case, one return)
+        """A value of a kind over the columns of ``scope``."""
+        draw, column = self.rng.random(), self._some(kind, scope)
+        if column and draw < 0.6:
+            return column
+        if depth and draw < 0.68 and kind in ("int", "decimal"):
+            return f"({self._scalar(kind, scope, depth)})"
+        if draw < 0.75:
+            test = f"{self._leaf('int', scope)} {self.rng.choice(('<', '=', '<>'))} {self._leaf('int', scope)}"
+            return f"CASE WHEN {test} THEN {self._leaf(kind, scope)} ELSE {self._leaf(kind, scope)} END"
+        if draw < 0.8:
+            return f"coalesce({self._leaf(kind, scope)}, {self.literal(kind)})"
+        if kind == "bool" and depth:
+            return f"({self.condition(scope, [], depth - 1)})"
+        if column and kind == "int" and draw < 0.95:
+            return (
+                f"({column} {self.rng.choice(('+', '-', '*', '/', '%'))} {self.rng.choice(('2', '3', '-2', column))})"
+            )
+        if column and kind == "decimal" and draw < 0.95:
+            return f"({column} {self.rng.choice(('+', '-', '*'))} {self.rng.choice(('0.5', '2', column))})"
+        if column and kind == "text" and draw < 0.95:
+            return self.rng.choice((f"upper({column})", f"({column} || 'z')", f"substring({column} from 1 for 1)"))
+        return self.literal(kind)
+
+    def _leaf(self, kind: str, scope: list[Named]) -> str:
+        return self._some(kind, scope) or self.literal(kind)
+
+    def literal(self, kind: str) -> str:
+        """A constant."""
+        if kind == "int":
+            return str(self.rng.randrange(4))
+        if kind == "text":
+            return f"'{self.rng.choice(TEXTS)}'"
+        return {"decimal": "0.25", "bool": "true", "date": "date '2024-02-01'"}[kind]
+
+    def aggregate(self, kind: str, scope: list[Named], depth: int) -> str:
+        """An aggregate of a kind."""
+        where = f" FILTER (WHERE {self.condition(scope, [], 0)})" if self.rng.random() < 0.2 else ""
+        if kind == "int":
+            choices = ["count(*)", f"count({self.value('text', scope, 0)})"]
+            if column := self._some("int", scope):
+                choices += [f"{name}({column})" for name in ("sum", "min", "max")] + [f"count(DISTINCT {column})"]
+            return self.rng.choice(choices) + where
+        if kind == "decimal":
+            return f"{self.rng.choice(('sum', 'min', 'max'))}({self.value('decimal', scope, 0)}){where}"
+        if kind == "bool":
+            return f"{self.rng.choice(('bool_and', 'bool_or'))}({self.value('bool', scope, 0)}){where}"
+        return f"{self.rng.choice(('min', 'max'))}({self.value(kind, scope, 0)}){where}"
+
+    def _scalar(self, kind: str, scope: list[Named], depth: int) -> str:
+        tables, columns = self._tables(depth - 1, scope)
+        return f"SELECT {self.aggregate(kind, columns, 0)} FROM {tables}{self._where(columns, scope, depth - 1)}"
+
+    # -- conditions ---------------------------------------------------------------------------------------------------
+
+    def condition(self, scope: list[Named], outer: list[Named], depth: int) -> str:  # noqa: PLR0911
+        """A condition, which may hold subqueries where there is depth left."""
+        draw = self.rng.random()
+        if depth and draw < 0.3:
+            return self._asking(scope, depth)
+        if draw < 0.36:
+            return f"NOT ({self.condition(scope, outer, depth and depth - 1)})"
+        if draw < 0.46:
+            left, right = (self.condition(scope, outer, depth and depth - 1) for _ in range(2))
+            return f"({left} OR {right})"
+        kind = self.rng.choice(("int", "int", "text", "decimal", "date", "bool"))
+        column = self._some(kind, scope)
+        if not column:
+            return f"{self._leaf('int', scope)} < 2"
+        if draw < 0.6:
+            return f"{column} IS {self.rng.choice(('', 'NOT '))}NULL"
+        if draw < 0.7 and kind in ("int", "text"):
+            listed = [self.literal(kind) for _ in range(2)] + (["NULL"] if self.rng.random() < 0.2 else [])
+            return f"{column} {self.rng.choice(('', 'NOT '))}IN ({', '.join(listed)})"
+        if draw < 0.75 and kind == "text":
+            return f"{column} {self.rng.choice(('', 'NOT '))}LIKE '{self.rng.choice(('x%', '%y', '_', '%b_', ''))}'"
+        if draw < 0.8 and kind == "int":
+            return f"{column} BETWEEN 0 AND 2"
+        if draw < 0.85:
+            other = column if kind == "date" else self.value(kind, scope, 0)
+            return f"{column} IS {self.rng.choice(('', 'NOT '))}DISTINCT FROM {other}"
+        if kind == "bool":
+            return column
+        sign = self.rng.choice(("=", "<>", "<", ">=", "<=", ">"))
+        return f"{column} {sign} {self.value(kind, scope, 0) if kind != 'date' else self.literal(kind)}"
+
+    def _asking(self, scope: list[Named], depth: int) -> str:
+        negated = self.rng.choice(("", "NOT "))
+        if self.rng.random() < 0.5:
+            tables, columns = self._tables(depth - 1, scope)
+            select = self.rng.choice(("1", "*", "count(*)"))
+            return f"{negated}EXISTS (SELECT {select} FROM {tables}{self._where(columns, scope, depth - 1)})"
+        column = self._some("int", scope)
+        tables, columns = self._tables(depth - 1, scope)
+        inner = self.value("int", columns, 0)
+        query = f"SELECT {inner} FROM {tables}{self._where(columns, scope, depth - 1)}"
+        return f"{column or self.literal('int')} {negated}IN ({query})"

@@ -1,0 +1,22 @@
+"""The pictures of the README are what the commands draw now."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+
+import pictures
+
+
+def test_pictures_are_current() -> None:
+    texts = dict(pictures.pictures())
+    assert sorted(texts) == sorted(file.name for file in pictures.FOLDER.iterdir())
+    for name, text in texts.items():
+        assert (pictures.FOLDER / name).read_text(encoding="utf-8") == text, "to draw them anew: make pictures"
+        ET.fromstring(text)
+        assert f"docs/pictures/{name}" in (pictures.TOP / "README.md").read_text(encoding="utf-8")
+
+
+def test_a_terminal_shows_what_was_printed() -> None:
+    text = pictures.terminal("dd diff <x>", "x (a int64)\n+  1\n-  2 & 3\n~  4 -> 5\n")
+    assert "$ dd diff &lt;x&gt;" in text and '<text class="minus" x="16"' in text and "2 &amp; 3" in text
+    assert len(list(ET.fromstring(text).iter("{http://www.w3.org/2000/svg}text"))) == 5

@@ -1,0 +1,522 @@
+"""Programs of SQL: queries against DuckDB at every version, recursion, mistakes, and a project from end to end."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import sys
+from collections.abc import Sequence
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pages
+import polars as pl
+import pytest
+from folding import by_reference, whole
+from sql_queries import RandomQuery, accumulated, bag, database, random_logs
+
+import ddcore
+from ddcore.cli.main import run_command
+from ddcore.errors import Diverged, ExpressionError, ProgramError
+from ddcore.planner import build
+from ddcore.sql import program
+
+
+def differences(query: str, logs: dict[str, pl.DataFrame], read: Sequence[str] = ()) -> str:
+    """How ddcore's result of a query differs from DuckDB's at some version, or nothing.
+
+    Not at versions at which all tables of the query are empty: there a sum of nothing has no row (docs/sql.md).
+    """
+    log = ddcore.replay(program(f"CREATE VIEW result AS {query}"), ("version",), **logs)["result"]
+    read = read or [name for name in logs if f"{name} AS" in query]
+    for version in range(3):
+        if not any(len(accumulated(logs[name], version)) for name in read):
+            continue
+        with database(logs, version) as connection:
+            theirs = bag(connection.execute(query).fetchall())
+        mine = bag(accumulated(log, version).rows())
+        if mine != theirs:
+            return f"version {version}: only here {list(mine - theirs)[:3]}, only in DuckDB {list(theirs - mine)[:3]}"
+    return ""
+
+
+def require_equal(seeds: range) -> None:
+    for seed in seeds:
+        rng = random.Random(f"sql {seed}")
+        logs, query = random_logs(rng), RandomQuery(rng).text()
+        print(f"seed {seed}: {query}")
+        assert not differences(query, logs), f"seed {seed}: {query}"
+
+
+def test_random_queries_equal_duckdb_at_every_version() -> None:
+    require_equal(range(40))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("block", range(4))
+def test_many_random_queries_equal_duckdb_at_every_version(block: int) -> None:
+    seeds = int(os.environ.get("DDCORE_SEEDS", "400"))
+    require_equal(range(40 + block, 40 + seeds // 2, 4))
+
+
+def test_the_reference_gives_the_same_as_the_engine_for_random_queries() -> None:
+    """On a few rows: the naive evaluator plans each query anew at every time."""
+    for seed in range(12):
+        rng = random.Random(f"reference {seed}")
+        logs, query = random_logs(rng, rows=3), RandomQuery(rng).text()
+        print(f"seed {seed}: {query}")
+        views = program(f"CREATE VIEW result AS {query}")
+        assert whole(views, **logs) == by_reference(views, **logs), f"seed {seed}: {query}"
+
+
+# -- single queries ---------------------------------------------------------------------------------------------------
+
+ORDERS = pl.DataFrame(
+    [
+        (1, "ann", 5, 0, 1), (2, "ann", 7, 0, 1), (2, "ann", 7, 0, 1), (3, "bob", None, 0, 1), (4, None, 9, 0, 1),
+        (2, "ann", 7, 1, -1), (5, "bob", 2, 1, 1),
+    ],
+    schema=["id", "who", "sum", "version", "diff"], orient="row",
+)  # fmt: skip
+PEOPLE = pl.DataFrame(
+    [("ann", "Ulm", 0, 1), ("cid", None, 0, 1)], schema=["who", "town", "version", "diff"], orient="row"
+)
+
+
+def rows_of(query: str, version: int = 1, **logs: pl.DataFrame) -> list[tuple[Any, ...]]:
+    """The rows of a query over ORDERS and PEOPLE, or over other tables, at a version, sorted."""
+    logs = logs or {"orders": ORDERS, "people": PEOPLE}
+    log = ddcore.replay(program(f"CREATE VIEW result AS {query}"), ("version",), **logs)["result"]
+    return sorted(accumulated(log, version).rows(), key=lambda row: [(value is None, value) for value in row])
+
+
+CASES = {
+    "SELECT id FROM orders WHERE who <> 'ann'": [(3,), (5,)],
+    "SELECT id FROM orders WHERE who NOT IN (SELECT who FROM people)": [(3,), (5,)],
+    "SELECT who FROM people WHERE who NOT IN (SELECT who FROM orders)": [],
+    "SELECT who FROM people p WHERE NOT EXISTS (SELECT 1 FROM orders o WHERE o.who = p.who)": [("cid",)],
+    "SELECT who, count(*) AS n, count(sum) AS c, sum(sum) AS s FROM orders GROUP BY who": [
+        ("ann", 2, 2, 12),
+        ("bob", 2, 1, 2),
+        (None, 1, 1, 9),
+    ],
+    "SELECT count(*) AS n, sum(sum) AS s, min(id) AS m FROM orders WHERE id > 9": [(0, None, None)],
+    "SELECT o.id, p.town FROM orders o LEFT JOIN people p USING (who) WHERE o.id < 4": [
+        (1, "Ulm"),
+        (2, "Ulm"),
+        (3, None),
+    ],
+    "SELECT who, o.id FROM orders o NATURAL FULL JOIN people": [
+        ("ann", 1),
+        ("ann", 2),
+        ("bob", 3),
+        ("bob", 5),
+        ("cid", None),
+        (None, 4),
+    ],
+    "SELECT p.who, x.id FROM people p LEFT JOIN LATERAL (SELECT id FROM orders o WHERE o.who = p.who"
+    " ORDER BY id DESC LIMIT 1) x ON true": [("ann", 2), ("cid", None)],
+    "SELECT id FROM orders ORDER BY sum DESC LIMIT 2": [(3,), (4,)],
+    "SELECT id FROM orders ORDER BY sum DESC NULLS LAST FETCH FIRST 2 ROWS WITH TIES": [(2,), (4,)],
+    "SELECT id, (SELECT town FROM people p WHERE p.who = o.who) AS town FROM orders o WHERE id < 4": [
+        (1, "Ulm"),
+        (2, "Ulm"),
+        (3, None),
+    ],
+    "SELECT id FROM orders WHERE (who, id) IN (SELECT who, 1 FROM people)": [(1,)],
+    "SELECT id FROM (SELECT id, row_number() OVER (PARTITION BY who ORDER BY sum) AS n FROM orders) AS o WHERE n = 1": [
+        (1,),
+        (4,),
+        (5,),
+    ],
+    "SELECT id, rank() OVER (ORDER BY sum DESC) AS r FROM orders QUALIFY r <= 2": [(3, 1), (4, 2)],
+    "SELECT id, n FROM (SELECT id, dense_rank() OVER (ORDER BY who NULLS FIRST) AS n FROM orders) o WHERE n < 3": [
+        (1, 2),
+        (2, 2),
+        (4, 1),
+    ],
+    "SELECT id, sum(sum) OVER (PARTITION BY who) - sum AS rest FROM orders WHERE who IS NOT NULL": [
+        (1, 7),
+        (2, 5),
+        (3, None),
+        (5, 0),
+    ],
+    "SELECT who, sum(sum) AS s, sum(sum(sum)) OVER () AS t FROM orders GROUP BY who HAVING sum(sum) > 2": [
+        ("ann", 12, 21),
+        (None, 9, 21),
+    ],
+    "SELECT sum(sum) FILTER (WHERE EXISTS (SELECT 1 FROM people p WHERE p.who = orders.who)) AS s FROM orders": [(12,)],
+    "SELECT who IN (SELECT who FROM people) AS known, count(*) AS n FROM orders GROUP BY known": [
+        (False, 2),
+        (True, 2),
+        (None, 1),
+    ],
+    "SELECT id FROM orders WHERE id > 3 UNION SELECT NULL": [(4,), (5,), (None,)],
+    "SELECT id FROM orders ORDER BY id OFFSET 3": [(4,), (5,)],
+    "SELECT 1 AS one FROM orders HAVING true": [(1,)],
+    "SELECT a, rn FROM (SELECT id, row_number() OVER (ORDER BY id DESC) AS a FROM orders) AS o (rn, a) WHERE rn <= 2": [
+        (4, 2),
+        (5, 1),
+    ],
+    "SELECT -7 / 2 AS a, -7 % 2 AS b, 7 / 0 AS c, 1.50 * 2 AS d FROM people WHERE who = 'ann'": [(-3, -1, None, 3)],
+    "SELECT * FROM (VALUES (1, 'a'), (2, NULL)) AS v (n, t)": [(1, "a"), (2, None)],
+    "SELECT sum(sum) FILTER (WHERE who = 'ann') AS s FROM orders HAVING count(*) > 3": [(12,)],
+    "SELECT upper(who) || '!' AS w, position('n' IN who) AS p FROM people": [("ANN!", 2), ("CID!", 0)],
+    "SELECT DISTINCT extract(year FROM date '2024-02-29' + interval '1 year') AS y FROM people": [(2025,)],
+    "SELECT date '2024-01-31' + interval '1' month AS d, date '2024-03-01' - date '2024-02-01' AS n FROM people"
+    " WHERE town IS NULL": [(date(2024, 2, 29), 29)],
+}
+
+
+@pytest.mark.parametrize("query", CASES, ids=range(len(CASES)))
+def test_single_queries(query: str) -> None:
+    assert rows_of(query) == CASES[query]
+
+
+def test_single_queries_by_the_reference() -> None:
+    for query in CASES:
+        views = program(f"CREATE VIEW result AS {query}")
+        logs = {"orders": ORDERS, "people": PEOPLE}
+        assert whole(views, **logs) == by_reference(views, **logs), query
+
+
+def test_a_subquery_with_several_rows_where_one_value_is_wanted_ends_the_run() -> None:
+    with pytest.raises(ExpressionError, match=r"program\.sql:1:.* several rows where one value is wanted: 2"):
+        rows_of("SELECT (SELECT id FROM orders o WHERE o.who = p.who) AS id FROM people p")
+
+
+def test_views_name_earlier_views_and_temporary_ones_are_no_outputs() -> None:
+    views = program(
+        "CREATE TEMPORARY VIEW totals (name, total) AS SELECT who, sum(sum) FROM orders GROUP BY who;"
+        'CREATE VIEW "Large" AS SELECT name, total FROM totals WHERE total > 5;'
+    )
+    logs = ddcore.replay(views, orders=ORDERS, people=PEOPLE)
+    assert list(logs) == ["Large"]
+    assert logs["Large"].rows() == [(None, 9, 0, 1), ("ann", 19, 0, 1), ("ann", 12, 1, 1), ("ann", 19, 1, -1)]
+
+
+def test_the_text_s_layout_is_no_part_of_the_program_and_its_meaning_is() -> None:
+    schemas = {"orders": {"id": "int64", "who": "string", "sum": "int64"}}
+    texts = [
+        "CREATE VIEW v AS SELECT id FROM orders WHERE sum > 3",
+        "-- more\ncreate view v as\nselect ID\nfrom Orders where SUM>3;",
+    ]
+    one, two, other = (build(program(text), schemas).fingerprint for text in [*texts, texts[0].replace("3", "4")])
+    assert one == two != other
+
+
+# -- recursion --------------------------------------------------------------------------------------------------------
+
+EDGES = pl.DataFrame(
+    [("a", "b", 0, 1), ("b", "c", 0, 1), ("c", "a", 0, 1), ("c", "d", 0, 1), ("d", "e", 1, 1), ("c", "a", 2, -1)],
+    schema=["src", "dst", "version", "diff"], orient="row",
+)  # fmt: skip
+CLOSURE = """
+    WITH MUTUALLY RECURSIVE reach (src text, dst text) AS (
+        SELECT src, dst FROM edges UNION SELECT reach.src, edges.dst FROM reach JOIN edges ON reach.dst = edges.src
+    ) SELECT src, dst FROM reach"""
+
+
+def pairs(text: str) -> list[tuple[str, ...]]:
+    return sorted(tuple(pair) for pair in text.split())
+
+
+@pytest.mark.parametrize("version", range(3))
+def test_transitive_closure(version: int) -> None:
+    cycle = "aa ab ac ba bb bc ca cb cc"
+    expected = [f"{cycle} ad bd cd", f"{cycle} ad bd cd de ae be ce", "ab ac ad ae bc bd be cd ce de"][version]
+    assert rows_of(CLOSURE, version, edges=EDGES) == pairs(expected)
+    standard = "WITH RECURSIVE reach AS (SELECT src, dst FROM edges UNION SELECT reach.src, edges.dst FROM reach, edges"
+    standard += " WHERE reach.dst = edges.src) SELECT src, dst FROM reach"
+    assert rows_of(standard, version, edges=EDGES) == pairs(expected)
+
+
+@pytest.mark.parametrize(("version", "expected"), [(0, "aa ba ca dd"), (1, "aa ba ca dd ee"), (2, "aa bb cc dd ee")])
+def test_strongly_connected_components(version: int, expected: str) -> None:
+    """Nodes that reach each other are one component, named after its least node."""
+    query = """
+        WITH MUTUALLY RECURSIVE reach (src text, dst text) AS (
+            SELECT src, dst FROM edges UNION SELECT reach.src, edges.dst FROM reach JOIN edges ON reach.dst = edges.src
+        ),
+        nodes (node text) AS (SELECT src FROM edges UNION SELECT dst FROM edges)
+        SELECT node, min(label) AS label FROM (
+            SELECT node, node AS label FROM nodes
+            UNION ALL SELECT r.src, r.dst FROM reach r JOIN reach back ON r.src = back.dst AND r.dst = back.src) x
+        GROUP BY node"""
+    assert rows_of(query, version, edges=EDGES) == pairs(expected)
+
+
+def test_connected_components_by_the_least_label() -> None:
+    query = """
+        WITH MUTUALLY RECURSIVE
+            both (x text, y text) AS (SELECT src, dst FROM edges UNION SELECT dst, src FROM edges),
+            label (node text, least text) AS (
+                SELECT node, min(least) FROM (
+                    SELECT x AS node, x AS least FROM both
+                    UNION ALL SELECT both.y, label.least FROM label JOIN both ON label.node = both.x) AS moves
+                GROUP BY node)
+        SELECT node, least FROM label"""
+    assert rows_of(query, 2, edges=EDGES) == pairs("aa ba ca da ea")
+    apart = pl.concat([EDGES, pl.DataFrame([("b", "c", 2, -1)], schema=EDGES.schema, orient="row")])
+    assert rows_of(query, 2, edges=apart) == pairs("aa ba cc dc ec")
+
+
+def test_a_bill_of_materials_counts_parts_along_all_ways() -> None:
+    parts = pl.DataFrame(
+        [("bike", "wheel", 2, 0, 1), ("wheel", "spoke", 32, 0, 1), ("bike", "bell", 1, 0, 1),
+         ("bell", "screw", 3, 0, 1), ("wheel", "screw", 4, 1, 1), ("wheel", "spoke", 32, 2, -1),
+         ("wheel", "spoke", 36, 2, 1)],
+        schema=["whole", "part", "n", "version", "diff"], orient="row",
+    )  # fmt: skip
+    query = """
+        WITH RECURSIVE needs (part, n) AS (
+            SELECT part, n FROM parts WHERE whole = 'bike'
+            UNION ALL
+            SELECT parts.part, needs.n * parts.n FROM needs JOIN parts ON parts.whole = needs.part
+        ) SELECT part, sum(n) AS n FROM needs GROUP BY part"""
+    expected = {"bell": 1, "screw": 3, "spoke": 64, "wheel": 2}
+    assert dict(rows_of(query, 0, parts=parts)) == expected
+    assert dict(rows_of(query, 1, parts=parts)) == expected | {"screw": 11}
+    assert dict(rows_of(query, 2, parts=parts)) == expected | {"screw": 11, "spoke": 72}
+
+
+RECURSIONS = [
+    "WITH RECURSIVE t (x, y) AS (SELECT a, b FROM r UNION SELECT t.x, r.b FROM t JOIN r ON r.a = t.y) SELECT * FROM t",
+    """WITH RECURSIVE t AS (
+        SELECT a, 0 AS n FROM q WHERE f UNION ALL SELECT r.b, n + 1 FROM t, r WHERE r.a = t.a AND n < 3
+    ) SELECT a, n, count(*) AS ways FROM t GROUP BY a, n""",
+    """WITH RECURSIVE t (x, s) AS (
+        SELECT a, s FROM r WHERE b IS NULL
+        UNION SELECT q.c, coalesce(u, s) FROM t LEFT JOIN q ON q.a = t.x WHERE q.c IS NOT NULL
+    ) SELECT DISTINCT x, s FROM t WHERE x NOT IN (SELECT c FROM q WHERE d IS NOT NULL)""",
+]
+
+
+@pytest.mark.parametrize("query", RECURSIONS, ids=range(len(RECURSIONS)))
+def test_recursion_over_random_tables_equals_duckdb_at_every_version(query: str) -> None:
+    for seed in range(12):
+        logs = random_logs(random.Random(f"recursion {seed}"))
+        print(f"seed {seed}")
+        assert not differences(query, logs, read=("r", "q")), f"seed {seed}"
+
+
+def test_bindings_of_mutual_recursion_use_the_newest_of_those_before_them() -> None:
+    """Even and odd numbers of steps from a start, and a limit at which the loop returns."""
+    query = """
+        WITH MUTUALLY RECURSIVE{limit}
+            even (node text) AS (SELECT 'a' UNION SELECT dst FROM odd, edges WHERE node = src),
+            odd (node text) AS (SELECT dst FROM even, edges WHERE node = src)
+        SELECT 'even' AS steps, node FROM even UNION ALL SELECT 'odd', node FROM odd"""
+    line = EDGES.filter(~((pl.col("src") == "c") & (pl.col("dst") == "a")))
+    expected = [("even", "a"), ("even", "c"), ("even", "e"), ("odd", "b"), ("odd", "d")]
+    assert rows_of(query.format(limit=""), 1, edges=line) == expected
+    once = rows_of(query.format(limit=" (RETURN AT RECURSION LIMIT 1)"), 1, edges=line)
+    assert once == [("even", "a"), ("odd", "b")], "in one round, odd follows the even of the same round"
+
+
+def test_a_loop_beyond_its_limit_ends_the_run_with_its_place() -> None:
+    query = "WITH MUTUALLY RECURSIVE (ERROR AT RECURSION LIMIT 5) n (i bigint) AS (SELECT 1 UNION SELECT i + 1 FROM n)"
+    query += " SELECT i FROM n"
+    with pytest.raises(Diverged, match=r"loop n \(program\.sql:1:\d+\)"):
+        rows_of(query)
+
+
+# -- errors -----------------------------------------------------------------------------------------------------------
+
+MISTAKES = {
+    "SELECT idd FROM orders": (
+        "program.sql:2:8: there is no column idd; there are: id, who, sum",
+        "did you mean 'id'?",
+    ),
+    "SELECT o.id FROM orders": ("program.sql:2:8: there is no table o for o.id; there are: orders", ""),
+    "SELECT id FROM order_": (
+        "program.sql:2:16: there is no table order_; there are: orders, people",
+        "did you mean 'orders'?",
+    ),
+    "SELECT who FROM orders, people": (
+        "program.sql:2:8: the column who could be orders.who or people.who",
+        "name its table",
+    ),
+    "SELECT id + who AS x FROM orders": ("program.sql:2:13: who is string, not int64 or decimal or float64", "cast it"),
+    "SELECT id FROM orders WHERE sum": ("program.sql:2:29: this condition: sum is int64, not a condition", "compare"),
+    "SELECT id FROM orders WHERE id = who": (
+        "program.sql:2:34: id = who: the types int64 and string do not meet: who",
+        "cast",
+    ),
+    "SELECT id, sum(sum) AS s FROM orders": (
+        "program.sql:2:8: id is neither a key of GROUP BY nor in an aggregate",
+        "GROUP BY",
+    ),
+    "SELECT id + 1 FROM orders": ("program.sql:1:13: column 1 of the view result has no name", "AS name"),
+    "SELECT id, id FROM orders": ("program.sql:1:13: two columns of the view result are called id", "rename"),
+    "SELECT id FROM orders ORDER BY id": (
+        "program.sql:2:32: ORDER BY without LIMIT: the rows of a view have no order",
+        "LIMIT",
+    ),
+    "SELECT now() AS t FROM orders": (
+        "program.sql:2:8: a program may not read the clock: CURRENT_TIMESTAMP",
+        "columns",
+    ),
+    "SELECT string_agg(who, ',') AS t FROM orders": (
+        "program.sql:2:19: the aggregate group_concat is not supported",
+        "",
+    ),
+    "SELECT id FROM orders TABLESAMPLE SYSTEM (5)": (
+        "program.sql:2:16: a join in parentheses, a sample or a pivot is not",
+        "",
+    ),
+    "SELECT id FROM orders UNION SELECT who FROM people": (
+        "program.sql:2:8: UNION, column id: the types int64 and string",
+        "cast",
+    ),
+    "SELECT id FROM orders GROUP BY ROLLUP (id)": (
+        "program.sql:2:40: this kind of GROUP BY is not supported: ROLLUP (id)",
+        "",
+    ),
+    "SELECT id, who FROM": ("program.sql:2:16: this is no SQL at 'FROM': Expected table name", "correct"),
+    "SELECT CAST(id AS money) AS m FROM orders": ("program.sql:2:13: the type MONEY is not supported", ""),
+    "SELECT id FROM orders WHERE id = ANY(ARRAY[1])": ("program.sql:2:44: ANY of what is no subquery", "write IN"),
+    "SELECT * FROM (SELECT 1) AS t": ("program.sql:1:13: column 1 of the view result has no name", "AS name"),
+    "SELECT date '2024-02-30' AS d FROM orders": ("program.sql:2:13: '2024-02-30' is no date", "a literal"),
+    "SELECT id FROM orders WHERE who LIKE town": ("program.sql:2:38: there is no column town", ""),
+    "SELECT id FROM orders LIMIT who": ("program.sql:2:29: a limit that is no whole number is not supported", ""),
+    "SELECT DISTINCT ON (who) who, id FROM orders": ("program.sql:2:21: DISTINCT ON is not supported", "row_number"),
+    "WITH RECURSIVE n AS (SELECT 1 AS i UNION SELECT max(i) FROM n) SELECT i FROM n": (
+        "program.sql:2:49: WITH RECURSIVE n: groups or DISTINCT over itself",
+        "WITH MUTUALLY RECURSIVE",
+    ),
+    "WITH MUTUALLY RECURSIVE n AS (SELECT 1 AS i) SELECT i FROM n": (
+        "program.sql:2:25: n has no columns",
+        "column type",
+    ),
+    "WITH MUTUALLY RECURSIVE n (i text) AS (SELECT id FROM orders) SELECT i FROM n": (
+        "program.sql:2:25: column i is string as declared and int64 in the query",
+        "cast",
+    ),
+}
+
+
+@pytest.mark.parametrize("query", MISTAKES, ids=range(len(MISTAKES)))
+def test_mistakes_name_their_place_and_a_way_on(query: str) -> None:
+    message, hint = MISTAKES[query]
+    with pytest.raises(ProgramError) as caught:
+        ddcore.replay(program(f"CREATE VIEW result AS\n{query}"), orders=ORDERS, people=PEOPLE)
+    assert caught.value.message.startswith(message), caught.value.message
+    assert hint in caught.value.hint and caught.value.hint, caught.value.hint
+    assert "\n" not in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "program.sql: there is no view"),
+        ("SELECT 1", "program.sql:1:8: a query without a view: SELECT 1"),
+        ("CREATE TABLE t (a int)", "program.sql:1:14: the statement CREATE: CREATE TABLE t (a INT)"),
+        ("DROP VIEW v", "program.sql:1:11: the statement DROP: DROP VIEW v"),
+        (
+            "CREATE OR REPLACE VIEW v AS SELECT 1 AS a",
+            "program.sql:1:24: CREATE VIEW takes a name, columns and a query",
+        ),
+        ("CREATE TEMP VIEW v AS SELECT 1 AS a", "program.sql: there is no view"),
+        ("CREATE VIEW orders AS SELECT 1 AS a", "program.sql:1:13: there is a table or view orders already"),
+        ("CREATE VIEW v (a, b) AS SELECT 1 AS a", "program.sql:1:13: 2 columns are named, and the query has 1"),
+    ],
+)
+def test_programs_are_views(text: str, message: str) -> None:
+    with pytest.raises(ProgramError) as caught:
+        ddcore.replay(program(text), orders=ORDERS)
+    assert caught.value.message.startswith(message), caught.value.message
+    assert caught.value.hint
+
+
+def test_without_sqlglot_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.startswith(("sqlglot", "ddcore.sql."))]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "sqlglot", None)
+    with pytest.raises(ProgramError) as caught:
+        program("CREATE VIEW v AS SELECT 1 AS a")
+    assert "sqlglot" in caught.value.message and caught.value.hint == "pip install 'ddcore[sql]'"
+
+
+# -- the page ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_page_shows_what_the_commands_print(tmp_path: Path, dd: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    pages.follow("sql.md", tmp_path, dd, monkeypatch, steps=12)
+
+
+def test_the_page_s_recursion_finds_components() -> None:
+    (text,) = re.findall(r"^```sql\n(.*?)^```$", (pages.DOCS / "sql.md").read_text("utf-8"), re.DOTALL | re.MULTILINE)
+    flights = EDGES.rename({"src": "origin", "dst": "target"})
+    log = ddcore.replay(program(text), flights=flights)["components"]
+    assert sorted(accumulated(log, 0).rows()) == pairs("aa ba ca da")
+
+
+# -- a project --------------------------------------------------------------------------------------------------------
+
+JOURNEYS = """\
+-- How long it takes from where trams start.
+CREATE VIEW journeys AS
+WITH MUTUALLY RECURSIVE reached (stop text, total bigint) AS (
+    SELECT stop, min(total)
+    FROM (
+        SELECT stop, 0 AS total FROM starts
+        UNION ALL
+        SELECT links.dst, reached.total + links.minutes FROM reached JOIN links ON links.src = reached.stop
+    ) AS ways
+    GROUP BY stop
+)
+SELECT stop, total FROM reached;
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
+    """The project of `dd init` with its program in SQL, ingested; calls `dd` and gives what it prints."""
+
+    def dd_(*arguments: str, code: int = 0) -> str:
+        ended = run_command(arguments)
+        said = capsys.readouterr()
+        assert ended == code, said
+        return said.out + said.err
+
+    monkeypatch.chdir(tmp_path)
+    dd_("init", "trams")
+    monkeypatch.chdir(tmp_path / "trams")
+    file = Path("dd.toml")
+    file.write_text(file.read_text().replace("program.py:program", "program.sql"))
+    Path("program.py").unlink()
+    Path("program.sql").write_text(JOURNEYS)
+    dd_("ingest", "links", "data/links.csv")
+    dd_("ingest", "starts", "data/starts.csv")
+    return dd_
+
+
+def test_a_project_of_sql_from_ingest_to_a_changed_program(project: Any) -> None:
+    project("run")
+    assert "-  Harbour        12" in project("diff", "journeys", "3", "4")
+    plan = project("plan")
+    assert "loop reached" in plan and "program.sql:3:25" in plan and "program.sql:8:" in plan
+    assert ".py:" not in plan, "every operator has its place in the SQL"
+    assert "holds" in project("verify") and "holds" in project("verify", "--by", "scratch")
+    before = project("show", "journeys")
+    Path("program.sql").write_text(JOURNEYS.replace("-- How long", "-- The minutes that"))
+    assert project("show", "journeys") == before and "nothing" in project("run").lower()
+    Path("program.sql").write_text(JOURNEYS.replace("FROM reached;", "FROM reached WHERE total < 10;"))
+    Path("more.csv").write_text("version,diff,src,dst,minutes\n6,1,Central,Quay,1\n")
+    project("ingest", "links", "more.csv")
+    project("run")
+    after = project("show", "journeys")
+    assert "Quay" in after and "Zoo" in before and "Zoo" not in after
+    assert "holds" in project("verify")
+
+
+def test_a_mistake_in_the_file_is_one_line_of_the_command(project: Any) -> None:
+    Path("program.sql").write_text(JOURNEYS.replace("links.minutes", "links.minute"))
+    text = project("run", code=1)
+    assert "program.sql:8:43: there is no column links.minute; there are: src, dst, minutes" in text
+    assert "did you mean 'minutes'?" in text
+    Path("program.sql").unlink()
+    assert "there is no file program.sql" in project("run", code=2)
