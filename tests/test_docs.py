@@ -93,6 +93,6 @@ def test_benchmarks_that_pages_name_exist() -> None:
         calls = re.findall(r"(?:make bench ARGS=\"?|python -m bench )([a-z_]+(?: [a-z_]+)*)", page.read_text("utf-8"))
         names[str(page.relative_to(TOP))] = {name for call in calls for name in call.split()}
     assert len(names["docs/comparison.md"]) >= 4
-    for page, benchmarks in names.items():
-        assert [name for name in benchmarks if not (TOP / "bench" / f"{name}.py").is_file()] == [], page
+    for place, benchmarks in names.items():
+        assert [name for name in benchmarks if not (TOP / "bench" / f"{name}.py").is_file()] == [], place
     assert re.findall(r"\d (?:s|ms|MiB|GB|times|seconds)\b", (DOCS / "comparison.md").read_text("utf-8")) == []
