@@ -6,7 +6,7 @@ MAKEFLAGS += --no-print-directory
 PY := .venv/bin/python
 READY := .venv/ready
 
-.PHONY: help setup demo test test-all test-tpch test-browser pictures check format bench soak wheel clean
+.PHONY: help setup demo test test-all test-tpch test-browser pictures check format docs bench soak wheel clean
 
 help: ## list the targets
 	@printf 'make TARGET, where TARGET is one of\n\n'
@@ -45,6 +45,10 @@ check: $(READY) ## formatting, lint and types, as in CI
 format: $(READY) ## fix formatting and imports
 	@.venv/bin/ruff check --quiet --fix-only .
 	@.venv/bin/ruff format --quiet .
+
+docs: $(READY) ## build the documentation as a site in build/docs; a broken link is an error
+	@$(PY) -m sphinx --fail-on-warning --keep-going --quiet -c docs -d build/doctrees . build/docs
+	@echo 'the first page: build/docs/index.html'
 
 bench: $(READY) ## measure against peers; a JSON object per line
 	@$(PY) -m bench $(ARGS)

@@ -84,3 +84,15 @@ def test_examples_in_docstrings_run() -> None:
         result = doctest.testmod(import_module(name))
         assert result.attempted > 0
         assert result.failed == 0, name
+
+
+def test_benchmarks_that_pages_name_exist() -> None:
+    """What a page calls measured can be measured again; the comparison has no figures of its own, which would age."""
+    names: dict[str, set[str]] = {}
+    for page in PAGES:
+        calls = re.findall(r"(?:make bench ARGS=\"?|python -m bench )([a-z_]+(?: [a-z_]+)*)", page.read_text("utf-8"))
+        names[str(page.relative_to(TOP))] = {name for call in calls for name in call.split()}
+    assert len(names["docs/comparison.md"]) >= 4
+    for place, benchmarks in names.items():
+        assert [name for name in benchmarks if not (TOP / "bench" / f"{name}.py").is_file()] == [], place
+    assert re.findall(r"\d (?:s|ms|MiB|GB|times|seconds)\b", (DOCS / "comparison.md").read_text("utf-8")) == []

@@ -62,6 +62,7 @@ def test_every_dependency_is_pinned_and_no_pin_has_an_url() -> None:
         *extras["connect"],
         *extras["s3"],
         *extras["bench"],
+        *extras["docs"],
         *extras["dev"],
     ]
     names = {re.split(r"[=<>~! \[]", line)[0].lower() for line in lines}
