@@ -137,7 +137,7 @@ def _totals(counts: Sequence[object]) -> tuple[int, int]:
 
 
 def _warnings(profile: ProfileRecord) -> Iterator[Html]:
-    from ddcore.jobs.profile import warnings
+    from ddcore.jobs.profiles import warnings
 
     for each in warnings(profile):
         yield tag("p", each, class_="warning", role="note")

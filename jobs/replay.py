@@ -188,7 +188,7 @@ class _Replay:
         """Fold, and record the run, or its failure if nothing was committed."""
         from ddcore.jobs.commits import Commits
         from ddcore.jobs.lineage import Lineage
-        from ddcore.jobs.profile import profile_record, warnings
+        from ddcore.jobs.profiles import profile_record, warnings
 
         start, options = time.perf_counter(), self.options
         self._check_inputs()

@@ -21,7 +21,7 @@ def test_reference_is_what_the_commands_say() -> None:
 
 def test_every_command_and_option_has_help() -> None:
     commands = re.split(r"^## ", reference(), flags=re.MULTILINE)[1:]
-    assert len(commands) == 13
+    assert len(commands) == 14
     for command in commands:
         for line in command.splitlines():
             option = re.fullmatch(r" +(-\S+(, --\S+)?)( [A-Z=|a-z]+)? *", line)

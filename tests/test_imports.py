@@ -83,3 +83,11 @@ def test_a_module_that_is_loaded_is_seen(folded: Path) -> None:
         cwd=folded, capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert {"numba", "pandas", "pydantic", "rich", "numpy", "llvmlite"} <= {*done.stderr.splitlines()[-1].split()}
+
+
+def test_no_module_beside_the_entry_file_hides_one_of_python() -> None:
+    """spark-submit runs ``jobs/replay.py``, and Python then looks for modules in its folder first."""
+    import ddcore.jobs
+
+    names = {file.stem for file in Path(ddcore.jobs.__path__[0]).glob("*.py")} - {"__init__"}
+    assert "replay" in names and not names & sys.stdlib_module_names

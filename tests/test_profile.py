@@ -28,8 +28,7 @@ from ddcore.io.profiles import OperatorRecord, ProfileRecord
 from ddcore.io.project import Project
 from ddcore.io.records import RunRecord, from_json, to_json
 from ddcore.io.warehouse import Warehouse
-from ddcore.jobs import profile as profiles
-from ddcore.jobs import replay
+from ddcore.jobs import profiles, replay
 from ddcore.operators import tree
 from ddcore.packed_batch import PackedBatch
 from ddcore.plan import Arrangement
