@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Lineage", "is_configured"]
 
-PRODUCER = f"https://pypi.org/project/ddcore/{__version__}"
+PRODUCER = f"urn:ddcore:{__version__}"
 WAIT = 2.0  # seconds at the end of a run for events that are not sent yet
 _FILE = "openlineage.yml"
 _SIMPLE = ("OPENLINEAGE_URL", "OPENLINEAGE_CONFIG")
