@@ -25,7 +25,6 @@ from ddcore.jobs.setup import compile_kernels
 from ddcore.operators.base import Step
 from ddcore.operators.intern import MOST_TRIES, Contest, ContestStep, Numbering
 from ddcore.operators.reduction import Evaluations, Targets
-from ddcore.packed_batch import PackedBatch
 from ddcore.plan import Block, Plan
 from ddcore.sorted_batch import SortedBatch
 from ddcore.trace import Rows
@@ -131,16 +130,9 @@ def main() -> None:
     session.fold({"rows": rows})
     figures = clock.figures("fold")
 
-    state = sum(_bytes(batch) for trace in session._worker.traces for batch in trace.batches)
+    state = sum(trace.memory() for trace in session._worker.traces)
     memory = {"peak_mib": peak_mib(), "before_mib": before_mib, "bytes_per_row": state / n}
     print(json.dumps({**figures, **memory, "rounds": session._worker.rounds}))
-
-
-def _bytes(batch: SortedBatch) -> int:
-    """The memory of a batch's updates."""
-    if isinstance(batch, PackedBatch):
-        return batch.packed.rows.nbytes
-    return sum(each.nbytes for each in (batch.codes, batch.words, batch.times, batch.diffs))
 
 
 if __name__ == "__main__":

@@ -100,7 +100,7 @@ class PackedBatch(SortedBatch):
 
     def memory(self) -> int:
         """The bytes that its rows take."""
-        return int(self.packed.rows.nbytes)
+        return self.packed.memory()
 
     def pieces(self, rows: int) -> Iterator[PackedBatch]:
         """Parts of about so many ``rows``, not copied. All rows with one code are in one part."""

@@ -48,7 +48,7 @@ def narrowed_to(program: Program, output: str) -> Program:
             graph.inspections.clear()
             return {output: outputs[output]}
         graph.inspections[:] = [each for each in graph.inspections if each.name == output]
-        return outputs  # all: the loops around what is inspected need not be in what it rests on
+        return outputs  # all: a program has to have one
 
     return _with_parameters(narrow, program)
 
