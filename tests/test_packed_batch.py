@@ -118,6 +118,30 @@ def test_merges_add_up_at_the_representatives_of_times(seed: int) -> None:
     assert updates_of(merged) == Counter({row: diff for row, diff in expected.items() if diff})
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_priorities_are_merged_in_their_halves(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+
+    def wide() -> tuple[SortedBatch, Counter[Any]]:
+        n = 40
+        inner = (rng.integers(2**29, 2**29 + 9, n) << 32) + rng.integers(0, 3, n)
+        code, word = rng.integers(0, 2**25, n), rng.integers(0, 3, n)
+        columns = [code, word, np.zeros(n, np.int64), rng.integers(0, 4, n), inner, rng.integers(1, 3, n)]
+        batch = arrange_all([columns], WIDTH)
+        assert isinstance(batch, PackedBatch) and any(field.half for field in batch.packed.fields)
+        assert batch.packed.bounds()[4][1] >= inner.max()
+        return batch, summed([columns])
+
+    (a, first), (b, second) = wide(), wide()
+    floor = ((2**29 + int(rng.integers(0, 9))) << 32) + 1
+    for frontier in (None, np.array([[1], [floor]])):
+        expected: Counter[Any] = Counter()
+        for (*row, version, inner), diff in [*first.items(), *second.items()]:
+            at = (version, inner) if frontier is None else (max(version, 1), max(inner, floor))
+            expected[(*row, *at)] += diff
+        assert updates_of(merge(a, b, frontier)) == expected
+
+
 @pytest.mark.parametrize("seed", range(40))
 def test_unions_and_rows_one_after_another(seed: int) -> None:
     rng = np.random.default_rng(seed)
