@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -212,10 +213,11 @@ def _tell_rows(out: Output, explaining: Explaining, time: Time, key: pl.DataFram
     explaining.require(time, "--at")
     rows, dims = explaining.rows(time, key), explaining.plan.dims
     if rows.is_empty():
+        words = " ".join(shlex.quote(f"{name}={cell(key[name][0])}") for name in key.columns)
         raise UsageError(
             f"{explaining.output} has no row with {_spelled(key)} at {explaining.names.named(time)}",
-            f"rows that are there: ddcore show {explaining.output} --at {shown(time, dims)}; what took it away: "
-            f"ddcore explain {explaining.output} A B COLUMN=VALUE",
+            f"rows that are there: ddcore show {explaining.output} --at {shown(time, dims)}; if it was there at A and "
+            f"not at B, what took it away: ddcore explain {explaining.output} A B {words}",
         )
     _tell_head(out, explaining, at=json_time(time, dims), rows=len(rows), **explaining.names.fields(time))
     if not out.json:

@@ -197,6 +197,11 @@ def _flag(name: str) -> str:
     return "diff" if name == DIFF else "version"
 
 
+_WHOLE_OR_NEW = (
+    "if the source is the whole content at one version, say: --snapshot; if each of its rows is one insertion: --append"
+)
+
+
 def _missing(where: str, name: str, source_name: str, columns: list[str], rules: Rules) -> DataError:
     message = f"{where}: the column {source_name!r} is missing; there are: {listed_names(columns)}"
     spare = [column for column in columns if column not in rules.columns]
@@ -204,18 +209,25 @@ def _missing(where: str, name: str, source_name: str, columns: list[str], rules:
     close = close or next(iter(difflib.get_close_matches(source_name, spare, n=1)), None)
     if close:
         return DataError(message, f"did you mean {close!r}? then say: --column {name}={close}")
+    return DataError(message, _instead(name, columns, rules))
+
+
+def _instead(name: str, columns: list[str], rules: Rules) -> str:
+    """What to do about a source that lacks a column of ours, and has these."""
+    if {"op", "before", "after"} <= {*columns} and not rules.events:
+        return "these are columns of Debezium's events; if the source holds such events, say: --debezium"
+    if len(columns) == 1 and (mark := next((mark for mark in ";\t|" if mark in columns[0]), "")):
+        return f"the header has no comma but {mark!r}: write the values with commas between them"
     if name == DIFF:
-        return DataError(
-            message,
-            "if the source is the whole content at one version, say: --snapshot; if each of its rows is one insertion: "
-            "--append, or --diff 1 with versions of its own",
-        )
+        return f"{_WHOLE_OR_NEW}, or --diff 1 with versions of its own"
     if name in rules.dims:
         option = (
             "N gives all rows the version N" if len(rules.dims) == 1 else f"{example(rules.dims)} gives all rows a time"
         )
-        return DataError(message, f"--version {option}; --column {name}=COLUMN names the column that holds it")
-    return DataError(message, f"if it has another name in the source, say: --column {name}=COLUMN")
+        versions = f"--version {option}; --column {name}=COLUMN names the column that holds it"
+        has_diffs = rules.diff is not None or rules.rename.get(DIFF, DIFF) in columns
+        return versions if has_diffs or rules.events or rules.appends else f"{_WHOLE_OR_NEW}; else {versions}"
+    return f"if it has another name in the source, say: --column {name}=COLUMN"
 
 
 def listed_names(names: Sequence[str]) -> str:
@@ -441,7 +453,9 @@ def _time_or_diff(column: Column, text: bool) -> pl.Series:
     """A time or diff column as int64, without nulls."""
     values = column.values
     if text and values.dtype == pl.String:
-        column.refuse(~values.str.contains(_WHOLE), "is not a whole number", _FIX_ROW)
+        is_time = column.name != DIFF
+        hint = "versions are whole numbers; a date can be the name of one: --version N --label DATE" if is_time else ""
+        column.refuse(~values.str.contains(_WHOLE), "is not a whole number", hint or _FIX_ROW)
     elif values.dtype.is_float():
         column.refuse(~(values == values.floor()) | values.is_nan(), "is not a whole number", _FIX_ROW)
     elif values.dtype.is_decimal():

@@ -197,7 +197,21 @@ def test_no_version_column_and_no_rule(mine: Path, dd: Command, refused: Refused
     error, hint = refused(1, "ingest", "links", csv("1,a,b,2\n", "diff,src,dst,minutes\n"))
     assert error == "wrong.csv: the column 'version' is missing; there are: diff, src, dst, minutes"
     assert "--version N" in hint and "--column version=COLUMN" in hint
+    assert "--snapshot" not in hint, "rows with diffs are no snapshot"
     assert dd("ingest", "links", "wrong.csv", "--version", "6", "-q")[0] == 0
+
+
+def test_a_source_of_another_form_is_told_the_option(mine: Path, refused: Refused) -> None:
+    _, hint = refused(1, "ingest", "links", csv("a,b,2\n", "src,dst,minutes\n"))
+    assert all(option in hint for option in ("--snapshot", "--append", "--version N"))
+    _, hint = refused(1, "ingest", "links", csv("6;1;a;b;2\n", "version;diff;src;dst;minutes\n"))
+    assert hint == "the header has no comma but ';': write the values with commas between them"
+    Path("events.jsonl").write_text('{"op": "c", "before": null, "after": {"src": "a", "dst": "b", "minutes": 2}}\n')
+    _, hint = refused(1, "ingest", "links", "events.jsonl")
+    assert hint == "these are columns of Debezium's events; if the source holds such events, say: --debezium"
+    error, hint = refused(1, "ingest", "links", csv("2026-11-16,1,a,b,2\n"))
+    assert error == "wrong.csv: column 'version': '2026-11-16' is not a whole number (row 2)"
+    assert hint == "versions are whole numbers; a date can be the name of one: --version N --label DATE"
 
 
 def test_missing_source(mine: Path, refused: Refused) -> None:

@@ -146,6 +146,9 @@ def test_values_of_every_type(tmp_path: Path, dd: Any, monkeypatch: pytest.Monke
         assert [line["row"]["w"] for line in lines if "input" in line and "step" not in line] == ["null"], word
     for word in ("w=x", "f=0.25", "d=2024-02-28"):
         assert dd("explain", "out", word)[0] == 2, word
+    assert dd("explain", "out", "t=2024-02-29 01:02:04Z")[2][1].endswith("A B 't=2024-02-29 01:02:04Z'"), (
+        "for the shell"
+    )
     assert dd("explain", "out", "b=yes")[2][0] == "error: b=yes: 'yes' is no bool"
 
 

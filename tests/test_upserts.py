@@ -314,6 +314,7 @@ def test_an_event_without_a_key_or_an_order_is_refused_with_its_row(tmp_path: Pa
     source = table(desk, "b.csv", ["id", "name", "ts", "op"], ("a", "x", 1, "I"), ("a", None, None, "D"))
     error = refused(desk, DataError, source, form="op", events=options(op="op", order="ts"))
     assert error.message == f"{source}: column 'ts': null is no order (row 3)"
+    assert "--column ts=COLUMN" in error.hint
 
 
 def test_two_events_of_one_order_are_refused_with_both(tmp_path: Path) -> None:
@@ -678,6 +679,13 @@ def test_bad_envelopes_are_refused_with_their_rows(tmp_path: Path) -> None:
     assert (
         "no event has a field 'score'" in refused(desk, DataError, str(path), form="debezium", events=options()).message
     )
+    elsewhere = good.replace("score", "points").replace('"op"', '"source": {"score": 7}, "op"')
+    for source in (path, lines):
+        pl.DataFrame({"value": [elsewhere]}).write_parquet(path)
+        lines.write_text(f"{elsewhere}\n")
+        error = refused(desk, DataError, str(source), form="debezium", events=options())
+        assert error.message == f"{source}: no row in the events has a field 'score'", "it was null in all rows"
+        assert "--column score=source.score" in error.hint
     pl.DataFrame({"a": [1], "b": [2]}).write_parquet(path)
     assert "no envelope of Debezium" in refused(desk, DataError, str(path), form="debezium", events=options()).message
 

@@ -7,7 +7,8 @@ as JSON, with or without ``payload`` around it. An event of nulls alone is a tom
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -158,6 +159,7 @@ class Envelopes(Events):
                 )
                 if frame[_AFTER].is_not_null().any():
                     self._check_fields(text, layout)
+                    self._check_rows(text, frame, layout)
             else:
                 frame = frame[name].struct.unnest()
         for name in (_BEFORE, _AFTER):
@@ -191,6 +193,22 @@ class Envelopes(Events):
                     f"{layout.where}: no event has a field {name!r}", "if it has another name: --column OURS=THEIRS"
                 )
 
+    def _check_rows(self, text: pl.Series, frame: pl.DataFrame, layout: Layout) -> None:
+        """Raise DataError for a column that no row has, and that ``source`` or another part of the envelope has.
+
+        Its values would all be null. Only a column without any value is looked for, event by event.
+        """
+        fields = frame[_AFTER].struct.unnest(), frame[_BEFORE].struct.unnest()
+        for name in fields[0].columns:
+            if name in _TIMES or any(rows[name].is_not_null().any() for rows in fields):
+                continue
+            if not any(name in row for row in _rows_in(text)):
+                ours = next(our for our, their in layout.source_columns.items() if their == name)
+                raise DataError(
+                    f"{layout.where}: no row in the events has a field {name!r}",
+                    f"if another part of the envelope has it, name the part: --column {ours}={_SOURCE}{name}",
+                )
+
     def _refuse_others(self, text: pl.Series, layout: Layout, first_row: int | None) -> None:
         """Raise DataError for JSON of something else, which would be taken for a tombstone."""
         has = text.str.contains_any([f'"{_OP}"', f'"{_PAYLOAD}"']) | (text.str.strip_chars() == "null")
@@ -215,6 +233,13 @@ def _fields(types: Mapping[str, pl.DataType], name: str) -> dict[str, pl.DataTyp
 
     kind = types.get(name)
     return dict(kind.to_schema()) if isinstance(kind, pl.Struct) else {}  # type: ignore[arg-type]
+
+
+def _rows_in(text: pl.Series) -> Iterator[Mapping[str, object]]:
+    """The rows before and after each event, of envelopes as JSON."""
+    for event in filter(None, map(json.loads, text.drop_nulls())):
+        envelope = event.get(_PAYLOAD) or event
+        yield from (envelope[side] for side in (_BEFORE, _AFTER) if envelope.get(side))
 
 
 def _first_undecodable(text: pl.Series, kind: pl.Struct) -> int | None:

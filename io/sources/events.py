@@ -157,7 +157,8 @@ class Events:
             Column(where, name, rows[name], first_row).refuse(
                 rows[name].is_null() & is_event,
                 "is no order",
-                "--order-by needs a value in every event, also in deletes",
+                "--order-by needs a value in every event, also in deletes; if it has another name in the source: "
+                f"--column {name}=COLUMN",
             )
         if self.key:
             lacks = rows.select(pl.all_horizontal(pl.col(name).is_null() for name in self.key)).to_series()
