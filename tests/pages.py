@@ -32,11 +32,12 @@ def follow(
     *,
     steps: int,
     before: Callable[[int], None] | None = None,
+    binaries: Path = Path(sys.executable).parent,
 ) -> None:
     """Run the commands of a page in order, in an empty folder; ``before`` is called with the number of each block.
 
     The page has so many ``steps``. A file that ``cat`` shows and that does not exist is written first. Seconds, bytes,
-    process ids and moments may differ.
+    process ids and moments may differ. Scripts find the programs of ``binaries`` first.
     """
     monkeypatch.chdir(folder)
     done = 0
@@ -45,14 +46,14 @@ def follow(
             before(number)
         for step in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
             line, _, expected = step.partition("\n")
-            said = _run(line, expected, dd, monkeypatch)
+            said = _run(line, expected, dd, monkeypatch, binaries)
             mine, theirs = list(map(_stable, said)), list(map(_stable, expected.splitlines()))
             assert mine == theirs, f"{line}: {mine} is not {theirs}"
             done += 1
     assert done == steps
 
 
-def _run(line: str, expected: str, dd: Command, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def _run(line: str, expected: str, dd: Command, monkeypatch: pytest.MonkeyPatch, binaries: Path) -> list[str]:
     """The lines that one command of a page prints."""
     command, _, word = line.partition(" | grep ")
     words = shlex.split(command)
@@ -64,20 +65,21 @@ def _run(line: str, expected: str, dd: Command, monkeypatch: pytest.MonkeyPatch)
             Path(words[1]).write_text(expected)
         return Path(words[1]).read_text().splitlines()
     if words[0] != "ddcore" or re.search("[>&;]", line):
-        environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+        environment = {**os.environ, "PATH": f"{binaries}{os.pathsep}{os.environ['PATH']}"}
         done = subprocess.run(
             ["bash", "-c", line], env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False,
             text=True, timeout=300,
         )  # fmt: skip
         killed = ["Killed"] if done.returncode == -signal.SIGKILL else []  # a shell at a terminal says so
         return done.stdout.splitlines() + killed
-    _, out, err = dd(*words[1:], *(["-q"] if words[1] == "init" else []))
+    _, out, err = dd(*words[1:], *(["-q"] if words[1] == "init" and not expected else []))
     return [each for each in [*out, *err] if not each.startswith("{") and word in each]
 
 
 def _stable(line: str) -> str:
     """A line without what differs from run to run."""
-    line = re.sub(r"(took=|in )\d+\.\ds", r"\g<1>0.0s", re.sub(r"[\d,.]+ (bytes|kB|B)\b", "0 bytes", line))
+    line = re.sub(r"(took=|in |, )\d+\.\ds", r"\g<1>0.0s", re.sub(r" *[\d,.]+ (bytes|kB|B)\b", " 0 bytes", line))
+    line = re.sub(r"^(project|warehouse)( +)/\S+", r"\1\2/here", re.sub(r" +size  columns", "  size  columns", line))
     line = re.sub(r"(program|by program|is) [0-9a-f]{8,12}\b", r"\1 0", line)
     line = re.sub(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?(\+00:00|Z)", "then", line)
     line = re.sub(r"host \S+, pid \d+", "host here, pid 1", line)

@@ -1,0 +1,63 @@
+"""The tutorial: each command and its output, in this environment, and from a wheel in an empty one."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import build_wheel
+import pages
+import pytest
+from trams import Command, Said
+
+from ddcore.cache import cache_folder
+
+PAGE = "tutorial.md"
+STEPS = 43
+
+
+def shell_blocks() -> list[str]:
+    """What the page has the reader do before the first console: build the wheel, and install it."""
+    return re.findall(r"^```sh\n(.*?)^```$", (pages.DOCS / PAGE).read_text("utf-8"), flags=re.DOTALL | re.MULTILINE)
+
+
+@pytest.mark.slow
+def test_each_command_prints_what_the_page_says(tmp_path: Path, dd: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The script of the night runs as cron would run it; here its environment is the one of the tests."""
+    bikes = tmp_path / "bikes"
+    program = bikes / ".venv" / "bin" / "ddcore"
+    program.parent.mkdir(parents=True)
+    ours = shlex.quote(str(Path(sys.executable).parent / "ddcore"))
+    program.write_text(f"#!/bin/sh\nDDCORE_CACHE={shlex.quote(str(cache_folder()))} exec {ours} \"$@\"\n")
+    program.chmod(0o755)
+    pages.follow(PAGE, bikes, dd, monkeypatch, steps=STEPS)
+
+
+@pytest.mark.long
+def test_from_a_wheel_in_an_empty_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The page as it is written, with another home; pip takes the versions of libraries that CI has."""
+    build, install = shell_blocks()
+    assert build == "make wheel\n"
+    command = [sys.executable, build_wheel.__file__, "--target", str(tmp_path / "dist")]  # what `make wheel` does
+    subprocess.run(command, check=True)
+    for name in [name for name in os.environ if name.startswith(("DDCORE_", "PYTHON", "JAVA", "VIRTUAL_ENV"))]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("PIP_CONSTRAINT", str(pages.DOCS.parent / "constraints.txt"))
+    (tmp_path / "home").mkdir()
+    subprocess.run(["bash", "-ec", install], cwd=tmp_path, check=True)
+    bikes = tmp_path / "home" / "bikes"
+    binaries = bikes / ".venv" / "bin"
+
+    def call(*words: str) -> Said:
+        done = subprocess.run([binaries / "ddcore", *words], capture_output=True, text=True, check=False)
+        return done.returncode, done.stdout.splitlines(), done.stderr.splitlines()
+
+    pages.follow(PAGE, bikes, call, monkeypatch, steps=STEPS, binaries=binaries)
+    assert not (tmp_path / "home" / ".cache" / "ddcore" / "kernels").exists(), "the wheel brings the kernels"
+    shutil.rmtree(bikes / ".venv")
