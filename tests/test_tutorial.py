@@ -33,7 +33,7 @@ def test_each_command_prints_what_the_page_says(tmp_path: Path, dd: Command, mon
     program = bikes / ".venv" / "bin" / "ddcore"
     program.parent.mkdir(parents=True)
     ours = shlex.quote(str(Path(sys.executable).parent / "ddcore"))
-    program.write_text(f"#!/bin/sh\nDDCORE_CACHE={shlex.quote(str(cache_folder()))} exec {ours} \"$@\"\n")
+    program.write_text(f'#!/bin/sh\nDDCORE_CACHE={shlex.quote(str(cache_folder()))} exec {ours} "$@"\n')
     program.chmod(0o755)
     pages.follow(PAGE, bikes, dd, monkeypatch, steps=STEPS)
 

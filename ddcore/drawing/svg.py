@@ -11,7 +11,7 @@ from itertools import pairwise
 from ddcore.drawing.diagram import Box, Diagram, Edge, Frame, printable
 from ddcore.drawing.layout import Layout, Point, layout
 
-__all__ = ["NAMESPACE", "Note", "svg"]
+__all__ = ["NAMESPACE", "Note", "curve", "svg"]
 
 NAMESPACE = "http://www.w3.org/2000/svg"
 
@@ -130,10 +130,10 @@ def _edge(edge: Edge, points: list[Point]) -> str:
     told = f"{edge.source.number} to {edge.target.number}"
     if edge.index is not None:
         told += f": {edge.index.label} {edge.index.brief}"
-    return f'<path class="{kind}" d="{_curve(points)}" marker-end="url(#{kind})"><title>{escape(told)}</title></path>'
+    return f'<path class="{kind}" d="{curve(points)}" marker-end="url(#{kind})"><title>{escape(told)}</title></path>'
 
 
-def _curve(points: list[Point]) -> str:
+def curve(points: list[Point]) -> str:
     """Straight lines along the axes; otherwise a curve that leaves and arrives downwards."""
     parts = [f"M{points[0][0]:.1f} {points[0][1]:.1f}"]
     for (x, y), (u, v) in pairwise(points):
