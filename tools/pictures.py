@@ -1,4 +1,4 @@
-"""The pictures of the README, as SVG: the demo's service map, its dataflow and a diff. A test compares them with docs."""
+"""The pictures of the README, as SVG: the demo's service map, its dataflow and a diff. A test compares them."""
 
 from __future__ import annotations
 
