@@ -240,7 +240,7 @@ def check_names(schema: Schema, dims: Sequence[str]) -> None:
         if name in (*dims, "diff") or name.startswith("_"):
             raise ProgramError(
                 f"a column may not be called {name}: change logs use that name themselves",
-                "rename the column with select()",
+                "rename the column: with select(), or with AS in SQL",
             )
 
 

@@ -381,6 +381,14 @@ MISTAKES = {
     "SELECT * FROM (SELECT 1) AS t": ("program.sql:1:13: column 1 of the view result has no name", "AS name"),
     "SELECT date '2024-02-30' AS d FROM orders": ("program.sql:2:13: '2024-02-30' is no date", "a literal"),
     "SELECT id FROM orders WHERE who LIKE town": ("program.sql:2:38: there is no column town", ""),
+    "SELECT id FROM orders WHERE sum(sum) > 3": (
+        "program.sql:2:29: an aggregate where single rows are meant: SUM(sum)",
+        "HAVING",
+    ),
+    'SELECT id FROM orders WHERE who = "Ada Byron"': (
+        'program.sql:2:35: there is no column "Ada Byron"',
+        "'Ada Byron'",
+    ),
     "SELECT id FROM orders LIMIT who": ("program.sql:2:29: a limit that is no whole number is not supported", ""),
     "SELECT DISTINCT ON (who) who, id FROM orders": ("program.sql:2:21: DISTINCT ON is not supported", "row_number"),
     "WITH RECURSIVE n AS (SELECT 1 AS i UNION SELECT max(i) FROM n) SELECT i FROM n": (
@@ -415,6 +423,7 @@ def test_mistakes_name_their_place_and_a_way_on(query: str) -> None:
         ("SELECT 1", "program.sql:1:8: a query without a view: SELECT 1"),
         ("CREATE TABLE t (a int)", "program.sql:1:14: the statement CREATE: CREATE TABLE t (a INT)"),
         ("DROP VIEW v", "program.sql:1:11: the statement DROP: DROP VIEW v"),
+        ("CREATE VIEW v AS SELEC 1", "program.sql:1:1: this cannot be read: CREATE VIEW v AS SELEC 1"),
         (
             "CREATE OR REPLACE VIEW v AS SELECT 1 AS a",
             "program.sql:1:24: CREATE VIEW takes a name, columns and a query",
@@ -424,10 +433,11 @@ def test_mistakes_name_their_place_and_a_way_on(query: str) -> None:
         ("CREATE VIEW v (a, b) AS SELECT 1 AS a", "program.sql:1:13: 2 columns are named, and the query has 1"),
     ],
 )
-def test_programs_are_views(text: str, message: str) -> None:
+def test_programs_are_views(text: str, message: str, caplog: pytest.LogCaptureFixture) -> None:
     with pytest.raises(ProgramError) as caught:
         ddcore.replay(program(text), orders=ORDERS)
     assert caught.value.message.startswith(message), caught.value.message
+    assert not caplog.records, "a warning of sqlglot beside our error"
     assert caught.value.hint
 
 

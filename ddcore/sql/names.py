@@ -114,9 +114,8 @@ def resolve(source: Source, columns: Sequence[Column], node: exp.Column) -> Colu
             meant(table.name, there) or "name a table of FROM by its alias",
         )  # fmt: skip
     names = [each.name for each in own if table is None or is_named(table, each.table)]
-    raise source.error(
-        node, f"there is no column {text}; there are: {listed(names)}", meant(node.name, names) or "name one of these"
-    )
+    hint = f"text has single quotes: '{node.name}'" if node.this.args.get("quoted") else "name one of these"
+    raise source.error(node, f"there is no column {text}; there are: {listed(names)}", meant(node.name, names) or hint)
 
 
 def mentioned(columns: Iterable[Column], nodes: Iterable[exp.Expr]) -> set[str]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
@@ -90,7 +92,8 @@ def parse(text: str, file: str) -> tuple[list[View], Source]:
     dialect = Dialect.get_or_raise(DIALECT)
     try:
         tokens = _without_recursion(list(dialect.tokenize(text)), source)
-        trees = dialect.parser(error_level=ErrorLevel.IMMEDIATE).parse(tokens, text)
+        with _quiet():
+            trees = dialect.parser(error_level=ErrorLevel.IMMEDIATE).parse(tokens, text)
     except SqlglotError as error:
         raise _syntax_error(source, error) from None
     except RecursionError:
@@ -99,6 +102,17 @@ def parse(text: str, file: str) -> tuple[list[View], Source]:
     if not any(not view.temporary for view in views):
         raise ProgramError(f"{file}: there is no view", "write CREATE VIEW name AS SELECT ...")
     return views, source
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """sqlglot logs a warning about a statement that it cannot read, of which we raise an error."""
+    logger = logging.getLogger("sqlglot")
+    before, logger.disabled = logger.disabled, True
+    try:
+        yield
+    finally:
+        logger.disabled = before
 
 
 def _syntax_error(source: Source, error: SqlglotError) -> ProgramError:
@@ -121,6 +135,8 @@ def _view(source: Source, tree: exp.Expr) -> View:
         or tree.kind != "VIEW"
         or not isinstance(tree.expression, exp.Query | exp.Values)
     ):
+        if isinstance(tree, exp.Command):  # a statement that sqlglot cannot read
+            raise source.error(tree, f"this cannot be read: {shown(tree)}", "write CREATE VIEW name AS SELECT ...")
         name = "a query without a view" if isinstance(tree, exp.Query) else f"the statement {tree.key.upper()}"
         raise source.error(tree, f"{name}: {shown(tree)}", "a program is a list of CREATE VIEW name AS SELECT ...")
     kinds = {exp.TemporaryProperty, exp.MaterializedProperty}

@@ -150,7 +150,7 @@ def _literal(source: Source, value: Value, wanted: Type) -> Value:
         if wanted == TIMESTAMP and type(literal) is date:
             return constant(datetime(literal.year, literal.month, literal.day, tzinfo=_UTC), value.node)
     except (ValueError, ArithmeticError):
-        raise source.error(value.node, f"{literal!r} is no {wanted}", f"write a literal that is a {wanted}") from None
+        raise source.error(value.node, f"{literal!r} is no {wanted}", f"write a literal of the type {wanted}") from None
     return replace(value, expr=value.expr.cast(wanted.polars), type=wanted, literal=None)
 
 
@@ -200,6 +200,11 @@ class Values:
             if rule is not None:
                 self.require_arguments(node, kind)
                 return rule(self, node)
+        if isinstance(node, exp.AggFunc):
+            raise self.source.error(
+                node, f"an aggregate where single rows are meant: {shown(node)}",
+                "conditions on groups belong into HAVING; elsewhere compute it in a subquery",
+            )  # fmt: skip
         what = "the function" if isinstance(node, exp.Func) else "the expression"
         name = node.name.lower() if isinstance(node, exp.Anonymous) else node.sql_name().lower() if isinstance(
             node, exp.Func) else node.key.upper()  # fmt: skip
