@@ -1,4 +1,4 @@
-"""The table in ``docs/performance.md``, between two markers."""
+"""The table in ``docs/performance.md``, and those about others in ``docs/comparison.md``, each between two markers."""
 
 from __future__ import annotations
 
@@ -12,16 +12,36 @@ from bench.measure import Result
 from bench.project import REPOSITORY
 
 DOCUMENT = REPOSITORY / "docs" / "performance.md"
+COMPARISON = REPOSITORY / "docs" / "comparison.md"
 BEGIN, END = "<!-- make bench: begin -->", "<!-- make bench: end -->"
+OTHERS = (
+    "PySpark",
+    "Spark DataFrames",
+    "the same, all those versions",
+    "DuckDB",
+    "Pathway",
+    "crate, shared, 1",
+    "crate, shared, one",
+)
 LIBRARIES = ("pyspark", "delta-spark", "deltalake", "polars", "numba", "numpy")
 
 
-def write(results: Sequence[Result], document: Path = DOCUMENT) -> None:
-    """Replace the text between the markers."""
-    text = document.read_text(encoding="utf-8")
-    before, _, rest = text.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    document.write_text(f"{before}{BEGIN}\n{rendered(results)}\n{END}{after}", encoding="utf-8")
+def write(results: Sequence[Result], document: Path = DOCUMENT, comparison: Path = COMPARISON) -> None:
+    """Replace the text between the markers of both pages."""
+    for page, table in ((document, rendered(results)), (comparison, compared(results))):
+        before, _, rest = page.read_text(encoding="utf-8").partition(BEGIN)
+        _, _, after = rest.partition(END)
+        page.write_text(f"{before}{BEGIN}\n{table}\n{END}{after}", encoding="utf-8")
+
+
+def compared(results: Sequence[Result]) -> str:
+    """Markdown: the seconds of ours and of other systems, one row per result."""
+    lines = ["| what | ours | peer | the peer's | ratio |", "|---|--:|---|--:|--:|"]
+    for it in results:
+        if it.unit == "s" and any(other in it.peer for other in OTHERS):
+            ours, theirs = _quantity(it.ours, it.unit), _quantity(it.theirs, it.unit)
+            lines.append(f"| {it.name} | {ours} | {it.peer} | {theirs} | {it.ratio:.2f} |")
+    return "\n".join(lines)
 
 
 def rendered(results: Sequence[Result]) -> str:

@@ -140,6 +140,28 @@ def test_sides_that_disagree_fail_and_units_are_in_lines_and_in_the_table(bench:
     assert lines[3] == "| peak memory | 255 MiB | 150 MiB, as promised | 150 MiB | 1.70 | 1 |  |"
 
 
+def test_the_comparison_has_the_figures_of_the_performance_page(bench: Any, tmp_path: Path) -> None:
+    """All of those about other systems, and no others: ``make bench`` writes both tables."""
+    table, tables = bench("table"), {}
+    for page in (table.DOCUMENT, table.COMPARISON):
+        text = page.read_text("utf-8").partition(table.BEGIN)[2].partition(table.END)[0]
+        tables[page] = [row.strip("|").split("|")[:5] for row in re.findall(r"^\|.*\|$", text, flags=re.MULTILINE)[2:]]
+    others = [
+        row for row in tables[table.DOCUMENT]
+        if row[1].endswith(" s ") and any(other in row[2] for other in table.OTHERS)
+    ]  # fmt: skip
+    assert len(others) >= 9
+    assert tables[table.COMPARISON] == others
+    result = bench("measure").Result("closure", 0.6, "Pathway", 1.2, 3, 0.2)
+    own = bench("measure").Result("closure", 0.6, "ours, before", 1.2, 3, 0.2)
+    pages = [tmp_path / "one.md", tmp_path / "other.md"]
+    for page in pages:
+        page.write_text(f"before\n{table.BEGIN}\nold\n{table.END}\nafter\n")
+    table.write([result, own], *pages)
+    assert [page.read_text().count("\n| closure | 0.600 s") for page in pages] == [2, 1]
+    assert all(page.read_text().startswith("before\n") and "old" not in page.read_text() for page in pages)
+
+
 def test_every_benchmark_can_run_and_is_listed_in_the_docs(bench: Any) -> None:
     main, page = bench("__main__"), (TOP / "docs" / "performance.md").read_text()
     for name in (*main.BENCHMARKS, *main.ON_REQUEST):
