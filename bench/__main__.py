@@ -1,7 +1,7 @@
 """``python -m bench``: every benchmark, or those named; one JSON object per line on stdout.
 
 ``python -m bench growth --runs N`` is apart: it measures what grows with the number of runs, and draws docs/growth.svg;
-with ``--ingests``, what grows with N pairs of a small ingest and a run. The table in ``docs/performance.md`` is
+with ``--ingests``, what grows with N pairs of a small ingest and a run. The tables in ``docs/`` are
 rewritten if all of them were measured. A benchmark that needs something this machine lacks prints a line with
 ``skipped``. If one fails, or its sides disagree, the exit code is 1.
 """
