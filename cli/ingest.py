@@ -247,7 +247,8 @@ def ingest(
     out = Output(json=as_json, quiet=quiet)
     if undo is None and (input_name is None or not sources):
         raise UsageError(
-            f"missing argument '{'INPUT' if input_name is None else 'SOURCE'}'", "see: ddcore ingest --help"
+            f"missing argument '{'INPUT' if input_name is None else 'SOURCE'}'",
+            "usage: ddcore ingest INPUT SOURCE...; see: ddcore ingest --help",
         )
     opened = open_project(project, warehouse=warehouse, engine=engine, spark_master=master)
     if undo is not None:

@@ -233,11 +233,18 @@ def _failed(message: str, hint: str, code: int) -> int:
     return code
 
 
+_PLAIN = str.maketrans("", "", "{}")  # around a required argument
+
+
 def _misused(error: typer.TyperException, name: str) -> int:
     message = " ".join(error.format_message().split()).rstrip(".")
     context = getattr(error, "ctx", None)
     path = context.command_path if context is not None else name
-    return _failed(message[:1].lower() + message[1:], f"see: {path} --help", error.exit_code)
+    hint = f"see: {path} --help"
+    if context is not None and message.startswith("Missing argument"):
+        arguments = [part for part in context.command.collect_usage_pieces(context) if part != "[OPTIONS]"]
+        hint = f"usage: {path} {' '.join(arguments).translate(_PLAIN)}; {hint}"
+    return _failed(message[:1].lower() + message[1:], hint, error.exit_code)
 
 
 def _stopped(code: int) -> int:
