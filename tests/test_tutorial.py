@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import os
+import random
 import re
 import shlex
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import build_wheel
 import pages
+import polars as pl
 import pytest
+from polars.testing import assert_frame_equal
 from trams import Command, Said
 
+import ddcore as dd
+from ddcore import sql
 from ddcore.cache import cache_folder
 
 PAGE = "tutorial.md"
@@ -36,6 +42,34 @@ def test_each_command_prints_what_the_page_says(tmp_path: Path, dd: Command, mon
     program.write_text(f'#!/bin/sh\nDDCORE_CACHE={shlex.quote(str(cache_folder()))} exec {ours} "$@"\n')
     program.chmod(0o755)
     pages.follow(PAGE, bikes, dd, monkeypatch, steps=STEPS)
+
+
+def test_the_program_in_sql_gives_the_same_outputs() -> None:
+    """At every version of random logs, with cycles among the parts."""
+    page = (pages.DOCS / PAGE).read_text("utf-8")
+    (text,) = re.findall(r"^```sql\n(.*?)^```$", page, flags=re.DOTALL | re.MULTILINE)
+    (source,) = re.findall(r"^\$ cat program.py\n(.*?)^```$", page, flags=re.DOTALL | re.MULTILINE)
+    names: dict[str, Any] = {}
+    exec(compile(source, "program.py", "exec"), names)
+    for seed in range(20):
+        rng = random.Random(seed)
+        print(f"seed {seed}")
+        logs: dict[str, Any] = {
+            "parts": log(rng, "assembly", "part"),
+            "recalls": log(rng, "part", "notice"),
+            "orders": log(rng, "customer", "bike"),
+        }
+        by_python, by_sql = dd.replay(names["program"], **logs), dd.replay(sql.program(text), **logs)
+        assert by_python["calls"].height or seed, "a log that is empty shows nothing"
+        for output in ("affected", "calls"):
+            assert_frame_equal(by_python[output], by_sql[output], check_row_order=False)
+
+
+def log(rng: random.Random, *columns: str) -> pl.DataFrame:
+    """Rows of two columns that come at one version; some go at a later one."""
+    rows = [(rng.choice("abcdef"), rng.choice("abcdef"), rng.randrange(3), 1) for _ in range(8)]
+    gone = [(a, b, version + rng.randint(1, 2), -1) for a, b, version, _ in rows if rng.random() < 0.5]
+    return pl.DataFrame(rows + gone, schema=[*columns, "version", "diff"], orient="row")
 
 
 @pytest.mark.long
