@@ -260,7 +260,7 @@ def ingest(
         _undo(out, opened, undo, input_name, sources, restate=late == "restate")
         return 0
     assert input_name is not None and sources
-    opened.input_schema(input_name)
+    _check_input(opened, input_name, sources)
     _check_late(late)
     form = _form(
         {
@@ -331,6 +331,20 @@ def _names(text: str | None) -> tuple[str, ...]:
 def _check_late(late: str) -> None:
     if late not in LATE:
         raise UsageError(f"--late: {late!r} is none of {', '.join(LATE)}", meant(late, LATE))
+
+
+def _check_input(project: Project, name: str, sources: Sequence[str]) -> None:
+    """Raise UsageError for an input that ``dd.toml`` lacks. The hint has the schema that the sources look like."""
+    try:
+        project.input_schema(name)
+    except UsageError as error:
+        from ddcore.io.sources.guessing import guessed_schema
+
+        line = "" if meant(name, project.inputs) else guessed_schema(sources, project.dims)
+        if not line:
+            raise
+        hint = f"add a section [inputs.{name}] with its schema, which may be: {line}"
+        raise UsageError(error.message, hint) from None
 
 
 def _undo(

@@ -13,6 +13,7 @@ import resource
 import shutil
 import subprocess
 import sys
+import tomllib
 from collections.abc import Callable
 from datetime import date
 from itertools import pairwise
@@ -212,6 +213,25 @@ def test_a_source_of_another_form_is_told_the_option(mine: Path, refused: Refuse
     error, hint = refused(1, "ingest", "links", csv("2026-11-16,1,a,b,2\n"))
     assert error == "wrong.csv: column 'version': '2026-11-16' is not a whole number (row 2)"
     assert hint == "versions are whole numbers; a date can be the name of one: --version N --label DATE"
+
+
+def test_an_unknown_input_is_told_the_schema_that_the_source_looks_like(mine: Path, refused: Refused) -> None:
+    Path("stops.csv").write_text('version,diff,stop,"zone no",opened,fee\n1,1,Zoo,3,2020-05-01,1.5\n1,1,Park,,,2\n')
+    error, hint = refused(2, "ingest", "zones", "stops.csv")
+    assert error == "no input 'zones' in dd.toml; there are: links, starts"
+    line = 'schema = { stop = "string", "zone no" = "int64", opened = "date", fee = "float64" }'
+    assert hint == f"add a section [inputs.zones] with its schema, which may be: {line}"
+    assert tomllib.loads(line)["schema"]["zone no"] == "int64"
+    pl.DataFrame({"stop": ["Zoo"], "tags": [["a"]], "n": [1]}, schema_overrides={"n": pl.Int32}).write_parquet(
+        "s.parquet"
+    )
+    assert (
+        'schema = { stop = "string", tags = "list[string]", n = "int64" }' in refused(2, "ingest", "x", "s.parquet")[1]
+    )
+    for source in ("events.jsonl", "nowhere.csv", "s3://bucket/rows.csv"):
+        Path("events.jsonl").write_text('{"op": "c"}\n')
+        assert refused(2, "ingest", "x", source)[1] == "add an [inputs.x] section with its schema", source
+    assert refused(2, "ingest", "linsk", "stops.csv")[1] == "did you mean 'links'?"
 
 
 def test_missing_source(mine: Path, refused: Refused) -> None:
