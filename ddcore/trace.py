@@ -43,6 +43,11 @@ class Rows:
     times: np.ndarray
     diffs: np.ndarray
 
+    def of(self, keys: np.ndarray) -> Rows:
+        """The rows of some keys, by number."""
+        offsets, rows = chosen(self.offsets, keys)
+        return Rows(offsets, *(np.take(each, rows, axis=-1) for each in (self.words, self.times, self.diffs)))
+
 
 @dataclass(slots=True)
 class _Fresh:
@@ -120,6 +125,13 @@ def distinct_keys(batch: SortedBatch, key_words: int) -> tuple[Keys, np.ndarray]
     starts = kernels.runs.group_starts(batch.codes, batch.words, key_words)
     heads = starts[:-1]
     return Keys(batch.codes[heads], np.ascontiguousarray(batch.words[:key_words, heads])), starts
+
+
+def chosen(offsets: np.ndarray, groups: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Of some of the groups ``offsets[g]:offsets[g + 1]``, put one after another: their offsets, and their rows."""
+    sizes = (offsets[1:] - offsets[:-1])[groups]
+    starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
+    return starts, np.arange(starts[-1]) + np.repeat(offsets[groups] - starts[:-1], sizes)
 
 
 def gather(

@@ -99,7 +99,7 @@ def exact_sum(order, n, words, c, times, diffs, e_times, e):  # type: ignore[no-
 
 
 @inline
-def _sum(heads, m, words, c, counts):  # type: ignore[no-untyped-def]
+def sum_of(heads, m, words, c, counts):  # type: ignore[no-untyped-def]
     """The sum of value times count, and whether one word was enough for it all the way."""
     total, enough = np.int64(0), True
     for i in range(m):
@@ -171,7 +171,7 @@ def _mean(  # type: ignore[no-untyped-def]
         return result
     total, enough = np.int64(0), False
     if small:
-        total, enough = _sum(heads, m, words, c, counts)
+        total, enough = sum_of(heads, m, words, c, counts)
     if enough:
         top = total >> np.int64(63)
         high, low = np.uint64(top), np.uint64(total)
@@ -213,9 +213,8 @@ def extreme_word(kind, heads, m, words, c, counts):  # type: ignore[no-untyped-d
     best = _NULL
     for i in range(m):
         word = words[c, heads[i]]
-        if word == _NULL or counts[i] <= 0:
-            continue
-        if best == _NULL or (word < best if kind == MIN else word > best):
+        better = word < best if kind == MIN else word > best
+        if word != _NULL and counts[i] > 0 and (best == _NULL or better):
             best = word
     return best
 
@@ -233,7 +232,8 @@ def distinct_rows(order, n, words, heads, member):  # type: ignore[no-untyped-de
 
 
 @inline
-def _presence(is_there, positives, linear, extreme, distinct, allow):  # type: ignore[no-untyped-def]
+def presence(is_there, positives, linear, extreme, distinct, allow):  # type: ignore[no-untyped-def]
+    """Whether a group has a result: by its sum of counts, and its number of rows with a positive one."""
     if distinct or not allow:
         return positives > 0
     return (is_there or not linear) and (positives > 0 or not extreme)
@@ -310,7 +310,7 @@ def _sweep(  # type: ignore[no-untyped-def]
                     break
             break
         is_there = total_high != 0 or total_low != 0
-        present[e] = _presence(is_there, positives, linear, not linear, kind < 0, allow)
+        present[e] = presence(is_there, positives, linear, not linear, kind < 0, allow)
         if not present[e] or kind < 0:
             continue
         if kind == COUNT or kind == SUM:
@@ -429,7 +429,7 @@ def aggregate(inputs, loops, kinds, columns, units, offsets, words, times, diffs
                 if not small:
                     clamped[i] = _clamped(highs[i], np.uint64(counts[i]))
                 positives += signs[i] > 0
-            present[e] = _presence(high != 0 or low != 0, positives, linear, extreme, len(kinds) == 0, allow)
+            present[e] = presence(high != 0 or low != 0, positives, linear, extreme, len(kinds) == 0, allow)
             if not present[e]:
                 continue
             for a in range(len(kinds)):
@@ -439,7 +439,7 @@ def aggregate(inputs, loops, kinds, columns, units, offsets, words, times, diffs
                 elif kind == SUM:
                     result, fit = np.int64(0), False
                     if small:
-                        result, fit = _sum(heads, m, words, c, counts)
+                        result, fit = sum_of(heads, m, words, c, counts)
                     if not fit:
                         top, upper, lower = exact_sum(order, n, words, c, times, diffs, e_times, e)
                         result, fit = np.int64(lower), triple_fits(top, upper, lower)

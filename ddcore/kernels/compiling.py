@@ -7,7 +7,8 @@ in milliseconds by every later process: see :mod:`ddcore.kernel_cache`. Only a p
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from typing import Any
 
@@ -81,7 +82,7 @@ def _compiled(
 
     result: Any = _numba_type(returns)
     dispatcher = _dispatcher(function)
-    with typeinfer.register_dispatcher(dispatcher):
+    with typeinfer.register_dispatcher(dispatcher), _plain_loops():
         dispatcher.compile(result(*map(_numba_type, arguments)))
     (compiled,) = dispatcher.overloads.values()
     context, description = compiled.target_context, compiled.fndesc
@@ -90,6 +91,21 @@ def _compiled(
     environments |= {each.env_name: each for each in compiled._find_referenced_environments() if each.consts}
     constants = {name: [str(constant) for constant in each.consts] for name, each in environments.items()}
     return Code(description.llvm_cpython_wrapper_name, constants, objects), context.codegen().magic_tuple()
+
+
+@contextmanager
+def _plain_loops() -> Iterator[None]:
+    """Inside, LLVM does not vectorize loops: most are over the few rows of a key, or the few columns of a row, where
+    the tests before the vectorized part take longer than the loop.
+    """
+    from numba import config
+
+    before: Any = config.LOOP_VECTORIZE  # type: ignore[attr-defined]
+    config.LOOP_VECTORIZE = 0  # type: ignore[attr-defined]
+    try:
+        yield
+    finally:
+        config.LOOP_VECTORIZE = before  # type: ignore[attr-defined]
 
 
 def _numba_type(kind: Any) -> Any:

@@ -16,7 +16,7 @@ from ddcore.errors import DiffOverflow, ProgramError
 from ddcore.expressions import Predicate, Projection, identity, parse
 from ddcore.libraries import numpy as np
 from ddcore.operators.base import Step
-from ddcore.operators.reduction import Evaluations, Reduction, ReductionStep, Targets, decode_key
+from ddcore.operators.reduction import Changes, Evaluations, Portion, Reduction, ReductionStep, Targets, decode_key
 from ddcore.place import caller
 from ddcore.schema import Schema, Type
 from ddcore.trace import Rows
@@ -204,12 +204,31 @@ class AggregationStep(ReductionStep):
     """The work of an aggregation at one position."""
 
     quantity = "a sum or a count"
+    short = True  # whether keys with short histories are evaluated in one pass
 
     def __init__(self, reduction: Aggregation | Distinct, plan: Plan, block: Block, port: int = 0) -> None:
         super().__init__(reduction, plan, block, port)
         self.aggregates = reduction.aggregates if isinstance(reduction, Aggregation) else ()
         self.result: Schema = reduction.result if isinstance(reduction, Aggregation) else {}
         self._kinds, self._columns, self._units = self._arguments()
+        self._has_short_way = self.short and self.inputs == 1 and all(map(self._is_simple, self.aggregates))
+
+    def changes(self, part: Portion, history: Rows, before: Rows, upper: np.ndarray, loops: np.ndarray) -> Changes:
+        """In one pass for keys with short histories; for others the steps one after the other."""
+        if not self._has_short_way or upper.shape[1]:
+            return super().changes(part, history, before, upper, loops)
+        rest, updates, pending = kernels.short.reduce(
+            loops, self._kinds, self._columns, self.allow_negative, part.offsets, np.ascontiguousarray(part.times),
+            history.offsets, history.words, history.times, history.diffs,
+            before.offsets, before.words, before.times, before.diffs,
+        )  # fmt: skip
+        if self._has_too_many_digits(updates[3:]).any():
+            return super().changes(part, history, before, upper, loops)  # which says where
+        changes = Changes(updates[0], updates[1:2], updates[3:], updates[2], pending[0], pending[1:])
+        if len(rest) == 0:
+            return changes
+        others = super().changes(part.of(rest), history.of(rest), before.of(rest), upper, loops)
+        return changes.and_of(others, rest)
 
     def evaluate(self, evaluations: Evaluations, history: Rows, loops: np.ndarray) -> Targets:
         """The aggregates of each group that is not empty, once."""
@@ -225,16 +244,34 @@ class AggregationStep(ReductionStep):
         self._unrank(results, tables)
         return Targets(evals, results, np.ones(len(evals), dtype=np.int64))
 
+    def _is_simple(self, aggregate: Named) -> bool:
+        """Whether :func:`ddcore.kernels.short.reduce` computes an aggregate."""
+        _, kind, argument = aggregate
+        if argument is None:
+            return True
+        dtype = self.port.schema[argument]
+        number = getattr(kernels.aggregating, AGGREGATES[kind].kind(dtype))
+        return number in kernels.short.KINDS and not dtype.is_pooled
+
     def _check_digits(self, results: np.ndarray, at: Evaluations, evals: np.ndarray) -> None:
         """Raises DiffOverflow for a sum of decimals with too many digits; the kernel checks int64 only."""
-        for place, (name, kind, _) in enumerate(self.aggregates):
-            dtype = self.result[name]
-            if kind != "sum" or dtype.name != "decimal":
-                continue
-            beyond = np.flatnonzero(np.abs(results[place]) >= 10**dtype.precision)
-            if len(beyond):
-                key = decode_key(self.port, at.keys, int(at.key_of()[evals[beyond[0]]]))
-                raise DiffOverflow(f"{self.label}: key {key!r}: {name} has too many digits for {dtype}")
+        beyond = np.argwhere(self._has_too_many_digits(results))
+        if len(beyond):
+            place, row = beyond[0]
+            key, name = decode_key(self.port, at.keys, int(at.key_of()[evals[row]])), self.aggregates[place][0]
+            raise DiffOverflow(f"{self.label}: key {key!r}: {name} has too many digits for {self.result[name]}")
+
+    def _has_too_many_digits(self, results: np.ndarray) -> np.ndarray:
+        """For each result, in the shape of ``results``, whether it is a sum of decimals beyond its type."""
+        limits = [
+            10**dtype.precision if kind == "sum" and (dtype := self.result[name]).name == "decimal" else 0
+            for name, kind, _ in self.aggregates
+        ]
+        beyond = np.zeros(results.shape, dtype=np.bool_)
+        for place, limit in enumerate(limits):
+            if limit:
+                beyond[place] = np.abs(results[place]) >= limit
+        return beyond
 
     def _rank_strings(self, words: np.ndarray) -> tuple[np.ndarray, dict[int, np.ndarray]]:
         """Words in which string arguments of min and max are ordered as strings.

@@ -24,14 +24,14 @@ from ddcore.operators.tree import Tree
 from ddcore.packed_batch import PackedBatch
 from ddcore.ranges import at_rest, combined, concatenated, portions
 from ddcore.sorted_batch import SortedBatch
-from ddcore.trace import Keys, Rows, distinct_keys, gather
+from ddcore.trace import Keys, Rows, chosen, distinct_keys, gather
 
 if TYPE_CHECKING:
     from ddcore.forwarding import Delivery
     from ddcore.plan import Arrangement, Block, Plan
     from ddcore.schema import Schema
 
-__all__ = ["Evaluations", "Reduction", "ReductionStep", "Targets", "decode_key"]
+__all__ = ["Changes", "Evaluations", "Portion", "Reduction", "ReductionStep", "Targets", "decode_key"]
 
 _KEYS = 1 << 15  # of a part: its columns fit into the cache
 
@@ -59,12 +59,40 @@ class Evaluations:
 
 
 @dataclass(slots=True)
-class _Part:
+class Changes:
+    """What evaluating keys gives: differences of the results, and times at which keys stay pending.
+
+    Of each difference the key's number, version (inputs, n), words (columns, n) and diff; of each pending time the
+    key's number and the time (coordinates, p).
+    """
+
+    keys: np.ndarray
+    versions: np.ndarray
+    words: np.ndarray
+    diffs: np.ndarray
+    late_keys: np.ndarray
+    late_times: np.ndarray
+
+    def and_of(self, other: Changes, keys: np.ndarray) -> Changes:
+        """These, and those of other keys: the number of each in ``keys``."""
+        other.keys, other.late_keys = keys[other.keys], keys[other.late_keys]
+        pairs = ((getattr(self, name), getattr(other, name)) for name in self.__slots__)
+        return Changes(*(np.concatenate(pair, axis=-1) for pair in pairs))
+
+
+@dataclass(slots=True)
+class Portion:
     """Some of the keys to evaluate, and the times that cause it: key k's are ``offsets[k]:offsets[k + 1]``."""
 
     keys: Keys
     offsets: np.ndarray
     times: np.ndarray
+
+    def of(self, numbers: np.ndarray) -> Portion:
+        """Some of its keys, by number."""
+        offsets, rows = chosen(self.offsets, numbers)
+        keys = Keys(self.keys.codes[numbers], np.take(self.keys.words, numbers, axis=1))
+        return Portion(keys, offsets, np.take(self.times, rows, axis=1))
 
 
 @dataclass(slots=True)
@@ -169,7 +197,7 @@ class ReductionStep(Step):
 
     def _parts(
         self, state: State, new: SortedBatch | None, pending: SortedBatch | None
-    ) -> Iterator[_Part | SortedBatch]:
+    ) -> Iterator[Portion | SortedBatch]:
         """The keys to evaluate in parts, each for one thread."""
         if new is not None and pending is None and isinstance(new, PackedBatch):
             yield from new.pieces(_KEYS if self.in_parts else len(new))
@@ -177,7 +205,7 @@ class ReductionStep(Step):
         for some in portions([new, pending], self.port.key_words):
             keys, offsets, times = self._seeds(*some)
             for a, b in self._ranges(state, keys):
-                yield _Part(keys.part(a, b), offsets[a : b + 1] - offsets[a], times[:, offsets[a] : offsets[b]])
+                yield Portion(keys.part(a, b), offsets[a : b + 1] - offsets[a], times[:, offsets[a] : offsets[b]])
 
     def _ranges(self, state: State, keys: Keys) -> Iterable[tuple[int, int]]:
         """Ranges of the keys to evaluate, each in one thread; where memory is limited with bounded histories."""
@@ -191,21 +219,40 @@ class ReductionStep(Step):
             cuts |= {*(np.flatnonzero(np.diff(np.cumsum(rows) // spill.rows)) + 1).tolist()}
         return pairwise(sorted(cuts))
 
-    def _evaluated(self, state: State, rounds: Rounds, part: _Part | SortedBatch) -> _Result:
+    def _evaluated(self, state: State, rounds: Rounds, part: Portion | SortedBatch) -> _Result:
         """The differences of some keys' results."""
         if isinstance(part, SortedBatch):
-            part = _Part(*self._seeds(part.widen(), None))
+            part = Portion(*self._seeds(part.widen(), None))
         loops, keys = np.array(rounds, dtype=np.int64), part.keys
         depth, frontier = self.inputs + len(rounds), state.frontier(rounds)
         history = gather(state.trace(self.port).batches, keys, len(self.port.values), depth, frontier)
         if self.of_large is not None:
             self._note_large(state, keys, history)
         before = gather(state.trace(self.output).batches, keys, len(self.output.values), depth, frontier)
+        changes = self.changes(part, history, before, state.upper, loops)
+        late = np.ones(len(changes.late_keys), dtype=np.int64)
+        late_words = list(np.take(keys.words, changes.late_keys, axis=1))
+        updates = self._updates(keys, rounds, changes)
+        try:
+            deliveries: list[Delivery] | None = state.forward(self.block, updates)
+        except ExpressionError:
+            deliveries = None  # perhaps the updates of another part cancel those on which an operator fails
+        return _Result(
+            at_rest(arrange(keys.codes[changes.late_keys], late_words, list(changes.late_times), late)),
+            at_rest(state.keyed(self.output, updates)),
+            deliveries,
+        )
+
+    def changes(self, part: Portion, history: Rows, before: Rows, upper: np.ndarray, loops: np.ndarray) -> Changes:
+        """What the keys of a part, with their history and their output so far, give at ``loops``.
+
+        Raises NegativeMultiplicity, DiffOverflow.
+        """
         offsets, versions, late_keys, late_times = kernels.times.plan_times(
-            self.inputs, loops, state.upper, part.offsets, np.ascontiguousarray(part.times),
+            self.inputs, loops, upper, part.offsets, np.ascontiguousarray(part.times),
             history.offsets, history.times, before.offsets, before.times,
         )  # fmt: skip
-        evaluations = Evaluations(keys, offsets, versions)
+        evaluations = Evaluations(part.keys, offsets, versions)
         target = self.evaluate(evaluations, history, loops)
         evals, words, diffs, beyond = kernels.emitting.emit(
             self.inputs, loops, offsets, versions, target.evals, target.words, target.counts,
@@ -215,18 +262,7 @@ class ReductionStep(Step):
             raise DiffOverflow(
                 f"{self._where(beyond, evaluations, loops)}: a row's count changes by more than int64 holds"
             )
-        late = np.ones(len(late_keys), dtype=np.int64)
-        late_words = list(np.take(keys.words, late_keys, axis=1))
-        updates = self._updates(evaluations, rounds, evals, words, diffs)
-        try:
-            deliveries: list[Delivery] | None = state.forward(self.block, updates)
-        except ExpressionError:
-            deliveries = None  # perhaps the updates of another part cancel those on which an operator fails
-        return _Result(
-            at_rest(arrange(keys.codes[late_keys], late_words, list(late_times), late)),
-            at_rest(state.keyed(self.output, updates)),
-            deliveries,
-        )
+        return Changes(evaluations.key_of()[evals], versions[:, evals], words, diffs, late_keys, late_times)
 
     def _note_large(self, state: State, keys: Keys, history: Rows) -> None:
         """Note the keys with many distinct rows. O(n log n) for long histories, which may be of few rows."""
@@ -258,15 +294,12 @@ class ReductionStep(Step):
         keys, starts = distinct_keys(seeds, width)
         return keys, starts, seeds.times
 
-    def _updates(
-        self, at: Evaluations, rounds: tuple[int, ...], evals: np.ndarray, words: np.ndarray, diffs: np.ndarray
-    ) -> Batch:
-        key = at.key_of()[evals]
-        codes = at.keys.codes[key]
-        key_words = [codes] if self.output.direct else [column[key] for column in at.keys.words]
-        coordinates = [version[evals] for version in at.versions]
-        coordinates += [np.full(len(evals), current, dtype=np.int64) for current in rounds]
-        return Batch([*key_words, *words], coordinates, diffs)
+    def _updates(self, keys: Keys, rounds: Rounds, changes: Changes) -> Batch:
+        codes = keys.codes[changes.keys]
+        key_words = [codes] if self.output.direct else [column[changes.keys] for column in keys.words]
+        coordinates = list(changes.versions)
+        coordinates += [np.full(len(codes), current, dtype=np.int64) for current in rounds]
+        return Batch([*key_words, *changes.words], coordinates, changes.diffs)
 
     def accumulate(
         self, evaluations: Evaluations, history: Rows, loops: np.ndarray
