@@ -134,7 +134,7 @@ class Agree:
             name: sum(amount, where=_column(side) == number) for number, name in enumerate(names)
         }  # fmt: skip
         totals = left.concat(right).group_by(*self.by).agg(**sums)
-        one, other = (_column(name).fill_null(0) for name in names)
+        one, other = map(_column, names)
         return totals.where(one != other)
 
     def _amounts(self, tables: Tables, number: int, side: str, amount: str) -> Collection:

@@ -7,10 +7,12 @@ Outputs are also read by others: what a killed or given-up attempt committed to 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from ddcore.data_tests import is_test
+from ddcore.errors import StorageError
 from ddcore.io import layout, store, tables
 from ddcore.io.changelog import ChangeLog
 from ddcore.io.corrections import correction, is_outdated, retraction
@@ -108,6 +110,14 @@ class Commits:
             else:
                 self._commit_output(output, log, files)
         return self.live, corrections
+
+    def discard(self, gained: Gained) -> None:
+        """Delete the files of a fold that is not to be committed, as far as possible: retention removes the rest."""
+        with suppress(OSError, StorageError):
+            for name, files in gained.files.items():
+                for file in files:
+                    store.delete(self.warehouse.table(name) / file.path)
+                    failpoint("after-delete")
 
     def added(self, gained: Gained) -> dict[str, Counts]:
         """The rows that outputs got, (plus, minus) by output and time; without data tests."""

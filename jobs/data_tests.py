@@ -30,6 +30,7 @@ from ddcore.libraries import numpy as np
 
 if TYPE_CHECKING:
     from ddcore.io.gains import Gained
+    from ddcore.io.tables import AddedFile, LiveFile
     from ddcore.io.version_names import VersionNames
     from ddcore.jobs.commits import Commits
 
@@ -132,13 +133,12 @@ class _Tested:
         return Broken(self.test, times, self._at(history, times[0])) if times else None
 
     def _history(self) -> pl.DataFrame:
-        """All updates of the collection, up to the end of the run."""
+        """All updates of the collection, up to the end of the run. Opens no file if there are none."""
         base, state = self.commits.upcoming.base, self.commits.live.get(self.table)
         waiting = base.corrections.get(self.table, ()) if base is not None else ()
-        parts = [self.log.scan_files([*waiting, *self.files])]
-        if state is not None:
-            parts.append(self.log.scan(state))
-        return self.log.collect(pl.concat(parts))
+        stored = [] if state is None else self.log.files(state)
+        files: list[AddedFile | LiveFile] = [*stored, *waiting, *self.files]
+        return self.log.collect(self.log.scan_files(files)) if files else pl.DataFrame()
 
     def _in_order(self, running: pl.DataFrame) -> Iterator[Time]:
         """The versions at which some row has a count other than 0, with one dimension."""
