@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -17,6 +18,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import pages
 import polars as pl
 import pytest
 import sparkless
@@ -668,6 +670,28 @@ def test_a_run_that_is_killed_around_its_commits_is_checked_again(place: str, wa
     fold(other)
     outputs = load_plan(other).outputs
     assert logs_of(again, outputs) == logs_of(other, outputs)
+
+
+# -- the page ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_page(tmp_path: Path, dd: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    pages.follow("data-tests.md", tmp_path, dd, monkeypatch, steps=15)
+
+
+def test_the_program_of_the_page(tmp_path: Path) -> None:
+    (program,) = re.findall(
+        r"^```python\n(.*?)^```$", (pages.DOCS / "data-tests.md").read_text(), re.DOTALL | re.MULTILINE
+    )
+    project = project_at(tmp_path, tests="", program=program)
+    assert list(load_plan(project).outputs) == ["sums", "tests.every_shop_has_items", "tests.nothing_costs_much"]
+    bring(project, item(1, 1001, "a", 1))
+    assert fold(project).broken == []
+    bring(project, item(2, 2000, "b", 3))
+    assert [each["test"] for each in fold(project).broken] == ["nothing_costs_much"]
+    bring(project, {"totals": [(("c", 0), (4,), 1)]})
+    with pytest.raises(BrokenTest, match=r"every_shop_has_items is broken at version 4: \(shop='c', total=0\)"):
+        fold(project)
 
 
 # -- mistakes ----------------------------------------------------------------------------------------------------------
