@@ -130,12 +130,20 @@ class Agree:
         side, amount = _free(["side", "amount"], self.by)
         names = _free([each.name for each in self.sides], self.by)
         left, right = (self._amounts(tables, number, side, amount) for number in range(2))
+        for column in (amount, *self.by):
+            one, other = (str(each.schema[column]) for each in (left, right))
+            if one != other:
+                what = "the totals" if column == amount else f"the columns {column}"
+                raise ProgramError(
+                    f"agree: {what} are of two types, {one} and {other}",
+                    "make them equal in the program, with select()",
+                )
         sums: dict[str, Any] = {
             name: sum(amount, where=_column(side) == number) for number, name in enumerate(names)
         }  # fmt: skip
         totals = left.concat(right).group_by(*self.by).agg(**sums)
-        one, other = map(_column, names)
-        return totals.where(one != other)
+        first, second = map(_column, names)
+        return totals.where(first != second)
 
     def _amounts(self, tables: Tables, number: int, side: str, amount: str) -> Collection:
         """The groups of one side's rows, the number of the side, and what each row adds to its total."""

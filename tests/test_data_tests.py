@@ -676,7 +676,7 @@ def test_a_run_that_is_killed_around_its_commits_is_checked_again(place: str, wa
 
 
 def test_the_page(tmp_path: Path, dd: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    pages.follow("data-tests.md", tmp_path, dd, monkeypatch, steps=15)
+    pages.follow("data-tests.md", tmp_path, dd, monkeypatch, steps=16)
 
 
 def test_the_program_of_the_page(tmp_path: Path) -> None:
@@ -719,7 +719,9 @@ WRONG = {
     '[tests.x]\nof = "items"\nunique = ["idd"]': "dd.toml:11: [tests.x] group_by: there is no column idd; there are ",
     '[tests.x]\nempty = "items"\nwhere = "prize < 0"': "dd.toml:11: [tests.x] there is no column prize",
     '[tests.x]\nempty = "items"\nwhere = "price <"': "dd.toml:11: [tests.x] ",
-    '[tests.x]\nagree = [{ of = "items", sum = "shop" }, { of = "totals" }]': "dd.toml:11: [tests.x] ",
+    '[tests.x]\nagree = [{ of = "items", sum = "shop" }, { of = "totals" }]': "[tests.x] agree: the totals are of ",
+    '[tests.x]\nagree = [{ of = "items", sum = "shop" }, { of = "totals", sum = "shop" }]': "there is no sum of string",
+    '[tests.x]\nagree = [{ of = "items", sum = "a" }, { of = "totals" }]': "dd.toml:11: [tests.x] there is no column a",
 }
 
 
