@@ -184,7 +184,7 @@ class _Tested:
 def _plain(row: dict[str, Any]) -> dict[str, Any]:
     """A row with its count, if that is not 1."""
     count = row.pop("_count")
-    return row if count == 1 else {**row, "count": count}
+    return row if count == 1 else {**row, "times" if "count" in row else "count": count}
 
 
 def _cut(text: str) -> str:

@@ -271,7 +271,8 @@ class _Replay:
         try:
             return data_tests.check(self.tests, self.commits, gained, times, self.report.names, goes_on=goes_on)
         except BrokenTest:
-            if not upcoming.is_known:  # else an earlier attempt may have committed these very files
+            # An earlier attempt may have committed these very files.
+            if not (upcoming.is_known and is_committed(self.warehouse, upcoming.number)):
                 self.commits.discard(gained)
             raise
 

@@ -324,6 +324,25 @@ def test_nulls_are_equal_and_count_nothing(tmp_path: Path) -> None:
         fold(project)
 
 
+def test_columns_of_any_type_and_rows_that_occur_several_times(tmp_path: Path) -> None:
+    program = """
+import polars as pl
+
+
+def program(items, totals):
+    odd = items.select("id", count="id", rows="id", nested=pl.struct("id", "price"))
+    return {"odd": odd.concat(odd)}
+"""
+    tests = '[tests.odd]\nempty = "odd"\nseverity = "warn"\n[tests.key]\nof = "odd"\nunique = ["rows", "count"]\n'
+    project = project_at(tmp_path, tests=tests, program=program)
+    bring(project, item(1, 5, "a", 1))
+    with pytest.raises(BrokenTest, match=r"test key is broken at version 1: \(rows=1, count=1, rows_2=2\)"):
+        fold(project)
+    project = project_at(tmp_path, tests=tests + 'severity = "warn"\n', program=program)
+    first, _ = fold(project).warnings
+    assert "(id=1, count=1, rows=1, nested={'id': 1, 'price': 5}, times=2)" in first
+
+
 def test_a_repair_in_the_same_run_comes_too_late(tmp_path: Path) -> None:
     """Every version that a run folds is published, so every one counts."""
     project = project_at(tmp_path)
