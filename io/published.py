@@ -59,7 +59,7 @@ def check_output(run: RunRecord, name: str, inputs: Iterable[str]) -> None:
         hint = f"{name} is an input; only outputs can be shown" if name in inputs else ""
         raise UsageError(
             f"no output {name!r}; there are: {listed(outputs)}",
-            hint or meant(name, outputs) or "after a change of the program: ddcore run",
+            hint or meant(name, _all_names(run)) or "after a change of the program: ddcore run",
         )
 
 
