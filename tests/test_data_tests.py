@@ -670,7 +670,7 @@ def test_a_session_ignores_tests() -> None:
 
 @pytest.mark.parametrize("place", ["after-intent", "after-create", "after-table:1", "after-table:4"])
 def test_a_run_that_is_killed_around_its_commits_is_checked_again(place: str, warned: Project) -> None:
-    """Before the check, between it and the first commit, and after some; the severity at the time of the check decides."""
+    """Before the check, between it and the first commit, and after some; the severity of the check decides."""
     command = [sys.executable, "-c", "from ddcore.cli.main import main; main()", "run", "-q"]
     killed = subprocess.run(command, env={**os.environ, "DDCORE_FAILPOINT": place}, check=False)
     assert killed.returncode == -signal.SIGKILL
