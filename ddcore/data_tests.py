@@ -138,9 +138,7 @@ class Agree:
                     f"agree: {what} are of two types, {one} and {other}",
                     "make them equal in the program, with select()",
                 )
-        sums: dict[str, Any] = {
-            name: sum(amount, where=_column(side) == number) for number, name in enumerate(names)
-        }  # fmt: skip
+        sums: dict[str, Any] = {n: sum(amount, where=_column(side) == place) for place, n in enumerate(names)}
         totals = left.concat(right).group_by(*self.by).agg(**sums)
         first, second = map(_column, names)
         return totals.where(first != second)
@@ -285,7 +283,8 @@ def with_tests(program: Program, tests: Iterable[DataTest]) -> Program:
     @functools.wraps(program)
     def tested(*arguments: Any, **inputs: Any) -> Mapping[str, Any]:
         outputs = program(*arguments, **inputs)
-        if not isinstance(outputs, Mapping):
+        kinds = tuple({type(each) for each in inputs.values()})  # collections of the engine or of the reference
+        if not isinstance(outputs, Mapping) or not all(isinstance(each, kinds) for each in outputs.values()):
             return outputs  # the planner says what is wrong
         reserved = next((name for name in outputs if isinstance(name, str) and is_test(name)), None)
         if reserved is not None:

@@ -26,7 +26,7 @@ from trams import Command, records
 from warehouses import log_of, logs_of, take_in
 
 import ddcore as dd
-from ddcore.errors import BrokenTest, ProgramError, UsageError
+from ddcore.errors import BrokenTest, DdError, ProgramError, UsageError
 from ddcore.io.ledger import Ledger
 from ddcore.io.program import load_plan
 from ddcore.io.project import Project, find_project
@@ -772,6 +772,18 @@ def test_mistakes_in_the_program(text: str, tmp_path: Path) -> None:
     with pytest.raises(ProgramError) as caught:
         load_plan(project_at(tmp_path, program=PROGRAM.split("@dd", maxsplit=1)[0].rstrip() + "\n\n" + text + "\n"))
     assert FUNCTIONS[text] in caught.value.message
+
+
+@pytest.mark.parametrize("returned", ["None", "3", '{"cheap": 3}', '{"cheap": [items]}', "{}"])
+def test_a_program_that_returns_something_else(returned: str, tmp_path: Path) -> None:
+    """The error is that of the program, with tests as without."""
+    said = []
+    for place, tests in enumerate(["", '[tests.x]\nempty = "cheap"\n']):
+        program = f"def program(items, totals):\n    return {returned}\n"
+        with pytest.raises(DdError) as caught:
+            load_plan(project_at(tmp_path / str(place), tests=tests, program=program))
+        said.append(caught.value.message)
+    assert said[0] == said[1] or returned == "{}", said
 
 
 @pytest.mark.parametrize("name", ["tests.mine", "tests."])
