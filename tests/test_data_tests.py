@@ -445,6 +445,28 @@ def test_versions_folded_again_are_checked_again(tmp_path: Path) -> None:
     fold(project)
 
 
+def test_a_history_whose_corrections_are_appended(tmp_path: Path) -> None:
+    """The versions of the past stay as they were published, so only what the next one will hold counts."""
+    project = project_at(tmp_path)
+    for version in (1, 2, 3):
+        bring(project, item(version, 5, "a", version))
+    fold(project)
+    bring(project, {"items": [((1, 9, "a"), (2,), 1), ((1, 9, "a"), (3,), -1)]})  # repaired at version 3
+    assert fold(project, corrections="append").broken == []
+    before = tables_of(project)
+    bring(project, item(2, 7, "a", 3))
+    for _ in range(2):
+        with pytest.raises(BrokenTest, match=r"test one_price is broken at version 3: \(id=2, rows=2\)"):
+            fold(project, corrections="append")
+        assert tables_of(project) == before
+    bring(project, item(4, 7, "a", 4))
+    with pytest.raises(BrokenTest, match="test one_price is broken at version 4"):
+        fold(project, corrections="append")
+    bring(project, item(2, 7, "a", 4, -1))
+    assert fold(project, corrections="append").last == 4
+    assert contents(project, "one_price") == set()
+
+
 def test_broken_rows_that_stay_count_in_later_runs(tmp_path: Path) -> None:
     project = project_at(tmp_path, severity="warn")
     bring(project, item(1, -5, "a", 1))
