@@ -14,6 +14,8 @@ from typing import Any
 
 import typer
 
+from ddcore.data_tests import is_test
+
 __all__ = ["engine_names", "example_names", "input_names", "key_names", "output_names", "version_names", "way_names"]
 
 _FILE_NAME = "dd.toml"
@@ -32,7 +34,9 @@ def input_names(ctx: typer.Context, incomplete: str) -> list[str]:
 def output_names(ctx: typer.Context, incomplete: str) -> list[str]:
     """The outputs of ``dd.toml`` and those that a run has written."""
     project = _project(ctx)
-    return _starting(incomplete, {*_section(project, "outputs"), *_folders(_warehouse(ctx, project) / "outputs")})
+    folders = _folders(_warehouse(ctx, project) / "outputs")
+    names = {*_section(project, "outputs"), *(name for name in folders if not is_test(name))}
+    return _starting(incomplete, names)
 
 
 def engine_names(incomplete: str) -> list[str]:

@@ -142,6 +142,9 @@ def _spelled(record: dict[str, Any], names: VersionNames) -> dict[str, Any]:
     for name in ("upper", "restates"):
         if name in spelled:
             spelled[name] = frontier_json(record[name], dims)
+    if record.get("broken_tests"):
+        broken = record["broken_tests"].items()
+        spelled["broken_tests"] = {name: {**each, "first": json_time(each["first"], dims)} for name, each in broken}
     if "labels" in record:
         spelled["labels"] = [
             {dim: coordinate, "label": label.text or None, "instant": json_instant(label.instant)}
@@ -205,6 +208,9 @@ def _run(run: RunRecord) -> dict[str, Any]:
         "took": round(run.took, 3),
         "program": run.fingerprint,
         "refresh": run.refresh,
+        "broken_tests": {
+            name: {"first": each.first, "versions": each.times, "rows": each.rows} for name, each in run.broken.items()
+        },
     }
 
 
@@ -293,6 +299,9 @@ def _entry_row(record: dict[str, Any], dims: Sequence[str]) -> list[str]:
         what += f", on run {record['base']}"
     if record["appends"]:
         what += f", corrections for {record['last'] + 1}"
+    broken = [f"{name} at {shown(each['first'], dims)}" for name, each in record["broken_tests"].items()]
+    if broken:
+        what += f", broken tests: {', '.join(broken)}"
     return [f"run {record['run']}", when, times, inputs, outputs, what]
 
 

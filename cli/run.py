@@ -105,8 +105,8 @@ def run(
     """Fold every version that was ingested and not yet folded; write state, output logs and the ledger.
 
     Without a window it folds everything since the last folded version, as a scheduler needs. If it is killed, the
-    next run finishes the same work. The last line of stdout is a JSON object with the result (on a terminal: with
-    --json).
+    next run finishes the same work. A data test that is broken ends it with exit code 4, and nothing of the run is
+    committed. The last line of stdout is a JSON object with the result (on a terminal: with --json).
     """
     out = Output(json=as_json, quiet=quiet)
     if full_refresh and from_version is not None:

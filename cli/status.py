@@ -9,6 +9,7 @@ from ddcore.cli.log import moment
 from ddcore.cli.options import DebugOption, JsonOption, ProjectOption, WarehouseOption, open_project
 from ddcore.cli.output import SCHEMA_VERSION, Output
 from ddcore.cli.text import aligned, count
+from ddcore.data_tests import is_test
 from ddcore.errors import DdError
 from ddcore.io.times import (
     Time,
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from ddcore.io.layout import Use
     from ddcore.io.ledger import Ledger
     from ddcore.io.project import Project
+    from ddcore.io.records import RunRecord
     from ddcore.io.store import Place
     from ddcore.io.tables import TableState
     from ddcore.io.version_names import VersionNames
@@ -100,11 +102,17 @@ def _summary(project: Project, warehouse: Warehouse, ledger: Ledger) -> dict[str
         **_frontiers(ledger, project.dims),
         "waiting": _waiting(ledger),
         "restated": frontier_json(ledger.restated(), project.dims),
-        "corrections": sorted(run.corrections) if run is not None else [],
+        "corrections": _corrections(run),
         "last_run": None if run is None else {"run": run.run, "at": moment(run.at), "program": run.fingerprint},
         "unfinished": None if intent is None else {"run": intent.run, "first": intent.first, "last": intent.last},
         "holder": None if holder is None else str(holder),
     }
+
+
+def _corrections(run: RunRecord | None) -> list[str]:
+    """The tables of outputs whose corrections wait; those of data tests are nobody's concern."""
+    waiting = () if run is None else run.corrections
+    return sorted(name for name in waiting if not is_test(name.removeprefix("outputs/")))
 
 
 def _frontiers(ledger: Ledger, dims: tuple[str, ...]) -> dict[str, Any]:

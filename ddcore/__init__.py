@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ddcore.aggregates import min as min
     from ddcore.aggregates import sum as sum
     from ddcore.collection import Collection as Collection
+    from ddcore.data_tests import test as test
     from ddcore.operators.delta_join import delta_join as delta_join
     from ddcore.operators.iterate import iterate as iterate
     from ddcore.operators.rows import rows as rows
@@ -46,6 +47,7 @@ _HOMES = {
     "replay": "ddcore.session",
     "rows": "ddcore.operators.rows",
     "sum": "ddcore.aggregates",
+    "test": "ddcore.data_tests",
 }
 # Without the names of Python's own functions: after ``from ddcore import *`` these still are Python's.
 __all__ = [
@@ -60,6 +62,7 @@ __all__ = [
     "mean",
     "replay",
     "rows",
+    "test",
 ]
 
 

@@ -4,6 +4,7 @@
     ├── UsageError               exit 2   the command line or dd.toml is wrong
     ├── LockHeld                 exit 75  another process works on the warehouse
     ├── Mismatch                 exit 3   two collections differ that must be equal
+    ├── BrokenTest               exit 4   a data test does not hold: the run is not committed
     ├── ProgramError             the program cannot be built: unknown column, types that do not meet
     │   └── ProgramChanged       stored state belongs to another program
     ├── DataError                rows that cannot be ingested
@@ -70,6 +71,15 @@ class Mismatch(DdError):
     """Two collections differ that must be equal."""
 
     exit_code = 3
+
+
+class BrokenTest(DdError):
+    """A collection that must stay empty has rows; the message names the test, the versions and some rows.
+
+    Nothing of the run is committed.
+    """
+
+    exit_code = 4
 
 
 class ProgramError(DdError):

@@ -30,7 +30,8 @@ __all__ = ["DataFile", "content", "digest_of", "glance", "has_digests", "notes",
 
 _NAME = re.compile(r"-([0-9a-f]{16})\.parquet$")
 _KEY = b"ddcore.digests"  # in the footer's metadata; its value: "[END:DIGEST,END:DIGEST]", one pair per row group
-_LIST = re.compile(rb"ddcore\.digests[^\[]*\[([0-9a-f:,]*)\]")
+# Between the two is the length of the value, of which a byte may be any, also that of a bracket: see _note.
+_LIST = re.compile(rb"ddcore\.digests\x18[\x80-\xff]*[\x00-\x7f]\[([0-9a-f:,]*)\]")
 _MAGIC = b"PAR1"
 _TEXT = b"\x18"  # before each text, in Thrift's compact protocol
 _FEW = 32  # rows; with fewer, a dictionary only adds to the size

@@ -12,11 +12,13 @@ import inspect
 import linecache
 import sys
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from ddcore.data_tests import DataTest, in_module, is_test, with_tests
 from ddcore.errors import DdError, ProgramError, UsageError, is_interrupt
 from ddcore.io.project import NOT_IN_COLUMNS, Project, check_fields
 from ddcore.wording import described, listed, meant, shown
@@ -25,11 +27,24 @@ if TYPE_CHECKING:
     from ddcore.plan import Plan
     from ddcore.schema import Schema
 
-__all__ = ["load_plan", "load_program"]
+__all__ = ["Program", "load", "load_plan", "load_program", "plan_of"]
+
+
+@dataclass(frozen=True)
+class Program:
+    """A program and its data tests. ``function`` returns the collections of the tests, too, as hidden outputs."""
+
+    function: Callable[..., Any]
+    tests: tuple[DataTest, ...]
 
 
 def load_program(project: Project) -> Callable[..., Any]:
-    """Import the program file of ``project`` anew and return its program function.
+    """The function of :func:`load`."""
+    return load(project).function
+
+
+def load(project: Project) -> Program:
+    """Import the program file of ``project`` anew, and return its program function with the data tests.
 
     The file becomes a module under a private name that depends on its path alone, with its folder on ``sys.path`` so
     that it can import its neighbours. Other processes cannot import the module, so its functions must be sent to them
@@ -48,7 +63,7 @@ def load_program(project: Project) -> Callable[..., Any]:
     if project.is_sql:
         from ddcore import sql
 
-        return sql.load(file)
+        return Program(with_tests(sql.load(file), project.tests), project.tests)
     module = _import(file)
     function = getattr(module, project.program_function, None)
     if not callable(function):
@@ -62,25 +77,51 @@ def load_program(project: Project) -> Callable[..., Any]:
             meant(project.program_function, names) or f"name the function in {shown(project.file)}, [project] program",
         )
     _check_parameters(project, function)
-    return _with_place(function, file)
+    tests = (*project.tests, *in_module(vars(module)))
+    _check_tests(tests, project)
+    return Program(_with_place(with_tests(function, tests), file), tests)
+
+
+def _check_tests(tests: Iterable[DataTest], project: Project) -> None:
+    """Raise ProgramError for tests whose tables would have the same name, and for a version where there are none."""
+    known: dict[str, DataTest] = {}
+    for test in tests:
+        first = known.setdefault(test.name.casefold(), test)
+        if first is not test:
+            raise ProgramError(
+                f"{test.place}: a test {first.name} is there already: {first.place}", "rename one of the two"
+            )
+        if test.start and len(project.dims) > 1:
+            where, dims = f"{test.place}: test {test.name}: from_version", listed(project.dims)
+            raise ProgramError(f"{where}: the times here have the dimensions {dims}", "leave it out")
 
 
 def load_plan(project: Project) -> Plan:
-    """The plan of the project's program, imported anew.
+    """The plan of the project's program, imported anew. Raises as :func:`plan_of`."""
+    return plan_of(load(project), project)
 
-    Raises as :func:`load_program`, ProgramError where the program cannot be built or a table cannot have an output's
+
+def plan_of(program: Program, project: Project) -> Plan:
+    """The plan of the project's program.
+
+    Raises as :func:`load`, ProgramError where the program cannot be built or a table cannot have an output's
     columns, and UsageError for settings of an output that does not exist.
     """
     from ddcore.planner import build
 
-    plan = build(load_program(project), project.inputs, project.dims)
+    plan = build(program.function, project.inputs, project.dims)
     _check_columns(plan.outputs)
+    ours = [name for name in plan.outputs if not is_test(name)]
     for name in project.outputs:
-        if name not in plan.outputs:
+        if name not in ours:
             raise UsageError(
-                f"dd.toml has [outputs.{name}] but the program returns {', '.join(plan.outputs)}",
+                f"dd.toml has [outputs.{name}] but the program returns {', '.join(ours)}",
                 "name the section after an output, or remove it",
             )
+    tests = {each.output for each in program.tests}
+    for name in plan.outputs:
+        if is_test(name) and name not in tests:  # the program's own outputs are checked before
+            raise ProgramError(f"inspect: {name}: names that begin with tests. are those of data tests", "rename it")
     return plan
 
 

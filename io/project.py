@@ -13,11 +13,13 @@ import os
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
+from ddcore import data_tests
+from ddcore.data_tests import DataTest
 from ddcore.errors import DdError, ProgramError, UsageError
 from ddcore.io.address import Place, address_of, is_url
 from ddcore.redaction import keep_secret
@@ -30,12 +32,13 @@ __all__ = ["ENGINES", "FILE_NAME", "OutputSettings", "Project", "Retention", "fi
 FILE_NAME = "dd.toml"
 ENGINES = ("spark", "inline")
 
-# The keys of each section. [inputs] and [outputs] have one table per name.
+# The keys of each section. [inputs], [outputs] and [tests] have one table per name.
 _SECTIONS: dict[str, tuple[str, ...]] = {
     "project": ("program", "warehouse"),
     "time": ("dims",),
     "inputs": (),
     "outputs": (),
+    "tests": (),
     "run": ("engine", "parallelism", "memory", "verify_every"),
     "spark": ("master", "conf"),
     "compaction": ("auto",),
@@ -59,6 +62,8 @@ NOT_IN_COLUMNS = set(" ,;{}()\n\t=`.\0")
 _LONGEST_SHOWN = 100
 _LEAST_OF_ENVIRONMENT = 8  # characters of a secret there: many other programs' switches are called TOKEN or KEY
 _MOST_WORKERS = 2**31 - 1
+_OF_TESTS = ("severity", "from_version")
+_KINDS_OF_TESTS = {"empty": ("empty", "where"), "unique": ("unique", "of", "where"), "agree": ("agree", "by")}
 _LONGEST_RETENTION = 2**40
 
 
@@ -86,7 +91,8 @@ class Retention:
 class Project:
     """One project, every setting resolved. Paths are absolute.
 
-    ``keys``: for inputs that have a key, the columns in which no two rows may be equal.
+    ``keys``: for inputs that have a key, the columns in which no two rows may be equal. ``tests``: those of the file;
+    a program may have more.
     ``memory``: the bytes that each process that folds should stay below; None for no limit. ``verify_every``: a run
     verifies the versions it divides; 0 for none.
 
@@ -101,6 +107,7 @@ class Project:
     inputs: Mapping[str, Schema] = field(default_factory=dict)
     keys: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     outputs: Mapping[str, OutputSettings] = field(default_factory=dict)
+    tests: tuple[DataTest, ...] = ()
     engine: str = "spark"
     parallelism: int | None = None
     memory: int | None = None
@@ -230,7 +237,8 @@ class _Section:
 
 
 def _read(file: Path, env: Mapping[str, str], flags: Mapping[str, str | int | None]) -> Project:
-    sections = _sections(file, _parse(file))
+    text = _text(file)
+    sections = _sections(file, _parse(file, text))
     keep_secret((name, value) for name, value in env.items() if len(value) >= _LEAST_OF_ENVIRONMENT)
     keep_secret(sections["spark"].table)
     dims = _dims(sections["time"])
@@ -249,6 +257,7 @@ def _read(file: Path, env: Mapping[str, str], flags: Mapping[str, str | int | No
         inputs=_inputs(sections["inputs"], dims),
         keys=_keys(sections["inputs"]),
         outputs=_outputs(sections["outputs"]),
+        tests=_tests(sections["tests"], dims, text),
         spark_conf=_spark_conf(sections["spark"]),
         retention=_retention(sections["compaction"], sections["retention"]),
         origin={"program": FILE_NAME, **origin},
@@ -256,13 +265,18 @@ def _read(file: Path, env: Mapping[str, str], flags: Mapping[str, str | int | No
     )
 
 
-def _parse(file: Path) -> dict[str, Any]:
+def _text(file: Path) -> str:
     try:
-        return tomllib.loads(file.read_text(encoding="utf-8"))
-    except tomllib.TOMLDecodeError as error:
-        raise UsageError(f"{shown(file)}: not valid TOML: {one_line(error)}", "see: https://toml.io") from None
+        return file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{shown(file)}: cannot be read: {one_line(error)}") from None
+
+
+def _parse(file: Path, text: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"{shown(file)}: not valid TOML: {one_line(error)}", "see: https://toml.io") from None
     except RecursionError:
         raise UsageError(
             f"{shown(file)}: nested too deeply", "tables nest at most three levels: [spark] conf.NAME"
@@ -388,6 +402,80 @@ def _outputs(section: _Section) -> dict[str, OutputSettings]:
         outputs[name] = OutputSettings(key=one.names("key") or ())
     _check_case(section, outputs)
     return outputs
+
+
+def _tests(section: _Section, dims: tuple[str, ...], text: str) -> tuple[DataTest, ...]:
+    """The tests of a file with this text."""
+    tests = []
+    for name, table in section.table.items():
+        _check_name(section, name)
+        one = _test(_Section(section.file, f"tests.{name}", table), name, dims)
+        tests.append(replace(one, place=f"{FILE_NAME}:{_line(text, name)}"))
+    _check_case(section, section.table)
+    return tuple(tests)
+
+
+def _test(section: _Section, name: str, dims: tuple[str, ...]) -> DataTest:
+    kinds = [kind for kind in _KINDS_OF_TESTS if kind in section.table]
+    if len(kinds) != 1:
+        what = f"has {listed(kinds)}: a test is one of them" if kinds else "does not say what it tests"
+        raise UsageError(
+            f"{shown(section.file)}: [{section.name}] {what}",
+            'say empty = "OUTPUT", or of = "OUTPUT" and unique = ["COLUMN"], or agree = [{ of = "OUTPUT" }, ...]',
+        )
+    section.only((*_KINDS_OF_TESTS[kinds[0]], *_OF_TESTS))
+    severity, start = section.text("severity") or data_tests.ERROR, section.table.get("from_version", 0)
+    if severity not in data_tests.SEVERITIES:
+        raise section.wrong(
+            "severity", f"unknown: {_quote(severity)}",
+            meant(severity, data_tests.SEVERITIES) or f"one of: {listed(data_tests.SEVERITIES)}",
+        )  # fmt: skip
+    if isinstance(start, bool) or not isinstance(start, int) or start < 0:
+        raise section.wrong("from_version", f"must be the number of a version, from 0 up, not {_quote(start)}")
+    if start and len(dims) > 1:
+        raise section.wrong("from_version", f"the times here have the dimensions {listed(dims)}", "leave it out")
+    return DataTest(name, _check(section, kinds[0]), severity, start)
+
+
+def _line(text: str, name: str) -> int:
+    """The line at which a test's section begins; 1 where it is written in another way."""
+    heading = re.search(rf"""^[ \t]*\[\s*tests\s*\.\s*["']?{name}["']?\s*\]""", text, flags=re.MULTILINE)
+    return text.count("\n", 0, heading.start()) + 1 if heading else 1
+
+
+def _check(section: _Section, kind: str) -> data_tests.Check:
+    where = section.text("where") or ""
+    if kind == "empty":
+        return data_tests.Empty(section.text("empty") or "", where)
+    if kind == "unique":
+        return data_tests.Unique(_of(section), _some(section, "unique"), where)
+    sides = section.table["agree"]
+    if not isinstance(sides, list) or len(sides) != 2 or not all(isinstance(side, dict) for side in sides):
+        raise section.wrong(
+            "agree", f"must be a list of two sides, not {_quote(sides)}",
+            'say agree = [{ of = "OUTPUT", sum = "COLUMN" }, { of = "OTHER", sum = "COLUMN" }]',
+        )  # fmt: skip
+    left, right = (_side(_Section(section.file, section.name, side)) for side in sides)
+    return data_tests.Agree((left, right), _some(section, "by") if "by" in section.table else ())
+
+
+def _side(section: _Section) -> data_tests.Side:
+    section.only(("of", "sum", "where"))
+    return data_tests.Side(_of(section), section.text("sum") or "", section.text("where") or "")
+
+
+def _of(section: _Section) -> str:
+    of = section.text("of")
+    if of is None:
+        raise section.wrong("of", "is missing", "name an input or an output of the program")
+    return of
+
+
+def _some(section: _Section, key: str) -> tuple[str, ...]:
+    names = section.names(key)
+    if not names:
+        raise section.wrong(key, "names no column", 'say which, for example ["id"]')
+    return names
 
 
 def _spark_conf(section: _Section) -> dict[str, str]:

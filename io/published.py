@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from ddcore.data_tests import is_test
 from ddcore.errors import UsageError
 from ddcore.io.times import Time, coordinates, corners, greatest, is_open, named, shown_frontier, time_of
 from ddcore.lattice import le
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from ddcore.io.ledger import Ledger
     from ddcore.io.records import RunRecord
 
-__all__ = ["Claims", "check_output", "finished_run", "output_names"]
+__all__ = ["Claims", "check_output", "finished_run", "output_names", "verified_names"]
 
 
 def finished_run(ledger: Ledger) -> RunRecord:
@@ -33,19 +34,32 @@ def finished_run(ledger: Ledger) -> RunRecord:
 
 
 def output_names(run: RunRecord) -> list[str]:
-    """The outputs of the program of a run, sorted. The tables of outputs that it no longer has stay as they were."""
+    """The outputs of the program of a run, sorted, without those of data tests. The tables of outputs that it no longer
+    has stay as they were.
+    """
+    return [name for name in _all_names(run) if not is_test(name)]
+
+
+def verified_names(run: RunRecord) -> list[str]:
+    """The outputs of the program of a run and of its data tests, sorted."""
+    return sorted(_all_names(run), key=lambda name: (is_test(name), name))
+
+
+def _all_names(run: RunRecord) -> list[str]:
     held = (table.removeprefix("outputs/") for table in run.tables if table.startswith("outputs/"))
     return sorted(run.definitions or held)
 
 
 def check_output(run: RunRecord, name: str, inputs: Iterable[str]) -> None:
-    """Raise UsageError, with the names there are, for an output that the run does not have."""
+    """Raise UsageError, with the names there are, for an output that the run does not have; the collections of data
+    tests are outputs here.
+    """
     outputs = output_names(run)
-    if name not in outputs:
+    if name not in _all_names(run):
         hint = f"{name} is an input; only outputs can be shown" if name in inputs else ""
         raise UsageError(
             f"no output {name!r}; there are: {listed(outputs)}",
-            hint or meant(name, outputs) or "after a change of the program: ddcore run",
+            hint or meant(name, _all_names(run)) or "after a change of the program: ddcore run",
         )
 
 

@@ -18,8 +18,8 @@ from ddcore.io.times import Frontier, Time
 from ddcore.lattice import le
 
 __all__ = [
-    "CompactRecord", "Counts", "FailureRecord", "IngestRecord", "IntentRecord", "Record", "RunRecord", "Source",
-    "TableState", "UndoRecord", "from_json", "frontier_from_json", "row_of", "time_from_json", "to_json",
+    "BrokenRecord", "CompactRecord", "Counts", "FailureRecord", "IngestRecord", "IntentRecord", "Record", "RunRecord",
+    "Source", "TableState", "UndoRecord", "from_json", "frontier_from_json", "row_of", "time_from_json", "to_json",
     "without_empty", "without_replaced",
 ]  # fmt: skip
 
@@ -150,6 +150,15 @@ class FailureRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class BrokenRecord:
+    """A data test that did not hold in a run, and only warned: the first time, at how many times, how many rows."""
+
+    first: Time
+    times: int
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
 class RunRecord:
     """Run ``run`` folded versions ``first``..``last``: what it read and wrote, and all tables that are live after it.
 
@@ -170,7 +179,7 @@ class RunRecord:
 
     ``large``: the key codes of the groups that have trees of partial results, by the fingerprint of the arrangement of
     an operator's results; ``noted``: those that are to have them in the next run. ``profile``: what
-    each operator did.
+    each operator did. ``broken``: data tests by name.
     """
 
     run: int
@@ -199,6 +208,7 @@ class RunRecord:
     large: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     noted: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     profile: ProfileRecord = NO_PROFILE
+    broken: Mapping[str, BrokenRecord] = field(default_factory=dict)
 
     @property
     def complete(self) -> Frontier:
@@ -234,6 +244,7 @@ Record = IngestRecord | UndoRecord | IntentRecord | FailureRecord | RunRecord | 
 _SELDOM = (
     "dims", "lower", "upper", "restates", "base", "appends", "definitions", "arrangements", "corrections",
     "since", "columns", "replaces", "removed", "before", "labels", "large", "noted",
+    "broken",
 )  # fmt: skip
 _CODES = ("quantiles", "large", "noted")  # key codes by the fingerprint of an arrangement
 _WHEN_READ = ("replaced", "replaced_by")
@@ -274,6 +285,8 @@ def to_json(record: Record) -> dict[str, Any]:
             del body["published_from"]
         if record.outdated is None:
             del body["outdated"]
+        if record.broken:
+            body["broken"] = {name: astuple(each) for name, each in record.broken.items()}
         if record.corrections:
             body["corrections"] = {name: [asdict(file) for file in of] for name, of in record.corrections.items()}
         for side in ("inputs", "outputs"):
@@ -325,6 +338,8 @@ def from_json(kind: str, body: dict[str, Any]) -> Record:
     body |= {kind: {name: tuple(each) for name, each in body.get(kind, {}).items()} for kind in _CODES}
     body |= {name: tuple(body[name]) for name in ("arrangements", "outdated") if name in body}
     body["profile"] = profile_from_json(body.get("profile", {}))
+    broken = body.get("broken", {}).items()
+    body["broken"] = {name: BrokenRecord(time_from_json(first), *rest) for name, (first, *rest) in broken}
     corrections = body.get("corrections", {})
     body["corrections"] = {name: tuple(AddedFile(**file) for file in of) for name, of in corrections.items()}
     return RunRecord(**body)

@@ -7,9 +7,12 @@ Outputs are also read by others: what a killed or given-up attempt committed to 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from ddcore.data_tests import is_test
+from ddcore.errors import StorageError
 from ddcore.io import layout, store, tables
 from ddcore.io.changelog import ChangeLog
 from ddcore.io.corrections import correction, is_outdated, retraction
@@ -30,8 +33,8 @@ __all__ = ["Commits"]
 
 class Commits:
     """The commits of ``upcoming``. ``begun``: whether a table may hold one. ``corrected``: how many updates are in
-    corrections that wait. ``outdated``: the outputs that hold something else than they should. ``more``: what outputs
-    got beside the gains of the fold, by output and time.
+    corrections of outputs that wait; those of data tests are not counted. ``outdated``: the outputs that hold something
+    else than they should. ``more``: what outputs got beside the gains of the fold, by output and time.
     """
 
     def __init__(self, ledger: Ledger, plan: Plan, upcoming: NextRun) -> None:
@@ -108,11 +111,18 @@ class Commits:
                 self._commit_output(output, log, files)
         return self.live, corrections
 
+    def discard(self, gained: Gained) -> None:
+        """Delete the files of a fold that is not to be committed, as far as possible: retention removes the rest."""
+        with suppress(OSError, StorageError):
+            for name, files in gained.files.items():
+                for file in files:
+                    store.delete(self.warehouse.table(name) / file.path)
+                    failpoint("after-delete")
+
     def added(self, gained: Gained) -> dict[str, Counts]:
-        """The rows that outputs got, (plus, minus) by output and time."""
-        return {
-            name: merge_counts([gained.outputs.get(name, {}), self.more.get(name, {})]) for name in self.plan.outputs
-        }
+        """The rows that outputs got, (plus, minus) by output and time; without data tests."""
+        names = [name for name in self.plan.outputs if not is_test(name)]
+        return {name: merge_counts([gained.outputs.get(name, {}), self.more.get(name, {})]) for name in names}
 
     def _commit_state(self, name: str, columns: layout.Layout, files: Sequence[AddedFile], *, replaced: bool) -> None:
         live, folder = self.live, self.warehouse.table(name)
@@ -182,5 +192,5 @@ class Commits:
         for file in files:  # they were only needed for the difference
             store.delete(log.folder / file.path)
             failpoint("after-correction")
-        self.corrected += len(updates)
+        self.corrected += 0 if is_test(output) else len(updates)
         return {name: (log.write(f"run-{upcoming.number:06d}-correction", updates),)} if len(updates) else {}

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from ddcore import __version__
+from ddcore.data_tests import is_test
 from ddcore.redaction import masked
 
 if TYPE_CHECKING:
@@ -57,7 +58,8 @@ class Lineage:
             return
         self._job = f"{project.root.resolve().name}.{project.program.rpartition(':')[2]}"
         self._inputs = {name: (_dataset(warehouse.input(name)), schema) for name, schema in plan.inputs.items()}
-        self._outputs = {name: (_dataset(warehouse.output(name)), schema) for name, schema in plan.outputs.items()}
+        outputs = {name: schema for name, schema in plan.outputs.items() if not is_test(name)}
+        self._outputs = {name: (_dataset(warehouse.output(name)), schema) for name, schema in outputs.items()}
         self._thread = Thread(target=self._send_all, name="ddcore lineage", daemon=True)
         self._thread.start()
 

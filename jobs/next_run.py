@@ -106,6 +106,11 @@ class Runs:
         self._check_range()
         return self._again() or self._rebuild() or self._new(is_dry=is_dry)
 
+    def goes_on(self, run: NextRun) -> bool:
+        """Whether the same command folds times that this run does not complete."""
+        last = self._last()
+        return last is not None and is_open(last, run.times.upper)
+
     # -- the kinds of runs --------------------------------------------------------------------------------------------
 
     def _resumed(self, intent: IntentRecord) -> NextRun:

@@ -1,7 +1,8 @@
 """Replay: folds every version that was ingested and not yet folded, and makes the result visible all at once.
 
 The steps: check the program, names, Java, jars and kernels; write an intent record to the ledger; fold, which writes
-files that are not visible yet; commit each table, state first and outputs last; write the run's record to the ledger.
+files that are not visible yet; check the data tests; commit each table, state first and outputs last; write the run's
+record to the ledger.
 If a run fails before its first commit, a failure record gives it up: its versions stay open and its program may
 change. If it is killed, the next run finishes it over the same window: the fold is deterministic, and a table that
 holds the run's files already stays as it is. With another program it is given up, if no table holds a commit of it.
@@ -20,12 +21,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ddcore.errors import DdError, ProgramChanged, ProgramError, UsageError
+from ddcore.errors import BrokenTest, DdError, ProgramChanged, ProgramError, UsageError
 from ddcore.io import unrecorded
 from ddcore.io.gains import Gained
 from ddcore.io.intent import is_committed
 from ddcore.io.ledger import Ledger
-from ddcore.io.program import load_plan
+from ddcore.io.program import load, plan_of
 from ddcore.io.project import ENGINES, Project, find_project
 from ddcore.io.records import FailureRecord, IngestRecord, IntentRecord, RunRecord
 from ddcore.io.times import (
@@ -52,6 +53,7 @@ from ddcore.sizes import shown_size
 if TYPE_CHECKING:
     from ddcore.io.lease import Lease
     from ddcore.jobs.commits import Commits
+    from ddcore.jobs.data_tests import Broken
 
 __all__ = ["RunReport", "main", "run"]
 
@@ -74,8 +76,9 @@ def run(
     everything again, from nothing. ``corrections`` says what becomes of outputs whose contents are then others:
     ``rewrite`` replaces them, ``append`` adds the difference at the version after the last one. The default is to
     append after the program has changed, else to rewrite. ``parallelism`` forces the number of Spark workers. Raises
-    UsageError, LockHeld, ProgramError, ProgramChanged, the FoldError family and StorageError (also for a missing
-    warehouse); then nothing of the run is visible, and its versions are open unless tables were being committed.
+    UsageError, LockHeld, ProgramError, ProgramChanged, the FoldError family, BrokenTest and StorageError (also for a
+    missing warehouse); then nothing of the run is visible, and its versions are open unless tables were being
+    committed.
     """
     if full_refresh and first is not None:
         raise UsageError(f"--from-version {first}: --full-refresh folds all versions anew", "leave one of the two out")
@@ -115,7 +118,8 @@ class _Replay:
         self.commits: Commits | None = None  # those of the run that is being folded
         self.dims = options.project.dims
         ledger.check_dims(self.dims)
-        self.plan = load_plan(options.project)
+        program = load(options.project)
+        self.plan, self.tests = plan_of(program, options.project), program.tests
         self.runs = Runs(ledger, self.plan, options.request)
         self.report = RunReport(
             engine=options.engine,
@@ -209,6 +213,7 @@ class _Replay:
                 if fold.rebuilding is not None and not fold.rebuilding
                 else engine(fold, options.listener)
             )
+            broken = self._check_tests(upcoming, gained)
             tables, corrections = commits.commit(gained)
         except BaseException as error:
             self._note_failure(upcoming, error)
@@ -242,6 +247,7 @@ class _Replay:
                 large=_sorted(gained.groups.grown),
                 noted=_sorted(gained.groups.noted),
                 profile=profile,
+                broken={each.test.name: each.record for each in broken},
             )
         )
         lineage.complete(record)
@@ -251,6 +257,29 @@ class _Replay:
         if note := self._note_on(upcoming, commits):
             self.report.notes.append(note)
         self.report.warnings += [warning for warning in warnings(profile) if warning not in self.report.warnings]
+        self._note_broken(broken)
+
+    def _check_tests(self, upcoming: NextRun, gained: Gained) -> list[Broken]:
+        """The data tests that are broken and only warn. BrokenTest, StorageError."""
+        if not self.tests:
+            return []
+        from ddcore.jobs import data_tests
+
+        assert self.commits is not None
+        times = [time for time, _, _ in self._versions(upcoming, {})]
+        goes_on = self.runs.goes_on(upcoming)
+        try:
+            return data_tests.check(self.tests, self.commits, gained, times, self.report.names, goes_on=goes_on)
+        except BrokenTest:
+            # An earlier attempt may have committed these very files.
+            if not (upcoming.is_known and is_committed(self.warehouse, upcoming.number)):
+                self.commits.discard(gained)
+            raise
+
+    def _note_broken(self, broken: Sequence[Broken]) -> None:
+        for each in broken:
+            self.report.broken.append(each.fields(self.dims, self.report.names))
+            self.report.warnings.append(f"{each.told(self.report.names)}; all rows: ddcore show {each.test.output}")
 
     def _note_on(self, upcoming: NextRun, commits: Commits) -> str:
         """A sentence on a run that does more than to fold what is new."""

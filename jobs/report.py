@@ -31,7 +31,8 @@ class RunReport:
     ``warnings`` those on keys and operators that dominate. ``stale_lock`` is the process that held the lock and ended
     without releasing it, and what became of its work.
     ``windows``: number, first and last time of each run. ``verified``: one object per output and time that was verified
-    after it, as ``dd verify --json`` has it. ``names``: the labels and instants of versions.
+    after it, as ``dd verify --json`` has it. ``broken``: one object per data test that is broken and only warns.
+    ``names``: the labels and instants of versions.
     """
 
     run: int = 0
@@ -51,6 +52,7 @@ class RunReport:
     stale_lock: dict[str, Any] | None = None
     windows: list[tuple[int, Time, Time]] = field(default_factory=list)
     verified: list[dict[str, Any]] = field(default_factory=list)
+    broken: list[dict[str, Any]] = field(default_factory=list)
     names: VersionNames = field(default_factory=lambda: VersionNames(("version",)))
 
     @property
@@ -73,6 +75,7 @@ def result(report: RunReport, *, dry_run: bool = False) -> dict[str, Any]:
         "corrections": report.corrections,
         "notes": report.notes,
         "warnings": report.warnings,
+        "broken_tests": report.broken,
         "rounds": report.rounds,
         "took": round(report.took, 3),
         "engine": report.engine,

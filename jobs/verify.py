@@ -27,7 +27,7 @@ from ddcore.io.gains import Stored
 from ddcore.io.intake import shown as shown_row
 from ddcore.io.ledger import Ledger
 from ddcore.io.program import load_plan, load_program
-from ddcore.io.published import Claims, check_output, finished_run, output_names
+from ddcore.io.published import Claims, check_output, finished_run, verified_names
 from ddcore.io.times import Time, Window, corners, json_time, named, nothing_closed, ordered, time_of, up_to
 from ddcore.io.warehouse import REFRESH, Warehouse, reporting
 from ddcore.jobs import engines
@@ -191,10 +191,10 @@ class Verification:
             )
 
     def outputs(self, names: Sequence[str] = ()) -> list[str]:
-        """All outputs, or these. UsageError for one that does not exist."""
+        """All outputs and the collections of data tests, or these. UsageError for one that does not exist."""
         for name in names:
             check_output(self.run, name, self.project.inputs)
-        return list(dict.fromkeys(names)) or output_names(self.run)
+        return list(dict.fromkeys(names)) or verified_names(self.run)
 
     def times(
         self, selection: Selection, outputs: Sequence[str], origin: str = "verify", *, strict: bool = False

@@ -54,6 +54,13 @@ def _different(project: Path, dd: Any) -> int:
     return int(dd("diff", "journeys", "1..latest", "--exit-code")[0])
 
 
+@code("4")
+def _test_broken(project: Path, dd: Any) -> int:
+    with (project / "dd.toml").open("a") as file:
+        file.write('[tests.none]\nempty = "journeys"\n')
+    return int(dd("run")[0])
+
+
 @code("75")
 def _locked(project: Path, dd: Any) -> int:
     with Warehouse(project / "warehouse").lock("ddcore run"):

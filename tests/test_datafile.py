@@ -47,6 +47,23 @@ def test_small_files_are_covered_too(rows: int, tmp_path: Path) -> None:
     assert DataFile(path, "").read(range(DataFile(path, "").metadata.num_row_groups), ["n"]).num_rows == rows
 
 
+def test_the_list_of_digests_may_have_any_length(tmp_path: Path) -> None:
+    """Its length stands before it: with 91 characters as the byte of a bracket, with 128 and more as two bytes."""
+    lengths = set()
+    for groups in range(1, 9):
+        for rows in (1, 9, 90, 150, 200, 300, 520, 900):
+            rng = random.Random(rows)
+            numbers = pa.array([rng.randrange(-(2**62), 2**62) for _ in range(rows * groups)], pa.int64())
+            table = pa.table({"n": numbers})
+            _, digest = datafile.write([table], table.schema, table.num_rows, tmp_path / "new", rows)
+            path = (tmp_path / "new").rename(tmp_path / f"f-{digest}.parquet")
+            content = path.read_bytes()
+            lengths.add(content.rindex(b"]") - content.rindex(b"[") + 1)
+            datafile.verify(path, "")
+            assert DataFile(path, "").read(range(groups), ["n"])["n"].to_pylist() == numbers.to_pylist()
+    assert ord("[") in lengths and {length > 127 for length in lengths} == {True, False}, sorted(lengths)
+
+
 def test_any_flipped_bit_is_noticed(tmp_path: Path) -> None:
     """By whoever reads the whole file; and by whoever reads a part, where the bit is in it or in the footer."""
     whole = store(tmp_path)

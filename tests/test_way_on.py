@@ -143,6 +143,12 @@ def a_program_that_cannot_be_built(patch: pytest.MonkeyPatch) -> Iterator[None]:
         yield
 
 
+@walk("run", errors.BrokenTest, 4)
+def a_data_test_that_is_broken(patch: pytest.MonkeyPatch) -> Iterator[None]:
+    with changed("dd.toml", Path("dd.toml").read_text() + '[tests.small]\nempty = "doubled"\nwhere = "m > 2"\n'):
+        yield
+
+
 @walk("verify", errors.ProgramChanged)
 def a_program_that_changed(patch: pytest.MonkeyPatch) -> Iterator[None]:
     with changed("program.py", PROGRAM.replace("* 2)", "* 3)")):

@@ -17,21 +17,28 @@ from ddcore.sql.queries import Env, Queries
 from ddcore.sql.recursion import renamed
 from ddcore.wording import described
 
-__all__ = ["outputs"]
+__all__ = ["Outputs", "outputs"]
 
 
-def outputs(views: Sequence[View], source: Source, inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """The collections of the views that are not temporary. Raises ProgramError."""
+class Outputs(dict[str, Any]):
+    """The collections of a program's views by name; those that are no outputs are in ``temporary``."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.temporary: dict[str, Any] = {}
+
+
+def outputs(views: Sequence[View], source: Source, inputs: Mapping[str, Any]) -> Outputs:
+    """The collections of the views. Raises ProgramError."""
     queries = Queries(source, inputs, _read(views, inputs))
-    results = {}
+    results = Outputs()
     for view in views:
         if any(is_named(view.name, name) for name in queries.tables):
             raise source.error(view.node, f"there is a table or view {view.name} already", "give the view another name")
         with planning(source.place(view.node)), _one_line(source, view):
             relation = renamed(queries, queries.query(view.query, Env()), view.columns, view.node)
             queries.tables[view.name] = _named(queries, view, relation)
-        if not view.temporary:
-            results[view.name] = queries.tables[view.name].rows
+        (results.temporary if view.temporary else results)[view.name] = queries.tables[view.name].rows
     return results
 
 
