@@ -369,7 +369,7 @@ def test_where_the_candidates_do_not_suffice_all_rows_are_tried(monkeypatch: pyt
     monkeypatch.setattr(Derivation, "leaves", lambda self: {"edges": np.arange(1)})
     explanation = subject.check("out", row_of(a=3))
     assert named(explanation) == {"edges": [(1, 2), (2, 3)], "roots": [(1,)]}
-    assert explanation.candidates == len(EDGES) + 1
+    assert explanation.candidates == 3  # the output cannot depend on the other six
 
 
 def spied(monkeypatch: pytest.MonkeyPatch, kind: Any, name: str) -> list[Any]:

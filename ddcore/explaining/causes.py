@@ -198,10 +198,11 @@ class Question:
         """
         fetch = Fetch(self._layout, Restriction.to_row(row, self.schema))
         if self.restricts and fetch.restricts:
-            for look_ups in (True, False) if fetch.look_ups else (False,):
-                fetch.look_ups = fetch.look_ups if look_ups else []
-                with suppress(FoldError):
-                    return fetch.watch(read)
+            with suppress(FoldError):
+                return fetch.watch(read)
+            fetch.give_up(fetch.look_ups)
+            with suppress(FoldError):
+                return fetch.watch(read)
         everything = {name: read(name, EVERYTHING) for name in self.schemas}
         return Watch(self._layout, everything), everything
 
@@ -221,7 +222,7 @@ class Question:
                 try:
                     fetch.watch(ever)
                 except FoldError:
-                    fetch.look_ups = []
+                    fetch.give_up(fetch.look_ups)
             needed = {name: fetch.needs.inputs.get(name, NOTHING) for name in self.schemas}
             yield (
                 {name: read(name, rows) for name, rows in needed.items()},

@@ -8,14 +8,13 @@ join may be in a loop or lead to another one; each fold goes one look-up further
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
 from itertools import count
 
 from ddcore.batch import Batch
 from ddcore.encoding import NULL
-from ddcore.explaining.needs import More, Needs
-from ddcore.explaining.restricting import NOTHING, Restriction, Values
+from ddcore.explaining.needs import Edge, LookUp, Needs
+from ddcore.explaining.restricting import NOTHING, Restriction
 from ddcore.explaining.watching import Layout, Watch
 from ddcore.libraries import numpy as np
 from ddcore.operators.agg import Distinct
@@ -30,29 +29,10 @@ __all__ = ["Fetch", "Reader"]
 Reader = Callable[[str, Restriction], Batch]
 """The rows of an input that a restriction leaves, with their counts."""
 
-_MOST_FOLDS = 24  # until no join finds a new key
+_FEW_FOLDS, _MOST_FOLDS = 4, 64  # until no join finds a new key
 _MOST_KEYS = 1 << 16  # of one join
+_MOST_ROWS = 1 << 18  # of inputs, in all folds, if there are more than a few: a fold of everything may cost less
 _ADDING = (Linear, Join, DeltaJoin, Distinct, Variable, Leave, Input)  # more rows never take rows of the result away
-
-
-@dataclass(frozen=True)
-class _LookUp:
-    """A join of which one input, ``driver``, decides which keys of others matter.
-
-    ``keys``: for each of these inputs the columns there, the columns of the driver, and the values found.
-    """
-
-    join: int
-    driver: int
-    keys: Mapping[int, tuple[tuple[str, str, Values], ...]]
-
-    @property
-    def more(self) -> More:
-        """What it says about the other inputs."""
-        return {
-            (self.join, number): tuple((there, values) for there, _, values in columns)
-            for number, columns in self.keys.items()
-        }
 
 
 class Fetch:
@@ -64,24 +44,31 @@ class Fetch:
 
     def __init__(self, layout: Layout, restriction: Restriction, *, adding: bool = False) -> None:
         self.layout, self.restriction, self.adding = layout, restriction, adding
-        self.look_ups: list[_LookUp] = []
         self.folds = 0
-        while found := self._next():
-            self.look_ups.append(found)
-        for each in self.look_ups[::-1]:  # those that restrict no input would only cost folds
-            without = self._needs([other for other in self.look_ups if other is not each])
-            if _wholes(without) == _wholes(self.needs):
-                self.look_ups.remove(each)
+        self._look_ups: dict[Edge, LookUp] = {}
+        self._given_up: set[Edge] = set()
+        self.needs = self._needs()
+        for edge in [*self._look_ups][::-1]:  # those that restrict no input would only cost folds
+            wholes = _wholes(self.needs)
+            self._given_up.add(edge)
+            if _wholes(self._needs()) != wholes:
+                self._given_up.remove(edge)
+            self.needs = self._needs()
 
     @property
-    def needs(self) -> Needs:
-        """What is needed, with the keys found by now."""
-        return self._needs(self.look_ups)
+    def look_ups(self) -> list[LookUp]:
+        """The joins of which one side is restricted by what the other has."""
+        return [each for edge, each in self._look_ups.items() if edge not in self._given_up]
 
     @property
     def restricts(self) -> bool:
         """Whether it leaves out anything of any input."""
         return len(_wholes(self.needs)) < len(self.layout.inputs)
+
+    def give_up(self, look_ups: Iterable[LookUp]) -> None:
+        """Restrict nothing by these joins."""
+        self._given_up |= {(each.join, each.driver) for each in look_ups}
+        self.needs = self._needs()
 
     def watch(self, read: Reader) -> tuple[Watch, dict[str, Batch]]:
         """The collections on what is needed of the inputs, and that. Raises the FoldError family.
@@ -90,66 +77,39 @@ class Fetch:
         restricted any more.
         """
         batches: dict[str, tuple[Restriction, int, Batch]] = {}
+        folded = 0
         for turn in count(1):
-            needs = self.needs
-            self._read(needs, read, batches)
+            self._read(read, batches)
             held = {name: batch for name, (_, _, batch) in batches.items()}
             watch = Watch(self.layout, held)
-            self.folds += 1
-            grown = [each for each in self.look_ups if _grow(each, needs, watch)]
+            self.folds, folded = turn, folded + sum(map(len, held.values()))
+            grown = [each for each in self.look_ups if _grow(each, self.needs, watch)]
             if not grown:
                 return watch, held
-            for each in grown:
-                if turn % _MOST_FOLDS == 0 or sum(len(values) for values in _values(each)) > _MOST_KEYS:
-                    self.look_ups.remove(each)
+            too_many = turn >= _MOST_FOLDS or (turn >= _FEW_FOLDS and folded > _MOST_ROWS)
+            if ends := [each for each in grown if too_many or max(map(len, each.values)) > _MOST_KEYS]:
+                self.give_up(ends)
         raise AssertionError
 
-    def _read(self, needs: Needs, read: Reader, batches: dict[str, tuple[Restriction, int, Batch]]) -> None:
+    def _read(self, read: Reader, batches: dict[str, tuple[Restriction, int, Batch]]) -> None:
         """Read what is needed now, unless it is what was needed before."""
         for name, index in self.layout.inputs.items():
-            rows = needs.rows.get(index, NOTHING)
+            rows = self.needs.rows.get(index, NOTHING)
             size = sum(len(values) for each in rows.alternatives for _, values in each)
             if name not in batches or batches[name][:2] != (rows, size):
                 batches[name] = rows, size, read(name, rows)
 
-    def _needs(self, look_ups: Iterable[_LookUp]) -> Needs:
-        more = {edge: columns for each in look_ups for edge, columns in each.more.items()}
-        return Needs(self.layout.graph, self.layout.output, self.restriction, more)
+    def _needs(self) -> Needs:
+        return Needs(self.layout.graph, self.layout.output, self.restriction, self._look_up)
 
-    def _next(self) -> _LookUp | None:
-        """A join of which one side is restricted, another is not, and that is no look-up yet."""
-        needs, known = self.needs, {each.join for each in self.look_ups}
-        for index in sorted(needs.rows.keys() - known):
-            node = self.layout.graph.nodes[index]
-            if not isinstance(node.operator, Join | DeltaJoin):
-                continue
-            edges = [needs.edge(index, number) for number in range(len(node.inputs))]
-            for driver, edge in enumerate(edges):
-                if edge.is_everything or not (self.adding is False or self._only_adds(node.inputs[driver])):
-                    continue
-                keys = {
-                    number: columns
-                    for number, other in enumerate(edges)
-                    if other.is_everything and (columns := self._columns(index, driver, number))
-                }
-                if keys:
-                    return _LookUp(index, driver, keys)
-        return None
-
-    def _columns(self, index: int, driver: int, other: int) -> tuple[tuple[str, str, Values], ...]:
-        """The columns of another input of a join that equal columns of the driver, with no values found yet."""
-        node = self.layout.graph.nodes[index]
-        operator, schema = node.operator, self.layout.graph.nodes[node.inputs[other]].schema
-        if isinstance(operator, DeltaJoin):
-            mine = {attribute: column for column, attribute in operator.relations[driver].items()}
-            theirs = operator.relations[other]
-            pairs = [(column, mine[attribute]) for column, attribute in theirs.items() if attribute in mine]
-        else:
-            assert isinstance(operator, Join)
-            sides = (operator.left, operator.right)
-            pairs = list(zip(sides[other], sides[driver], strict=True))
-        usable = [pair for pair in pairs if not schema[pair[0]].is_nested and schema[pair[0]].name != "float64"]
-        return tuple((there, here, Values()) for there, here in usable)
+    def _look_up(self, edge: Edge) -> LookUp | None:
+        """The look-up that an input of a join drives, unless it may not."""
+        index, number = edge
+        if edge not in self._look_ups:
+            self._look_ups[edge] = LookUp.of(self.layout.graph, index, number)
+            if self.adding and not self._only_adds(self.layout.graph.nodes[index].inputs[number]):
+                self._given_up.add(edge)
+        return None if edge in self._given_up else self._look_ups[edge]
 
     def _only_adds(self, index: int) -> bool:
         graph = self.layout.graph
@@ -157,16 +117,12 @@ class Fetch:
         return all(isinstance(each, _ADDING) and not isinstance(each, Negate | Inspect) for each in operators)
 
 
-def _values(look_up: _LookUp) -> list[Values]:
-    return [values for columns in look_up.keys.values() for _, _, values in columns]
-
-
-def _grow(look_up: _LookUp, needs: Needs, watch: Watch) -> bool:
+def _grow(look_up: LookUp, needs: Needs, watch: Watch) -> bool:
     """Add the keys that the driver has in any round; whether there are new ones."""
     source = watch.node(look_up.join).inputs[look_up.driver]
     table, schema = watch.table(source), watch.node(source).schema
     words = table.words(np.arange(len(table.rows)))
-    rows = needs.edge(look_up.join, look_up.driver).mask(words, len(table.rows), schema)
+    rows = needs.driving(look_up).mask(words, len(table.rows), schema)
     keys = {name: column[rows] for name, column in zip(schema, words, strict=True)}
     grown = [
         values.add(keys[here][keys[here] != NULL])  # a null key matches nothing

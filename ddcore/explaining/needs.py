@@ -1,4 +1,4 @@
-"""What an output's rows need of every collection: which of its rows they depend on, whatever the data are.
+"""What rows of an output need of every collection: on which of its rows they depend.
 
 The operators are followed backwards from the output. If rows of an operator's result are named by the values of
 columns, they depend on the rows of its inputs in which the columns that these come from have the same values: the
@@ -6,13 +6,17 @@ group's columns of a reduction, the key and the own columns of each side of a jo
 carry along. A loop's variable needs what the body's result needs: collections are gone through until nothing
 is added. So an input may be replaced by what is needed of it, and the rows of the output, their counts, and all that
 they rest on in every round stay what they are, for negation and functions too.
+
+Of a join of which only one side has such columns, the other matters where it has keys of the first: see
+:mod:`ddcore.explaining.fetching`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 
-from ddcore.explaining.restricting import NOTHING, Restriction, Values
+from ddcore.explaining.restricting import NOTHING, Alternative, Restriction, Values
 from ddcore.graph import Graph
 from ddcore.operators.base import Linear, Operator
 from ddcore.operators.borders import Input, Leave, Variable
@@ -21,16 +25,59 @@ from ddcore.operators.join import Join
 from ddcore.operators.reduction import Reduction
 from ddcore.schema import Schema
 
-__all__ = ["Edge", "More", "Needs", "carried"]
+__all__ = ["Edge", "LookUp", "Needs", "carried", "no_look_ups"]
 
 Edge = tuple[int, int]
 """A node and the number of one of its inputs."""
-More = Mapping[Edge, tuple[tuple[str, Values], ...]]
-"""Columns of inputs of nodes, and the only values of them that matter."""
+
+
+@dataclass(frozen=True, eq=False)
+class LookUp:
+    """A join of which one input, ``driver``, decides which keys of others matter.
+
+    ``keys``: for each of these inputs the columns there, the equal columns of the driver, and the values found.
+    """
+
+    join: int
+    driver: int
+    keys: Mapping[int, tuple[tuple[str, str, Values], ...]]
+
+    @property
+    def values(self) -> list[Values]:
+        """The values found, of all inputs and columns."""
+        return [values for columns in self.keys.values() for _, _, values in columns]
+
+    @classmethod
+    def of(cls, graph: Graph, join: int, driver: int) -> LookUp:
+        """Without values. Columns with lists, structs or floats are not looked up by."""
+        node = graph.nodes[join]
+        keys = {}
+        for number, source in enumerate(node.inputs):
+            schema = graph.nodes[source].schema
+            pairs = _equal(node.operator, driver, number) if number != driver else []
+            flat = [pair for pair in pairs if not (schema[pair[0]].is_nested or schema[pair[0]].name == "float64")]
+            if flat:
+                keys[number] = tuple((there, here, Values()) for there, here in flat)
+        return cls(join, driver, keys)
+
+
+def _equal(operator: Operator, driver: int, other: int) -> list[tuple[str, str]]:
+    """The columns of one input of a join, and those of another that they equal."""
+    if isinstance(operator, Join):
+        sides = operator.left, operator.right
+        return list(zip(sides[other], sides[driver], strict=True))
+    assert isinstance(operator, DeltaJoin)
+    mine = {attribute: column for column, attribute in operator.relations[driver].items()}
+    theirs = operator.relations[other].items()
+    return [(column, mine[attribute]) for column, attribute in theirs if attribute in mine]
+
+
+def no_look_ups(edge: Edge) -> None:
+    """For needs that hold whatever the inputs are."""
 
 
 def carried(operator: Operator, number: int, source: Schema) -> Mapping[str, str]:
-    """The columns of the result, by which a row depends only on rows of input ``number`` with the same value in a
+    """The columns of the result by which a row depends only on rows of input ``number`` with the same value in a
     column: the name there by the name here. ``source``: the columns of that input.
     """
     match operator:
@@ -55,11 +102,13 @@ def carried(operator: Operator, number: int, source: Schema) -> Mapping[str, str
 class Needs:
     """What rows of the node ``end`` need of each node: ``rows``; nothing of those that are not in it.
 
-    ``more``: what else is known of the rows of inputs of joins that matter. Cost: nodes times columns.
+    ``look_up`` gives for an input of a join the look-up that it drives, or None. Cost: nodes times columns.
     """
 
-    def __init__(self, graph: Graph, end: int, restriction: Restriction, more: More) -> None:
-        self.graph, self.end, self.restriction, self.more = graph, end, restriction, more
+    def __init__(
+        self, graph: Graph, end: int, restriction: Restriction, look_up: Callable[[Edge], LookUp | None] = no_look_ups
+    ) -> None:
+        self.graph, self._driven_by = graph, look_up
         self.rows: dict[int, Restriction] = {end: restriction}
         waiting = [end]
         while waiting:
@@ -71,23 +120,51 @@ class Needs:
                     self.rows[source] = total
                     waiting.append(source)
 
-    def edge(self, index: int, number: int) -> Restriction:
-        """What a node needs of one of its inputs."""
-        node = self.graph.nodes[index]
-        source = self.graph.nodes[node.inputs[number]].schema
-        columns = carried(node.operator, number, source)
-        return self.rows.get(index, NOTHING).through(columns).narrowed(self.more.get((index, number), ()))
-
     @property
     def inputs(self) -> dict[str, Restriction]:
         """What is needed of each input of the program; those of which nothing is needed are left out."""
         operators = ((self.graph.nodes[index].operator, rows) for index, rows in self.rows.items())
         return {operator.text: rows for operator, rows in operators if isinstance(operator, Input)}
 
+    def driving(self, look_up: LookUp) -> Restriction:
+        """The rows of the driver whose keys matter."""
+        total = NOTHING
+        for each in self.rows.get(look_up.join, NOTHING).alternatives:
+            if self._look_up(look_up.join, each) is look_up:
+                total |= self._through((look_up.join, look_up.driver), each)
+        return total
+
     def _sources(self, index: int) -> Iterator[tuple[int, Restriction]]:
         """The nodes that a node reads, and what it needs of each."""
         node = self.graph.nodes[index]
         for number, source in enumerate(node.inputs):
-            yield source, self.edge(index, number)
+            for each in self.rows[index].alternatives:
+                yield source, self._of(index, number, each)
         if isinstance(node.operator, Variable):
             yield self.graph.scopes[node.operator.loop].results[node.operator.number], self.rows[index]
+
+    def _of(self, index: int, number: int, alternative: Alternative) -> Restriction:
+        """What some rows of a node need of one of its inputs."""
+        rows = self._through((index, number), alternative)
+        look_up = self._look_up(index, alternative) if rows.is_everything else None
+        if look_up is None or number not in look_up.keys:
+            return rows
+        return rows.narrowed((there, values) for there, _, values in look_up.keys[number])
+
+    def _through(self, edge: Edge, alternative: Alternative) -> Restriction:
+        index, number = edge
+        node = self.graph.nodes[index]
+        source = self.graph.nodes[node.inputs[number]].schema
+        return Restriction(frozenset({alternative})).through(carried(node.operator, number, source))
+
+    def _look_up(self, index: int, alternative: Alternative) -> LookUp | None:
+        """The look-up of a join for some of its rows: the first input that they restrict drives it."""
+        node = self.graph.nodes[index]
+        if not isinstance(node.operator, Join | DeltaJoin):
+            return None
+        for number in range(len(node.inputs)):
+            if not self._through((index, number), alternative).is_everything:
+                look_up = self._driven_by((index, number))
+                if look_up is not None:
+                    return look_up
+        return None

@@ -13,7 +13,7 @@ from ddcore.encoding import NULL, decode, encode
 from ddcore.libraries import numpy as np
 from ddcore.schema import Schema, Type
 
-__all__ = ["EVERYTHING", "NOTHING", "Restriction", "Values"]
+__all__ = ["EVERYTHING", "NOTHING", "Alternative", "Restriction", "Values"]
 
 _MOST = 16  # alternatives of a restriction
 
