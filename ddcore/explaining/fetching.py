@@ -29,7 +29,7 @@ __all__ = ["Fetch", "Reader"]
 Reader = Callable[[str, Restriction], Batch]
 """The rows of an input that a restriction leaves, with their counts."""
 
-_FEW_FOLDS, _MOST_FOLDS = 4, 64  # until no join finds a new key
+_FEW_FOLDS, _MOST_FOLDS = 4, 24  # until no join finds a new key
 _MOST_KEYS = 1 << 16  # of one join
 _MOST_ROWS = 1 << 18  # of inputs, in all folds, if there are more than a few: a fold of everything may cost less
 _ADDING = (Linear, Join, DeltaJoin, Distinct, Variable, Leave, Input)  # more rows never take rows of the result away

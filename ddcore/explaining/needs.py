@@ -23,6 +23,7 @@ from ddcore.operators.borders import Input, Leave, Variable
 from ddcore.operators.delta_join import DeltaJoin
 from ddcore.operators.join import Join
 from ddcore.operators.reduction import Reduction
+from ddcore.operators.select import Select
 from ddcore.schema import Schema
 
 __all__ = ["Edge", "LookUp", "Needs", "carried", "no_look_ups"]
@@ -57,7 +58,7 @@ class LookUp:
             pairs = _equal(node.operator, driver, number) if number != driver else []
             flat = [pair for pair in pairs if not (schema[pair[0]].is_nested or schema[pair[0]].name == "float64")]
             if flat:
-                keys[number] = tuple((there, here, Values()) for there, here in flat)
+                keys[number] = tuple((there, here, Values(grows=True)) for there, here in flat)
         return cls(join, driver, keys)
 
 
@@ -109,6 +110,7 @@ class Needs:
         self, graph: Graph, end: int, restriction: Restriction, look_up: Callable[[Edge], LookUp | None] = no_look_ups
     ) -> None:
         self.graph, self._driven_by = graph, look_up
+        self._constant: dict[int, dict[str, int]] = {}
         self.rows: dict[int, Restriction] = {end: restriction}
         waiting = [end]
         while waiting:
@@ -154,8 +156,17 @@ class Needs:
     def _through(self, edge: Edge, alternative: Alternative) -> Restriction:
         index, number = edge
         node = self.graph.nodes[index]
+        constants = self._constants(index)
+        if any(name in constants and not values.may_have(constants[name]) for name, values in alternative):
+            return NOTHING  # such as the rows without a partner of an outer join, for a value of the partner
         source = self.graph.nodes[node.inputs[number]].schema
         return Restriction(frozenset({alternative})).through(carried(node.operator, number, source))
+
+    def _constants(self, index: int) -> dict[str, int]:
+        if index not in self._constant:
+            operator = self.graph.nodes[index].operator
+            self._constant[index] = operator.constants() if isinstance(operator, Select) else {}
+        return self._constant[index]
 
     def _look_up(self, index: int, alternative: Alternative) -> LookUp | None:
         """The look-up of a join for some of its rows: the first input that they restrict drives it."""

@@ -19,10 +19,13 @@ _MOST = 16  # alternatives of a restriction
 
 
 class Values:
-    """Values that a column may have, as ascending words, int64[n]. Others may be added: equal only to itself."""
+    """Values that a column may have, as ascending words, int64[n]. Equal only to itself.
 
-    def __init__(self, words: Iterable[int] = ()) -> None:
-        self.words = np.array(sorted(words), dtype=np.int64)
+    If it ``grows``, others but null may be added.
+    """
+
+    def __init__(self, words: Iterable[int] = (), *, grows: bool = False) -> None:
+        self.words, self.grows = np.array(sorted(words), dtype=np.int64), grows
 
     def __len__(self) -> int:
         return len(self.words)
@@ -32,6 +35,10 @@ class Values:
         more = np.union1d(self.words, words)
         grown, self.words = len(more) > len(self.words), more
         return grown
+
+    def may_have(self, word: int) -> bool:
+        """Whether a value is among them, or may come to be."""
+        return word != NULL if self.grows else word in self.words
 
     def condition(self, name: str, kind: Type) -> pl.Expr:
         """Whether a column has one of the values; null is one like others, NaN equals itself."""
