@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import random
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +53,7 @@ class Planned:
         self.outputs = {name: each._index for name, each in returned.items()}
         self.outputs |= {each.name: self.graph.inspected(each) for each in self.graph.inspections}
 
-    def folded(self, needed: list[Mapping[str, Restriction]]) -> Mapping[str, Batch]:
+    def folded(self, needed: Sequence[Mapping[str, Restriction]]) -> Mapping[str, Batch]:
         """The outputs: version 0 on all of the inputs, each later one on what is needed then."""
         batches = {}
         for name, schema in self.subject.schemas.items():
@@ -419,6 +419,32 @@ def test_of_changes_a_count_drives_no_look_up() -> None:
     causes = question.explain_change(read_of(before, sizes), changes, row_of(k=1))
     assert named(causes) == {"roots": [(2,), (3,)]}
     assert sizes[-1]["edges"] == 3
+
+
+def best(rows: dd.Collection) -> dict[str, dd.Collection]:
+    first = rows.group_by().top_k(2, by="x")
+    return {"out": first, "sums": first.group_by("k").agg(n=dd.sum("x")), "least": rows.group_by().agg(x=dd.min("x"))}
+
+
+RANKED = frame("k x", (1, 5), (1, 3), (1, 4), (2, 1), (2, 9))
+
+
+@pytest.mark.parametrize(
+    ("output", "row", "expected", "sizes"),
+    [
+        ("out", row_of(k=1, x=3), [(1, 3)], [1]),
+        ("least", row_of(x=1), [(2, 1)], [1]),
+        ("sums", row_of(k=2, n=1), [(2, 1)], [2, 5]),  # of the rows of 2 alone both are among the first
+    ],
+)
+def test_rows_that_only_keep_others_away_are_not_read(output: str, row: Any, expected: Any, sizes: list[int]) -> None:
+    subject, read = Subject(best, {"rows": RANKED}), list[dict[str, int]]()
+    question = Question(best, output, subject.schemas, subject.outputs[output])
+    explanation = question.explain(read_of(subject.inputs, read), row)
+    assert named(explanation) == {"rows": expected}
+    assert [each["rows"] for each in read] == sizes
+    assert question.check(held(subject.inputs), row.with_columns(diff=1), explanation.inputs) == (True, True, False)
+    subject.check(output, row)
 
 
 # --- what is read -----------------------------------------------------------------------------------------------------

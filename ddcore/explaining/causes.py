@@ -123,11 +123,24 @@ class Question:
         Cost: a fold of what is needed of the inputs, from nothing, that keeps every collection that the output rests
         on; then folds of the rows that a derivation of the row needs, one or a few for each input row of the result.
         """
-        watch, everything = self._watch(self._reader(inputs), row)
         words = _row_words(row, self.schema)
+        read = self._reader(inputs)
+        found = self._boldly(read, row)
+        trials = self._found(*found, words) if found else None
+        trials = trials or self._found(*self._watch(read, row), words)
+        if trials is None:
+            raise self._missing(row)
+        number = trials.elements.number
+        least = trials.elements.taken(minimal(trials).tolist())
+        final = Watch(self._layout, least)
+        derivation = _start(final, words)
+        return Explanation(self._frames(least), derivation, _keeping_away(final), number, trials.tried, trials.runs)
+
+    def _found(self, watch: Watch, everything: Mapping[str, Batch], words: Sequence[int]) -> Trials | None:
+        """Trials of the input rows of a derivation of a row; None where the row is not there."""
         start = _start(watch, words)
         if not start.roots:
-            raise self._missing(row)
+            return None
         candidates = {
             name: Batch(watch.table(node).words(rows), [], watch.table(node).counts(())[rows])
             for name, rows in start.leaves().items()
@@ -136,15 +149,25 @@ class Question:
         sign = 1 if int(watch.table(watch.output).counts(())[start.roots[0][2]]) > 0 else -1
         goal = _is_there(words, sign)
         trials = self._trials(candidates, goal)
-        if not trials.all_hold():  # what keeps other rows away matters: begin with all there is
-            trials = self._trials(everything, goal)
-            if not trials.all_hold():
-                raise self._missing(row)
-        number = trials.elements.number
-        least = trials.elements.taken(minimal(trials).tolist())
-        final = Watch(self._layout, least)
-        derivation = _start(final, words)
-        return Explanation(self._frames(least), derivation, _keeping_away(final), number, trials.tried, trials.runs)
+        if trials.all_hold():
+            return trials
+        trials = self._trials(everything, goal)  # what keeps other rows away matters: begin with all there is
+        return trials if trials.all_hold() else None
+
+    def _boldly(self, read: Reader, row: pl.DataFrame) -> tuple[Watch, dict[str, Batch]] | None:
+        """All collections on less than a row of the output can depend on, if it is there all the same: without the
+        rows that only keep others away.
+        """
+        restriction = Restriction.to_row(row, self.schema)
+        bold = Fetch(self._layout, restriction, bold=True)
+        if not self.restricts or bold.columns == Fetch(self._layout, restriction).columns:
+            return None
+        with suppress(FoldError):
+            watch, batches = bold.watch(read)
+            counts = watch.table(watch.output).counts(())
+            if any(counts[number] > 0 for _, _, number in _start(watch, _row_words(row, self.schema)).roots):
+                return watch, batches
+        return None
 
     def check(self, inputs: Inputs, row: pl.DataFrame, named: Mapping[str, pl.DataFrame]) -> tuple[bool, bool, bool]:
         """Whether a row is there with the ``named`` input rows alone, whether it is gone without any one of them, and

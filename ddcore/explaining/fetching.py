@@ -39,11 +39,12 @@ class Fetch:
     """The rows of inputs that some rows of an output need.
 
     ``adding``: the inputs stand for all subsets of themselves. Then only joins are looked up whose driver has no rows
-    on a subset that it does not have on all.
+    on a subset that it does not have on all. ``bold``: rows that only keep others away, as in ``top_k``, are left out,
+    so that the rows may be there or not: see :func:`~ddcore.explaining.needs.carried`.
     """
 
-    def __init__(self, layout: Layout, restriction: Restriction, *, adding: bool = False) -> None:
-        self.layout, self.restriction, self.adding = layout, restriction, adding
+    def __init__(self, layout: Layout, restriction: Restriction, *, adding: bool = False, bold: bool = False) -> None:
+        self.layout, self.restriction, self.adding, self.bold = layout, restriction, adding, bold
         self.folds = 0
         self._look_ups: dict[Edge, LookUp] = {}
         self._given_up: set[Edge] = set()
@@ -59,6 +60,12 @@ class Fetch:
     def look_ups(self) -> list[LookUp]:
         """The joins of which one side is restricted by what the other has."""
         return [each for edge, each in self._look_ups.items() if edge not in self._given_up]
+
+    @property
+    def columns(self) -> dict[str, set[frozenset[str]]]:
+        """By which columns each input is restricted: one set for each alternative."""
+        inputs = self.needs.inputs.items()
+        return {name: {frozenset(column for column, _ in each) for each in rows.alternatives} for name, rows in inputs}
 
     @property
     def restricts(self) -> bool:
@@ -100,7 +107,7 @@ class Fetch:
                 batches[name] = rows, size, read(name, rows)
 
     def _needs(self) -> Needs:
-        return Needs(self.layout.graph, self.layout.output, self.restriction, self._look_up)
+        return Needs(self.layout.graph, self.layout.output, self.restriction, self._look_up, bold=self.bold)
 
     def _look_up(self, edge: Edge) -> LookUp | None:
         """The look-up that an input of a join drives, unless it may not."""

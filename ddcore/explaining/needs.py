@@ -18,12 +18,14 @@ from dataclasses import dataclass
 
 from ddcore.explaining.restricting import NOTHING, Alternative, Restriction, Values
 from ddcore.graph import Graph
+from ddcore.operators.agg import Aggregation
 from ddcore.operators.base import Linear, Operator
 from ddcore.operators.borders import Input, Leave, Variable
 from ddcore.operators.delta_join import DeltaJoin
 from ddcore.operators.join import Join
 from ddcore.operators.reduction import Reduction
 from ddcore.operators.select import Select
+from ddcore.operators.top_k import TopK
 from ddcore.schema import Schema
 
 __all__ = ["Edge", "LookUp", "Needs", "carried", "no_look_ups"]
@@ -77,18 +79,26 @@ def no_look_ups(edge: Edge) -> None:
     """For needs that hold whatever the inputs are."""
 
 
-def carried(operator: Operator, number: int, source: Schema) -> Mapping[str, str]:
+def carried(operator: Operator, number: int, source: Schema, *, bold: bool = False) -> Mapping[str, str]:
     """The columns of the result by which a row depends only on rows of input ``number`` with the same value in a
     column: the name there by the name here. ``source``: the columns of that input.
+
+    ``bold``: of ``top_k``, minimum and maximum, the columns by which a row is there if rows with the same values are,
+    whatever others there are.
     """
+    columns: Mapping[str, str]
     match operator:
+        case TopK() if bold:
+            columns = {name: name for name in source}
+        case Aggregation(aggregates=((name, "min" | "max", str(argument)),)) if bold:
+            columns = {each: each for each in operator.group} | {name: argument}
         case Linear():
             columns = operator.carried
         case Join() if number == 0:
             columns = {name: name for name in source}
         case Join():
             columns = {here: there for there, here in operator.right_names.items()}
-            columns |= dict(zip(operator.left, operator.right, strict=True))
+            columns = {**columns, **dict(zip(operator.left, operator.right, strict=True))}
         case DeltaJoin():
             columns = {here: there for there, here in operator.relations[number].items()}
         case Reduction():
@@ -103,13 +113,20 @@ def carried(operator: Operator, number: int, source: Schema) -> Mapping[str, str
 class Needs:
     """What rows of the node ``end`` need of each node: ``rows``; nothing of those that are not in it.
 
-    ``look_up`` gives for an input of a join the look-up that it drives, or None. Cost: nodes times columns.
+    ``look_up`` gives for an input of a join the look-up that it drives, or None. ``bold``: see :func:`carried`; then
+    only the rows themselves can be there, nothing is said about others or counts. Cost: nodes times columns.
     """
 
     def __init__(
-        self, graph: Graph, end: int, restriction: Restriction, look_up: Callable[[Edge], LookUp | None] = no_look_ups
+        self,
+        graph: Graph,
+        end: int,
+        restriction: Restriction,
+        look_up: Callable[[Edge], LookUp | None] = no_look_ups,
+        *,
+        bold: bool = False,
     ) -> None:
-        self.graph, self._driven_by = graph, look_up
+        self.graph, self._driven_by, self._bold = graph, look_up, bold
         self._constant: dict[int, dict[str, int]] = {}
         self.rows: dict[int, Restriction] = {end: restriction}
         waiting = [end]
@@ -160,7 +177,7 @@ class Needs:
         if any(name in constants and not values.may_have(constants[name]) for name, values in alternative):
             return NOTHING  # such as the rows without a partner of an outer join, for a value of the partner
         source = self.graph.nodes[node.inputs[number]].schema
-        return Restriction(frozenset({alternative})).through(carried(node.operator, number, source))
+        return Restriction(frozenset({alternative})).through(carried(node.operator, number, source, bold=self._bold))
 
     def _constants(self, index: int) -> dict[str, int]:
         if index not in self._constant:
