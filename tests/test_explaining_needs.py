@@ -200,6 +200,9 @@ CASES: list[tuple[str, Any, dict[str, str], dict[str, Any], dict[str, Any]]] = [
      {"a": 1, "c": 2}, {"rows": [{"k": [1], "y": [2]}], "others": [{"k": [2]}]}),
     ("delta_join that looks up", lambda rows, others: dd.delta_join((rows, ["a", "b", "c"]), (others, ["c", "d"])), TWO,
      {"a": 1}, {"rows": [{"k": [1]}], "others": [{"k": []}]}),
+    ("delta_join that looks up from one to the next", lambda rows, others: dd.delta_join(
+        (rows.select("k", "x"), ["a", "b"]), (others, ["b", "c"]), (rows.select("x", "y"), ["c", "d"])), TWO, {"a": 1},
+     {"rows": [{"k": [1]}, {"x": []}], "others": [{"k": []}]}),
     ("a loop that carries the column", lambda rows: rows.iterate(
         lambda w: w.join(rows, on={"x": "k"}).select("k", x="x_right", y="y_right").concat(rows).distinct()), T,
      {"k": 1}, {"rows": [{"k": [1]}, {"k": []}]}),

@@ -149,8 +149,8 @@ class Needs:
         """The rows of the driver whose keys matter."""
         total = NOTHING
         for each in self.rows.get(look_up.join, NOTHING).alternatives:
-            if self._look_up(look_up.join, each) is look_up:
-                total |= self._through((look_up.join, look_up.driver), each)
+            if look_up in self._look_ups(look_up.join, each).values():
+                total |= self._of(look_up.join, look_up.driver, each)
         return total
 
     def _sources(self, index: int) -> Iterator[tuple[int, Restriction]]:
@@ -165,8 +165,8 @@ class Needs:
     def _of(self, index: int, number: int, alternative: Alternative) -> Restriction:
         """What some rows of a node need of one of its inputs."""
         rows = self._through((index, number), alternative)
-        look_up = self._look_up(index, alternative) if rows.is_everything else None
-        if look_up is None or number not in look_up.keys:
+        look_up = self._look_ups(index, alternative).get(number) if rows.is_everything else None
+        if look_up is None:
             return rows
         return rows.narrowed((there, values) for there, _, values in look_up.keys[number])
 
@@ -185,14 +185,19 @@ class Needs:
             self._constant[index] = operator.constants() if isinstance(operator, Select) else {}
         return self._constant[index]
 
-    def _look_up(self, index: int, alternative: Alternative) -> LookUp | None:
-        """The look-up of a join for some of its rows: the first input that they restrict drives it."""
-        node = self.graph.nodes[index]
+    def _look_ups(self, index: int, alternative: Alternative) -> dict[int, LookUp]:
+        """Of a join, for some of its rows: the look-ups of the inputs that these rows do not restrict.
+
+        Inputs that they restrict drive them, then inputs that are looked up.
+        """
+        node, look_ups = self.graph.nodes[index], dict[int, LookUp]()
         if not isinstance(node.operator, Join | DeltaJoin):
-            return None
-        for number in range(len(node.inputs)):
-            if not self._through((index, number), alternative).is_everything:
-                look_up = self._driven_by((index, number))
-                if look_up is not None:
-                    return look_up
-        return None
+            return look_ups
+        numbers = range(len(node.inputs))
+        known = [number for number in numbers if not self._through((index, number), alternative).is_everything]
+        for driver in known:  # which grows
+            look_up = self._driven_by((index, driver)) if len(known) < len(numbers) else None
+            more = {number: look_up for number in look_up.keys if number not in known} if look_up else {}
+            look_ups |= more
+            known += more
+        return look_ups
