@@ -73,15 +73,17 @@ def identity(expr: pl.Expr) -> list[str]:
 class Projection:
     """Named expressions over rows of one schema.
 
-    Attributes: ``schema``, the result's; ``renames``, which results are bare columns, and of what name; ``columns``,
-    the columns that the computed results read, or None if all results are bare. Raises ProgramError for an unknown
-    column, types that do not meet, a result without a type, and expressions that are no maps of single rows.
+    Attributes: ``schema``, the result's; ``renames``, which results are bare columns, and of what name; ``constants``,
+    which results read no column; ``columns``, the columns that the computed results read, or None if all results are
+    bare. Raises ProgramError for an unknown column, types that do not meet, a result without a type, and expressions
+    that are no maps of single rows.
     """
 
     def __init__(self, exprs: Mapping[str, pl.Expr], schema: Schema) -> None:
         types = _typing(schema)
         self.schema: Schema = {}
         self.renames: dict[str, str] = {}
+        self.constants: list[str] = []
         formulas = []
         for name, expr in exprs.items():
             tree = _check(expr, schema)
@@ -89,6 +91,8 @@ class Projection:
                 self.renames[name] = tree["Column"]
                 self.schema[name] = schema[tree["Column"]]
                 continue
+            if not expr.meta.root_names():
+                self.constants.append(name)
             term = exactness.analyse(tree, types)
             self.schema[name] = _result_type(term.dtype, tree)
             formulas.append(_formula(name, tree, term, self.schema[name].polars))

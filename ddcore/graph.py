@@ -7,7 +7,7 @@ list, except that a loop's variable also reads the loop's result, which its scop
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -209,6 +209,27 @@ class Graph:
     def loops(self, scope: int) -> list[int]:
         """The scopes of the loops around what is in a scope, innermost first."""
         return [each for each in (scope, *self.around(scope)) if each]
+
+    def upstream(self, nodes: Iterable[int]) -> set[int]:
+        """The nodes that some depend on, and they themselves; a collection inside of loops depends on all that these
+        feed back.
+        """
+        visited, entered = set[int](), set[int]()
+        waiting = list(nodes)
+        while waiting:
+            index = waiting.pop()
+            if index in visited:
+                continue
+            visited.add(index)
+            node = self.nodes[index]
+            waiting += node.inputs
+            loops = {*self.loops(node.scope)}  # an inspected loop may lie in others that nothing else needs
+            if isinstance(node.operator, Variable | Leave):
+                loops.add(node.operator.loop)
+            for loop in loops - entered:
+                entered.add(loop)
+                waiting += [*self.scopes[loop].variables, *self.scopes[loop].results]
+        return visited
 
     def fingerprint(self, node: int, *more: Part) -> str:
         """A name for the contents of a node's collection, the same in every program; it covers the enclosing loops.

@@ -76,7 +76,7 @@ class _Planner:
         outputs: Mapping[str, int],
     ) -> None:
         self.graph, self.dims, self.inputs, self.sources, self.outputs = graph, dims, inputs, sources, outputs
-        self.needed = sorted({*_reachable(graph, outputs.values()), *sources.values()})
+        self.needed = sorted({*graph.upstream(outputs.values()), *sources.values()})
         self.targets: dict[int, list[Target]] = {node: [] for node in self.needed}
         self.drafts: list[_Draft] = []
         self.arrangements: list[Arrangement] = []
@@ -247,26 +247,6 @@ class _Planner:
 
     def _target(self, target: Target, number: Mapping[int, int]) -> Target:
         return replace(target, index=number[target.index]) if target.kind in _TO_NODES else target
-
-
-def _reachable(graph: Graph, outputs: Iterable[int]) -> set[int]:
-    """The nodes that outputs depend on; a collection inside of loops depends on all that these feed back."""
-    visited, entered = set[int](), set[int]()
-    waiting = list(outputs)
-    while waiting:
-        index = waiting.pop()
-        if index in visited:
-            continue
-        visited.add(index)
-        node = graph.nodes[index]
-        waiting += node.inputs
-        loops = {*graph.loops(node.scope)}  # an inspected loop may lie in others that nothing else needs
-        if isinstance(node.operator, Variable | Leave):
-            loops.add(node.operator.loop)
-        for loop in loops - entered:
-            entered.add(loop)
-            waiting += [*graph.scopes[loop].variables, *graph.scopes[loop].results]
-    return visited
 
 
 def _linear_round(graph: Graph, result: int, variables: Iterable[int]) -> bool:

@@ -180,8 +180,9 @@ class ChangeLog:
         updates = self.scan_files(files).filter(is_before(self.dims, until)).with_columns(count=pl.col("diff"))
         return self._sums(updates, "count")
 
-    def between(self, a: Time | None, b: Time, state: TableState | None) -> pl.DataFrame:
+    def between(self, a: Time | None, b: Time, state: TableState | None, rows: pl.Expr | None = None) -> pl.DataFrame:
         """The collection at time ``b`` minus the one at time ``a``: distinct rows and their ``diff``, never 0.
+        Only those for which ``rows``, an expression over columns of the row, is true.
 
         With one dimension these are the consolidated updates in (a, b]. None for ``a``: before the first update. Does
         not open files whose updates are all before ``a`` or all after ``b``.
@@ -191,7 +192,10 @@ class ChangeLog:
         if a is not None:
             files = [file for file in files if not self._before(file, times)]
         weight = self.counts_at(b) if a is None else self.counts_at(b) - self.counts_at(a)
-        return self._sums(self.scan_files(files).with_columns(diff=pl.col("diff") * weight), "diff")
+        updates = self.scan_files(files)
+        if rows is not None:  # before all else, so that the reader of the files skips what it can
+            updates = updates.filter(rows)
+        return self._sums(updates.with_columns(diff=pl.col("diff") * weight), "diff")
 
     def counts_at(self, time: Time) -> pl.Expr:
         """1 for an update that counts at a time, one at or before it in the product order; else 0."""

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from ddcore.errors import UsageError
-from ddcore.explaining import Causes, Explanation, Question, rows_with
+from ddcore.explaining import Causes, Explanation, Inputs, Question, held, rows_with
+from ddcore.explaining.restricting import Restriction
 from ddcore.io.changelog import ChangeLog
 from ddcore.io.program import load_program
 from ddcore.io.times import Time, time_of
@@ -58,39 +59,43 @@ class Explaining:
     def rows(self, time: Time, key: pl.DataFrame) -> pl.DataFrame:
         """The rows of the output with this key, and ``diff``, their counts; sorted."""
         log, state = self.verification.output_log(self.output)
-        return rows_with(log.between(None, time, state), key).sort(list(self.schema))
+        return rows_with(log.between(None, time, state, self._named(key)), key).sort(list(self.schema))
 
     def explanation(self, time: Time, row: pl.DataFrame) -> Explanation:
         """Input rows on which one row of the output rests. Raises the errors of the program."""
         with fold_errors():
-            return self.question.explain(self._inputs(None, time), row)
+            return self.question.explain(self._at(time), row)
 
     def check_explanation(self, time: Time, row: pl.DataFrame, explanation: Explanation) -> tuple[bool, bool, bool]:
         """Whether the explanation of a row suffices, whether it is minimal, and whether the row is there with all
         input rows but the named ones: each folded from nothing.
         """
         with fold_errors():
-            return self.question.check(self._inputs(None, time), row, explanation.inputs)
+            return self.question.check(self._at(time), row, explanation.inputs)
 
     def moved(self, start: Time | None, end: Time, key: pl.DataFrame) -> pl.DataFrame:
         """How the rows of the output with this key changed: rows and ``diff``, sorted."""
         log, state = self.verification.output_log(self.output)
-        return rows_with(log.between(start, end, state), key).sort("diff", *self.schema)
+        return rows_with(log.between(start, end, state, self._named(key)), key).sort("diff", *self.schema)
 
     def causes(self, start: Time | None, end: Time, key: pl.DataFrame) -> Causes:
         """The changes of inputs from ``start`` to ``end`` that moved the rows with this key."""
-        before = {name: pl.DataFrame(schema=_columns(schema)) for name, schema in self.plan.inputs.items()}
-        if start is not None:
-            before = self._inputs(None, start)
+        nothing = {name: pl.DataFrame(schema=_columns(schema)) for name, schema in self.plan.inputs.items()}
+        changes = {log.folder.name: log.between(start, end, state) for log, state in self.verification.inputs()}
         with fold_errors():
-            return self.question.explain_change(before, self._inputs(start, end), key)
+            return self.question.explain_change(held(nothing) if start is None else self._at(start), changes, key)
 
     def origins(self, name: str, rows: pl.DataFrame, after: Time | None, until: Time) -> list[Origin | None]:
         """Where rows of an input come from: for each row the last time after one time, and at or before another, at
         which its count changed in the same direction as ``diff``.
         """
         log, state = next((log, state) for log, state in self.verification.inputs() if log.folder.name == name)
-        updates = _within(log, log.collect(log.scan(state).filter(_changed(log, after, until))))
+        flat = [name for name, kind in log.schema.items() if not kind.is_nested]
+        named = rows.select(flat).unique().lazy()
+        changed = log.scan(state).filter(_changed(log, after, until))
+        updates = _within(
+            log, log.collect(changed.join(named, on=flat, how="semi", nulls_equal=True) if flat else changed)
+        )
         sources = self._sources(name)
         origins: list[Origin | None] = []
         for at in range(len(rows)):
@@ -108,8 +113,18 @@ class Explaining:
                 sources[time] = (*sources.get(time, ()), *(each.name for each in record.sources))
         return sources
 
-    def _inputs(self, start: Time | None, end: Time) -> dict[str, pl.DataFrame]:
-        return {log.folder.name: log.between(start, end, state) for log, state in self.verification.inputs()}
+    def _at(self, time: Time) -> Inputs:
+        """The inputs at a time; of their logs only the rows that are asked for are loaded."""
+        logs = {log.folder.name: (log, state) for log, state in self.verification.inputs()}
+
+        def read(name: str, rows: pl.Expr | None) -> pl.DataFrame:
+            log, state = logs[name]
+            return log.between(None, time, state, rows)
+
+        return read
+
+    def _named(self, key: pl.DataFrame) -> pl.Expr | None:
+        return Restriction.to_row(key, self.schema).condition(self.schema)
 
 
 def _columns(schema: Schema) -> Mapping[str, Any]:

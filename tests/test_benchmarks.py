@@ -121,6 +121,25 @@ def test_results_of_a_large_group_are_checked(bench: Any, capsys: pytest.Capture
     assert stored.change()["cpu_s"] > 0
 
 
+def test_explanations_of_a_part_and_of_everything_name_as_many_rows(
+    bench: Any, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    explain, engine = bench("explain"), bench("explain_engine")
+    for name, value in {"ORDERS": 2_000, "EMPLOYEES": 300, "EDGES": 200}.items():
+        monkeypatch.setattr(explain, name, value)
+    named = []
+    for number, case in enumerate(explain.cases()):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        explain.make_project(folder, case)
+        for options in ((), ("--whole",)):
+            engine.main(str(folder), case.output, case.key, *options)
+        part, whole = (json.loads(line) for line in capsys.readouterr().out.splitlines())
+        assert part["rows"] == whole["rows"]
+        named.append(part["rows"])
+    assert len(named) == 3 and named[0] > 10 and named[1] == 3  # a boss above a boss above an employee
+
+
 def test_sides_that_disagree_fail_and_units_are_in_lines_and_in_the_table(bench: Any) -> None:
     measure = bench("measure")
     measure.agree({"a": {"rows": 1, "s": 1}, "b": {"rows": 1, "s": 2}}, "rows")

@@ -10,6 +10,8 @@ import pages
 import pytest
 from trams import records
 
+from ddcore.io.changelog import ChangeLog
+
 TOP = Path(__file__).resolve().parent.parent
 
 
@@ -85,6 +87,21 @@ def test_from_before_everything(here: Path, dd: Any) -> None:
 def test_a_row_that_did_not_change(here: Path, dd: Any) -> None:
     code, _, err = dd("explain", "journeys", "3", "4", "stop=Market")
     assert (code, err) == (0, ["no row with stop=Market changed between these versions"])
+
+
+def test_only_what_the_row_can_depend_on_is_read(here: Path, dd: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One way through the trams' links, not all that there are."""
+    read: dict[str, list[int]] = {}
+    between = ChangeLog.between
+
+    def spied(log: ChangeLog, *arguments: Any) -> Any:
+        frame = between(log, *arguments)
+        read.setdefault(log.folder.name, []).append(len(frame))
+        return frame
+
+    monkeypatch.setattr(ChangeLog, "between", spied)
+    assert dd("explain", "journeys", "stop=Market", "--at", "3")[0] == 0
+    assert (max(read["links"]), max(read["starts"])) == (1, 1)  # of seven links
 
 
 def test_several_rows(here: Path, mine: Path, dd: Any) -> None:

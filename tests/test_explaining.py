@@ -21,7 +21,7 @@ from programs import Case, case
 import ddcore as dd
 from ddcore import col, reference
 from ddcore.errors import DdError, Mismatch
-from ddcore.explaining import Causes, Explanation, Question, rows_with, trials
+from ddcore.explaining import Causes, Explanation, Question, held, rows_with, trials
 from ddcore.explaining.derivation import Derivation
 from ddcore.planner import build
 from ddcore.schema import Schema, type_of
@@ -50,7 +50,7 @@ class Subject:
         return reference.outputs_of(self.program, full, columns)
 
     def explain(self, output: str, row: pl.DataFrame) -> Explanation:
-        return Question(self.program, output, self.schemas, self.outputs[output]).explain(self.inputs, row)
+        return Question(self.program, output, self.schemas, self.outputs[output]).explain(held(self.inputs), row)
 
     def is_there(self, output: str, row: pl.DataFrame, inputs: Mapping[str, pl.DataFrame], sign: int = 1) -> bool:
         try:
@@ -154,7 +154,7 @@ def check_random_change(seed: int) -> bool:
     key = row.select(flat[: rng.randint(1, 2)] or list(subject.outputs[name]))
     question = Question(drawn.program, name, subject.schemas, subject.outputs[name])
     changes = sum_of(subject.inputs, before, -1)
-    causes = question.explain_change(before, changes, key)
+    causes = question.explain_change(held(before), changes, key)
 
     def is_moved(named: Mapping[str, pl.DataFrame]) -> bool:
         try:
@@ -369,7 +369,7 @@ def test_where_the_candidates_do_not_suffice_all_rows_are_tried(monkeypatch: pyt
     monkeypatch.setattr(Derivation, "leaves", lambda self: {"edges": np.arange(1)})
     explanation = subject.check("out", row_of(a=3))
     assert named(explanation) == {"edges": [(1, 2), (2, 3)], "roots": [(1,)]}
-    assert explanation.candidates == len(EDGES) + 1
+    assert explanation.candidates == 3  # the output cannot depend on the other six
 
 
 def spied(monkeypatch: pytest.MonkeyPatch, kind: Any, name: str) -> list[Any]:
@@ -407,8 +407,8 @@ def test_changes_that_moved_a_row() -> None:
     }
     subject = Subject(reach, before)
     question = Question(reach, "out", subject.schemas, subject.outputs["out"])
-    causes = question.explain_change(before, changes, row_of(a=9))
+    causes = question.explain_change(held(before), changes, row_of(a=9))
     assert named(causes) == {"edges": [(4, 8)]}  # not (3, 9): with the edge to 3 gone it leads nowhere
     assert causes.all_changes == 3
-    assert named(question.explain_change(before, changes, row_of(a=3))) == {"edges": [(2, 3)]}
-    assert named(question.explain_change(before, changes, row_of(a=7))) == {}
+    assert named(question.explain_change(held(before), changes, row_of(a=3))) == {"edges": [(2, 3)]}
+    assert named(question.explain_change(held(before), changes, row_of(a=7))) == {}

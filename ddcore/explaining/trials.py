@@ -88,6 +88,11 @@ class Trials:
         self._worker: Worker | None = None
         self._broken = False
 
+    @property
+    def failed(self) -> bool:
+        """Whether the program failed in a trial."""
+        return self._broken
+
     def all_hold(self) -> bool:
         """Whether it is as wanted with all present elements."""
         return self.folded_apart([np.flatnonzero(self.present)])[0] if self._broken else self._restart()

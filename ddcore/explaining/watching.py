@@ -18,6 +18,7 @@ from ddcore.errors import UsageError
 from ddcore.graph import Graph, Inspection, Node
 from ddcore.libraries import numpy as np
 from ddcore.operators.base import Linear
+from ddcore.operators.borders import Input
 from ddcore.operators.select import Select
 from ddcore.planner import Program, build
 from ddcore.schema import Schema
@@ -25,7 +26,7 @@ from ddcore.threads import available
 from ddcore.wording import listed
 from ddcore.worker import Worker
 
-__all__ = ["TRIAL", "Rounds", "Table", "Watch", "narrowed_to", "run"]
+__all__ = ["TRIAL", "Layout", "Rounds", "Table", "Watch", "narrowed_to", "run"]
 
 TRIAL = "_trial"  # the one time dimension: no column of an input has such a name
 _LOG = "node {}"
@@ -39,18 +40,28 @@ Rounds = tuple[int, ...]
 
 
 def narrowed_to(program: Program, output: str) -> Program:
-    """The program with this output alone; with all, where it is an inspected collection."""
+    """The program with this output, which may be an inspected collection, alone. Building it raises UsageError where
+    the program has no such output.
+    """
 
     def narrow(**inputs: Collection) -> Mapping[str, Collection]:
         outputs = program(**inputs)
         graph = next(iter(inputs.values()))._graph
-        if output in outputs:
-            graph.inspections.clear()
-            return {output: outputs[output]}
-        graph.inspections[:] = [each for each in graph.inspections if each.name == output]
-        return outputs  # all: a program has to have one
+        end = _end(graph, outputs, output)
+        graph.inspections.clear()
+        return {output: Collection(graph, end if isinstance(end, int) else graph.inspected(end))}
 
     return _with_parameters(narrow, program)
+
+
+def _end(graph: Graph, outputs: Mapping[str, Collection], output: str) -> int | Inspection:
+    """The node of an output, or the inspection with this name. Raises UsageError."""
+    if output in outputs:
+        return outputs[output]._index
+    inspections = {each.name: each for each in graph.inspections}
+    if output not in inspections:
+        raise UsageError(f"no output {output!r}; there are: {listed([*outputs, *inspections])}")
+    return inspections[output]
 
 
 def _with_parameters(function: Any, program: Program) -> Program:
@@ -158,49 +169,36 @@ class Table:
         return kept.filter("there").select(_ID, "start")
 
 
-class Watch:
-    """The collections of a program on inputs at one moment.
+class Layout:
+    """A program planned with a log for each of the nodes that one output rests on.
 
-    ``inputs``: per input the words of distinct rows, and as diffs their counts; times are not read. Raises UsageError
-    for an output that the program does not have, ProgramError, and the FoldError family.
-    Cost: a fold of the program from nothing, and the memory for the updates of all of its collections.
+    ``graph``: the program's, without the logs; ``output``: the node of the output. Raises UsageError for an output that
+    the program does not have, and ProgramError.
     """
 
-    def __init__(
-        self, program: Program, output: str, schemas: Mapping[str, Schema], inputs: Mapping[str, Batch]
-    ) -> None:
+    def __init__(self, program: Program, output: str, schemas: Mapping[str, Schema]) -> None:
         self.graph = Graph()
         self.output = -1
-        self._watched: dict[int, str] = {}
-        plan = build(self._watching(program, output), schemas, (TRIAL,))
-        worker = Worker(plan, threads=available())
-        at_zero = {
-            name: batch.at([np.zeros(len(batch), dtype=np.int64)]) for name, batch in inputs.items() if len(batch)
-        }
-        self._updates = run(worker, at_zero)
-        self._tables: dict[int, Table] = {}
-        self._maps: dict[int, pl.DataFrame] = {}
+        self.logs: dict[int, str] = {}
+        self.plan = build(self._watching(program, output), schemas, (TRIAL,))
+
+    @cached_property
+    def inputs(self) -> dict[str, int]:
+        """The nodes of the inputs."""
+        return {each.operator.text: each.index for each in self.graph.nodes if isinstance(each.operator, Input)}
 
     def _watching(self, program: Program, output: str) -> Program:
-        """The program with a log for each of the nodes that the output rests on."""
-
         def watching(**inputs: Collection) -> Mapping[str, Collection]:
             outputs = program(**inputs)
             self.graph = graph = next(iter(inputs.values()))._graph
-            inspections = {each.name: each for each in graph.inspections}
-            if output in outputs:
-                self.output = outputs[output]._index
-            elif output not in inspections:
-                raise UsageError(f"no output {output!r}; there are: {listed([*outputs, *inspections])}")
+            end = _end(graph, outputs, output)
             graph.inspections.clear()
-            nodes = list(range(len(graph.nodes)))
-            for index in nodes:
+            for index in sorted(graph.upstream([end if isinstance(end, int) else end.node])):
                 self._watch(graph, index)
-            if output in inspections:
-                self.output = graph.inspected(inspections[output])
-                if self.output not in self._watched:
-                    self._watch(graph, self.output)
-            return {"first": Collection(graph, next(iter(outputs.values()))._index)}
+            self.output = end if isinstance(end, int) else graph.inspected(end)  # by now the graph has all nodes
+            if self.output not in self.logs:
+                self._watch(graph, self.output)
+            return {"output": Collection(graph, self.output)}
 
         return _with_parameters(watching, program)
 
@@ -208,8 +206,27 @@ class Watch:
         node = graph.nodes[index]
         names = {name: f"w{place}" for place, name in enumerate(node.schema)}
         renamed = graph.append(Select.renamed(node.schema, names), (index,), node) if names else index
-        self._watched[index] = _LOG.format(index)
+        self.logs[index] = _LOG.format(index)
         graph.inspections.append(Inspection(_LOG.format(index), renamed, node.place))
+
+
+class Watch:
+    """The collections of a program on inputs at one moment.
+
+    ``inputs``: per input the words of distinct rows, and as diffs their counts; times are not read. Raises the
+    FoldError family. Cost: a fold of the program from nothing, and the memory for the updates of the collections that
+    the output rests on.
+    """
+
+    def __init__(self, layout: Layout, inputs: Mapping[str, Batch]) -> None:
+        self.graph, self.output, self.inputs, self._logs = layout.graph, layout.output, layout.inputs, layout.logs
+        worker = Worker(layout.plan, threads=available())
+        at_zero = {
+            name: batch.at([np.zeros(len(batch), dtype=np.int64)]) for name, batch in inputs.items() if len(batch)
+        }
+        self._updates = run(worker, at_zero)
+        self._tables: dict[int, Table] = {}
+        self._maps: dict[int, pl.DataFrame] = {}
 
     def node(self, index: int) -> Node:
         """A node of the program."""
@@ -228,7 +245,7 @@ class Watch:
 
     def _table(self, index: int) -> Table:
         width, prioritized = len(self.node(index).schema), self._prioritized(index)
-        batch = self._updates.pop(self._watched[index], None)
+        batch = self._updates.pop(self._logs[index], None)
         if batch is None:
             nothing = np.empty(0, dtype=np.int64)
             return Table.of([nothing] * width, [nothing] * len(prioritized), nothing)
@@ -244,13 +261,6 @@ class Watch:
 
     def _prioritized(self, index: int) -> tuple[bool, ...]:
         return self.graph._priorities(index)
-
-    @cached_property
-    def inputs(self) -> dict[str, int]:
-        """The nodes of the inputs."""
-        from ddcore.operators.borders import Input
-
-        return {each.operator.text: each.index for each in self.graph.nodes if isinstance(each.operator, Input)}
 
     def sources(self, index: int) -> pl.DataFrame:
         """For a node with a linear operator: the rows of its input, ``source``, that give each of its rows, ``id``.

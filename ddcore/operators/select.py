@@ -11,7 +11,7 @@ import polars as pl
 from ddcore import arguments, encoding
 from ddcore.batch import Batch
 from ddcore.digests import digest
-from ddcore.errors import ProgramError
+from ddcore.errors import ExpressionError, ProgramError
 from ddcore.expressions import Projection
 from ddcore.frames import values_of
 from ddcore.operators.base import Linear
@@ -73,6 +73,19 @@ class Select(Linear):
     def carried(self) -> Mapping[str, str]:
         """Bare columns."""
         return self.projection.renames
+
+    def constants(self) -> dict[str, int]:
+        """The columns that have the same value in all rows, and the word of that."""
+        if not self.projection.constants:
+            return {}
+        nothing = pl.DataFrame(
+            {name: [None] for name in self.source}, schema={name: kind.polars for name, kind in self.source.items()}
+        )
+        try:
+            values = self.projection.computed(nothing)
+        except ExpressionError:  # of another column, on nulls
+            return {}
+        return {name: int(encoding.encode(values[name], self.schema[name])[0]) for name in self.projection.constants}
 
     def apply(self, batch: Batch, place: str) -> Batch:
         """Bare columns keep their words; only computed columns are decoded, evaluated and encoded."""
