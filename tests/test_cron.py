@@ -1,0 +1,95 @@
+"""The lines for crontab in ``docs/schedulers.md``, run as cron runs them: by /bin/sh, with four variables."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ddcore.io.warehouse import Warehouse
+
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "schedulers.md"
+LINES = re.findall(r"^    \*/15 \* \* \* \*  (.+)$", PAGE.read_text(encoding="utf-8"), flags=re.MULTILINE)
+
+
+@pytest.fixture
+def srv(tmp_path: Path, fresh: Path) -> Path:
+    """The folder that the page calls ``/srv/trams``, with its environment, and the file that arrives."""
+    home = tmp_path / "trams"
+    shutil.move(fresh, home)
+    (home / "links").mkdir()
+    shutil.move(home / "data" / "links.csv", home / "links" / "1.csv")
+    (home / ".venv").symlink_to(sys.prefix)
+    starts = by_cron(".venv/bin/ddcore ingest starts data/starts.csv -q", home, f"cd {home} && ")
+    assert (starts.returncode, starts.stdout) == (0, "")
+    return home
+
+
+def by_cron(line: str, home: Path, before: str = "") -> subprocess.CompletedProcess[str]:
+    """What cron does with a line. What is printed, it would mail."""
+    cache = os.environ.get("DDCORE_CACHE")
+    variables = {"SHELL": "/bin/sh", "PATH": "/usr/bin:/bin", "HOME": os.environ["HOME"], "LOGNAME": "root"}
+    return subprocess.run(
+        ["/bin/sh", "-c", before + line.replace("/srv/trams", str(home))],
+        env=variables if cache is None else variables | {"DDCORE_CACHE": cache},
+        cwd=os.environ["HOME"],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+
+
+def shown(home: Path) -> str:
+    return by_cron(".venv/bin/ddcore show journeys", home, f"cd {home} && ").stdout
+
+
+def test_the_first_line_folds_what_is_new_and_prints_nothing(srv: Path) -> None:
+    line = LINES[0]
+    for _ in range(2):  # the second time nothing is new
+        done = by_cron(line, srv)
+        assert (done.returncode, done.stdout) == (0, "")
+        assert "at 5  7 rows" in shown(srv)
+    (srv / "links" / "2.csv").write_text("version,diff,src,dst,minutes\n6,1,Zoo,Lake,2\n")
+    done = by_cron(line, srv)
+    assert (done.returncode, done.stdout) == (0, "")
+    assert "at 6  8 rows" in shown(srv)
+
+
+def test_the_first_line_prints_why_it_failed(srv: Path) -> None:
+    (srv / "links" / "2.csv").write_text("version,diff,src,dst,minutes\n6,1,Zoo,Lake,soon\n")
+    done = by_cron(LINES[0], srv)
+    assert done.returncode == 1
+    assert done.stdout.startswith("error: ") and "soon" in done.stdout
+
+
+def test_while_another_run_holds_the_lock(srv: Path) -> None:
+    """75 is a line in the mail; with the page's second line nothing is, and other failures still are."""
+    first, second = LINES
+    assert by_cron(first, srv).returncode == 0
+    (srv / "links" / "2.csv").write_text("version,diff,src,dst,minutes\n6,1,Zoo,Lake,2\n")
+    with Warehouse(srv / "warehouse").lock("ddcore run"):
+        done = by_cron(first, srv)
+        assert done.returncode == 75 and "is in use by ddcore run" in done.stdout
+        done = by_cron(second, srv)
+        assert (done.returncode, done.stdout) == (0, "")
+        assert "at 5  7 rows" in shown(srv)
+    done = by_cron(second, srv)
+    assert (done.returncode, done.stdout) == (0, "")
+    assert "at 6  8 rows" in shown(srv)
+    (srv / "dd.toml").write_text("[inputs")
+    done = by_cron(second, srv)
+    assert done.returncode == 2 or (done.returncode == 1 and done.stdout.startswith("error: "))
+
+
+def test_a_short_path_does_not_find_the_command(srv: Path) -> None:
+    """Why the page's lines name the environment."""
+    done = by_cron("ddcore run -q", srv, f"cd {srv} && ")
+    assert done.returncode == 127
