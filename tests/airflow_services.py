@@ -33,7 +33,7 @@ def environment() -> Path:
     folder = TOP / "build" / f"airflow-{digest}-{sys.version_info.major}.{sys.version_info.minor}"
     if not (folder / "ready").exists():
         subprocess.run([sys.executable, "-m", "venv", "--clear", folder], check=True)
-        pip = [folder / "bin" / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
         subprocess.run([*pip, "-r", REQUIREMENTS], check=True)
         (folder / "ready").touch()
     return folder
