@@ -11,17 +11,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import polars as pl
 import pytest
 from airflow_services import TOP, Airflow, until
 from standalone import Standalone
+from trams import JOURNEYS, journeys
 
 from ddcore.cli.main import run_command
 
 pytestmark = pytest.mark.long
 
 DAGS = TOP / "examples" / "airflow"
-JOURNEYS = {"Central": 0, "Market": 3, "Bridge": 6, "Park": 5, "Zoo": 14, "Harbour": 11, "Lighthouse": 18}
 ALL = ("ingest_links", "ingest_starts", "fold", "changes", "verify")
 
 # What `ddcore init` makes, with a fold that, as a task of Airflow, takes as long as a file is there.
@@ -96,13 +95,6 @@ class Srv:
         file.write_text("version,diff,src,dst,minutes\n" + "\n".join(rows) + "\n")
         return file
 
-    def journeys(self) -> dict[str, int]:
-        """The output as another program reads it: the sums of the log in the Delta table."""
-        log = pl.read_delta(str(self.trams / "warehouse" / "outputs" / "journeys"))
-        rows = log.group_by("stop", "total").agg(pl.col("diff").sum()).filter(pl.col("diff") != 0)
-        assert rows["diff"].to_list() == [1] * len(rows)
-        return dict(rows.select("stop", "total").rows())
-
     def is_whole(self) -> bool:
         """Whether the outputs are right as far as they are folded, and every file is whole."""
         commands = (["verify", "-q"], ["doctor"])
@@ -126,7 +118,7 @@ def test_all_that_is_new_is_folded_and_the_xcom_is_the_last_line(airflow: Airflo
     run = airflow.trigger("trams")
     assert airflow.end("trams", run) == "success"
     assert airflow.states("trams", run) == dict.fromkeys(ALL, "success")
-    assert srv.journeys() == JOURNEYS
+    assert journeys(srv.trams) == JOURNEYS
     folded = airflow.xcom("trams", run, "fold")
     assert (folded["command"], folded["run"], folded["first"], folded["last"]) == ("run", 1, 1, 5)
     assert folded["outputs"] == {"journeys": {"plus": 12, "minus": 5}}
@@ -138,7 +130,7 @@ def test_with_nothing_new_every_task_is_skipped(airflow: Airflow, srv: Srv) -> N
     run = airflow.trigger("trams")
     assert airflow.end("trams", run) == "success"
     assert airflow.states("trams", run) == dict.fromkeys(ALL, "skipped")
-    assert srv.journeys() == JOURNEYS
+    assert journeys(srv.trams) == JOURNEYS
 
 
 def test_a_file_with_an_error_fails_the_run_and_nothing_of_it_is_taken_in(airflow: Airflow, srv: Srv) -> None:
@@ -150,7 +142,7 @@ def test_a_file_with_an_error_fails_the_run_and_nothing_of_it_is_taken_in(airflo
     assert airflow.task("trams", run, "ingest_links")["try_number"] == 4
     log = airflow.log("trams", run, "ingest_links", 4)
     assert "soon" in log and "return code 1" in log
-    assert srv.is_whole() and srv.journeys() == JOURNEYS
+    assert srv.is_whole() and journeys(srv.trams) == JOURNEYS
     file.unlink()
 
 
@@ -162,13 +154,13 @@ def test_a_worker_that_is_stopped_retries_and_goes_on(airflow: Airflow, srv: Srv
     until((srv.folder / "folding").exists, 90)
     os.kill(airflow.task("trams", run, "fold")["pid"], signal.SIGTERM)
     until(lambda: "return code 143" in airflow.log("trams", run, "fold"), 60)
-    assert srv.is_whole() and srv.journeys() == JOURNEYS
+    assert srv.is_whole() and journeys(srv.trams) == JOURNEYS
     (srv.folder / "halt").unlink()
     assert airflow.end("trams", run) == "success"
     assert airflow.states("trams", run) == dict.fromkeys(ALL, "success") | {"ingest_starts": "skipped"}
     assert airflow.task("trams", run, "fold")["try_number"] == 2
     assert airflow.xcom("trams", run, "fold")["run"] == 3  # 2 was given up
-    assert srv.journeys() == JOURNEYS | {"Lake": 16}
+    assert journeys(srv.trams) == JOURNEYS | {"Lake": 16}
 
 
 def test_a_task_that_is_marked_as_failed_ends_and_is_cleared(airflow: Airflow, srv: Srv) -> None:
@@ -180,13 +172,13 @@ def test_a_task_that_is_marked_as_failed_ends_and_is_cleared(airflow: Airflow, s
     airflow.call("PATCH", f"dags/trams/dagRuns/{run}/taskInstances/fold", {"new_state": "failed"})
     assert airflow.end("trams", run) == "failed"
     until(lambda: _holder(srv) is None, 60)
-    assert srv.is_whole() and srv.journeys() == JOURNEYS | {"Lake": 16}
+    assert srv.is_whole() and journeys(srv.trams) == JOURNEYS | {"Lake": 16}
     (srv.folder / "halt").unlink()
     body = {"dag_run_id": run, "task_ids": ["fold"], "include_downstream": True, "dry_run": False}
     airflow.call("POST", "dags/trams/clearTaskInstances", body | {"only_failed": True})
     until(lambda: airflow.states("trams", run)["verify"] == "success", 90)
     assert airflow.end("trams", run) == "success"
-    assert srv.journeys() == JOURNEYS | {"Lake": 16, "Mill": 17}
+    assert journeys(srv.trams) == JOURNEYS | {"Lake": 16, "Mill": 17}
 
 
 @pytest.mark.spark
@@ -204,7 +196,7 @@ def test_spark_submit_on_a_standalone_cluster(airflow: Airflow, tmp_path: Path) 
         assert f"spark-submit --master {cluster.master}" in log
         assert r"\"engine\": \"spark\"" in log or '"engine": "spark"' in log
         assert len(cluster.applications()) == 3
-        assert srv.journeys() == JOURNEYS
+        assert journeys(srv.trams) == JOURNEYS
 
 
 def _holder(srv: Srv) -> Any:

@@ -9,15 +9,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-import polars as pl
 import pytest
+from trams import JOURNEYS, journeys
 
 from ddcore.io.warehouse import Warehouse
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "schedulers.md"
 LINES = re.findall(r"^    \*/15 \* \* \* \*  (.+)$", PAGE.read_text(encoding="utf-8"), flags=re.MULTILINE)
-
-JOURNEYS = {"Central": 0, "Market": 3, "Bridge": 6, "Park": 5, "Zoo": 14, "Harbour": 11, "Lighthouse": 18}
 
 
 @pytest.fixture
@@ -48,15 +46,6 @@ def by_cron(line: str, home: Path, before: str = "") -> subprocess.CompletedProc
         check=False,
         timeout=120,
     )
-
-
-def journeys(home: Path) -> dict[str, int]:
-    """The output at its last version; empty before the first run."""
-    table = home / "warehouse" / "outputs" / "journeys"
-    if not table.is_dir():
-        return {}
-    rows = pl.read_delta(str(table)).group_by("stop", "total").agg(pl.col("diff").sum()).filter(pl.col("diff") != 0)
-    return dict(rows.select("stop", "total").rows())
 
 
 def test_the_first_line_folds_what_is_new_and_prints_nothing(srv: Path) -> None:
