@@ -15,7 +15,8 @@ from trams import JOURNEYS, journeys
 from ddcore.io.warehouse import Warehouse
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "schedulers.md"
-LINES = re.findall(r"^    \*/15 \* \* \* \*  (.+)$", PAGE.read_text(encoding="utf-8"), flags=re.MULTILINE)
+CRONTAB = re.compile(r"^ *[0-9*/]+ [0-9*/]+ [*] [*] [*] +(.+)$", flags=re.MULTILINE)
+LINES = CRONTAB.findall(PAGE.read_text(encoding="utf-8"))
 
 
 @pytest.fixture
@@ -74,7 +75,11 @@ def test_while_another_run_holds_the_lock(srv: Path) -> None:
     assert journeys(srv) == JOURNEYS
 
 
-def test_a_short_path_does_not_find_the_command_and_a_crontab_has_no_percent_sign(srv: Path) -> None:
-    """Why the page's lines name the environment; `%` would end the command."""
+def test_a_short_path_does_not_find_the_command(srv: Path) -> None:
+    """Why all lines for crontab name the environment. A percent sign would end the command."""
     assert by_cron("ddcore run -q", srv, f"cd {srv} && ").returncode == 127
-    assert len(LINES) == 2 and "%" not in "".join(LINES)
+    lines = [line for page in PAGE.parent.glob("*.md") for line in CRONTAB.findall(page.read_text(encoding="utf-8"))]
+    assert len(lines) == 3 and len(LINES) == 2
+    for line in lines:
+        assert "%" not in line
+        assert re.findall(r"(\S*)ddcore ", line) == [".venv/bin/"] * 2
