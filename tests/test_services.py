@@ -49,7 +49,7 @@ def test_spark_submit_on_a_standalone_cluster(tmp_path: Path, fresh: Path) -> No
     """The lines as they are, with other folders and another host; then a Delta table as a source, with Delta's jars."""
     home = tmp_path / "srv" / "trams"
     shutil.copytree(fresh, home)
-    pl.read_csv(home / "data" / "links.csv").with_columns(version=pl.col("version") + 10).write_delta(
+    pl.read_csv(home / "data" / "links.csv").with_columns(pl.col("version") + 10, pl.col("dst") + " 2").write_delta(
         str(home / "links_delta")
     )
     laid_out(home)
@@ -83,7 +83,7 @@ def test_spark_submit_on_a_standalone_cluster(tmp_path: Path, fresh: Path) -> No
                 raise
         assert process.returncode == 0, (tmp_path / "stderr").read_text()[-3000:]
         assert len(cluster.applications()) == 4
-    told = [json.loads(line) for line in out.splitlines()]
+    told = [json.loads(line) for line in out.splitlines()]  # no note: spark-submit would pass it on here
     assert [each["command"] for each in told] == ["ingest", "ingest", "run", "ingest"]
     assert {each["engine"] for each in told} == {"spark"}
     assert (told[2]["last"], told[2]["parallelism"], told[3]["first"], told[3]["last"]) == (5, 2, 11, 15)
