@@ -16,14 +16,17 @@ import typer
 
 from ddcore.data_tests import is_test
 
-__all__ = ["engine_names", "example_names", "input_names", "key_names", "output_names", "version_names", "way_names"]
+__all__ = [
+    "engine_names", "example_names", "input_names", "key_names", "output_names", "run_numbers", "version_names",
+    "way_names",
+]  # fmt: skip
 
 _FILE_NAME = "dd.toml"
 _ENGINES = ("inline", "spark")
 _EXAMPLES = ("bitemporal", "trams")
 _WAYS = ("reference", "scratch")
 _VERSIONS = ("latest", "today", "yesterday")
-_MOST = 100  # labels that are offered
+_MOST = 100  # labels, or runs, that are offered
 
 
 def input_names(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -56,17 +59,28 @@ def way_names(incomplete: str) -> list[str]:
 
 def version_names(ctx: typer.Context, incomplete: str) -> list[str]:
     """Words and labels that name a version, of the labels the newest; numbers need no completion."""
-    from ddcore.io import datafile, labels
+    from ddcore.io import labels
 
-    ledger, notes = _warehouse(ctx, _project(ctx)) / "ledger", []
     try:
-        notes = [datafile.glance(file, labels.FOOTER) or "" for file in ledger.glob("entries-*.parquet")]
-        names = labels.merged(notes)
+        names = labels.merged(_notes(ctx, labels.FOOTER))
     except (OSError, ValueError, LookupError, TypeError):
         names = []
     known = [(coordinate, label) for of in names for coordinate, name in of.items() for label in name.labels]
     fitting = [label for _, label in sorted(known) if label.startswith(incomplete)]
     return _starting(incomplete, (*_VERSIONS, *fitting[-_MOST:]))
+
+
+def run_numbers(ctx: typer.Context, incomplete: str) -> list[str]:
+    """The numbers of finished runs, the newest first. Behind the first run of a range, those from it on."""
+    from ddcore.io import run_index
+
+    try:
+        found = run_index.numbers(_notes(ctx, run_index.FOOTER))
+    except (OSError, ValueError, LookupError, TypeError):
+        found = []
+    first = ctx.params.get("a")
+    least = first if isinstance(first, int) else 0
+    return [str(run) for run in found if run >= least and str(run).startswith(incomplete)][:_MOST]
 
 
 def key_names(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -79,6 +93,14 @@ def key_names(ctx: typer.Context, incomplete: str) -> list[str]:
     chosen = [outputs.get(output)] if output in outputs else outputs.values()
     keys = [settings.get("key") for settings in chosen if isinstance(settings, dict)]
     return _starting(incomplete, [name for key in keys if isinstance(key, list) for name in key])
+
+
+def _notes(ctx: typer.Context, name: str) -> list[str]:
+    """A note of each file of the ledger; empty for files without it."""
+    from ddcore.io import datafile
+
+    ledger = _warehouse(ctx, _project(ctx)) / "ledger"
+    return [datafile.glance(file, name) or "" for file in ledger.glob("entries-*.parquet")]
 
 
 def _starting(incomplete: str, names: Iterable[Any]) -> list[str]:

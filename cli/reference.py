@@ -30,8 +30,8 @@ terminal values are cut to its width; names and numbers are not. Where a table i
 with one line per column. Control characters, terminal escapes among them, are printed as `\\x1b`. Programs read
 `--json`: there every value is whole.
 
-`dd --install-completion` teaches the shell to complete commands and options, and the inputs, outputs, key columns and
-engines of the project at hand.
+`dd --install-completion` teaches the shell to complete commands and options, and the inputs, outputs, key columns,
+engines, runs and labels of the project at hand. It is tried in bash, zsh and fish.
 
 See also: [exit codes](exit-codes.md), [environment variables](environment.md), [schedulers](schedulers.md).
 """

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ddcore.cli.completion import run_numbers
 from ddcore.cli.options import DebugOption, ProjectOption, WarehouseOption, filled_path, open_project, whole_number
 from ddcore.cli.output import Output
 from ddcore.errors import StorageError, UsageError
@@ -23,12 +24,22 @@ def report(
     a: Annotated[
         int | None,
         typer.Argument(
-            metavar="[RUN|A B]", parser=whole_number(1), help="A run; with B the first of a range.", show_default=False
+            metavar="[RUN|A B]",
+            parser=whole_number(1),
+            help="A run; with B the first of a range.",
+            show_default=False,
+            autocompletion=run_numbers,
         ),
     ] = None,
     b: Annotated[
         int | None,
-        typer.Argument(metavar="B", parser=whole_number(1), help="The last run of a range.", show_default=False),
+        typer.Argument(
+            metavar="B",
+            parser=whole_number(1),
+            help="The last run of a range.",
+            show_default=False,
+            autocompletion=run_numbers,
+        ),
     ] = None,
     *,
     file: Annotated[

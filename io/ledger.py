@@ -55,6 +55,8 @@ from ddcore.io.records import (
     to_json,
     without_replaced,
 )
+from ddcore.io.run_index import FOOTER as RUNS
+from ddcore.io.run_index import runs_of
 from ddcore.io.store import Place
 from ddcore.io.summary import Input, Summary
 from ddcore.io.tables import AddedFile, TableState
@@ -89,7 +91,7 @@ _SETTINGS = {
 _KEPT = 3600  # seconds that a file is kept after its merge, for readers that have just opened the table
 _KEPT_LEAST = 20  # the same where there are more than so many files:
 _KEPT_FILES = 64
-_NOTES = (FOOTER, LABELS)
+_NOTES = (FOOTER, LABELS, RUNS)
 _DESCRIPTION = "ledger of ddcore, format "
 _FORMAT_NUMBER = re.compile(r"[0-9]{1,9}")
 
@@ -301,7 +303,10 @@ class Ledger:
         rows = list(self._range(0))
         for path in () if self._followed else self._files:
             notes, span = datafile.notes(folder / path, tables.mend_hint(folder), _NOTES), _span(path)
-            if FOOTER in notes and span is not None and notes != _notes_of(rows[span[0] : span[1] + 1]):
+            right = _notes_of(rows[span[0] : span[1] + 1]) if span is not None else notes
+            if RUNS not in notes:  # as in files of earlier releases
+                right.pop(RUNS, None)
+            if FOOTER in notes and notes != right:
                 raise _damaged(folder, f"the index of ingests in {path} is not that of its rows")
 
     def ingests_at(self, index: IngestIndex, entries: Iterable[int]) -> list[IngestRecord]:
@@ -822,7 +827,8 @@ def _replaced(name: str, written: Mapping[str, float]) -> float:
 def _notes_of(rows: Sequence[_Entry]) -> dict[str, str]:
     """The notes in the footer of a file with these rows."""
     labels = labels_of(rows)
-    return {FOOTER: index_of(rows), **({LABELS: labels} if labels else {})}
+    runs = runs_of(rows)
+    return {FOOTER: index_of(rows), **({LABELS: labels} if labels else {}), **({RUNS: runs} if runs else {})}
 
 
 def _width(rows: int) -> int:

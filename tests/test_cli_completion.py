@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import resource
+import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from test_cli_main import HEAVY
+from trams import Command
+
+from ddcore.io.ledger import Ledger
+from ddcore.io.warehouse import Warehouse
 
 _CODE = f"""
 import atexit, json, sys
@@ -57,11 +64,108 @@ def complete(words: str, cwd: Path, **environment: str) -> list[str]:
         ("dd run --to-version l", ["latest"]),
         ("dd verify --by ", ["reference", "scratch"]),
         ("dd ingest --engine i", ["inline"]),
+        ("dd explain ", ["journeys"]),
+        ("dd compact --since l", ["latest"]),
+        ("dd report ", ["1"]),
+        ("dd report 1 ", ["1"]),
+        ("dd report 2", []),
         ("dd sh", ["show"]),
     ],
 )
 def test_names_of_the_project(words: str, offer: list[str], here: Path) -> None:
     assert complete(words, here) == offer
+
+
+def test_runs_are_offered_newest_first_and_only_finished_ones(fresh: Path, dd: Command) -> None:
+    assert complete("dd report ", fresh) == []
+    for name in ("links", "starts"):
+        assert dd("ingest", name, f"data/{name}.csv", "-q")[0] == 0
+    for version in range(1, 4):
+        assert dd("run", "--to-version", str(version), "-q")[0] == 0
+    assert complete("dd report ", fresh) == ["3", "2", "1"]
+    assert complete("dd report 2 ", fresh) == ["3", "2"]
+    program = (fresh / "program.py").read_text()
+    (fresh / "program.py").write_text(program.replace("(ride)", "(ride, max_rounds=1)"))  # run 4 fails
+    assert dd("run", "--full-refresh", "-q")[0] == 1
+    (fresh / "program.py").write_text(program)
+    for version in range(4, 6):
+        assert dd("run", "--to-version", str(version), "-q")[0] == 0
+    runs = complete("dd report ", fresh)
+    assert runs == ["6", "5", "3", "2", "1"]
+    for run in runs:
+        assert dd("report", run, "-o", "page.html")[0] == 0
+    assert dd("report", "4", "-o", "page.html")[0] == 2
+
+
+def test_runs_of_a_ledger_whose_files_are_merged(mine: Path, dd: Command) -> None:
+    """Sixteen records become one file, with the runs of all of them; the check of the ledger agrees."""
+    for version in range(6, 14):
+        file = mine / f"{version}.csv"
+        file.write_text(f"version,diff,src,dst,minutes\n{version},1,Zoo,Stop {version},1\n")
+        assert dd("ingest", "links", str(file), "-q")[0] == 0
+        assert dd("run", "-q")[0] == 0
+    for old in (mine / "warehouse" / "ledger").glob("entries-0000000[0-9]-0000000[0-9]-*.parquet"):
+        old.unlink()  # merged before: kept for readers only
+    assert complete("dd report ", mine) == [str(run) for run in range(9, 0, -1)]
+    assert dd("verify", "-q")[0] == 0
+
+
+def test_runs_of_a_ledger_of_an_earlier_release(fresh: Path, dd: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its files have no such note: nothing is offered for them, and they are not taken for damaged."""
+    for name in ("links", "starts"):
+        assert dd("ingest", name, f"data/{name}.csv", "-q")[0] == 0
+    with monkeypatch.context() as earlier:
+        earlier.setattr("ddcore.io.ledger.runs_of", lambda rows: "")
+        assert dd("run", "--to-version", "1", "-q")[0] == 0
+    assert complete("dd report ", fresh) == []
+    assert dd("run", "-q")[0] == 0
+    assert complete("dd report ", fresh) == ["2"]
+    Ledger.load(Warehouse(fresh / "warehouse")).check()
+
+
+@pytest.mark.parametrize("shell", ["bash", "fish", "zsh"])
+def test_the_script_of_a_real_shell_offers_names(shell: str, here: Path) -> None:
+    """The script that --show-completion prints is sourced by the shell, and its function is called."""
+    program = shutil.which(shell)
+    if program is None:
+        pytest.skip(f"{shell} is not installed")
+    scripts = Path(sys.executable).parent
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("DDCORE_")}
+    environment |= {"PATH": f"{scripts}:{os.environ['PATH']}", "HOME": str(here)}
+
+    def said(*command: str) -> str:
+        variables = environment | {"_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}
+        done = subprocess.run(command, cwd=here, env=variables, capture_output=True, text=True, check=False, timeout=60)
+        assert (done.returncode, done.stderr) == (0, "")
+        return done.stdout
+
+    script = said(str(scripts / "ddcore"), "--show-completion", shell)
+    for words, offer in {
+        ("ingest", ""): {"links", "starts"},
+        ("show", "j"): {"journeys"},
+        ("run", "--engine", ""): {"inline", "spark"},
+        ("diff", "journeys", "la"): {"latest"},
+        ("report", ""): {"1"},
+    }.items():
+        line = ["ddcore", *words]
+        offered = said(program, *_PLAIN[shell], f"{_BEFORE[shell]}{script}\n{_CALLS[shell](line)}")
+        assert set(re.findall(r"[\w-]+", offered)) == offer, words
+
+
+_PLAIN = {"bash": ("--norc", "-c"), "fish": ("--no-config", "-c"), "zsh": ("-f", "-c")}
+_BEFORE = {"bash": "", "fish": "", "zsh": "compdef() { }\n"}  # what the interactive shell has
+_CALLS: dict[str, Callable[[list[str]], str]] = {
+    "bash": lambda line: (
+        f"COMP_WORDS=({shlex.join(line)}); COMP_CWORD={len(line) - 1}; _ddcore_completion ddcore; "
+        'printf "%s\\n" "${COMPREPLY[@]}"'
+    ),
+    "fish": lambda line: f"complete --do-complete {shlex.quote(' '.join(line))}",
+    # _arguments is of the interactive shell, too: this one prints what it would offer
+    "zsh": lambda line: (
+        f"words=({shlex.join(line)}); CURRENT={len(line)}; "
+        """_arguments() { print -r -- "${1#'*: :'}" }; _ddcore_completion"""
+    ),
+}
 
 
 def test_outputs_that_only_a_run_knows(mine: Path) -> None:

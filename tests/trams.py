@@ -17,6 +17,21 @@ Said = tuple[int, list[str], list[str]]
 Command = Callable[..., Said]
 
 
+JOURNEYS = {"Central": 0, "Market": 3, "Bridge": 6, "Park": 5, "Zoo": 14, "Harbour": 11, "Lighthouse": 18}  # at 5
+
+
+def journeys(home: Path) -> dict[str, int]:
+    """The output as another program reads it, the sums of the log in the Delta table; empty before the first run."""
+    import polars as pl
+
+    table = home / "warehouse" / "outputs" / "journeys"
+    if not table.is_dir():
+        return {}
+    rows = pl.read_delta(str(table)).group_by("stop", "total").agg(pl.col("diff").sum()).filter(pl.col("diff") != 0)
+    assert rows["diff"].to_list() == [1] * len(rows)
+    return dict(rows.select("stop", "total").rows())
+
+
 def records(lines: list[str]) -> list[dict[str, Any]]:
     return [json.loads(line) for line in lines]
 
