@@ -22,17 +22,17 @@ from ddcore.cli.options import (
     open_project,
 )
 from ddcore.cli.output import SCHEMA_VERSION, Output
-from ddcore.cli.pairs import Change, paired
 from ddcore.cli.report import write_page
 from ddcore.cli.text import aligned, cell, count, laid_out, plain
 from ddcore.errors import UsageError
+from ddcore.io.pairs import Change, paired
 from ddcore.io.times import Time, json_time, shown
 from ddcore.wording import meant
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from ddcore.cli.folded import OutputLog
+    from ddcore.io.folded import OutputLog
 
 __all__ = ["diff"]
 
@@ -100,7 +100,7 @@ def diff(
         raise UsageError("--output: only a page is written to a file", "add --html")
     if html and (as_json or stat):
         raise UsageError("--html: it does not go with --json or --stat", "leave one of them out")
-    from ddcore.cli.folded import output_log
+    from ddcore.io.folded import output_log
 
     settings = open_project(project, warehouse=warehouse)
     log = output_log(settings, output)

@@ -12,8 +12,8 @@ from ddcore.cli.text import cell, count
 from ddcore.io.times import shown
 
 if TYPE_CHECKING:
-    from ddcore.cli.folded import OutputLog
-    from ddcore.cli.pairs import Change
+    from ddcore.io.folded import OutputLog
+    from ddcore.io.pairs import Change
     from ddcore.io.times import Time
 
 __all__ = ["diff_page"]

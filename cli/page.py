@@ -1,20 +1,18 @@
 """Pages as one HTML file: no script, no network, light and dark, narrow and wide.
 
-Text is escaped unless it is :class:`Html`, which only the functions here create: no value from data becomes markup.
+Text is escaped: see :mod:`ddcore.markup`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from html import escape
 
-from ddcore.cli.text import printable
+from ddcore.markup import Html, joined, tag
 
 __all__ = ["Cell", "Html", "figure", "joined", "number", "page", "section", "svg_inline", "table", "tag", "tiles"]
 
 Cell = str  # text, or Html
 
-_VOID = {"meta", "rect", "line", "path", "polyline", "circle", "use"}
 _STYLE = """
 :root { color-scheme: light dark; --page: #ffffff; --ink: #1f2328; --dim: #59636e; --line: #d1d9e0; --soft: #f6f8fa;
   --accent: #0969da; --heat: #0a58ca; --plus: #116329; --minus: #b31d28; --plus-soft: #dafbe1; --minus-soft: #ffebe9;
@@ -61,34 +59,6 @@ td del { color: var(--minus); } summary { cursor: pointer; color: var(--accent);
 @media (max-width: 600px) { main { padding: 16px 12px 32px; } h1 { font-size: 21px; } th, td { padding: 6px 8px; } }
 @media print { .scroll { overflow: visible; } }
 """
-
-
-class Html(str):
-    """Text that is markup already."""
-
-    __slots__ = ()
-
-
-def _text(part: str) -> str:
-    return part if isinstance(part, Html) else escape(printable(part))
-
-
-def joined(parts: Iterable[str], between: str = "") -> Html:
-    """Parts one after another; text is escaped."""
-    return Html(_text(between).join(map(_text, parts)))
-
-
-def tag(name: str, /, *children: str, **attributes: str | float | None) -> Html:
-    """An element: ``tag("td", "text", class_="right")``. Attributes that are None are left out."""
-    texts = (
-        f' {key.rstrip("_").replace("_", "-")}="{_text(value) if isinstance(value, str) else f"{value:g}"}"'
-        for key, value in attributes.items()
-        if value is not None
-    )
-    inside = joined(children)
-    if name in _VOID and not inside:
-        return Html(f"<{name}{''.join(texts)}/>")
-    return Html(f"<{name}{''.join(texts)}>{inside}</{name}>")
 
 
 def page(title: str, *parts: Html) -> str:

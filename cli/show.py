@@ -24,7 +24,7 @@ from ddcore.io.times import Time, json_time
 if TYPE_CHECKING:
     import polars as pl
 
-    from ddcore.cli.folded import OutputLog
+    from ddcore.io.folded import OutputLog
 
 __all__ = ["show"]
 
@@ -56,7 +56,7 @@ def show(
     A value of more than 1,000 characters is cut, except with --json.
     """
     out = Output(json=as_json)
-    from ddcore.cli.folded import output_log
+    from ddcore.io.folded import output_log
 
     log = output_log(open_project(project, warehouse=warehouse), output)
     time = log.readable.time(at, "--at")

@@ -13,10 +13,10 @@ import polars as pl
 import pytest
 
 from ddcore.cli import diff, show
-from ddcore.cli.folded import OutputLog
 from ddcore.cli.output import Output
-from ddcore.cli.versions import Readable
 from ddcore.io.changelog import ChangeLog
+from ddcore.io.folded import OutputLog
+from ddcore.io.readable import Readable
 from ddcore.io.version_names import VersionNames
 from ddcore.schema import Schema, parse_type
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from html import escape
 from itertools import pairwise
 
-from ddcore.drawing.diagram import Box, Diagram, Edge, Frame, printable
+from ddcore.cells import printable
+from ddcore.drawing.diagram import Box, Diagram, Edge, Frame
 from ddcore.drawing.layout import Layout, Point, layout
 
 __all__ = ["NAMESPACE", "Note", "svg"]

@@ -8,11 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ddcore.cli.versions import Readable
 from ddcore.errors import UsageError
 from ddcore.io.changelog import ChangeLog
 from ddcore.io.ledger import Ledger
 from ddcore.io.published import check_output, finished_run
+from ddcore.io.readable import Readable
 from ddcore.io.tables import opened, reading, row_type
 from ddcore.io.times import Time, Window, greatest, nothing_closed, time_of, up_to, versions
 from ddcore.io.version_names import VersionNames
