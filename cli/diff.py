@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -25,14 +25,14 @@ from ddcore.cli.output import SCHEMA_VERSION, Output
 from ddcore.cli.report import write_page
 from ddcore.cli.text import aligned, cell, count, laid_out, plain
 from ddcore.errors import UsageError
-from ddcore.io.pairs import Change, paired
+from ddcore.io.pairs import Change, changes_of
 from ddcore.io.times import Time, json_time, shown
 from ddcore.wording import meant
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from ddcore.io.folded import OutputLog
+    from ddcore.io.folded import FoldedLog
 
 __all__ = ["diff"]
 
@@ -114,7 +114,7 @@ def diff(
         from ddcore.cli.diff_page import MOST, diff_page
 
         limit = MOST if limit is None else limit or len(rows)
-        write_page(out, file, "diff.html", diff_page(log, (start, end), (plus, minus), _changes(rows, places), limit))
+        write_page(out, file, "diff.html", diff_page(log, (start, end), (plus, minus), changes_of(rows, places), limit))
         return 3 if exit_code and len(rows) else 0
     _head(out, log, (start, end), (plus, minus))
     if stat:
@@ -126,7 +126,7 @@ def diff(
     return 3 if exit_code and len(rows) else 0
 
 
-def _key_places(configured: Sequence[str], option: list[str] | None, log: OutputLog) -> list[int]:
+def _key_places(configured: Sequence[str], option: list[str] | None, log: FoldedLog) -> list[int]:
     """The places of the key columns in a row; UsageError for a column that does not exist."""
     names = [name.strip() for text in option or [] for name in text.split(",") if name.strip()]
     if option is None:
@@ -150,7 +150,7 @@ def _counts(rows: pl.DataFrame) -> tuple[int, int]:
     return int(plus or 0), -int(minus or 0)
 
 
-def _head(out: Output, log: OutputLog, span: tuple[Time | None, Time], counts: tuple[int, int]) -> None:
+def _head(out: Output, log: FoldedLog, span: tuple[Time | None, Time], counts: tuple[int, int]) -> None:
     (start, end), (plus, minus) = span, counts
     if out.json:
         schema = {name: str(kind) for name, kind in log.schema.items()}
@@ -165,7 +165,7 @@ def _head(out: Output, log: OutputLog, span: tuple[Time | None, Time], counts: t
     out.data(f"{begin}..{log.names.shown(end)}  ", (f"+{count(plus)}", "green"), " ", (f"-{count(minus)}", "red"))
 
 
-def _stat(out: Output, log: OutputLog, start: Time | None, end: Time) -> None:
+def _stat(out: Output, log: FoldedLog, start: Time | None, end: Time) -> None:
     steps, dims = log.steps(start, end), log.log.dims
     name = "version" if len(dims) == 1 else "time"
     if out.json:
@@ -183,20 +183,13 @@ def _stat(out: Output, log: OutputLog, start: Time | None, end: Time) -> None:
             out.data(line)
 
 
-def _changes(rows: pl.DataFrame, places: list[int]) -> Iterator[Change]:
-    names = rows.columns[:-1]
-    keys = [names[place] for place in places]
-    ordered = rows.sort([*keys, *(name for name in names if name not in keys)])
-    return paired(((row[:-1], row[-1]) for row in ordered.iter_rows()), places)
-
-
-def _json_rows(out: Output, log: OutputLog, rows: pl.DataFrame, places: list[int], limit: int | None) -> None:
+def _json_rows(out: Output, log: FoldedLog, rows: pl.DataFrame, places: list[int], limit: int | None) -> None:
     names = list(log.schema)
 
     def named(row: tuple[Any, ...] | None) -> dict[str, Any] | None:
         return None if row is None else {name: plain(value) for name, value in zip(names, row, strict=True)}
 
-    for change in islice(_changes(rows, places), limit or None):
+    for change in islice(changes_of(rows, places), limit or None):
         if out.unread:
             return
         if places:
@@ -207,10 +200,10 @@ def _json_rows(out: Output, log: OutputLog, rows: pl.DataFrame, places: list[int
 
 
 def _text_rows(
-    out: Output, log: OutputLog, rows: pl.DataFrame, places: list[int], limit: int | None, *, vertical: bool
+    out: Output, log: FoldedLog, rows: pl.DataFrame, places: list[int], limit: int | None, *, vertical: bool
 ) -> None:
     limit = (ON_TERMINAL if out.on_terminal else 0) if limit is None else limit
-    changes = _changes(rows, places)
+    changes = changes_of(rows, places)
     part = list(islice(changes, limit or None))
     if not part:
         return

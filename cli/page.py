@@ -5,13 +5,13 @@ Text is escaped: see :mod:`ddcore.markup`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
-from ddcore.markup import Html, joined, tag
+from ddcore.markup import Cell, Html, joined, scrolling, svg_inline, table, tag
 
-__all__ = ["Cell", "Html", "figure", "joined", "number", "page", "section", "svg_inline", "table", "tag", "tiles"]
-
-Cell = str  # text, or Html
+__all__ = [
+    "Cell", "Html", "figure", "joined", "number", "page", "scrolling", "section", "svg_inline", "table", "tag", "tiles",
+]  # fmt: skip
 
 _STYLE = """
 :root { color-scheme: light dark; --page: #ffffff; --ink: #1f2328; --dim: #59636e; --line: #d1d9e0; --soft: #f6f8fa;
@@ -91,19 +91,6 @@ def tiles(values: Sequence[tuple[str, str, str]]) -> Html:
     )
 
 
-def table(headers: Sequence[str], rows: Iterable[Sequence[Cell]], *, right: Iterable[int] = (), label: str) -> Html:
-    """A table that scrolls by itself where it is too wide; ``right``: columns of numbers."""
-    numbers = set(right)
-    head = tag("tr", *(tag("th", text, scope="col", class_=_side(i, numbers)) for i, text in enumerate(headers)))
-    body = joined(tag("tr", *(tag("td", text, class_=_side(i, numbers)) for i, text in enumerate(row))) for row in rows)
-    return scrolling(tag("table", tag("thead", head), tag("tbody", body)), label)
-
-
-def scrolling(inside: Html, label: str) -> Html:
-    """Something that may be wider than the page; the keyboard scrolls it too."""
-    return tag("div", inside, class_="scroll", tabindex="0", role="region", aria_label=label)
-
-
 def figure(caption: str, *parts: Html) -> Html:
     """A picture under its caption."""
     return tag("figure", tag("figcaption", caption), *parts)
@@ -112,13 +99,3 @@ def figure(caption: str, *parts: Html) -> Html:
 def number(value: str, note: str = "") -> Html:
     """A number with a remark under it."""
     return joined([value, Html("<br/>"), tag("small", note, class_="dim")]) if note else joined([value])
-
-
-def svg_inline(text: str) -> Html:
-    """A drawing of :mod:`ddcore.drawing.svg` as a part of the page."""
-    _, _, drawing = text.partition("?>")
-    return Html(drawing.strip())
-
-
-def _side(place: int, numbers: set[int]) -> str | None:
-    return "right" if place in numbers else "wrap"

@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from ddcore.io.store import Place
     from ddcore.io.tables import TableState
 
-__all__ = ["OutputLog", "output_log"]
+__all__ = ["FoldedLog", "output_log"]
 
 
 @dataclass(frozen=True)
-class OutputLog:
+class FoldedLog:
     """One output's log at the table version that the ledger names, and the times at which it can be read.
 
     With one dimension, versions before ``first``, the first that was ingested, are refused as well.
@@ -110,7 +110,7 @@ class OutputLog:
             )
 
 
-def output_log(project: Project, name: str) -> OutputLog:
+def output_log(project: Project, name: str) -> FoldedLog:
     """The log of output ``name``; UsageError naming the outputs there are, or saying that nothing is folded yet."""
     warehouse = Warehouse(project.warehouse)
     warehouse.check()
@@ -125,7 +125,7 @@ def output_log(project: Project, name: str) -> OutputLog:
     since = ledger.since() or nothing_closed(project.dims)
     readable = Readable(project.dims, since, upper, ledger.version_names(project.dims))
     first = ledger.first_ingested()
-    return OutputLog(name, log, table, readable, first if isinstance(first, int) else 0)
+    return FoldedLog(name, log, table, readable, first if isinstance(first, int) else 0)
 
 
 def _row_schema(folder: Place, state: TableState, dims: tuple[str, ...]) -> Schema:

@@ -10,9 +10,12 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["Change", "paired"]
+if TYPE_CHECKING:
+    import polars as pl
+
+__all__ = ["Change", "changes_of", "paired"]
 
 Row = tuple[Any, ...]
 
@@ -24,6 +27,14 @@ class Change:
     before: Row | None
     after: Row | None
     times: int = 1
+
+
+def changes_of(rows: pl.DataFrame, places: list[int]) -> Iterator[Change]:
+    """The changes of a frame whose last column is ``diff``; ``places`` are those of the key columns."""
+    names = rows.columns[:-1]
+    keys = [names[place] for place in places]
+    ordered = rows.sort([*keys, *(name for name in names if name not in keys)])
+    return paired(((row[:-1], row[-1]) for row in ordered.iter_rows()), places)
 
 
 def paired(rows: Iterable[tuple[Row, int]], key: Sequence[int]) -> Iterator[Change]:
