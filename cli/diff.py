@@ -23,9 +23,9 @@ from ddcore.cli.options import (
 )
 from ddcore.cli.output import SCHEMA_VERSION, Output
 from ddcore.cli.report import write_page
-from ddcore.cli.text import aligned, cell, count, laid_out, plain
+from ddcore.cli.text import aligned, count, laid_out, plain
 from ddcore.errors import UsageError
-from ddcore.io.pairs import Change, changes_of
+from ddcore.io.pairs import cells_of, changes_of, sign
 from ddcore.io.times import Time, json_time, shown
 from ddcore.wording import meant
 
@@ -207,7 +207,7 @@ def _text_rows(
     part = list(islice(changes, limit or None))
     if not part:
         return
-    cells = [[_sign(change), *_cells(change)] for change in part]
+    cells = [[sign(change), *cells_of(change)] for change in part]
     numbers = [1 + number for number in log.numbers]
     out.data()
     for place, line in laid_out(["", *log.schema], cells, numbers, out.width, vertical=vertical):
@@ -215,15 +215,3 @@ def _text_rows(
     left = sum(1 for _ in changes)
     if left:
         out.say(f"... and {count(left)} more; all of them with --limit 0")
-
-
-def _sign(change: Change) -> str:
-    sign = "+" if change.before is None else "-" if change.after is None else "~"
-    return sign if change.times == 1 else f"{sign}{count(change.times)}"
-
-
-def _cells(change: Change) -> list[str]:
-    if change.before is None or change.after is None:
-        return [cell(value) for value in change.after or change.before or ()]
-    pairs = [(cell(old), cell(new)) for old, new in zip(change.before, change.after, strict=True)]
-    return [new if old == new else f"{old} -> {new}" for old, new in pairs]

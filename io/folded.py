@@ -1,4 +1,4 @@
-"""Outputs as the last finished run left them: what ``diff`` and ``show`` read.
+"""Logs as the last finished run left them: what ``diff``, ``show`` and :func:`ddcore.open` read.
 
 Data that no ledger entry names is ignored. Nothing here takes a lock, runs the program or starts a JVM.
 """
@@ -26,19 +26,20 @@ if TYPE_CHECKING:
     from ddcore.io.store import Place
     from ddcore.io.tables import TableState
 
-__all__ = ["FoldedLog", "output_log"]
+__all__ = ["FoldedLog", "input_log", "ledger_of", "output_log"]
 
 
 @dataclass(frozen=True)
 class FoldedLog:
-    """One output's log at the table version that the ledger names, and the times at which it can be read.
+    """One log at the table version that the ledger names, and the times at which it can be read.
 
-    With one dimension, versions before ``first``, the first that was ingested, are refused as well.
+    With one dimension, versions before ``first``, the first that was ingested, are refused as well. ``table`` is None
+    for an input without rows.
     """
 
     name: str
     log: ChangeLog
-    table: TableState
+    table: TableState | None
     readable: Readable
     first: int = 0
 
@@ -54,8 +55,13 @@ class FoldedLog:
 
     @property
     def heading(self) -> str:
-        """The output's name and its columns with their types."""
+        """The log's name and its columns with their types."""
         return f"{self.name} ({', '.join(f'{name} {kind}' for name, kind in self.schema.items())})"
+
+    @property
+    def least(self) -> int:
+        """With one dimension: the first version that can be read."""
+        return max(self.first, self.readable.since[0][0])
 
     @property
     def numbers(self) -> list[int]:
@@ -75,6 +81,21 @@ class FoldedLog:
         """The rows that differ between two times, and their ``diff``; None is the time before everything."""
         self._check(end if start is None else greatest([start, end]))
         return self.log.between(start, end, self.table)
+
+    def updates(self, start: Time | None, end: Time | None) -> pl.DataFrame:
+        """The updates after ``start``, up to and including ``end``, with their times.
+
+        None: from the first one, to the last one. UsageError for times that are not in order.
+        """
+        if start is not None and end is not None and greatest([start, end]) != end:
+            raise UsageError(
+                f"{self.name}: {self.names.named(end)} is not at or after {self.names.named(start)}",
+                "name the earlier one first",
+            )
+        for time in (start, end):
+            if time is not None:
+                self._check(time)
+        return self.log.updates(start, end, self.table)
 
     def steps(self, start: Time | None, end: Time) -> list[tuple[Time, int, int]]:
         """Time, inserts and deletes, for each that changed something, on the way from ``start`` to ``end``.
@@ -110,20 +131,43 @@ class FoldedLog:
             )
 
 
-def output_log(project: Project, name: str) -> FoldedLog:
-    """The log of output ``name``; UsageError naming the outputs there are, or saying that nothing is folded yet."""
+def ledger_of(project: Project) -> Ledger:
+    """The ledger of the project's warehouse. StorageError where there is none."""
     warehouse = Warehouse(project.warehouse)
     warehouse.check()
     ledger = Ledger.load(warehouse)
     ledger.check_dims(project.dims)
-    run, upper = finished_run(ledger), ledger.upper()
-    assert upper is not None
+    return ledger
+
+
+def output_log(project: Project, name: str, ledger: Ledger | None = None) -> FoldedLog:
+    """The log of output ``name``; UsageError naming the outputs there are, or saying that nothing is folded yet."""
+    ledger = ledger or ledger_of(project)
+    run = finished_run(ledger)
     check_output(run, name, project.inputs)
     table = ledger.tables()[f"outputs/{name}"]
-    folder = warehouse.output(name)
-    log = ChangeLog(folder, _row_schema(folder, table, project.dims), project.dims)
-    since = ledger.since() or nothing_closed(project.dims)
-    readable = Readable(project.dims, since, upper, ledger.version_names(project.dims))
+    folder = ledger.warehouse.output(name)
+    return _folded(
+        project, ledger, name, ChangeLog(folder, _row_schema(folder, table, project.dims), project.dims), table
+    )
+
+
+def input_log(project: Project, name: str, ledger: Ledger | None = None) -> FoldedLog:
+    """The log of input ``name``, also where it is not folded yet; UsageError naming the inputs there are.
+
+    What was ingested since the last run is in the log, at times that are not complete.
+    """
+    ledger, schema = ledger or ledger_of(project), project.input_schema(name)
+    table, folder = ledger.input_table(name), ledger.warehouse.input(name)
+    if table is not None:  # dd.toml may have columns that no ingest has added yet
+        schema = _row_schema(folder, table, project.dims)
+    return _folded(project, ledger, name, ChangeLog(folder, schema, project.dims), table)
+
+
+def _folded(project: Project, ledger: Ledger, name: str, log: ChangeLog, table: TableState | None) -> FoldedLog:
+    nothing = nothing_closed(project.dims)
+    names = ledger.version_names(project.dims)
+    readable = Readable(project.dims, ledger.since() or nothing, ledger.upper() or nothing, names)
     first = ledger.first_ingested()
     return FoldedLog(name, log, table, readable, first if isinstance(first, int) else 0)
 

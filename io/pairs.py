@@ -12,10 +12,12 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
+from ddcore.cells import cell, count
+
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["Change", "changes_of", "paired"]
+__all__ = ["Change", "cells_of", "changes_of", "paired", "sign"]
 
 Row = tuple[Any, ...]
 
@@ -48,6 +50,20 @@ def paired(rows: Iterable[tuple[Row, int]], key: Sequence[int]) -> Iterator[Chan
         return
     for _, group in groupby(rows, key=lambda item: tuple(_same(item[0][place]) for place in key)):
         yield from _pairs(list(group))
+
+
+def sign(change: Change) -> str:
+    """``+``, ``-`` or ``~``, and how many rows if there are several."""
+    mark = "+" if change.before is None else "-" if change.after is None else "~"
+    return mark if change.times == 1 else f"{mark}{count(change.times)}"
+
+
+def cells_of(change: Change) -> list[str]:
+    """The cells of a change as people read them: ``3 -> 2`` where one changed."""
+    if change.before is None or change.after is None:
+        return [cell(value) for value in change.after or change.before or ()]
+    pairs = [(cell(old), cell(new)) for old, new in zip(change.before, change.after, strict=True)]
+    return [new if old == new else f"{old} -> {new}" for old, new in pairs]
 
 
 def _pairs(group: list[tuple[Row, int]]) -> Iterator[Change]:
