@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from ddcore.cells import count
 from ddcore.errors import UsageError
 from ddcore.io.log_rows import Kind, Rows
-from ddcore.io.times import Time, shown
+from ddcore.io.times import Time, greatest, shown
 from ddcore.schema import Schema
 from ddcore.wording import brief
 
@@ -79,7 +79,14 @@ class Log:
     def updates(self, start: Version | None = None, end: Version | None = None) -> Rows:
         """The updates after ``start``, up to and including ``end``, with their times; by default all of them."""
         first = None if start is None else self._time(start, "start")
-        return self._rows("updates", first, None if end is None else self._time(end, "end"))
+        last = None if end is None else self._time(end, "end")
+        if first is not None and last is not None and greatest([first, last]) != last:
+            names = self._log.names
+            raise UsageError(
+                f"{self.name}: {names.named(last)} is not at or after {names.named(first)}",
+                "name the earlier one first",
+            )
+        return self._rows("updates", first, last)
 
     def _rows(self, kind: Kind, start: Time | None, end: Time | None) -> Rows:
         return Rows(self._log, kind, start, end, self.key)
@@ -88,7 +95,9 @@ class Log:
         origin = f"{self.name}: {what}"
         text = version_text(version, self.dims, origin)
         self._complete()
-        return self._log.readable.time(text, origin)
+        time = self._log.readable.time(text, origin)
+        self._log.check(time)
+        return time
 
     def __repr__(self) -> str:
         return f"{self.kind} {self._log.heading}{self._span()}"
