@@ -141,8 +141,9 @@ def test_sql_of_something_else(tmp_path: Path) -> None:
     anything: Any
     for anything, kind in ((LOG, "DataFrame"), (None, "None")):
         for call in (sql.load, sql.program):
-            with pytest.raises(ProgramError, match=f"not {kind}$"):
+            with pytest.raises(ProgramError) as caught:
                 call(anything)
+            assert caught.value.message.endswith(f", not {kind}")
     (tmp_path / "program.sql").write_text("CREATE VIEW out AS SELECT a FROM w")
     assert dd.replay(sql.load(str(tmp_path / "program.sql")), w=LOG)["out"].rows() == [(1, 0, 1)]
 
