@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ddcore.io.folded import FoldedLog
+    from ddcore.markup import Html
 
 __all__ = ["Log", "Version", "version_text"]
 
@@ -112,7 +113,7 @@ class Log:
         return f", versions {shown(log.least, self.dims)}..{log.names.shown(tops[0])}"
 
     def _repr_html_(self) -> str:
-        from ddcore.markup import table, tag
+        from ddcore.markup import table
         from ddcore.notebook import fragment, heading, note
 
         rows = [[name, str(kind), "key" if name in self.key else ""] for name, kind in self.schema.items()]
@@ -120,16 +121,22 @@ class Log:
         tops = self._log.readable.tops
         steps = self._log.steps(None, tops[0]) if len(tops) == 1 else []
         if steps:
-            listed = [
-                [shown(time, self.dims), self._log.names.label(time), tag("span", f"+{count(plus)}", class_="up"),
-                 tag("span", f"-{count(minus)}", class_="down")]
-                for time, plus, minus in steps[: -_STEPS - 1 : -1]
-            ]  # fmt: skip
-            name = "version" if len(self.dims) == 1 else "time"
-            parts.append(table([name, "label", "inserted", "deleted"], listed, right=(0, 2, 3), label="versions"))
+            parts.append(self._versions(steps[: -_STEPS - 1 : -1]))
             if len(steps) > _STEPS:
                 parts.append(note(f"The last {_STEPS} of {count(len(steps))} versions that changed something."))
         return fragment(*parts)
+
+    def _versions(self, steps: list[tuple[Time, int, int]]) -> Html:
+        """A table of versions with their labels, if any has one, and how much each inserted and deleted."""
+        from ddcore.markup import table, tag
+
+        heads, rows = ["version" if len(self.dims) == 1 else "time", "inserted", "deleted"], []
+        for time, plus, minus in steps:
+            sides = tag("span", f"+{count(plus)}", class_="up"), tag("span", f"-{count(minus)}", class_="down")
+            rows.append([shown(time, self.dims), *sides, self._log.names.label(time)])
+        if any(row[-1] for row in rows):
+            return table([*heads, "label"], rows, right=(0, 1, 2), label="versions")
+        return table(heads, [row[:-1] for row in rows], right=(0, 1, 2), label="versions")
 
 
 def version_text(version: Any, dims: Sequence[str], origin: str) -> str:

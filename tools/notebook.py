@@ -42,14 +42,16 @@ def _command(run_command: Any, *arguments: str | Path) -> None:
 def executed(source: Path, folder: Path) -> Any:
     """The notebook with fresh outputs, executed in a folder that has the project as `demo`."""
     import nbformat
+    from jupyter_client.manager import AsyncKernelManager
     from nbclient import NotebookClient
 
-    notebook = nbformat.read(source, as_version=4)
+    notebook = nbformat.read(source, as_version=4)  # type: ignore[no-untyped-call]
     for cell in notebook.cells:
         cell.metadata.clear()
-    NotebookClient(
-        notebook, timeout=_LONGEST, record_timing=False, resources={"metadata": {"path": str(folder)}}
-    ).execute()
+    kernel = AsyncKernelManager(kernel_name="python3", transport="ipc", ip=str(folder / "kernel"))  # no open ports
+    place = {"metadata": {"path": str(folder)}}
+    client = NotebookClient(notebook, kernel, timeout=_LONGEST, record_timing=False, resources=place)
+    client.execute(cleanup_kc=True)
     notebook.metadata.get("language_info", {}).pop("version", None)  # the outputs are the same with any Python
     return notebook
 
@@ -59,7 +61,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--output", type=Path, default=NOTEBOOK, help="where to write; default: the notebook itself")
     output = parser.parse_args().output
-    # For the kernel: no project but the one of the notebook, and no colours.
+    # For the kernel: no project but the one of the notebook.
     os.environ.pop("DDCORE_PROJECT", None)
     os.environ.pop("DDCORE_WAREHOUSE", None)
     import nbformat
@@ -67,7 +69,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as place:
         make_project(Path(place) / "demo")
         notebook = executed(NOTEBOOK, Path(place))
-    nbformat.write(notebook, output)
+    nbformat.write(notebook, output)  # type: ignore[no-untyped-call]
     return 0
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from ddcore.drawing.diagram import diagram
-from ddcore.drawing.svg import svg
+from ddcore.drawing.svg import DARK, LIGHT, svg
 from ddcore.graph import Graph, Node
 from ddcore.markup import scrolling, svg_inline, table
-from ddcore.notebook import fragment, heading, note
+from ddcore.notebook import fragment, heading, note, themed
 from ddcore.operators.borders import Input, Leave, Variable
 from ddcore.plan import Plan
 
@@ -32,7 +32,8 @@ def plan_piece(plan: Plan) -> str:
     if len(plan.nodes) > _MOST:
         return fragment(heading("Plan", about), note(f"{len(plan.nodes):,} operators are too many to draw here."))
     drawing = svg_inline(svg(diagram(plan), f"dataflow from {about}"))
-    return fragment(heading("Plan", about), scrolling(drawing, "dataflow"))
+    colors = themed("svg.dataflow", LIGHT, DARK)
+    return fragment(heading("Plan", about), scrolling(drawing, "dataflow"), style=colors)
 
 
 def _told(node: Node) -> str:
