@@ -202,8 +202,6 @@ def _session(session: SparkSession | None) -> SparkSession:
 
         session = SparkSession.getActiveSession()
     if session is None or not hasattr(session, "read"):
-        what = (
-            "there is no active Spark session" if session is None else f"{type(session).__name__} is no Spark session"
-        )
-        raise UsageError(what, "give one: rows.spark(session)")
+        kind = "no Spark session" if session is None else f"no Spark session, but {type(session).__name__}"
+        raise UsageError(f"there is {kind}", "give an active one: rows.spark(session)")
     return session

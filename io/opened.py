@@ -18,7 +18,7 @@ from ddcore.io.opening import project_at
 from ddcore.io.published import finished_run, output_names
 from ddcore.io.times import corners
 from ddcore.listing import aligned
-from ddcore.wording import brief, listed, meant, shown
+from ddcore.wording import brief, listed, meant
 
 if TYPE_CHECKING:
     from ddcore.io.ledger import Ledger
@@ -93,7 +93,7 @@ class OpenedProject:
 
     def __repr__(self) -> str:
         inputs, outputs = listed(self.inputs), listed(self.outputs)
-        return f"project {shown(self.settings.root)}: {self._folded()}; inputs: {inputs}; outputs: {outputs}"
+        return f"project {self.settings.root.name}: {self._folded()}; inputs: {inputs}; outputs: {outputs}"
 
     def _folded(self) -> str:
         """What is folded and what waits, in words. An error here is a part of the words."""
@@ -101,19 +101,14 @@ class OpenedProject:
 
         try:
             ledger = ledger_of(self.settings)
-            names, upper, waiting = (
-                ledger.version_names(self.settings.dims),
-                ledger.upper(),
-                len(list(ledger.waiting())),
-            )
-            words = (
-                "nothing is folded"
-                if upper is None
-                else f"folded up to {' and '.join(map(names.shown, corners(upper)))}"
-            )
+            names, upper = ledger.version_names(self.settings.dims), ledger.upper()
+            tops = [] if upper is None else [names.shown(top) for top in corners(upper)]
+            waiting = len(ledger.waiting())
         except DdError as error:
             return error.message
-        return f"{words}, {count(waiting)} ingests wait for a run" if waiting else words
+        words = f"folded up to {' and '.join(tops)}" if tops else "nothing is folded"
+        several = "1 ingest waits" if waiting == 1 else f"{count(waiting)} ingests wait"
+        return f"{words}, {several} for a run" if waiting else words
 
     def _repr_html_(self) -> str:
         from ddcore.notebook import fragment, heading

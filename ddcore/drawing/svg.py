@@ -22,8 +22,9 @@ _MARGIN = 10.0
 _LONGEST = 44  # characters of a line; the rest is in the tooltip
 LIGHT = """--page: #ffffff; --ink: #1f2328; --dim: #59636e; --line: #818b98; --frame: #f6f8fa; --box: #ffffff;
   --input: #ddf4ff; --output: #dafbe1; --index: #8250df; --back: #bc4c00; --share: #0969da;"""
-DARK = """--page: #0d1117; --ink: #e6edf3; --dim: #9198a1; --line: #6e7681; --frame: #161b22; --box: #21262d;
-  --input: #0c2d6b; --output: #033a16; --index: #be8fff; --back: #f0883e; --share: #58a6ff;"""
+DARK = """--page: #0d1117; --ink: #e6edf3; --dim: #9198a1; --line: #6e7681;
+  --frame: #161b22; --box: #21262d; --input: #0c2d6b; --output: #033a16; --index: #be8fff; --back: #f0883e;
+  --share: #58a6ff;"""
 _STYLE = (
     f"svg.dataflow {{ {LIGHT} }}\n@media (prefers-color-scheme: dark) {{ svg.dataflow {{ {DARK} }} }}\n"
     + """\
