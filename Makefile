@@ -6,7 +6,7 @@ MAKEFLAGS += --no-print-directory
 PY := .venv/bin/python
 READY := .venv/ready
 
-.PHONY: help setup demo test test-all test-tpch test-browser pictures check format docs bench soak wheel clean
+.PHONY: help setup demo test test-all test-tpch test-browser test-notebook notebook pictures check format docs bench soak wheel clean
 
 help: ## list the targets
 	@printf 'make TARGET, where TARGET is one of\n\n'
@@ -33,6 +33,12 @@ test-tpch: $(READY) ## TPC-H's 22 queries in SQL equal DuckDB at every version o
 
 test-browser: $(READY) ## the pages of dd report in Debian's chromium, light and dark, wide and narrow
 	@$(PY) -m pytest -m browser tests/test_browser.py $(ARGS)
+
+test-notebook: $(READY) ## execute the notebook of examples/; every cell shows what is stored in it
+	@$(PY) -m pytest -m "" tests/test_notebook.py $(ARGS)
+
+notebook: $(READY) ## execute the notebook of examples/ and store what it shows
+	@$(PY) tools/notebook.py
 
 pictures: $(READY) ## draw the README's pictures anew
 	@$(PY) tools/pictures.py

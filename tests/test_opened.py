@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import itertools
 import re
 import shutil
@@ -15,6 +16,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from pages import DOCS
 from trams import Command, records
 
 import ddcore
@@ -413,3 +415,33 @@ def test_a_collection_tells_its_columns_place_and_inputs() -> None:
     assert "iterate at test_opened.py:" in texts[3] and texts[3].endswith("depends on edges, roots")
     assert repr(plan) == f"Plan(edges, roots -> reached: {len(plan.nodes)} operators)"
     assert "<svg " in plan._repr_html_() and check_html(plan._repr_html_())
+
+
+# -- the page ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_page_shows_what_happens(here: Path, dd: Command) -> None:
+    page = DOCS / "notebooks.md"
+    blocks = re.findall(r"^```python\n(.*?)^```$", page.read_text("utf-8"), flags=re.DOTALL | re.MULTILINE)
+    test = doctest.DocTestParser().get_doctest("\n".join(blocks), {}, page.name, str(page), 0)
+    said: list[str] = []
+    result = doctest.DocTestRunner(verbose=False).run(test, out=said.append)
+    assert result.attempted > 12 and result.failed == 0, "".join(said)
+
+
+def test_a_session_of_spark_without_delta(project: OpenedProject) -> None:
+    class Session:
+        read = property(lambda self: self)
+
+        def format(self, *_: object) -> Session:
+            return self
+
+        option = format
+
+        def load(self, place: str) -> Session:
+            raise RuntimeError("[DATA_SOURCE_NOT_FOUND] Failed to find the data source: delta.")
+
+    session: Any = Session()
+    with pytest.raises(UsageError, match="cannot read Delta tables") as caught:
+        project["journeys"].at(3).spark(session)
+    assert "createDataFrame(rows.arrow())" in caught.value.hint
