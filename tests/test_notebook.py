@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 TOP = Path(__file__).resolve().parent.parent
 NOTEBOOK = TOP / "examples" / "outages" / "notebook.ipynb"
 RENEW = "to store what it shows now: .venv/bin/python tools/notebook.py"
