@@ -6,7 +6,7 @@ MAKEFLAGS += --no-print-directory
 PY := .venv/bin/python
 READY := .venv/ready
 
-.PHONY: help setup demo test test-all test-airflow test-tpch test-browser pictures check format docs bench soak wheel clean
+.PHONY: help setup demo test test-all test-airflow test-tpch test-browser test-notebook notebook pictures check format docs bench soak wheel clean
 
 help: ## list the targets
 	@printf 'make TARGET, where TARGET is one of\n\n'
@@ -36,6 +36,12 @@ test-airflow: $(READY) ## the DAGs of examples/airflow under Airflow, in an envi
 
 test-browser: $(READY) ## the pages of dd report in Debian's chromium, light and dark, wide and narrow
 	@$(PY) -m pytest -m browser tests/test_browser.py $(ARGS)
+
+test-notebook: $(READY) ## execute the notebook of examples/; every cell shows what is stored in it
+	@$(PY) -m pytest -m "" tests/test_notebook.py $(ARGS)
+
+notebook: $(READY) ## execute the notebook of examples/ and store what it shows
+	@$(PY) tools/notebook.py
 
 pictures: $(READY) ## draw the README's pictures anew
 	@$(PY) tools/pictures.py

@@ -18,7 +18,7 @@ from ddcore.cli.options import (
 )
 from ddcore.cli.output import Output
 from ddcore.cli.text import count
-from ddcore.cli.versions import version_number
+from ddcore.io.readable import version_number
 from ddcore.io.times import shown_frontier
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -22,17 +22,17 @@ from ddcore.cli.options import (
     open_project,
 )
 from ddcore.cli.output import SCHEMA_VERSION, Output
-from ddcore.cli.pairs import Change, paired
 from ddcore.cli.report import write_page
-from ddcore.cli.text import aligned, cell, count, laid_out, plain
+from ddcore.cli.text import aligned, count, laid_out, plain
 from ddcore.errors import UsageError
+from ddcore.io.pairs import cells_of, changes_of, sign
 from ddcore.io.times import Time, json_time, shown
 from ddcore.wording import meant
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from ddcore.cli.folded import OutputLog
+    from ddcore.io.folded import FoldedLog
 
 __all__ = ["diff"]
 
@@ -100,7 +100,7 @@ def diff(
         raise UsageError("--output: only a page is written to a file", "add --html")
     if html and (as_json or stat):
         raise UsageError("--html: it does not go with --json or --stat", "leave one of them out")
-    from ddcore.cli.folded import output_log
+    from ddcore.io.folded import output_log
 
     settings = open_project(project, warehouse=warehouse)
     log = output_log(settings, output)
@@ -114,7 +114,7 @@ def diff(
         from ddcore.cli.diff_page import MOST, diff_page
 
         limit = MOST if limit is None else limit or len(rows)
-        write_page(out, file, "diff.html", diff_page(log, (start, end), (plus, minus), _changes(rows, places), limit))
+        write_page(out, file, "diff.html", diff_page(log, (start, end), (plus, minus), changes_of(rows, places), limit))
         return 3 if exit_code and len(rows) else 0
     _head(out, log, (start, end), (plus, minus))
     if stat:
@@ -126,7 +126,7 @@ def diff(
     return 3 if exit_code and len(rows) else 0
 
 
-def _key_places(configured: Sequence[str], option: list[str] | None, log: OutputLog) -> list[int]:
+def _key_places(configured: Sequence[str], option: list[str] | None, log: FoldedLog) -> list[int]:
     """The places of the key columns in a row; UsageError for a column that does not exist."""
     names = [name.strip() for text in option or [] for name in text.split(",") if name.strip()]
     if option is None:
@@ -150,7 +150,7 @@ def _counts(rows: pl.DataFrame) -> tuple[int, int]:
     return int(plus or 0), -int(minus or 0)
 
 
-def _head(out: Output, log: OutputLog, span: tuple[Time | None, Time], counts: tuple[int, int]) -> None:
+def _head(out: Output, log: FoldedLog, span: tuple[Time | None, Time], counts: tuple[int, int]) -> None:
     (start, end), (plus, minus) = span, counts
     if out.json:
         schema = {name: str(kind) for name, kind in log.schema.items()}
@@ -165,7 +165,7 @@ def _head(out: Output, log: OutputLog, span: tuple[Time | None, Time], counts: t
     out.data(f"{begin}..{log.names.shown(end)}  ", (f"+{count(plus)}", "green"), " ", (f"-{count(minus)}", "red"))
 
 
-def _stat(out: Output, log: OutputLog, start: Time | None, end: Time) -> None:
+def _stat(out: Output, log: FoldedLog, start: Time | None, end: Time) -> None:
     steps, dims = log.steps(start, end), log.log.dims
     name = "version" if len(dims) == 1 else "time"
     if out.json:
@@ -183,20 +183,13 @@ def _stat(out: Output, log: OutputLog, start: Time | None, end: Time) -> None:
             out.data(line)
 
 
-def _changes(rows: pl.DataFrame, places: list[int]) -> Iterator[Change]:
-    names = rows.columns[:-1]
-    keys = [names[place] for place in places]
-    ordered = rows.sort([*keys, *(name for name in names if name not in keys)])
-    return paired(((row[:-1], row[-1]) for row in ordered.iter_rows()), places)
-
-
-def _json_rows(out: Output, log: OutputLog, rows: pl.DataFrame, places: list[int], limit: int | None) -> None:
+def _json_rows(out: Output, log: FoldedLog, rows: pl.DataFrame, places: list[int], limit: int | None) -> None:
     names = list(log.schema)
 
     def named(row: tuple[Any, ...] | None) -> dict[str, Any] | None:
         return None if row is None else {name: plain(value) for name, value in zip(names, row, strict=True)}
 
-    for change in islice(_changes(rows, places), limit or None):
+    for change in islice(changes_of(rows, places), limit or None):
         if out.unread:
             return
         if places:
@@ -207,14 +200,14 @@ def _json_rows(out: Output, log: OutputLog, rows: pl.DataFrame, places: list[int
 
 
 def _text_rows(
-    out: Output, log: OutputLog, rows: pl.DataFrame, places: list[int], limit: int | None, *, vertical: bool
+    out: Output, log: FoldedLog, rows: pl.DataFrame, places: list[int], limit: int | None, *, vertical: bool
 ) -> None:
     limit = (ON_TERMINAL if out.on_terminal else 0) if limit is None else limit
-    changes = _changes(rows, places)
+    changes = changes_of(rows, places)
     part = list(islice(changes, limit or None))
     if not part:
         return
-    cells = [[_sign(change), *_cells(change)] for change in part]
+    cells = [[sign(change), *cells_of(change)] for change in part]
     numbers = [1 + number for number in log.numbers]
     out.data()
     for place, line in laid_out(["", *log.schema], cells, numbers, out.width, vertical=vertical):
@@ -222,15 +215,3 @@ def _text_rows(
     left = sum(1 for _ in changes)
     if left:
         out.say(f"... and {count(left)} more; all of them with --limit 0")
-
-
-def _sign(change: Change) -> str:
-    sign = "+" if change.before is None else "-" if change.after is None else "~"
-    return sign if change.times == 1 else f"{sign}{count(change.times)}"
-
-
-def _cells(change: Change) -> list[str]:
-    if change.before is None or change.after is None:
-        return [cell(value) for value in change.after or change.before or ()]
-    pairs = [(cell(old), cell(new)) for old, new in zip(change.before, change.after, strict=True)]
-    return [new if old == new else f"{old} -> {new}" for old, new in pairs]

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ddcore.cli.charts import bars
-from ddcore.cli.page import Html, figure, joined, page, scrolling, section, tag, tiles
-from ddcore.cli.text import cell, count
+from ddcore.cli.page import Html, figure, page, section, tag, tiles
+from ddcore.cli.text import count
+from ddcore.io.diff_table import diff_table
 from ddcore.io.times import shown
 
 if TYPE_CHECKING:
-    from ddcore.cli.folded import OutputLog
-    from ddcore.cli.pairs import Change
+    from ddcore.io.folded import FoldedLog
+    from ddcore.io.pairs import Change
     from ddcore.io.times import Time
 
 __all__ = ["diff_page"]
@@ -23,7 +24,7 @@ _STEPS = 40  # versions that are drawn
 
 
 def diff_page(
-    log: OutputLog, span: tuple[Time | None, Time], counts: tuple[int, int], changes: Iterable[Change], limit: int
+    log: FoldedLog, span: tuple[Time | None, Time], counts: tuple[int, int], changes: Iterable[Change], limit: int
 ) -> str:
     """The page for the changes in a range; at most ``limit`` rows are listed."""
     (start, end), (plus, minus) = span, counts
@@ -37,39 +38,16 @@ def diff_page(
     return page(f"{log.name} {begin}..{log.names.shown(end)}", head, *_steps(log, start, end), _rows(log, listed, more))
 
 
-def _steps(log: OutputLog, start: Time | None, end: Time) -> Iterable[Html]:
+def _steps(log: FoldedLog, start: Time | None, end: Time) -> Iterable[Html]:
     steps = log.steps(start, end)
     if 1 < len(steps) <= _STEPS:
         values = [(shown(time, log.log.dims), plus + minus) for time, plus, minus in steps]
         yield section("Versions", "", figure("updates at each version", bars("updates at each version", values)))
 
 
-def _rows(log: OutputLog, changes: Sequence[Change], more: int) -> Html:
+def _rows(log: FoldedLog, changes: Sequence[Change], more: int) -> Html:
     if not changes:
         return section("Rows", "Nothing changed.")
-    numbers = set(log.numbers)
-    sides = ["right" if place in numbers else "wrap" for place in range(len(log.schema))]
-    headers = [tag("th", name, scope="col", class_=side) for name, side in zip(log.schema, sides, strict=True)]
-    head = tag("thead", tag("tr", tag("th", tag("span", "change", class_="dim")), *headers))
-    table = tag("table", head, tag("tbody", *(_row(change, sides) for change in changes)))
     about = "Inserted rows have a +, deleted ones a -, changed ones a ~ with the cells before and after."
     about += f" {count(more)} more rows are not listed." if more else ""
-    return section("Rows", about, scrolling(table, "changed rows"))
-
-
-def _row(change: Change, sides: Sequence[str]) -> Html:
-    before, after = change.before, change.after
-    kind, sign = ("plus", "+") if before is None else ("minus", "-") if after is None else ("change", "~")
-    times = "" if change.times == 1 else count(change.times)
-    word = {"plus": "inserted", "minus": "deleted", "change": "changed"}[kind]
-    first = tag("td", tag("span", sign, class_="sign", role="img", aria_label=word), times, class_="narrow")
-    cells = [_cell(before, after, place) for place in range(len(sides))]
-    columns = (tag("td", text, class_=side) for text, side in zip(cells, sides, strict=True))
-    return tag("tr", first, *columns, class_=kind)
-
-
-def _cell(before: tuple[Any, ...] | None, after: tuple[Any, ...] | None, place: int) -> Html:
-    if before is None or after is None:
-        return joined([cell((after or before or ())[place])])
-    old, new = cell(before[place]), cell(after[place])
-    return joined([new]) if old == new else joined([tag("del", old), " ", tag("ins", new)])
+    return section("Rows", about, diff_table(list(log.schema), log.numbers, changes))

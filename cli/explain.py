@@ -28,9 +28,9 @@ from ddcore.wording import listed, meant
 if TYPE_CHECKING:
     import polars as pl
 
-    from ddcore.cli.versions import Readable
     from ddcore.explaining import Explanation
     from ddcore.explaining.derivation import Fact
+    from ddcore.io.readable import Readable
     from ddcore.jobs.explain import Explaining, Origin
     from ddcore.schema import Schema, Type
 
@@ -98,7 +98,7 @@ def explain(
     out = Output(json=as_json)
     settings = open_project(project, warehouse=warehouse)
     from ddcore.cli.notices import notices
-    from ddcore.cli.versions import Readable
+    from ddcore.io.readable import Readable
     from ddcore.io.times import nothing_closed
     from ddcore.jobs.explain import Explaining
 

@@ -12,8 +12,6 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from ddcore.cli.completion import engine_names, output_names
-from ddcore.errors import UsageError
-from ddcore.wording import advice, one_line
 
 if TYPE_CHECKING:
     from ddcore.io.project import Project
@@ -167,46 +165,10 @@ SkipCodeOption = Annotated[
 
 
 def open_project(project: Path | None, **flags: str | int | None) -> Project:
-    """The project that the flags, the environment and the working folder name; UsageError when there is none.
+    """The project that the flags, the environment and the working folder name; UsageError when there is none."""
+    from ddcore.io.opening import project_at
 
-    Refuses before any work what cannot go well, such as a path that no file can have.
-    """
-    from ddcore.io.project import find_project
-    from ddcore.io.tables import location
-
-    _check_path("--project", project)
-    _check_path("--warehouse", flags.get("warehouse"))
-    try:
-        settings = find_project(project, flags=flags)
-    except RecursionError:
-        raise UsageError("dd.toml: nested too deeply", "tables nest at most three levels: [spark] conf.NAME") from None
-    except OSError as error:
-        raise UsageError(f"{error.filename or 'the working folder'}: {error.strerror}", advice(error)) from None
-    except (ValueError, RuntimeError) as error:
-        # What Python refuses by itself: integers of thousands of digits, a NUL in a path, ~NAME of no user.
-        hint = "look for very long numbers, and for a NUL or ~NAME in a path"
-        raise UsageError(f"dd.toml or an environment variable: {one_line(error)}", hint) from None
-    for name in ("program", "warehouse"):
-        _check_path(f"dd.toml or an environment variable: {name}", getattr(settings, name))
-    place = settings.warehouse
-    if isinstance(place, Path) and place.exists() and not place.is_dir():
-        raise UsageError(f"the warehouse {settings.warehouse} is not a folder", "name another one: --warehouse DIR")
-    location(settings.warehouse)
-    return settings
-
-
-def _check_path(origin: str, path: object) -> None:
-    """Raises UsageError for a path that no file can have; None is no path."""
-    text = "." if path is None else str(path)
-    if not text:
-        raise UsageError(f"{origin}: the path is empty", "is a variable of the shell unset?")
-    if "\0" in text:
-        raise UsageError(f"{origin}: {text!r} has a NUL character", "no path can have one")
-    if text.startswith("~"):
-        try:
-            Path(text).expanduser()
-        except RuntimeError:
-            raise UsageError(f"{origin}: {text!r}: there is no such user", "write the folder's whole path") from None
+    return project_at(project, flags)
 
 
 class Command(TyperCommand):

@@ -1,20 +1,18 @@
 """Pages as one HTML file: no script, no network, light and dark, narrow and wide.
 
-Text is escaped unless it is :class:`Html`, which only the functions here create: no value from data becomes markup.
+Text is escaped: see :mod:`ddcore.markup`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from html import escape
+from collections.abc import Sequence
 
-from ddcore.cli.text import printable
+from ddcore.markup import Cell, Html, joined, scrolling, svg_inline, table, tag
 
-__all__ = ["Cell", "Html", "figure", "joined", "number", "page", "section", "svg_inline", "table", "tag", "tiles"]
+__all__ = [
+    "Cell", "Html", "figure", "joined", "number", "page", "scrolling", "section", "svg_inline", "table", "tag", "tiles",
+]  # fmt: skip
 
-Cell = str  # text, or Html
-
-_VOID = {"meta", "rect", "line", "path", "polyline", "circle", "use"}
 _STYLE = """
 :root { color-scheme: light dark; --page: #ffffff; --ink: #1f2328; --dim: #59636e; --line: #d1d9e0; --soft: #f6f8fa;
   --accent: #0969da; --heat: #0a58ca; --plus: #116329; --minus: #b31d28; --plus-soft: #dafbe1; --minus-soft: #ffebe9;
@@ -63,34 +61,6 @@ td del { color: var(--minus); } summary { cursor: pointer; color: var(--accent);
 """
 
 
-class Html(str):
-    """Text that is markup already."""
-
-    __slots__ = ()
-
-
-def _text(part: str) -> str:
-    return part if isinstance(part, Html) else escape(printable(part))
-
-
-def joined(parts: Iterable[str], between: str = "") -> Html:
-    """Parts one after another; text is escaped."""
-    return Html(_text(between).join(map(_text, parts)))
-
-
-def tag(name: str, /, *children: str, **attributes: str | float | None) -> Html:
-    """An element: ``tag("td", "text", class_="right")``. Attributes that are None are left out."""
-    texts = (
-        f' {key.rstrip("_").replace("_", "-")}="{_text(value) if isinstance(value, str) else f"{value:g}"}"'
-        for key, value in attributes.items()
-        if value is not None
-    )
-    inside = joined(children)
-    if name in _VOID and not inside:
-        return Html(f"<{name}{''.join(texts)}/>")
-    return Html(f"<{name}{''.join(texts)}>{inside}</{name}>")
-
-
 def page(title: str, *parts: Html) -> str:
     """The text of a whole page, in ASCII: it is right in every encoding."""
     head = joined([
@@ -121,19 +91,6 @@ def tiles(values: Sequence[tuple[str, str, str]]) -> Html:
     )
 
 
-def table(headers: Sequence[str], rows: Iterable[Sequence[Cell]], *, right: Iterable[int] = (), label: str) -> Html:
-    """A table that scrolls by itself where it is too wide; ``right``: columns of numbers."""
-    numbers = set(right)
-    head = tag("tr", *(tag("th", text, scope="col", class_=_side(i, numbers)) for i, text in enumerate(headers)))
-    body = joined(tag("tr", *(tag("td", text, class_=_side(i, numbers)) for i, text in enumerate(row))) for row in rows)
-    return scrolling(tag("table", tag("thead", head), tag("tbody", body)), label)
-
-
-def scrolling(inside: Html, label: str) -> Html:
-    """Something that may be wider than the page; the keyboard scrolls it too."""
-    return tag("div", inside, class_="scroll", tabindex="0", role="region", aria_label=label)
-
-
 def figure(caption: str, *parts: Html) -> Html:
     """A picture under its caption."""
     return tag("figure", tag("figcaption", caption), *parts)
@@ -142,13 +99,3 @@ def figure(caption: str, *parts: Html) -> Html:
 def number(value: str, note: str = "") -> Html:
     """A number with a remark under it."""
     return joined([value, Html("<br/>"), tag("small", note, class_="dim")]) if note else joined([value])
-
-
-def svg_inline(text: str) -> Html:
-    """A drawing of :mod:`ddcore.drawing.svg` as a part of the page."""
-    _, _, drawing = text.partition("?>")
-    return Html(drawing.strip())
-
-
-def _side(place: int, numbers: set[int]) -> str | None:
-    return "right" if place in numbers else "wrap"

@@ -7,11 +7,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ddcore.cli.charts import bars, curve, heat_map, share
-from ddcore.cli.log import moment
 from ddcore.cli.operators import duration
 from ddcore.cli.page import Html, figure, page, scrolling, section, svg_inline, table, tag, tiles
 from ddcore.cli.status import size
 from ddcore.cli.text import cell, count
+from ddcore.io.history import moment
 from ddcore.io.profiles import HeatRecord, OperatorRecord, ProfileRecord
 from ddcore.io.times import coordinates, least, ordered, span
 from ddcore.io.times import shown as shown_time

@@ -24,7 +24,7 @@ from ddcore.io.times import Time, json_time
 if TYPE_CHECKING:
     import polars as pl
 
-    from ddcore.cli.folded import OutputLog
+    from ddcore.io.folded import FoldedLog
 
 __all__ = ["show"]
 
@@ -56,7 +56,7 @@ def show(
     A value of more than 1,000 characters is cut, except with --json.
     """
     out = Output(json=as_json)
-    from ddcore.cli.folded import output_log
+    from ddcore.io.folded import output_log
 
     log = output_log(open_project(project, warehouse=warehouse), output)
     time = log.readable.time(at, "--at")
@@ -68,7 +68,7 @@ def show(
     return 0
 
 
-def _json_rows(out: Output, log: OutputLog, rows: pl.DataFrame, time: Time, limit: int | None) -> None:
+def _json_rows(out: Output, log: FoldedLog, rows: pl.DataFrame, time: Time, limit: int | None) -> None:
     schema = {name: str(kind) for name, kind in log.schema.items()}
     out.record(schema_version=SCHEMA_VERSION, output=log.name, schema=schema)
     out.record(at=json_time(time, log.log.dims), **log.names.fields(time), rows=len(rows))
@@ -80,7 +80,7 @@ def _json_rows(out: Output, log: OutputLog, rows: pl.DataFrame, time: Time, limi
 
 
 def _text_rows(
-    out: Output, log: OutputLog, rows: pl.DataFrame, time: Time, limit: int | None, *, vertical: bool
+    out: Output, log: FoldedLog, rows: pl.DataFrame, time: Time, limit: int | None, *, vertical: bool
 ) -> None:
     limit = (ON_TERMINAL if out.on_terminal else 0) if limit is None else limit
     names = list(log.schema)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ddcore.cli.log import moment
 from ddcore.cli.options import DebugOption, JsonOption, ProjectOption, WarehouseOption, open_project
 from ddcore.cli.output import SCHEMA_VERSION, Output
 from ddcore.cli.text import aligned, count
 from ddcore.data_tests import is_test
 from ddcore.errors import DdError
+from ddcore.io.history import moment
 from ddcore.io.times import (
     Time,
     corners,

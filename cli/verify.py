@@ -171,7 +171,7 @@ def _selection(verification: Verification, at: Sequence[str], last: int, every: 
     """The times that the options name. UsageError for one that cannot be read, and for options of one dimension only
     where there are several.
     """
-    from ddcore.cli.versions import Readable
+    from ddcore.io.readable import Readable
     from ddcore.io.times import example, nothing_closed
     from ddcore.jobs.verify import Selection
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ddcore.cli.versions import version_number
 from ddcore.errors import UsageError
+from ddcore.io.readable import version_number
 from ddcore.io.times import Time, coordinates, example, greatest, shown
 
 if TYPE_CHECKING:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ddcore.aggregates import sum as sum
     from ddcore.collection import Collection as Collection
     from ddcore.data_tests import test as test
+    from ddcore.io.opened import open as open
     from ddcore.operators.delta_join import delta_join as delta_join
     from ddcore.operators.iterate import iterate as iterate
     from ddcore.operators.rows import rows as rows
@@ -44,6 +45,7 @@ _HOMES = {
     "max": "ddcore.aggregates",
     "mean": "ddcore.aggregates",
     "min": "ddcore.aggregates",
+    "open": "ddcore.io.opened",
     "replay": "ddcore.session",
     "rows": "ddcore.operators.rows",
     "sum": "ddcore.aggregates",

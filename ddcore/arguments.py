@@ -15,7 +15,7 @@ from ddcore.digests import Part
 from ddcore.errors import ProgramError
 from ddcore.place import caller
 from ddcore.schema import Schema, check_pattern
-from ddcore.wording import brief, listed, meant, one_line
+from ddcore.wording import brief, kind_of, listed, meant, one_line
 
 if TYPE_CHECKING:
     from ddcore.collection import Collection
@@ -45,7 +45,8 @@ def collection(value: Any, beside: Collection, where: str) -> Collection:
     """The value, if it is a collection of the same program as ``beside``."""
     if not isinstance(value, type(beside)):
         raise ProgramError(
-            f"{caller()}: {where}: {type(value).__name__} is no collection", "use a collection of the program here"
+            f"{caller()}: {where}: {kind_of(value)} is no collection",
+            "use a collection of the program here; a frame becomes one as an input: dd.replay(program, name=frame)",
         )
     if value._graph is not beside._graph:
         raise ProgramError(

@@ -49,6 +49,11 @@ class Collection:
     def __repr__(self) -> str:
         return f"Collection({', '.join(f'{name}: {kind}' for name, kind in self._node.schema.items())})"
 
+    def _repr_html_(self) -> str:
+        from ddcore.drawing.pieces import collection_piece
+
+        return collection_piece(self._graph, self._index)
+
     def _add(self, operator: Operator, *others: int) -> Collection:
         return Collection(self._graph, self._graph.add(operator, self._index, *others))
 

@@ -23,7 +23,14 @@ def caller() -> str:
     frame = sys._getframe(1)
     while frame.f_back is not None and frame.f_code.co_filename.startswith(inside):
         frame = frame.f_back
-    return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
+    return f"{_file(frame.f_code.co_filename)}:{frame.f_lineno}"
+
+
+def _file(name: str) -> str:
+    """The file's name; of a cell in a notebook ``In[3]``, where IPython knows the cell."""
+    shell = sys.modules["IPython"].get_ipython() if "ipykernel" in name and "IPython" in sys.modules else None
+    cell = shell.compile.format_code_name(name) if shell is not None else None
+    return Path(name).name if cell is None else str(cell[1])
 
 
 @contextmanager

@@ -172,6 +172,14 @@ class Plan:
     arrangements: Sequence[Arrangement]
     fingerprint: str
 
+    def __repr__(self) -> str:
+        return f"Plan({', '.join(self.inputs)} -> {', '.join(self.outputs)}: {len(self.nodes)} operators)"
+
+    def _repr_html_(self) -> str:
+        from ddcore.drawing.pieces import plan_piece
+
+        return plan_piece(self)
+
     def operator(self, block: Block) -> Operator:
         """The operator of a block."""
         return self.nodes[block.node].operator

@@ -11,6 +11,7 @@ import inspect
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from os import PathLike
 from typing import Any
 
 from ddcore.collection import Collection
@@ -23,6 +24,7 @@ from ddcore.operators.reduction import Reduction
 from ddcore.operators.tree import Tree
 from ddcore.plan import Arrangement, Block, Loop, Plan, Target
 from ddcore.schema import Schema, check_names, parse_schema
+from ddcore.wording import kind_of
 
 __all__ = ["Program", "build"]
 
@@ -268,6 +270,11 @@ def _linear_round(graph: Graph, result: int, variables: Iterable[int]) -> bool:
 
 
 def _check_parameters(program: Program, inputs: Mapping[str, Schema]) -> None:
+    if not callable(program):
+        hint = "dd.replay(program, edges=frame): first the function, then each input by name"
+        if isinstance(program, str | PathLike):
+            hint = "import its function first: from program import program; or fold the file in a project: ddcore run"
+        raise ProgramError(f"a program is a function, not {kind_of(program)}", hint)
     parameters = inspect.signature(program).parameters
     if any(each.kind is each.VAR_KEYWORD for each in parameters.values()):  # a program of SQL: it has all tables
         return

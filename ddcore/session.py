@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from os import PathLike
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import polars as pl
 
 from ddcore.batch import Batch
-from ddcore.errors import DataError, DdError, FoldError, LateUpdate, ProgramError
+from ddcore.errors import DataError, FoldError, LateUpdate, ProgramError
+from ddcore.foreign_frames import as_frame
 from ddcore.frames import batch_of, output_frame
 from ddcore.lattice import beyond
 from ddcore.libraries import numpy as np
 from ddcore.plan import Plan
 from ddcore.planner import Program, build
-from ddcore.schema import Schema, polars_type, type_of
+from ddcore.schema import Schema, type_of
 from ddcore.sizes import memory_size
 from ddcore.spilling import Spilling, using
 from ddcore.threads import available
-from ddcore.wording import one_line
+from ddcore.wording import brief, kind_of, listed
 from ddcore.worker import Worker
-
-_FRAME_HINT = "give a Polars, pandas or Arrow frame, or a dict of columns, with the row's columns, the version and diff"
 
 
 class Session:
@@ -44,9 +42,15 @@ class Session:
     ) -> None:
         if not isinstance(schemas, Mapping):
             raise ProgramError(
-                f"Session takes a dict of schemas by input, not {type(schemas).__name__}",
+                f"Session takes a dict of schemas by input, not {kind_of(schemas)}",
                 'for example {"edges": {"src": "int64", "dst": "int64"}}',
             )
+        for name, schema in schemas.items():
+            if not isinstance(schema, Mapping):
+                raise ProgramError(
+                    f"input {name}: a schema is a dict of types by column, not {kind_of(schema)}",
+                    'for example {"town": "string", "km": "int64"}; without the time columns and diff',
+                )
         self.plan: Plan = build(program, schemas, _dims(dims))
         self._worker = Worker(self.plan, threads=_threads(threads))
         self._spilling = _spilling(memory)
@@ -64,7 +68,11 @@ class Session:
         FoldError family.
         """
         if not isinstance(frames, Mapping):
-            raise DataError(f"fold takes a dict of frames by input, not {type(frames).__name__}", _FRAME_HINT)
+            name = next(iter(self.plan.inputs), "name")
+            raise DataError(
+                f"fold takes a dict of frames by input, not {kind_of(frames)}", f'for example fold({{"{name}": frame}})'
+            )
+        upper = _upper(upper, self.plan.dims)
         batches = {name: self._batch(name, frame) for name, frame in frames.items()}
         if self._broken:
             raise FoldError("an earlier fold of this session failed half way", "make a new Session and fold again")
@@ -115,6 +123,19 @@ def _spilling(memory: str | None) -> Spilling | None:
         raise ProgramError(f"memory {error}", 'for example memory="2GiB"') from None
 
 
+def _upper(upper: Any, dims: Sequence[str]) -> list[tuple[int, ...]] | None:
+    """The elements of a frontier. Raises ProgramError."""
+    if upper is None:
+        return None
+    times: list[Any] = list(upper) if isinstance(upper, Iterable) and not isinstance(upper, str | bytes) else [None]
+    for time in times:
+        numbers = list(time) if isinstance(time, Iterable) and not isinstance(time, str | bytes) else []
+        if len(numbers) != len(dims) or not all(hasattr(each, "__index__") and each >= 0 for each in numbers):
+            what = f"{brief(upper)}, no list of times with {listed(dims)}"
+            raise ProgramError(f"fold: upper is {what}", f"for example upper=[{(1,) * len(dims)}]")
+    return [tuple(int(each) for each in time) for time in times]
+
+
 def replay(program: Program, /, dims: Sequence[str] = ("version",), **frames: Any) -> dict[str, pl.DataFrame]:
     """The output logs of a program on change logs held in memory.
 
@@ -126,46 +147,6 @@ def replay(program: Program, /, dims: Sequence[str] = ("version",), **frames: An
     inputs = {name: as_frame(frame, name) for name, frame in frames.items()}
     schemas = {name: schema_of(frame, dims, name) for name, frame in inputs.items()}
     return Session(program, schemas, dims).fold(inputs)
-
-
-def as_frame(frame: Any, name: str) -> pl.DataFrame:
-    """Any frame, or a dict of columns, as a Polars frame. Raises DataError."""
-    if isinstance(frame, pl.LazyFrame):
-        return frame.collect()
-    if isinstance(frame, pl.DataFrame):
-        return frame
-    kind, hint = type(frame).__name__, _FRAME_HINT
-    if isinstance(frame, type):
-        kind = f"the type {frame.__name__}"
-    elif isinstance(frame, str | PathLike):
-        kind, hint = (
-            f"{kind} {str(frame)!r:.60}",
-            f"read it first, for example with pl.read_parquet({str(frame)!r:.60})",
-        )
-    elif kind == "Series":
-        hint = "give a frame: Series.to_frame() makes one"
-    elif isinstance(frame, Mapping) or hasattr(frame, "__arrow_c_stream__") or _is_pandas(frame):
-        try:
-            if type(frame).__module__.startswith("pyarrow"):
-                frame.validate(full=True)  # Polars would accept bytes that are not UTF-8
-                _check_maps(frame.schema, name)
-            return pl.from_pandas(frame) if _is_pandas(frame) else pl.DataFrame(frame)
-        except DdError:
-            raise
-        except (Exception, pl.exceptions.PanicException) as error:
-            raise DataError(f"input {name}: this {kind} is no frame: {one_line(error)}", hint) from None
-    raise DataError(f"input {name}: {'None' if frame is None else kind} is no frame", hint)
-
-
-def _check_maps(schema: Any, name: str) -> None:
-    """Raise ProgramError for an Arrow column that holds a map: Polars would turn it into a list."""
-    for column in schema:
-        if column.type.num_fields or hasattr(column.type, "extension_name"):
-            type_of(polars_type(column.type), f"input {name}: column {column.name}")
-
-
-def _is_pandas(frame: Any) -> bool:
-    return type(frame).__module__.startswith("pandas.") and type(frame).__name__ == "DataFrame"
 
 
 def _dims(dims: Any) -> tuple[str, ...]:
@@ -185,7 +166,7 @@ def schema_of(frame: pl.DataFrame, dims: Sequence[str], name: str) -> Schema:
     for column in (*dims, "diff"):
         if column not in frame.columns:
             raise DataError(
-                f"input {name}: there is no column {column}; there are {', '.join(frame.columns)}",
+                f"input {name}: there is no column {column}; there are {listed(frame.columns)}",
                 f"a change log has its row's columns, {', '.join(dims)} and diff",
             )
     columns = [column for column in frame.columns if column not in (*dims, "diff")]

@@ -6,9 +6,9 @@ import difflib
 import errno
 import traceback
 from collections.abc import Iterable
-from pathlib import Path
+from pathlib import Path, PurePath
 
-__all__ = ["advice", "described", "line_of", "listed", "meant", "one_line", "shown"]
+__all__ = ["advice", "brief", "described", "kind_of", "line_of", "listed", "meant", "one_line", "shown"]
 
 
 def meant(name: object, names: Iterable[str]) -> str:
@@ -29,6 +29,19 @@ def brief(value: object) -> str:
     except Exception:  # the value is of the user's own class
         text = type(value).__name__
     return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def kind_of(value: object) -> str:
+    """What kind of value was given, in words: ``None``, ``the type DataFrame``, ``str 'data.parquet'``, ``DataFrame``.
+
+    Frames and other values of libraries are named by their type: they would fill the screen.
+    """
+    if value is None:
+        return "None"
+    if isinstance(value, type):
+        return f"the type {value.__name__}"
+    kind = type(value).__name__
+    return f"{kind} {str(value)!r:.60}" if isinstance(value, str | PurePath) else kind
 
 
 def one_line(error: BaseException) -> str:

@@ -197,6 +197,22 @@ class ChangeLog:
             updates = updates.filter(rows)
         return self._sums(updates.with_columns(diff=pl.col("diff") * weight), "diff")
 
+    def updates(self, a: Time | None, b: Time | None, state: TableState | None) -> pl.DataFrame:
+        """The updates at or before time ``b`` (None: all) and not at or before ``a``, consolidated: rows, times, diff.
+
+        Sorted by time and row. Does not open files that have none of them.
+        """
+        files, chosen = self.files(state), pl.lit(True)
+        if b is not None:
+            until = self._time(b)
+            files = [file for file in files if not self._after(file, until)]
+            chosen = chosen & is_before(self.dims, until)
+        if a is not None:
+            files = [file for file in files if not self._before(file, [self._time(a)])]
+            chosen = chosen & ~is_before(self.dims, self._time(a))
+        sums = self._sums(self.scan_files(files).filter(chosen), "diff", [*self.schema, *self.dims])
+        return sums.sort([*self.dims, *self.schema])
+
     def counts_at(self, time: Time) -> pl.Expr:
         """1 for an update that counts at a time, one at or before it in the product order; else 0."""
         return is_before(self.dims, self._time(time)).cast(pl.Int128)
@@ -206,9 +222,12 @@ class ChangeLog:
         with reporting(self.folder, "read", tables.mend_hint(self.folder)):
             return frame.collect(engine="streaming")
 
-    def _sums(self, updates: pl.LazyFrame, name: str) -> pl.DataFrame:
-        """Distinct rows and the sum of ``name``, without sums of 0. Sums have 128 bits, so they cannot wrap."""
-        rows = list(self.schema)
+    def _sums(self, updates: pl.LazyFrame, name: str, columns: Sequence[str] = ()) -> pl.DataFrame:
+        """Distinct rows, or values of ``columns``, and the sum of ``name``, without sums of 0.
+
+        Sums have 128 bits, so they cannot wrap.
+        """
+        rows = list(columns or self.schema)
         sums = updates.group_by(rows).agg(pl.col(name).cast(pl.Int128).sum()).filter(pl.col(name) != 0)
         frame = self.collect(sums)
         beyond = frame.filter((pl.col(name) < _LEAST) | (pl.col(name) > _GREATEST))

@@ -151,15 +151,16 @@ def find_project(
     start: Path | None = None,
     env: Mapping[str, str] | None = None,
     flags: Mapping[str, str | int | None] | None = None,
+    origin: str = "--project",
 ) -> Project:
-    """The project of ``start`` (``--project``), else of ``DDCORE_PROJECT``, else of the nearest folder upwards.
+    """The project of ``start``, which ``origin`` named, else of ``DDCORE_PROJECT``, else of the nearest folder upwards.
 
     A named folder must contain ``dd.toml`` itself. Only the search from the working folder goes upwards, so that a
     misspelt ``--project`` in a crontab never folds another project. ``flags`` are settings by name; None is unset.
     """
     env = os.environ if env is None else env
     if start is not None:
-        file = _named_file(_path(str(start), "--project"), "--project")
+        file = _named_file(_path(str(start), origin), origin)
     elif env.get("DDCORE_PROJECT"):
         file = _named_file(_path(env["DDCORE_PROJECT"], "DDCORE_PROJECT"), "DDCORE_PROJECT")
     else:

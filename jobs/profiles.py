@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ddcore.drawing.diagram import diagram, printable
+from ddcore.cells import printable
+from ddcore.drawing.diagram import diagram
 from ddcore.io.profiles import HeatRecord, LoopRecord, OperatorRecord, ProfileRecord
 from ddcore.profile import Cost, Heat
 

@@ -13,10 +13,10 @@ import polars as pl
 import pytest
 
 from ddcore.cli import diff, show
-from ddcore.cli.folded import OutputLog
 from ddcore.cli.output import Output
-from ddcore.cli.versions import Readable
 from ddcore.io.changelog import ChangeLog
+from ddcore.io.folded import FoldedLog
+from ddcore.io.readable import Readable
 from ddcore.io.version_names import VersionNames
 from ddcore.schema import Schema, parse_type
 
@@ -33,7 +33,7 @@ VALUES: dict[str, list[Any]] = {
 }
 
 
-def _log(dice: random.Random, folder: Path) -> OutputLog:
+def _log(dice: random.Random, folder: Path) -> FoldedLog:
     """A log of random rows, nulls included, in two versions."""
     kinds = dice.sample(sorted(VALUES), dice.randrange(1, 4))
     schema: Schema = {f"c{place}": parse_type(kind) for place, kind in enumerate(kinds)}
@@ -47,7 +47,7 @@ def _log(dice: random.Random, folder: Path) -> OutputLog:
     diffs = [dice.choice([1, 1, 2]) for _ in range(size)]
     updates = pl.DataFrame({**columns, "version": [dice.randrange(2) for _ in range(size)], "diff": diffs})
     log = ChangeLog(folder, schema)
-    return OutputLog("output", log, log.append(updates, 1, base=None), Readable(("version",), ((0,),), ((2,),), NAMES))
+    return FoldedLog("output", log, log.append(updates, 1, base=None), Readable(("version",), ((0,),), ((2,),), NAMES))
 
 
 def _lines(capsys: pytest.CaptureFixture[str]) -> list[str]:
@@ -80,7 +80,7 @@ def test_nulls_come_first_and_nan_last(tmp_path: Path) -> None:
     log = ChangeLog(tmp_path / "log", {"x": parse_type("float64")})
     values = [1.0, None, float("nan"), -1.0]
     version = log.append(pl.DataFrame({"x": values, "version": [0] * 4, "diff": [1] * 4}), 1, base=None)
-    rows = OutputLog("output", log, version, Readable(("version",), ((0,),), ((1,),), NAMES)).accumulate(0)
+    rows = FoldedLog("output", log, version, Readable(("version",), ((0,),), ((1,),), NAMES)).accumulate(0)
     order = [row[0] for row in show._first(rows, ["x"], 0).iter_rows()]
     assert order[:3] == [None, -1.0, 1.0]
     assert math.isnan(order[3])

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ddcore.cli.versions import Readable, one_version
 from ddcore.errors import UsageError
+from ddcore.io.readable import Readable, one_version
 from ddcore.io.version_names import VersionNames
 
 UP_TO_10 = Readable(("version",), ((0,),), ((11,),), VersionNames(("version",)))

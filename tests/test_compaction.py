@@ -26,10 +26,10 @@ from test_random_programs import compare, outcome
 from warehouses import logs_of, project_of, take_in
 
 from ddcore import lattice
-from ddcore.cli.folded import output_log
 from ddcore.errors import DdError, UsageError
 from ddcore.io import arrangements, compaction, datafile, retention, tables
 from ddcore.io.changelog import ChangeLog
+from ddcore.io.folded import output_log
 from ddcore.io.intent import give_up
 from ddcore.io.ledger import Ledger
 from ddcore.io.program import load_plan
@@ -526,7 +526,7 @@ def test_a_dry_run_says_what_it_would_do_and_writes_nothing(mine: Project) -> No
 READ = """
 import sys
 from pathlib import Path
-from ddcore.cli.folded import output_log
+from ddcore.io.folded import output_log
 from ddcore.io.project import find_project
 project = find_project(Path(sys.argv[1]), {})
 before = None

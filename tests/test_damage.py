@@ -23,9 +23,9 @@ from deltalake import DeltaTable
 from places import local
 from workshop import Workshop
 
-from ddcore.cli.folded import output_log
 from ddcore.errors import DdError, StorageError
 from ddcore.io import ledger, tables
+from ddcore.io.folded import output_log
 from ddcore.io.intent import give_up
 from ddcore.io.ledger import Ledger
 from ddcore.io.project import Project, find_project

@@ -136,7 +136,8 @@ def test_a_body_that_returns_no_collection(returned: Any) -> None:
     def mistake(t: Any) -> Any:
         return t.iterate(lambda w: returned)  # wrong
 
-    assert f"{type(returned).__name__} is no collection" in at_the_line(mistake).message
+    kind = "None" if returned is None else type(returned).__name__
+    assert f"{kind} is no collection" in at_the_line(mistake).message
 
 
 PRIORITIES = [

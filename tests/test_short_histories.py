@@ -107,7 +107,7 @@ def _pass(  # noqa: PLR0917
 ) -> tuple[list[Update], list[tuple[int, Time]], list[int]]:
     keys = list(seeds)
     history, before = _rows(inputs, keys, 1, 1 + len(now)), _rows(outputs, keys, len(kinds), 1 + len(now))
-    at = [(k, (), time, 1) for k in keys for time in seeds[k]]
+    at: list[Update] = [(k, (), time, 1) for k in keys for time in seeds[k]]
     offsets, _, times, _ = _rows(at, keys, 0, 1 + len(now))
     loops, numbers = np.array(now, np.int64), np.array(kinds, np.int64)
     rest, updates, pending = short.reduce(

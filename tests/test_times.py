@@ -30,7 +30,6 @@ from warehouses import logs_of, project_of, take_in
 from ddcore import reference
 from ddcore.cli.main import run_command
 from ddcore.cli.samples import SAMPLES
-from ddcore.cli.versions import Readable
 from ddcore.errors import UsageError
 from ddcore.io import arrangements, times
 from ddcore.io import updates as io_updates
@@ -40,6 +39,7 @@ from ddcore.io.intake import Intake
 from ddcore.io.ledger import Ledger
 from ddcore.io.program import load_program
 from ddcore.io.project import Project, find_project
+from ddcore.io.readable import Readable
 from ddcore.io.records import IngestRecord, RunRecord, TableState
 from ddcore.io.updates import running_counts
 from ddcore.io.version_names import VersionNames

@@ -9,7 +9,7 @@ import polars as pl
 import ddcore as dd
 from ddcore.errors import ProgramError
 from ddcore.place import caller
-from ddcore.wording import meant
+from ddcore.wording import kind_of, meant
 
 __all__ = ["both_directions", "edges_of", "nodes_of", "positive", "rows_of"]
 
@@ -66,7 +66,7 @@ def positive(algorithm: str, what: str, value: Any) -> int:
 def _require(algorithm: str, what: str, collection: Any, names: dict[str, str]) -> None:
     if not callable(getattr(collection, "iterate", None)):
         raise ProgramError(
-            f"{caller()}: {algorithm}: {what} is no collection, but {type(collection).__name__}",
+            f"{caller()}: {algorithm}: {what} is no collection, but {kind_of(collection)}",
             f"dd.replay(program, {what}=...) makes collections of frames and gives them to the program",
         )
     for parameter, column in names.items():

@@ -13,13 +13,14 @@ from functools import cached_property
 from itertools import groupby
 from typing import TypeVar
 
+from ddcore.cells import printable
 from ddcore.graph import Node
 from ddcore.operators.base import Keyed, Linear
 from ddcore.operators.borders import Input, Inspect, Leave, Variable
 from ddcore.plan import Arrangement, Plan
 from ddcore.schema import Schema
 
-__all__ = ["Box", "Diagram", "Edge", "Frame", "Index", "diagram", "printable"]
+__all__ = ["Box", "Diagram", "Edge", "Frame", "Index", "diagram"]
 
 _T = TypeVar("_T")
 _K = TypeVar("_K", bound=Hashable)
@@ -166,13 +167,6 @@ class Diagram:
 def diagram(plan: Plan) -> Diagram:
     """The diagram of a plan. O(nodes + edges)."""
     return _Reader(plan).read()
-
-
-def printable(text: str) -> str:
-    """``text`` without characters that no XML file and no terminal should get: they are spelt out."""
-    if text.isprintable():
-        return text
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
 
 
 def _grouped(values: Sequence[_T], key: Callable[[_T], _K]) -> dict[_K, list[_T]]:

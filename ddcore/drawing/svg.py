@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from html import escape
 from itertools import pairwise
 
-from ddcore.drawing.diagram import Box, Diagram, Edge, Frame, printable
+from ddcore.cells import printable
+from ddcore.drawing.diagram import Box, Diagram, Edge, Frame
 from ddcore.drawing.layout import Layout, Point, layout
 
-__all__ = ["NAMESPACE", "Note", "curve", "svg"]
+__all__ = ["DARK", "LIGHT", "NAMESPACE", "Note", "curve", "svg"]
 
 NAMESPACE = "http://www.w3.org/2000/svg"
 
@@ -19,12 +20,14 @@ _LINE = 15.0  # the height of a line of text
 _CHARACTER = 7.3  # the width of one
 _MARGIN = 10.0
 _LONGEST = 44  # characters of a line; the rest is in the tooltip
-_STYLE = """\
-svg.dataflow { --page: #ffffff; --ink: #1f2328; --dim: #59636e; --line: #818b98; --frame: #f6f8fa; --box: #ffffff;
-  --input: #ddf4ff; --output: #dafbe1; --index: #8250df; --back: #bc4c00; --share: #0969da; }
-@media (prefers-color-scheme: dark) { svg.dataflow { --page: #0d1117; --ink: #e6edf3; --dim: #9198a1; --line: #6e7681;
+LIGHT = """--page: #ffffff; --ink: #1f2328; --dim: #59636e; --line: #818b98; --frame: #f6f8fa; --box: #ffffff;
+  --input: #ddf4ff; --output: #dafbe1; --index: #8250df; --back: #bc4c00; --share: #0969da;"""
+DARK = """--page: #0d1117; --ink: #e6edf3; --dim: #9198a1; --line: #6e7681;
   --frame: #161b22; --box: #21262d; --input: #0c2d6b; --output: #033a16; --index: #be8fff; --back: #f0883e;
-  --share: #58a6ff; } }
+  --share: #58a6ff;"""
+_STYLE = (
+    f"svg.dataflow {{ {LIGHT} }}\n@media (prefers-color-scheme: dark) {{ svg.dataflow {{ {DARK} }} }}\n"
+    + """\
 .dataflow text { font: 12px ui-monospace, Menlo, Consolas, "DejaVu Sans Mono", monospace; }
 .dataflow text { fill: var(--ink); white-space: pre; }
 .dataflow text.dim { fill: var(--dim); } .dataflow text.index { fill: var(--index); }
@@ -37,6 +40,7 @@ svg.dataflow { --page: #ffffff; --ink: #1f2328; --dim: #59636e; --line: #818b98;
 .dataflow marker path { fill: var(--line); stroke: none; }
 .dataflow #index path { fill: var(--index); } .dataflow #back path { fill: var(--back); }
 """
+)
 
 
 @dataclass(frozen=True)

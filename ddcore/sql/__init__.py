@@ -7,16 +7,21 @@ sqlglot, and only when a program is SQL.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
 from ddcore.errors import ProgramError
+from ddcore.wording import kind_of
 
 __all__ = ["load", "program"]
 
 
-def load(file: Path) -> Callable[..., dict[str, Any]]:
+def load(file: str | PathLike[str]) -> Callable[..., dict[str, Any]]:
     """The program in a file of SQL. Raises ProgramError for one that cannot be read, and as :func:`program`."""
+    if not isinstance(file, str | PathLike):
+        raise ProgramError(f"a file of SQL has a path, not {kind_of(file)}", 'for example load("program.sql")')
+    file = Path(file)
     try:
         text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -30,6 +35,8 @@ def program(text: str, file: str = "program.sql") -> Callable[..., dict[str, Any
     ``file`` names the text in messages and in plans. Raises ProgramError where the text is not SQL, or sqlglot is not
     installed; the function raises it for what the inputs' columns do not allow.
     """
+    if not isinstance(text, str):
+        raise ProgramError(f"{file}: a program of SQL is text, not {kind_of(text)}", "read a file with load(path)")
     try:
         from ddcore.sql.parsing import parse
     except ModuleNotFoundError as error:

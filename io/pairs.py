@@ -10,9 +10,14 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["Change", "paired"]
+from ddcore.cells import cell, count
+
+if TYPE_CHECKING:
+    import polars as pl
+
+__all__ = ["Change", "cells_of", "changes_of", "paired", "sign"]
 
 Row = tuple[Any, ...]
 
@@ -26,6 +31,14 @@ class Change:
     times: int = 1
 
 
+def changes_of(rows: pl.DataFrame, places: list[int]) -> Iterator[Change]:
+    """The changes of a frame whose last column is ``diff``; ``places`` are those of the key columns."""
+    names = rows.columns[:-1]
+    keys = [names[place] for place in places]
+    ordered = rows.sort([*keys, *(name for name in names if name not in keys)])
+    return paired(((row[:-1], row[-1]) for row in ordered.iter_rows()), places)
+
+
 def paired(rows: Iterable[tuple[Row, int]], key: Sequence[int]) -> Iterator[Change]:
     """Changes from rows with their diffs; ``key`` holds the places of the key columns.
 
@@ -37,6 +50,20 @@ def paired(rows: Iterable[tuple[Row, int]], key: Sequence[int]) -> Iterator[Chan
         return
     for _, group in groupby(rows, key=lambda item: tuple(_same(item[0][place]) for place in key)):
         yield from _pairs(list(group))
+
+
+def sign(change: Change) -> str:
+    """``+``, ``-`` or ``~``, and how many rows if there are several."""
+    mark = "+" if change.before is None else "-" if change.after is None else "~"
+    return mark if change.times == 1 else f"{mark}{count(change.times)}"
+
+
+def cells_of(change: Change) -> list[str]:
+    """The cells of a change as people read them: ``3 -> 2`` where one changed."""
+    if change.before is None or change.after is None:
+        return [cell(value) for value in change.after or change.before or ()]
+    pairs = [(cell(old), cell(new)) for old, new in zip(change.before, change.after, strict=True)]
+    return [new if old == new else f"{old} -> {new}" for old, new in pairs]
 
 
 def _pairs(group: list[tuple[Row, int]]) -> Iterator[Change]:

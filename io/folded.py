@@ -1,4 +1,4 @@
-"""Outputs as the last finished run left them: what ``diff`` and ``show`` read.
+"""Logs as the last finished run left them: what ``diff``, ``show`` and :func:`ddcore.open` read.
 
 Data that no ledger entry names is ignored. Nothing here takes a lock, runs the program or starts a JVM.
 """
@@ -8,11 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ddcore.cli.versions import Readable
 from ddcore.errors import UsageError
 from ddcore.io.changelog import ChangeLog
 from ddcore.io.ledger import Ledger
 from ddcore.io.published import check_output, finished_run
+from ddcore.io.readable import Readable
 from ddcore.io.tables import opened, reading, row_type
 from ddcore.io.times import Time, Window, greatest, nothing_closed, time_of, up_to, versions
 from ddcore.io.version_names import VersionNames
@@ -26,19 +26,20 @@ if TYPE_CHECKING:
     from ddcore.io.store import Place
     from ddcore.io.tables import TableState
 
-__all__ = ["OutputLog", "output_log"]
+__all__ = ["FoldedLog", "input_log", "ledger_of", "output_log"]
 
 
 @dataclass(frozen=True)
-class OutputLog:
-    """One output's log at the table version that the ledger names, and the times at which it can be read.
+class FoldedLog:
+    """One log at the table version that the ledger names, and the times at which it can be read.
 
-    With one dimension, versions before ``first``, the first that was ingested, are refused as well.
+    With one dimension, versions before ``first``, the first that was ingested, are refused as well. ``table`` is None
+    for an input without rows.
     """
 
     name: str
     log: ChangeLog
-    table: TableState
+    table: TableState | None
     readable: Readable
     first: int = 0
 
@@ -54,8 +55,13 @@ class OutputLog:
 
     @property
     def heading(self) -> str:
-        """The output's name and its columns with their types."""
+        """The log's name and its columns with their types."""
         return f"{self.name} ({', '.join(f'{name} {kind}' for name, kind in self.schema.items())})"
+
+    @property
+    def least(self) -> int:
+        """With one dimension: the first version that can be read."""
+        return max(self.first, self.readable.since[0][0])
 
     @property
     def numbers(self) -> list[int]:
@@ -68,13 +74,20 @@ class OutputLog:
 
         Not ``count``: an output may have a column of that name.
         """
-        self._check(time)
+        self.check(time)
         return self.log.between(None, time, self.table)
 
     def between(self, start: Time | None, end: Time) -> pl.DataFrame:
         """The rows that differ between two times, and their ``diff``; None is the time before everything."""
-        self._check(end if start is None else greatest([start, end]))
+        self.check(end if start is None else greatest([start, end]))
         return self.log.between(start, end, self.table)
+
+    def updates(self, start: Time | None, end: Time | None) -> pl.DataFrame:
+        """The updates after ``start``, up to and including ``end``, with their times.
+
+        None: from the first one, to the last one.
+        """
+        return self.log.updates(start, end, self.table)
 
     def steps(self, start: Time | None, end: Time) -> list[tuple[Time, int, int]]:
         """Time, inserts and deletes, for each that changed something, on the way from ``start`` to ``end``.
@@ -102,7 +115,8 @@ class OutputLog:
         back = isinstance(start, int) and isinstance(end, int) and start > end
         return steps[::-1] if back else steps
 
-    def _check(self, time: Time) -> None:
+    def check(self, time: Time) -> None:
+        """UsageError for a version before the first one."""
         if isinstance(time, int) and time < self.first:
             raise UsageError(
                 f"{self.name}: version {time} is before the first one, {self.first}",
@@ -110,22 +124,45 @@ class OutputLog:
             )
 
 
-def output_log(project: Project, name: str) -> OutputLog:
-    """The log of output ``name``; UsageError naming the outputs there are, or saying that nothing is folded yet."""
+def ledger_of(project: Project) -> Ledger:
+    """The ledger of the project's warehouse. StorageError where there is none."""
     warehouse = Warehouse(project.warehouse)
     warehouse.check()
     ledger = Ledger.load(warehouse)
     ledger.check_dims(project.dims)
-    run, upper = finished_run(ledger), ledger.upper()
-    assert upper is not None
+    return ledger
+
+
+def output_log(project: Project, name: str, ledger: Ledger | None = None) -> FoldedLog:
+    """The log of output ``name``; UsageError naming the outputs there are, or saying that nothing is folded yet."""
+    ledger = ledger or ledger_of(project)
+    run = finished_run(ledger)
     check_output(run, name, project.inputs)
     table = ledger.tables()[f"outputs/{name}"]
-    folder = warehouse.output(name)
-    log = ChangeLog(folder, _row_schema(folder, table, project.dims), project.dims)
-    since = ledger.since() or nothing_closed(project.dims)
-    readable = Readable(project.dims, since, upper, ledger.version_names(project.dims))
+    folder = ledger.warehouse.output(name)
+    return _folded(
+        project, ledger, name, ChangeLog(folder, _row_schema(folder, table, project.dims), project.dims), table
+    )
+
+
+def input_log(project: Project, name: str, ledger: Ledger | None = None) -> FoldedLog:
+    """The log of input ``name``, also where it is not folded yet; UsageError naming the inputs there are.
+
+    What was ingested since the last run is in the log, at times that are not complete.
+    """
+    ledger, schema = ledger or ledger_of(project), project.input_schema(name)
+    table, folder = ledger.input_table(name), ledger.warehouse.input(name)
+    if table is not None:  # dd.toml may have columns that no ingest has added yet
+        schema = _row_schema(folder, table, project.dims)
+    return _folded(project, ledger, name, ChangeLog(folder, schema, project.dims), table)
+
+
+def _folded(project: Project, ledger: Ledger, name: str, log: ChangeLog, table: TableState | None) -> FoldedLog:
+    nothing = nothing_closed(project.dims)
+    names = ledger.version_names(project.dims)
+    readable = Readable(project.dims, ledger.since() or nothing, ledger.upper() or nothing, names)
     first = ledger.first_ingested()
-    return OutputLog(name, log, table, readable, first if isinstance(first, int) else 0)
+    return FoldedLog(name, log, table, readable, first if isinstance(first, int) else 0)
 
 
 def _row_schema(folder: Place, state: TableState, dims: tuple[str, ...]) -> Schema:

@@ -56,9 +56,14 @@ class Readable:
             return
         raise UsageError(f"{origin}: {named(time, self.dims)} {why}: since is {since}, upper is {upper}", hint)
 
+    @property
+    def tops(self) -> list[Time]:
+        """The greatest complete times; none where nothing is complete."""
+        return corners(self.upper)
+
     def latest(self, origin: str) -> Time:
         """The greatest complete time; UsageError where there are several."""
-        tops = corners(self.upper)
+        tops = self.tops
         if len(tops) != 1:
             texts = " and ".join(named(top, self.dims) for top in tops)
             raise UsageError(f"{origin}: there is no latest time: {texts} are complete, no time after both", "name one")
