@@ -62,6 +62,7 @@ class Heat:
     versions: int = 0
     rounds: int = 0
     cells: dict[tuple[int, int], int] = field(default_factory=dict)
+    span: tuple[int, int, int] | None = None  # of cells: the first and the last range of versions, the last of rounds
 
     def count(self, current: int, versions: np.ndarray) -> None:
         """Differences of one round at these versions: int64[n], n > 0. O(n), and O(1) where all are equal."""
@@ -86,13 +87,13 @@ class Heat:
             self.cells[place] += number
         else:
             self.cells[place] = number
-            self._limit()
+            self._limit(*place)
 
-    def _limit(self) -> None:
-        """Widen the ranges where there are too many. Only a new cell can need it."""
-        versions, rounds = ([place[side] for place in self.cells] for side in (0, 1))
-        more_versions = _width(min(versions), max(versions), _VERSIONS)
-        more_rounds = _width(0, max(rounds), _ROUNDS)
+    def _limit(self, version: int, current: int) -> None:
+        """Widen the ranges if there are too many with those of a new cell."""
+        first, last, deepest = self.span or (version, version, current)
+        self.span = first, last, deepest = min(first, version), max(last, version), max(deepest, current)
+        more_versions, more_rounds = _width(first, last, _VERSIONS), _width(0, max(deepest, 0), _ROUNDS)
         if more_versions or more_rounds:
             self._widen(self.versions + more_versions, self.rounds + more_rounds)
 
@@ -102,6 +103,9 @@ class Heat:
             return
         cells, self.cells = self.cells, {}
         self.versions, self.rounds = versions, rounds
+        if self.span is not None:
+            first, last, deepest = self.span
+            self.span = first >> by_versions, last >> by_versions, deepest >> by_rounds
         for (version, current), number in cells.items():
             place = version >> by_versions, current >> by_rounds
             self.cells[place] = self.cells.get(place, 0) + number
