@@ -230,7 +230,7 @@ class FileBatch(SortedBatch):
         """Copy the rows of ``groups``, which follow one another in ``table``, to their places in the arrays."""
         layout = self._layout
         columns = [_integers(table[CODE])]
-        columns += [encode(pl.Series(name, table[name]), kind) for name, kind in layout.stored.items()]
+        columns += [encode(_series(name, table[name]), kind) for name, kind in layout.stored.items()]
         columns += [_integers(table[name]) for name in (*layout.times, "diff")]
         pieces = self._pieces(groups)
         for number, values in enumerate(columns):
@@ -302,7 +302,22 @@ class FileBatch(SortedBatch):
 
 def _integers(column: pa.ChunkedArray | pl.Series) -> np.ndarray:
     """An int64 column without nulls. Arrow's own ``to_numpy`` would import pandas, which takes longer than the read."""
-    return np.ascontiguousarray(pl.Series(column).to_numpy())
+    series = column if isinstance(column, pl.Series) else _series("", column)
+    return np.ascontiguousarray(series.to_numpy())
+
+
+def _series(name: str, column: pa.ChunkedArray) -> pl.Series:
+    return pl.Series(name, _Stream(column))
+
+
+class _Stream:
+    """A column as nothing but a stream: for one that is known as pyarrow's, Polars imports pyarrow.compute."""
+
+    def __init__(self, column: pa.ChunkedArray) -> None:
+        self._column = column
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        return self._column.__arrow_c_stream__(requested_schema)
 
 
 def _groups_in(

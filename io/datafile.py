@@ -35,6 +35,7 @@ _LIST = re.compile(rb"ddcore\.digests\x18[\x80-\xff]*[\x00-\x7f]\[([0-9a-f:,]*)\
 _MAGIC = b"PAR1"
 _TEXT = b"\x18"  # before each text, in Thrift's compact protocol
 _FEW = 32  # rows; with fewer, a dictionary only adds to the size
+_WORTH_THREADS = 1 << 20  # bytes, compressed
 _TAIL = 64 * 1024  # bytes of the first read: holds most footers, and most small files
 
 Blocks = list[tuple[int, int, str]]  # begin, end and digest of each row group's bytes
@@ -171,7 +172,9 @@ class DataFile:
                 if digest_of(memoryview(source.read_buffer(end - begin))) != digest:
                     raise _damaged(self.path, self._hint)
             file = pq.ParquetFile(source, metadata=self.metadata, pre_buffer=False)
-            return file.read_row_groups(list(groups), columns=list(columns))
+            # Threads for little work take more processor time than the work.
+            threads = sum(map(self.size_of, groups)) >= _WORTH_THREADS
+            return file.read_row_groups(list(groups), columns=list(columns), use_threads=threads)
 
 
 def _write_groups(

@@ -43,7 +43,7 @@ class OfSpark:
         (OfSpark(), "OfSpark is no frame", "w=frame.toArrow()"),
         (pd.DataFrame, "the type DataFrame is no frame", "Polars, pandas or Arrow frame"),
     ],
-    ids=str,
+    ids=lambda each: each if isinstance(each, str) else type(each).__name__,
 )
 def test_no_frame(frame: Any, says: str, hint: str) -> None:
     calls: list[Callable[[], Any]] = [
