@@ -192,18 +192,18 @@ class ReductionStep(Step):
         """The differences of the results of all keys that changed or are pending; none without such keys."""
         if new is None and pending is None:
             return []
-        evaluated, parts = partial(self._evaluated, state, rounds), self._parts(state, new, pending)
+        evaluated, parts = partial(self._evaluated, state, rounds), self._parts(state, rounds, new, pending)
         return list(threads.each(evaluated, parts) if self.in_parts else map(evaluated, parts))
 
     def _parts(
-        self, state: State, new: SortedBatch | None, pending: SortedBatch | None
+        self, state: State, rounds: Rounds, new: SortedBatch | None, pending: SortedBatch | None
     ) -> Iterator[Portion | SortedBatch]:
         """The keys to evaluate in parts, each for one thread."""
         if new is not None and pending is None and isinstance(new, PackedBatch):
             yield from new.pieces(_KEYS if self.in_parts else len(new))
             return
-        for some in portions([new, pending], self.port.key_words):
-            keys, offsets, times = self._seeds(*some)
+        for fresh, waiting in portions([new, pending], self.port.key_words):
+            keys, offsets, times = self._seeds(fresh and self.contested(state, rounds, fresh), waiting)
             for a, b in self._ranges(state, keys):
                 yield Portion(keys.part(a, b), offsets[a : b + 1] - offsets[a], times[:, offsets[a] : offsets[b]])
 
@@ -222,7 +222,7 @@ class ReductionStep(Step):
     def _evaluated(self, state: State, rounds: Rounds, part: Portion | SortedBatch) -> _Result:
         """The differences of some keys' results."""
         if isinstance(part, SortedBatch):
-            part = Portion(*self._seeds(part.widen(), None))
+            part = Portion(*self._seeds(self.contested(state, rounds, part.widen()), None))
         loops, keys = np.array(rounds, dtype=np.int64), part.keys
         depth, frontier = self.inputs + len(rounds), state.frontier(rounds)
         history = gather(state.trace(self.port).batches, keys, len(self.port.values), depth, frontier)
@@ -276,6 +276,10 @@ class ReductionStep(Step):
 
     def relevant(self, state: State, new: SortedBatch) -> SortedBatch | None:
         """The new updates of keys that have to be evaluated, at least of those whose result may not be empty."""
+        return new
+
+    def contested(self, state: State, rounds: Rounds, new: SortedBatch) -> SortedBatch:
+        """The new updates that may change a result, judged by the output so far."""
         return new
 
     def _seeds(self, new: SortedBatch | None, pending: SortedBatch | None) -> tuple[Keys, np.ndarray, np.ndarray]:
