@@ -33,6 +33,8 @@ WORDS = {
 HARMLESS = {("re", "compile")}
 
 PLACES = {
+    "ddcore/notebook.py system": "a word in a style sheet: the font and the theme of the reader's system",
+    "ddcore/place.py compile": "IPython's list of cells, asked for the name of one",
     "ddcore/__init__.py import_module": "the package's own modules, by the fixed names of its public classes",
     "ddcore/kernels/__init__.py import_module": "the same, for its kernels",
     "ddcore/kernels/compiling.py compile": "numba, on the package's own functions",

@@ -82,6 +82,9 @@ def test_large_groups(kind: str, dims: tuple[str, ...], negative: bool) -> None:
             if name not in ("sum", "mean") or kind != "string"
         }
         made["two"] = groups.agg(lo=dd.min("v"), hi=dd.max("w"), allow_negative=negative)
+        made["rows and least"] = groups.agg(n=dd.count(), lo=dd.min("v"), allow_negative=negative)
+        if kind == "int64":
+            made["rows and sum"] = groups.agg(n=dd.count(), s=dd.sum("v"), allow_negative=negative)
         made["three"] = groups.agg(
             a=dd.any(pl.col("w") > 3), d=dd.count_distinct("v"), e=dd.count_distinct("w"), allow_negative=negative
         )  # fmt: skip

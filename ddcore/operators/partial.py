@@ -91,6 +91,8 @@ def _above(kind: str) -> str:
 
 
 class _PartialStep(AggregationStep):
+    short = False  # a group has one row there, but as many as it needs here
+
     def __init__(self, partial: PartialAggregation, plan: Plan, block: Block) -> None:
         super().__init__(partial, plan, block)
         most = [10**18 - 1 if each.name == "decimal" else 2**63 - 1 for each in partial.result.values()]
