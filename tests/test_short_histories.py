@@ -18,6 +18,7 @@ AGGREGATES = {
     "distinct": (),
     "count": (aggregating.COUNT,),
     "least": (aggregating.MIN,),
+    "greatest": (aggregating.MAX,),
     "all": (aggregating.COUNT, aggregating.SUM, aggregating.MIN, aggregating.MAX),
 }
 
@@ -47,6 +48,24 @@ def test_pending_times_are_those_where_the_output_is_not_right_yet() -> None:
     assert pending == [(0, (1, 5))]
 
 
+def test_rows_that_are_no_better_are_not_evaluated() -> None:
+    held: list[Update] = [(0, (5,), (0, 2), 1)]
+    for word, version, diff, is_evaluated in [
+        (5, 1, 1, False),
+        (9, 1, 2, False),
+        (NULL, 1, 1, False),
+        (4, 1, 1, True),  # a better one
+        (9, 1, -1, True),  # which may be an error
+    ]:
+        new: list[Update] = [(0, (word,), (version, 3), diff)]
+        assert _contested((aggregating.MIN,), new, held) == new * is_evaluated
+    earlier: list[Update] = [(0, (9,), (1, 1), 1)]
+    assert _contested((aggregating.MIN,), earlier, held) == earlier  # the key has no row there
+    ending: list[Update] = [*held, (0, (5,), (3, 2), -1)]
+    new = [(0, (9,), (1, 3), 1)]
+    assert _contested((aggregating.MIN,), new, ending) == new  # the key has none from version 3 on
+
+
 @pytest.mark.parametrize(
     "rows",
     [
@@ -73,16 +92,10 @@ def _replay(random_: random.Random, loops: int, kinds: tuple[int, ...], seed: st
         pending: dict[Time, dict[int, set[Time]]] = defaultdict(lambda: defaultdict(set))
         for now in rounds:
             seeds = pending.pop(now, defaultdict(set))
-            for _ in range(random_.choice([0, 1, 2, 3])):
-                word = random_.choice([NULL, 1, 1, 2, 3])
-                update = (
-                    random_.randrange(KEYS),
-                    (word,),
-                    (random_.choice(versions), *now),
-                    random_.choice([-1, 1, 1, 2]),
-                )
-                inputs.append(update)
-                seeds[update[0]].add(update[2])
+            new = [_update(random_, versions, now) for _ in range(random_.choice([0, 1, 2, 3]))]
+            for key, _, time, _ in _contested(kinds, new, outputs):
+                seeds[key].add(time)
+            inputs += new
             if not seeds:
                 continue
             updates, late, rest = _pass(kinds, inputs, outputs, {k: sorted(seeds[k]) for k in sorted(seeds)}, now)
@@ -95,6 +108,24 @@ def _replay(random_: random.Random, loops: int, kinds: tuple[int, ...], seed: st
         for key, time in product(range(KEYS), product(range(versions[-1] + 1), *[range(ROUNDS)] * loops)):
             right = _aggregate(kinds, _at(inputs, key, time))
             assert _at(outputs, key, time) == right, f"{seed}: key {key} at {time}"
+
+
+def _update(random_: random.Random, versions: range, now: Time) -> Update:
+    word = random_.choice([NULL, 1, 1, 2, 3])
+    return random_.randrange(KEYS), (word,), (random_.choice(versions), *now), random_.choice([-1, 1, 1, 2])
+
+
+def _contested(kinds: tuple[int, ...], new: list[Update], outputs: list[Update]) -> list[Update]:
+    """The new updates of keys to evaluate: without those that cannot change a minimum or a maximum."""
+    if kinds not in {(aggregating.MIN,), (aggregating.MAX,)} or not new:
+        return new
+    keys = sorted({update[0] for update in new})
+    depth, ordered = len(new[0][2]), [update for key in keys for update in new if update[0] == key]
+    starts, words, times, diffs = _rows(new, keys, 1, depth)
+    offsets, o_words, o_times, o_diffs = _rows(outputs, keys, 1, depth)
+    least = kinds == (aggregating.MIN,)
+    rows = short.contested(least, starts, words[0], times, diffs, offsets, o_words[0], o_times, o_diffs)
+    return [ordered[row] for row in rows]
 
 
 def _pass(  # noqa: PLR0917

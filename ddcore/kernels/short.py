@@ -16,6 +16,7 @@ from ddcore.kernels.points import grow
 from ddcore.kernels.sorting import same
 
 KINDS = (COUNT, SUM, MIN, MAX)  # of aggregates that this pass computes
+_OUTPUTS = 16  # of a key that is looked at before its history is
 _ROWS, _ROUNDS = 64, 16  # of one key, at most; rows are seeds, history, or output
 _WORK = 1 << 13  # rows x times of one key, at most
 _NULL, _SMALL = np.int64(-(2**63)), np.int64(2**40)
@@ -301,3 +302,49 @@ def reduce(  # type: ignore[no-untyped-def]
             rest[left] = k
             left += 1
     return rest[:left].copy(), updates[:, :used].copy(), pending[:, :late].copy()
+
+
+@inline
+def _is_lasting(times, diffs, first, last, since):  # type: ignore[no-untyped-def]
+    """Whether a key has one output row at every time at or beyond ``since``."""
+    count = np.int64(0)
+    for row in range(first, last):
+        is_later, balance = False, np.int64(0)
+        for c in range(len(since)):
+            is_later |= times[c, row] > since[c]
+        if not is_later:
+            count += diffs[row]
+            continue
+        for other in range(first, last):
+            balance += diffs[other] if same(times, row, other) else 0
+        if balance != 0:
+            return False
+    return count == 1
+
+
+@kernel(OUT1, BOOL, IN1, IN1, IN2, IN1, IN1, IN1, IN2, IN1)
+def contested(least, starts, words, times, diffs, o_offsets, o_words, o_times, o_diffs):  # type: ignore[no-untyped-def]
+    """The numbers of the updates that may change a minimum or a maximum: all but those of keys that get nothing but
+    rows which are no better than any result of the key, at times at which it keeps having one. ``words``: the
+    argument.
+    """
+    chosen, m = np.empty(len(words), dtype=np.int64), 0
+    since = np.empty(times.shape[0], dtype=np.int64)
+    for k in range(len(starts) - 1):
+        i, end, o0, o1 = starts[k], starts[k + 1], o_offsets[k], o_offsets[k + 1]
+        lost = 0 < o1 - o0 <= _OUTPUTS
+        for c in range(len(since) if lost else 0):
+            since[c] = times[c, i]
+            for row in range(i + 1, end):
+                since[c] = min(since[c], times[c, row])
+        for row in range(i, end if lost else i):
+            lost &= diffs[row] > 0
+            for o in range(o0, o1):
+                no_better = words[row] >= o_words[o] if least else words[row] <= o_words[o]
+                lost &= o_words[o] != _NULL and (words[row] == _NULL or no_better)
+        if lost and _is_lasting(o_times, o_diffs, o0, o1, since):
+            continue
+        for row in range(i, end):
+            chosen[m] = row
+            m += 1
+    return chosen[:m].copy()

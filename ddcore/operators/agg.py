@@ -15,16 +15,17 @@ from ddcore.digests import Part, digest
 from ddcore.errors import DiffOverflow, ProgramError
 from ddcore.expressions import Predicate, Projection, identity, parse
 from ddcore.libraries import numpy as np
-from ddcore.operators.base import Step
+from ddcore.operators.base import Rounds, State, Step
 from ddcore.operators.reduction import Changes, Evaluations, Portion, Reduction, ReductionStep, Targets, decode_key
 from ddcore.place import caller
 from ddcore.schema import Schema, Type
-from ddcore.trace import Rows
+from ddcore.trace import Rows, distinct_keys, gather
 from ddcore.wording import listed
 
 if TYPE_CHECKING:
     from ddcore.operators.tree import Tree
     from ddcore.plan import Block, Plan
+    from ddcore.sorted_batch import SortedBatch
 
 __all__ = ["Aggregation", "AggregationStep", "Distinct", "Named", "Needed"]
 
@@ -211,7 +212,26 @@ class AggregationStep(ReductionStep):
         self.aggregates = reduction.aggregates if isinstance(reduction, Aggregation) else ()
         self.result: Schema = reduction.result if isinstance(reduction, Aggregation) else {}
         self._kinds, self._columns, self._units = self._arguments()
+        picks = (kernels.aggregating.MIN, kernels.aggregating.MAX)
+        self._picks_one = (
+            self.short and len(self._kinds) == 1 and self._kinds[0] in picks and self._is_simple(*self.aggregates)
+        )
         self._has_short_way = self.short and self.inputs == 1 and all(map(self._is_simple, self.aggregates))
+
+    def contested(self, state: State, rounds: Rounds, new: SortedBatch) -> SortedBatch:
+        """For a minimum or a maximum: all updates but those of keys that get nothing but rows which change neither."""
+        if not self._picks_one or new.high is not None or len(new) == 0:
+            return new
+        keys, starts = distinct_keys(new, self.port.key_words)
+        depth, frontier = self.inputs + len(rounds), state.frontier(rounds)
+        before = gather(state.trace(self.output).batches, keys, 1, depth, frontier)
+        rows = kernels.short.contested(
+            bool(self._kinds[0] == kernels.aggregating.MIN), starts,
+            np.ascontiguousarray(new.words[self.port.key_words + self._columns[0]]),
+            np.ascontiguousarray(new.times), new.diffs,
+            before.offsets, before.words[0], before.times, before.diffs,
+        )  # fmt: skip
+        return new if len(rows) == len(new) else new.take(rows)
 
     def changes(self, part: Portion, history: Rows, before: Rows, upper: np.ndarray, loops: np.ndarray) -> Changes:
         """In one pass for keys with short histories; for others the steps one after the other."""

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 __all__ = ["Changes", "Evaluations", "Portion", "Reduction", "ReductionStep", "Targets", "decode_key"]
 
 _KEYS = 1 << 15  # of a part: its columns fit into the cache
+_Some = tuple[SortedBatch | None, SortedBatch | None]
+"""New updates and pending times of some keys."""
 
 
 @dataclass(slots=True)
@@ -87,6 +89,11 @@ class Portion:
     keys: Keys
     offsets: np.ndarray
     times: np.ndarray
+
+    def between(self, a: int, b: int) -> Portion:
+        """Keys number ``a`` to ``b``."""
+        start, end = self.offsets[a], self.offsets[b]
+        return Portion(self.keys.part(a, b), self.offsets[a : b + 1] - start, self.times[:, start:end])
 
     def of(self, numbers: np.ndarray) -> Portion:
         """Some of its keys, by number."""
@@ -192,20 +199,20 @@ class ReductionStep(Step):
         """The differences of the results of all keys that changed or are pending; none without such keys."""
         if new is None and pending is None:
             return []
-        evaluated, parts = partial(self._evaluated, state, rounds), self._parts(state, new, pending)
+        evaluated, parts = partial(self._evaluated, state, rounds), self._parts(state, rounds, new, pending)
         return list(threads.each(evaluated, parts) if self.in_parts else map(evaluated, parts))
 
     def _parts(
-        self, state: State, new: SortedBatch | None, pending: SortedBatch | None
-    ) -> Iterator[Portion | SortedBatch]:
+        self, state: State, rounds: Rounds, new: SortedBatch | None, pending: SortedBatch | None
+    ) -> Iterator[Portion | _Some]:
         """The keys to evaluate in parts, each for one thread."""
-        if new is not None and pending is None and isinstance(new, PackedBatch):
-            yield from new.pieces(_KEYS if self.in_parts else len(new))
+        if isinstance(new, PackedBatch) and (pending is None or spilling.current() is None):
+            yield from _side_by_side(new, pending, _KEYS if self.in_parts else len(new))
             return
         for some in portions([new, pending], self.port.key_words):
-            keys, offsets, times = self._seeds(*some)
-            for a, b in self._ranges(state, keys):
-                yield Portion(keys.part(a, b), offsets[a : b + 1] - offsets[a], times[:, offsets[a] : offsets[b]])
+            part = self._seeds(state, rounds, *some)
+            for a, b in self._ranges(state, part.keys):
+                yield part.between(a, b)
 
     def _ranges(self, state: State, keys: Keys) -> Iterable[tuple[int, int]]:
         """Ranges of the keys to evaluate, each in one thread; where memory is limited with bounded histories."""
@@ -219,10 +226,10 @@ class ReductionStep(Step):
             cuts |= {*(np.flatnonzero(np.diff(np.cumsum(rows) // spill.rows)) + 1).tolist()}
         return pairwise(sorted(cuts))
 
-    def _evaluated(self, state: State, rounds: Rounds, part: Portion | SortedBatch) -> _Result:
+    def _evaluated(self, state: State, rounds: Rounds, part: Portion | _Some) -> _Result:
         """The differences of some keys' results."""
-        if isinstance(part, SortedBatch):
-            part = Portion(*self._seeds(part.widen(), None))
+        if not isinstance(part, Portion):
+            part = self._seeds(state, rounds, *part)
         loops, keys = np.array(rounds, dtype=np.int64), part.keys
         depth, frontier = self.inputs + len(rounds), state.frontier(rounds)
         history = gather(state.trace(self.port).batches, keys, len(self.port.values), depth, frontier)
@@ -278,21 +285,24 @@ class ReductionStep(Step):
         """The new updates of keys that have to be evaluated, at least of those whose result may not be empty."""
         return new
 
-    def _seeds(self, new: SortedBatch | None, pending: SortedBatch | None) -> tuple[Keys, np.ndarray, np.ndarray]:
+    def contested(self, state: State, rounds: Rounds, new: SortedBatch) -> SortedBatch:
+        """The new updates that may change a result, judged by the output so far."""
+        return new
+
+    def _seeds(self, state: State, rounds: Rounds, new: SortedBatch | None, pending: SortedBatch | None) -> Portion:
         """The keys to evaluate, and per key the times that cause it."""
         width = self.port.key_words
+        new = None if new is None else self.contested(state, rounds, new.widen())
         if pending is None and new is not None:
-            keys, starts = distinct_keys(new, width)
-            return keys, starts, new.times
-        parts = [batch for batch in (new, pending) if batch is not None]
+            return Portion(*distinct_keys(new, width), new.times)
+        parts = [batch.widen() for batch in (new, pending) if batch is not None]
         seeds = arrange(
             np.concatenate([batch.codes for batch in parts]),
             list(np.concatenate([batch.words[:width] for batch in parts], axis=1)),
             list(np.concatenate([batch.times for batch in parts], axis=1)),
             np.ones(sum(len(batch) for batch in parts), dtype=np.int64),
         )
-        keys, starts = distinct_keys(seeds, width)
-        return keys, starts, seeds.times
+        return Portion(*distinct_keys(seeds, width), seeds.times)
 
     def _updates(self, keys: Keys, rounds: Rounds, changes: Changes) -> Batch:
         codes = keys.codes[changes.keys]
@@ -334,6 +344,22 @@ class ReductionStep(Step):
         time = (*(int(v) for v in at.versions[:, place[1]]), *(int(r) for r in loops))
         key = decode_key(self.port, at.keys, int(place[0]))
         return key[:-1] if self.inner else key, time  # without the bucket
+
+
+def _side_by_side(new: PackedBatch, pending: SortedBatch | None, rows: int) -> Iterator[_Some]:
+    """Both in parts of about so many new rows, with all rows of a key in one."""
+    if pending is None:
+        yield from ((piece, None) for piece in new.pieces(rows))
+        return
+    pending, start, done = pending.widen(), 0, 0
+    for piece in new.pieces(rows):
+        done += len(piece)
+        stop = len(pending)
+        if done < len(new):
+            last = piece.part(len(piece) - 1, len(piece)).codes
+            stop = int(np.searchsorted(pending.codes, last[0], side="right"))
+        yield piece, pending.part(start, stop) if stop > start else None
+        start = stop
 
 
 def _divided(batch: SortedBatch, large: np.ndarray) -> list[SortedBatch | None]:
