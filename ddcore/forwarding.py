@@ -79,7 +79,7 @@ class Forwarding:
             yield target.index, result
         elif target.kind == "spread":
             if target.index in self.large:
-                yield target.index, self.spread(target.index, batch)
+                yield target.index, self.spread(target.index, batch, self.large[target.index])
         elif target.kind == "leave":
             yield target.index, self._leave(batch, plan.depths[target.index])
         else:
@@ -91,11 +91,11 @@ class Forwarding:
                 updates = updates.negated()
             yield from self._feed_variable(loop, target.variable, _next_round(updates), arrived)
 
-    def spread(self, node: int, batch: Batch) -> Batch:
-        """The updates of large groups, for the tree that begins at the node."""
+    def spread(self, node: int, batch: Batch, large: np.ndarray) -> Batch:
+        """The updates of large groups, by key codes, int64[m] ascending, for the tree that begins at the node."""
         operator = self._plan.nodes[node].operator
         assert isinstance(operator, Spread)
-        return operator.spread(self._enter(batch, self._plan.depths[node]), self.large[node])
+        return operator.spread(self._enter(batch, self._plan.depths[node]), large)
 
     def _prioritize(self, loop: Loop, variable: int, batch: Batch) -> Batch:
         """Updates of a loop's source at the coordinates at which they enter."""

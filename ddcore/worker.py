@@ -147,19 +147,30 @@ class Worker:
         return self.plan.arrangements[block.output].fingerprint
 
     def _grow(self, block: Block, codes: np.ndarray, held: Batch | None) -> None:
-        """Send the history of groups that are large from now on to their tree, and what waits to become part of it."""
-        assert block.spread is not None
-        port = self.plan.arrangements[block.ports[0]]
+        """Send the history of groups that are large from now on to their trees, and what waits to become part of it.
+
+        They are evaluated at all times of their results so far: new updates may cancel rows that a group had, and then
+        nothing reaches its tree.
+        """
+        assert block.spread is not None and block.output is not None
+        port, results = self.plan.arrangements[block.ports[0]], self.plan.arrangements[block.output]
         if held is not None:
-            self.push(block.spread, self.forwarding.spread(block.spread, held))
+            self.push(block.spread, self.forwarding.spread(block.spread, held, codes))
+        for batch in self._history(port, codes):
+            self.push(block.spread, self.forwarding.spread(block.spread, port.batch_of(batch), codes))
+        for batch in self._history(results, codes):
+            times = SortedBatch(batch.codes, batch.words[: results.key_words], batch.times, batch.diffs)
+            self.postpone(block, _once_each([times]))
+
+    def _history(self, arrangement: Arrangement, codes: np.ndarray) -> Iterator[SortedBatch]:
+        """The updates that a trace has of keys, in parts where memory is limited."""
         spill = spilling.current()
-        for batch in (batch.widen() for batch in self.traces[port.index].batches):
+        for batch in (batch.widen() for batch in self.traces[arrangement.index].batches):
             lo, hi = batch.locate(codes)
             rows = np.concatenate([np.arange(a, b) for a, b in zip(lo, hi, strict=True)])
             size = max(1, len(rows)) if spill is None else spill.rows
             for start in range(0, len(rows), size):
-                part = port.batch_of(batch.take(rows[start : start + size]))
-                self.push(block.spread, self.forwarding.spread(block.spread, part))
+                yield batch.take(rows[start : start + size])
 
     def replay(self, arrangement: Arrangement, batch: Batch) -> None:
         """The whole history of an arrangement that the blocks of a rebuild read."""
@@ -473,8 +484,10 @@ def _apart(plan: Plan) -> set[int]:
 def joined(batches: Sequence[SortedBatch]) -> SortedBatch:
     """Several batches of pending times as one, each (key, time) once."""
     batches = [batch for batch in batches if len(batch)] or batches[:1]
-    if len(batches) == 1:
-        return batches[0]
+    return batches[0] if len(batches) == 1 else _once_each(batches)
+
+
+def _once_each(batches: Sequence[SortedBatch]) -> SortedBatch:
     merged = arrange(
         np.concatenate([batch.codes for batch in batches]),
         list(np.concatenate([batch.words for batch in batches], axis=1)),

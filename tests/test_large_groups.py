@@ -97,6 +97,7 @@ def test_large_groups(kind: str, dims: tuple[str, ...], negative: bool) -> None:
     expected = folding.by_reference(program, rows=rows)
     compare(drawn, "whole", expected, folding.whole(program, rows=rows))
     compare(drawn, "cut", expected, folding.randomly_cut(program, rows=rows))
+    compare(drawn, "compacted", expected, folding.compacted(program, rows=rows, seed=0))
 
 
 def shown(groups: pl.DataFrame) -> pl.DataFrame:
@@ -140,6 +141,67 @@ def test_large_groups_in_a_loop(dims: tuple[str, ...]) -> None:
     compare(drawn, "whole", expected, folding.whole(program, edges=edges))
     compare(drawn, "cut", expected, folding.randomly_cut(program, edges=edges))
     compare(drawn, "fed early", expected, folding.fed_early(program, edges=edges))
+
+
+def test_a_group_that_vanishes_while_its_tree_grows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The compacted row and the one that takes it away cancel each other before they reach the tree."""
+    monkeypatch.setattr(tree, "LARGE", 1)
+    rows = pl.DataFrame([(1, 5, 0, 1), (1, 5, 1, -1)], schema=["k", "v", "version", "diff"], orient="row")
+    log = folding.compacted(lambda rows: {"most": rows.group_by("k").agg(most=dd.max("v"))}, rows=rows)
+    assert log == {"most": {((1, 5), (0,)): 1, ((1, 5), (1,)): -1}}
+
+
+def test_a_tree_grows_while_updates_wait_for_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An update that was given early waits before the tree of its group; it is not sent there again."""
+    monkeypatch.setattr(tree, "LARGE", 2)
+
+    def frame(*rows: tuple[int, int, int, int]) -> dict[str, pl.DataFrame]:
+        return {"rows": pl.DataFrame(rows, schema=["k", "v", "version", "diff"], orient="row")}
+
+    schemas = {"rows": {"k": "int64", "v": "int64"}}
+    session = dd.Session(lambda rows: {"sums": rows.group_by("k").agg(s=dd.sum("v"))}, schemas)
+    session.fold(frame((1, 1, 0, 1), (1, 2, 0, 1)), upper=[(1,)])  # finds that the first group is large
+    session.fold(frame((2, 1, 1, 1), (2, 2, 1, 1), (1, 3, 5, 1)), upper=[(2,)])  # and that the second one is
+    session.fold(frame((3, 1, 2, 1)), upper=[(3,)])
+    assert session.fold({}, upper=[(6,)])["sums"].rows() == [(1, 3, 5, -1), (1, 6, 5, 1)]
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_groups_grow_at_any_time(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A few groups of few rows each, which come back and vanish, in many runs: any of them finds a group large."""
+    rng = random.Random(seed)
+    monkeypatch.setattr(tree, "LARGE", rng.randint(1, 3))
+    dims = rng.choice([("version",), ("version",), ("day", "revision")])
+    updates = []
+    for _ in range(rng.choice([4, 8, 16])):
+        row, diff = (rng.randrange(3), rng.randrange(3), rng.randrange(3)), rng.randint(1, 2)
+        come = tuple(rng.randrange(4 // len(dims)) for _ in dims)
+        gone = tuple(rng.randint(at, 3) for at in come)
+        updates += [(*row, *come, diff), (*row, *gone, -diff)]
+    schema = dict.fromkeys(["a", "b", "c", *dims, "diff"], pl.Int64)
+    rows = pl.DataFrame(updates, schema=schema, orient="row")
+    expected = folding.by_reference(growing, rows=rows)
+    drawn = Case(seed, f"# {seed}", growing, {"rows": rows})
+    compare(drawn, "a run for every time", expected, folding.one_time_each(growing, rows=rows))
+    compare(drawn, "compacted after every time", expected, folding.compacted(growing, rows=rows))
+    compare(drawn, "compacted", expected, folding.compacted(growing, rows=rows, seed=seed))
+    compare(drawn, "fed early", expected, folding.fed_early(growing, rows=rows, seed=seed))
+
+
+def growing(rows: Any) -> dict[str, Any]:
+    groups = rows.group_by("a")
+
+    def step(labels: Any) -> Any:
+        hops = labels.join(rows, on={"b": "a"}).select(a="a", b="b_right", c="(c + c_right) % 4")
+        return hops.concat(rows).group_by("b").agg(c=dd.min("c"), a=dd.max("a")).select("a", "b", "c")
+
+    return {
+        "sums": groups.agg(n=dd.count(), s=dd.sum("b"), least=dd.min("c")),
+        "first": groups.top_k(2, by=["b", "c"]),
+        "kinds": groups.agg(kinds=dd.count_distinct("b"), mean=dd.mean("c")),
+        "all": rows.group_by().agg(n=dd.count(), most=dd.max("b")),
+        "labels": rows.iterate(step, max_rounds=4, at_limit="return"),
+    }
 
 
 def totals(rows: Any) -> dict[str, Any]:
