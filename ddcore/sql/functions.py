@@ -13,7 +13,7 @@ import polars as pl
 from sqlglot import exp
 
 from ddcore.schema import Type
-from ddcore.sql.parsing import shown
+from ddcore.sql.source import shown
 from ddcore.sql.values import (
     BOOL,
     DATE,

@@ -13,7 +13,7 @@ from ddcore.place import planning
 from ddcore.schema import Schema
 from ddcore.sql import subqueries, windows
 from ddcore.sql.names import Column, Relation, free, is_named, mentioned, resolve, types, unwrapped
-from ddcore.sql.parsing import shown
+from ddcore.sql.source import shown
 from ddcore.sql.values import Value, Values, aligned, is_plain, null
 
 if TYPE_CHECKING:

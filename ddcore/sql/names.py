@@ -9,7 +9,7 @@ from typing import Any
 from sqlglot import exp
 
 from ddcore.schema import Schema, parse_schema
-from ddcore.sql.parsing import Source
+from ddcore.sql.source import Source
 from ddcore.wording import listed, meant
 
 __all__ = ["Column", "Relation", "free", "is_named", "mentioned", "own", "resolve", "result_name", "types", "unwrapped"]

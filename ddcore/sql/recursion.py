@@ -14,7 +14,7 @@ from ddcore.place import planning
 from ddcore.schema import Type
 from ddcore.sql import grouping, windows
 from ddcore.sql.names import Column, Relation, is_named, unwrapped
-from ddcore.sql.parsing import DIALECT, Declared
+from ddcore.sql.source import DIALECT, Declared
 from ddcore.sql.values import Value, as_type, declared_type, null
 
 if TYPE_CHECKING:
