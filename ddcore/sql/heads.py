@@ -17,8 +17,8 @@ _FORM = "a program is a list of CREATE VIEW name AS SELECT ..., with semicolons 
 _QUERIES = ("SELECT", "WITH", "VALUES", "TABLE", "FROM", "(")
 _OF_VIEWS = ("OR", "REPLACE", "TEMP", "TEMPORARY", "MATERIALIZED", "RECURSIVE", "VIEW")
 _CLAUSES = (
-    "FROM", "WHERE", "GROUP", "HAVING", "ORDER", "LIMIT", "OFFSET", "FETCH", "QUALIFY", "UNION", "INTERSECT", "EXCEPT",
-    "JOIN", "LEFT", "RIGHT", "FULL", "CROSS", "NATURAL", "INNER", "ON", "USING", "AND", "OR", "AS",
+    "FROM", "WHERE", "GROUP BY", "HAVING", "ORDER BY", "LIMIT", "OFFSET", "FETCH", "QUALIFY", "UNION", "INTERSECT",
+    "EXCEPT", "JOIN", "LEFT", "RIGHT", "FULL", "CROSS", "NATURAL", "INNER", "ON", "USING", "AND", "OR", "AS",
 )  # fmt: skip
 
 

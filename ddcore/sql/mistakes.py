@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Sequence
 
 from sqlglot import Token, TokenType
@@ -11,35 +12,37 @@ from sqlglot.errors import ErrorLevel, ParseError
 from ddcore.errors import ProgramError
 from ddcore.sql.source import DIALECT, Source
 from ddcore.sql.tokens import is_kind, word, written
-from ddcore.wording import meant
 
 __all__ = ["mistake"]
 
 _KEYWORDS = (
     "SELECT", "FROM", "WHERE", "GROUP", "HAVING", "ORDER", "LIMIT", "OFFSET", "QUALIFY", "UNION", "INTERSECT", "EXCEPT",
     "JOIN", "LEFT", "RIGHT", "INNER", "CROSS", "NATURAL", "OUTER", "USING", "BETWEEN", "CASE", "WHEN", "THEN", "ELSE",
-    "DISTINCT", "LATERAL", "PARTITION", "OVER", "FILTER", "VALUES", "RECURSIVE", "MUTUALLY", "LIKE", "EXISTS",
+    "DISTINCT", "LATERAL", "PARTITION", "OVER", "FILTER", "VALUES", "RECURSIVE", "MUTUALLY", "LIKE", "EXISTS", "CAST",
 )  # fmt: skip
 _CLAUSES = {
-    "FROM", "WHERE", "GROUP", "HAVING", "ORDER", "LIMIT", "OFFSET", "FETCH", "QUALIFY", "UNION", "INTERSECT", "EXCEPT",
-    "JOIN", "INNER", "CROSS", "NATURAL", "ON", "USING", "AND", "OR", "THEN", "WHEN", "ELSE", "END", "AS", ")", ",",
+    "FROM", "WHERE", "GROUP BY", "HAVING", "ORDER BY", "LIMIT", "OFFSET", "FETCH", "QUALIFY", "UNION", "INTERSECT",
+    "EXCEPT", "JOIN", "INNER", "CROSS", "NATURAL", "ON", "USING", "AND", "OR", "THEN", "WHEN", "ELSE", "END", "AS", ")",
+    ",",
 }  # fmt: skip
 _BEFORE_NAMES = ("FROM", "JOIN", "AS", "VIEW", ".", ",")
 _WANTED = {
-    "SELECT": "a column", "BY": "a column", "FROM": "a table", "JOIN": "a table", "WHERE": "a condition",
-    "ON": "a condition", "HAVING": "a condition", "QUALIFY": "a condition", "WHEN": "a condition",
-    "AND": "a condition", "OR": "a condition", "NOT": "a condition", "LIMIT": "a number", "OFFSET": "a number",
-    "UNION": "a query", "ALL": "a query", "INTERSECT": "a query", "EXCEPT": "a query", "AS": "a name or a type",
-    "USING": "(column, ...)", "THEN": "a value", "ELSE": "a value", "IN": "(value, ...)", "LIKE": "a value",
-    "BETWEEN": "a value", "CASE": "WHEN", "GROUP": "BY", "ORDER": "BY", "PARTITION": "BY", "IS": "NULL or NOT NULL",
+    "SELECT": "a column", "GROUP BY": "a column", "ORDER BY": "a column", "PARTITION BY": "a column",
+    "FROM": "a table", "JOIN": "a table", "WHERE": "a condition", "ON": "a condition", "HAVING": "a condition",
+    "QUALIFY": "a condition", "WHEN": "a condition", "AND": "a condition", "OR": "a condition", "NOT": "a condition",
+    "LIMIT": "a number", "OFFSET": "a number", "UNION": "a query", "ALL": "a query", "INTERSECT": "a query",
+    "EXCEPT": "a query", "AS": "a name or a type", "USING": "(column, ...)", "THEN": "a value", "ELSE": "a value",
+    "IN": "(value, ...)", "LIKE": "a value", "BETWEEN": "a value", "CASE": "WHEN", "IS": "NULL or NOT NULL",
     "LEFT": "JOIN", "RIGHT": "JOIN", "INNER": "JOIN", "CROSS": "JOIN", "NATURAL": "JOIN", "OUTER": "JOIN",
 }  # fmt: skip
+_COMPLETE = "complete it; docs/sql.md has examples"
 _OPERATORS = ("=", "<", ">", "<=", ">=", "<>", "!=", "+", "-", "*", "/", "%", "||", "::")
 _JOINS = ("LEFT", "RIGHT", "FULL", "INNER", "CROSS", "NATURAL")
 _NO_SQL = (
     TokenType.PARAMETER, TokenType.HASH, TokenType.BACKSLASH, TokenType.PLACEHOLDER, TokenType.L_BRACE,
     TokenType.R_BRACE, TokenType.UNKNOWN, TokenType.BLOCK_START, TokenType.BLOCK_END, TokenType.CARET, TokenType.AMP,
 )  # fmt: skip
+_CLOSE = 0.75  # FORM for FROM; less would take names of columns for keywords
 _LOOK_BACK = 2
 """A misspelt keyword is often read as a name, and the reading ends a word or two later."""
 
@@ -54,19 +57,19 @@ def mistake(query: Sequence[Token], source: Source) -> ProgramError:
     if misspelt is not None:
         place, hint = misspelt
         return source.error_at(query[place].start, f"{written(source, query[place])} is no word of SQL here", hint)
+    for place in range(max(number - 1, 0), min(number + 1, len(query))):
+        if word(query, place) in ("GROUP", "ORDER", "PARTITION"):
+            text = written(source, query[place])
+            return source.error_at(query[place].start, f"BY is missing behind {text}", _COMPLETE)
     last = query[number - 1]
     before = word(query, number - 1)
     text = written(source, last)
     wanted = "a value" if before in _OPERATORS else _WANTED.get(before)
     ends = number == len(query)
-    if before in ("GROUP", "ORDER", "PARTITION") or (wanted and (ends or word(query, number) in _CLAUSES)):
-        return source.error_at(
-            last.start, f"{wanted} is missing behind {text}", "complete it; docs/sql.md has examples"
-        )
+    if wanted and (ends or word(query, number) in _CLAUSES):
+        return source.error_at(last.start, f"{wanted} is missing behind {text}", _COMPLETE)
     if ends:
-        return source.error_at(
-            last.start, f"the statement ends too early, behind {text}", "complete it; docs/sql.md has examples"
-        )
+        return source.error_at(last.start, f"the statement ends too early, behind {text}", _COMPLETE)
     return source.error_at(
         query[number].start, f"{written(source, query[number])} cannot follow {text} here",
         "a comma, an operator or a keyword before it may be missing or misspelt; docs/sql.md has examples",
@@ -97,7 +100,7 @@ def _misspelt(query: Sequence[Token], stop: int) -> tuple[int, str] | None:
         text, before = word(query, number), word(query, number - 1)
         is_name = before in _BEFORE_NAMES or word(query, number + 1) in (".", ",", ")")
         if is_kind(query, number, TokenType.VAR) and not is_name and text not in _KEYWORDS:
-            hint = meant(text, _KEYWORDS)
-            if hint:
-                return number, hint
+            close = difflib.get_close_matches(text, _KEYWORDS, n=1, cutoff=_CLOSE)
+            if close:
+                return number, f"did you mean {close[0]!r}?"
     return None

@@ -35,6 +35,7 @@ class View:
     query: exp.Expr
     temporary: bool
     node: exp.Expr
+    start: int
 
 
 def parse(text: str, file: str) -> tuple[list[View], Source]:
@@ -42,7 +43,7 @@ def parse(text: str, file: str) -> tuple[list[View], Source]:
     source = Source(file, text)
     views = [_view(source, tokens) for tokens in statements(source)]
     if not views:
-        what = "there are only comments here, and no view" if text.strip() else "the file is empty"
+        what = "there is no view, only comments or semicolons" if text.strip() else "the file is empty"
         raise source.error_at(0, what, _FORM)
     if all(view.temporary for view in views):
         raise source.error(
@@ -54,7 +55,8 @@ def parse(text: str, file: str) -> tuple[list[View], Source]:
 def _view(source: Source, tokens: list[Token]) -> View:
     """The view of a statement. A text that is not closed may be why the statement cannot be read, and is named then."""
     try:
-        return _of_tree(source, _tree(source, tokens))
+        source.start = tokens[0].start
+        return _of_tree(source, _tree(source, tokens), tokens[0].start)
     except ProgramError:
         error = unclosed(source, tokens[0].start, tokens[-1].end + 1, surely=False)
         if error is None:
@@ -92,7 +94,7 @@ def _quiet() -> Iterator[None]:
         logger.disabled = before
 
 
-def _of_tree(source: Source, tree: exp.Create) -> View:
+def _of_tree(source: Source, tree: exp.Create, start: int) -> View:
     if tree.kind != "VIEW" or not isinstance(tree.expression, exp.Query | exp.Values):
         raise source.error(tree, "this view has no query", _FORM)
     kinds = {exp.TemporaryProperty, exp.MaterializedProperty}
@@ -106,4 +108,4 @@ def _of_tree(source: Source, tree: exp.Create) -> View:
     table = target.this if isinstance(target, exp.Schema) else target
     if table.args.get("db"):
         raise source.error(table, f"{table.sql()}: a view has a plain name", "leave the schema out")
-    return View(table.name, columns, tree.expression, temporary, table)
+    return View(table.name, columns, tree.expression, temporary, table, start)

@@ -40,6 +40,8 @@ class Source:
     text: str
     declared: dict[int, Declared] = field(default_factory=dict)
     loops: dict[int, Loop] = field(default_factory=dict)
+    start: int = 0
+    """Where the statement begins that is read or planned: the place of parts in which there is no name."""
 
     def at(self, offset: int) -> str:
         """``file:line:column`` of a character, both from 1."""
@@ -58,7 +60,7 @@ class Source:
             if starts:
                 return self.at(min(starts))
             around = around.parent
-        return f"{self.file}:1:1"
+        return self.at(self.start)
 
     def error(self, node: exp.Expr, message: str, hint: str = "") -> ProgramError:
         """An error at a part of the text."""

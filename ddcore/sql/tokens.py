@@ -44,10 +44,13 @@ def _unreadable(source: Source) -> ProgramError:
 
 
 def word(tokens: Sequence[Token], number: int) -> str:
-    """A token in capital letters; nothing for a text, a quoted name, a number, and beyond the end."""
+    """A token in capital letters; nothing for a text, a quoted name, a number, and beyond the end.
+
+    ``GROUP BY`` is one token; with another word behind GROUP, there are two.
+    """
     if not 0 <= number < len(tokens) or tokens[number].token_type in _NO_WORDS:
         return ""
-    return tokens[number].text.upper()
+    return " ".join(tokens[number].text.upper().split())
 
 
 def written(source: Source, token: Token) -> str:

@@ -209,13 +209,15 @@ class Values:
         self.source.refuse(node, f"the function {called(node)}" if is_function else "this expression")
 
     def require_arguments(self, node: exp.Expr, kind: type[exp.Expr]) -> None:
-        """Raises ProgramError for an option of a part that its rule does not read."""
-        from ddcore.sql.functions import ARGUMENTS
+        """Raises ProgramError for an option of a part that its rule does not read, and for an argument it lacks."""
+        from ddcore.sql.functions import ARGUMENTS, NEEDED
 
+        if not all(node.args.get(name) for name in NEEDED.get(kind, ())):
+            raise self.source.error(node, f"{shown(node)} lacks an argument", "docs/sql.md lists what is supported")
         read = {"this", "expression", "expressions"} | ARGUMENTS.get(kind, set())
         for name, value in node.args.items():
             if value and name not in read:
-                self.source.refuse(node, f"{name.strip('_').replace('_', ' ').upper()} here")
+                self.source.refuse(node, "this form" if isinstance(node, exp.Binary | exp.In) else "this option")
 
     def truth(self, node: exp.Expr, where: str) -> pl.Expr:
         """A condition. Raises ProgramError for another type."""

@@ -34,6 +34,7 @@ def outputs(views: Sequence[View], source: Source, inputs: Mapping[str, Any]) ->
     queries = Queries(source, inputs, _read(views, inputs))
     results = Outputs()
     for view in views:
+        source.start = view.start
         if any(is_named(view.name, name) for name in queries.tables):
             raise source.error(view.node, f"there is a table or view {view.name} already", "give the view another name")
         with planning(source.place(view.node)), _one_line(source, view):
