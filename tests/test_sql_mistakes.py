@@ -5,14 +5,19 @@ from __future__ import annotations
 import os
 import random
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import polars as pl
 import pytest
+from real_data import REPOSITORY
 from sqlglot import parse as parse_sql
 from sqlglot.dialects.dialect import Dialect
 
-from ddcore.errors import ProgramError
+import ddcore
+from ddcore.errors import DdError, ProgramError
 from ddcore.sql import load, program
 
 SLOW = "CREATE VIEW slow AS\nSELECT src, dst, minutes\nFROM links\nWHERE minutes > 3;\n\n"
@@ -285,6 +290,12 @@ THEIRS = re.compile(
 )
 
 
+LINKS = pl.DataFrame(
+    [("Zoo", "Quay", 4, 0, 1), ("Quay", "Dam", 7, 0, 1)],
+    schema=["src", "dst", "minutes", "version", "diff"], orient="row",
+)  # fmt: skip
+
+
 @dataclass(frozen=True)
 class Broken:
     """A program with one change, and the first and last line that an error may name."""
@@ -295,12 +306,12 @@ class Broken:
     last: int
 
 
-def broken(rng: random.Random) -> Broken:
-    """STATEMENTS with one token or quote dropped, doubled or inserted."""
-    number = rng.randrange(len(STATEMENTS))
-    tokens = Dialect.get_or_raise("postgres").tokenize(STATEMENTS[number] + ";")
+def broken(rng: random.Random, statements: Sequence[str] = STATEMENTS) -> Broken:
+    """The statements with one token or quote dropped, doubled or inserted."""
+    number = rng.randrange(len(statements))
+    tokens = Dialect.get_or_raise("postgres").tokenize(statements[number] + ";")
     token = rng.choice(tokens)
-    statement, start, end = STATEMENTS[number] + ";", token.start, token.end + 1
+    statement, start, end = statements[number] + ";", token.start, token.end + 1
     word = statement[start:end]
     inserted = rng.choice(INSERTED)
     change, new = rng.choice(
@@ -312,7 +323,7 @@ def broken(rng: random.Random) -> Broken:
             (f"{inserted} before {word}", f"{inserted} {word}"),
         ]
     )
-    parts = [f"{each};" for each in STATEMENTS]
+    parts = [f"{each};" for each in statements]
     parts[number] = statement[:start] + new + statement[end:]
     first = 1 + sum(part.count("\n") + 2 for part in parts[:number])
     last = first + parts[number].count("\n")
@@ -329,14 +340,14 @@ def is_sql(text: str) -> bool:
         return False
 
 
-def require_places(seeds: range) -> int:
+def require_places(seeds: range, statements: Sequence[str] = STATEMENTS) -> int:
     """How many of the broken programs were refused; each at a place in the broken statement."""
     refused = 0
     for seed in seeds:
-        case = broken(random.Random(f"broken {seed}"))
+        case = broken(random.Random(f"broken {seed}"), statements)
         print(f"seed {seed}: {case.change}")
         try:
-            program(case.text)
+            views = program(case.text)
         except ProgramError as error:
             refused += 1
             place = re.match(r"program\.sql:(\d+):(\d+): \S", error.message)
@@ -346,7 +357,18 @@ def require_places(seeds: range) -> int:
             assert error.hint and "\n" not in error.message + error.hint, f"seed {seed}: {case.change}: {error.message}"
         else:
             assert is_sql(case.text), f"seed {seed}: {case.change}: this is no SQL and was accepted"
+            if statements is STATEMENTS:
+                require_planned(views, f"seed {seed}: {case.change}")
     return refused
+
+
+def require_planned(views: Any, what: str) -> None:
+    """That a program which could be read is planned, or refused with a place in the file."""
+    try:
+        ddcore.replay(views, links=LINKS)
+    except DdError as error:
+        assert re.match(r"program\.sql:\d+:\d+: \S", error.message), f"{what}: {error.message}"
+        assert error.hint and "cannot be planned" not in error.message, f"{what}: {error.message}"
 
 
 def test_the_program_that_is_broken_is_whole() -> None:
@@ -361,3 +383,12 @@ def test_an_error_of_a_broken_program_names_a_line_of_its_statement() -> None:
 def test_errors_of_many_broken_programs_name_a_line_of_their_statement() -> None:
     seeds = int(os.environ.get("DDCORE_SEEDS", "5000"))
     assert require_places(range(300, 300 + seeds)) > seeds // 2
+
+
+@pytest.mark.long
+def test_errors_of_the_broken_queries_of_tpc_h_name_a_line_of_their_statement() -> None:
+    text = (REPOSITORY / "examples" / "tpch_sql" / "queries.sql").read_text(encoding="utf-8")
+    statements = [each.strip() for each in text.split(";") if each.strip()]
+    assert len(statements) >= 22
+    seeds = int(os.environ.get("DDCORE_SEEDS", "300"))
+    assert require_places(range(seeds), statements) > seeds // 2
