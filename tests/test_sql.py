@@ -376,6 +376,12 @@ MISTAKES = {
         "",
     ),
     "SELECT id, who FROM": ("program.sql:2:16: a table is missing behind FROM", "complete"),
+    "SELECT count() AS n FROM orders": ("program.sql:2:8: COUNT() lacks an argument", "docs/sql.md"),
+    "SELECT id, floor() AS n FROM orders": ("program.sql:2:23: FLOOR() lacks an argument", "docs/sql.md"),
+    "SELECT id FROM orders WHERE substring(who) = 'a'": ("program.sql:2:39: SUBSTRING(who) lacks", "docs/sql.md"),
+    "SELECT a FROM orders AS x (a b)": ("program.sql:2:28: a b is no name of a column", "commas between"),
+    "WITH x (a b) AS (SELECT 1) SELECT a FROM x": ("program.sql:2:9: a b is no name of a column", "commas between"),
+    "SELECT id FROM orders WHERE id IN 'a'": ("program.sql:2:29: this form is not supported: id IN 'a'", ""),
     "SELECT CAST(id AS money) AS m FROM orders": ("program.sql:2:13: the type MONEY is not supported", ""),
     "SELECT id FROM orders WHERE id = ANY(ARRAY[1])": ("program.sql:2:44: ANY of what is no subquery", "write IN"),
     "SELECT * FROM (SELECT 1) AS t": ("program.sql:1:13: column 1 of the view result has no name", "AS name"),
@@ -455,7 +461,7 @@ def test_without_sqlglot_the_error_says_what_to_install(monkeypatch: pytest.Monk
 
 
 def test_the_page_shows_what_the_commands_print(tmp_path: Path, dd: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    pages.follow("sql.md", tmp_path, dd, monkeypatch, steps=12)
+    pages.follow("sql.md", tmp_path, dd, monkeypatch, steps=15)
 
 
 def test_the_page_s_recursion_finds_components() -> None:
