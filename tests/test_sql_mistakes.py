@@ -26,6 +26,7 @@ COMMA = "take the comma out, or add what is missing beside it"
 COMPLETE = "complete it; docs/sql.md has examples"
 BESIDE = "a comma, an operator or a keyword before it may be missing or misspelt; docs/sql.md has examples"
 TWICE = "add ' where it ends; a quote inside of a text is written twice: 'it''s'"
+BETWEEN = "a comma, AS or an operator between them is missing"
 FORM = "write CREATE VIEW name AS SELECT ..."
 LIST = "a program is a list of CREATE VIEW name AS SELECT ..., with semicolons between them"
 
@@ -137,7 +138,20 @@ MESSAGES = [
     (COUNTS + "SELECT src FROM slow GROUP BY , src", "program.sql:2:31: a comma behind GROUP BY", COMMA),
     (COUNTS + "SELECT src FROM slow ORDER BY src, LIMIT 3", "program.sql:2:34: a comma before LIMIT", COMMA),
     (COUNTS + "VALUES (1),, (2)", "program.sql:2:12: two commas in a row", COMMA),
-    (COUNTS + "VALUES (1) (2)", "program.sql:2:12: a comma is missing between ) and (", "write (...), (...)"),
+    (COUNTS + "VALUES (1) (2)", "program.sql:2:12: ( cannot follow ) here", BETWEEN),
+    (
+        COUNTS + "SELECT a.src FROM slow a JOIN slow b ON",
+        "program.sql:2:38: a condition is missing behind ON",
+        COMPLETE,
+    ),
+    (COUNTS + "SELECT FROM slow", "program.sql:2:1: a column is missing behind SELECT", COMPLETE),
+    (
+        COUNTS + "DELETE FROM slow",
+        "program.sql:2:1: a query begins with SELECT, WITH or VALUES, not with DELETE",
+        "write CREATE VIEW counts AS SELECT ...",
+    ),
+    ("CREATE VIEW 'a' AS SELECT 1 AS b", "program.sql:1:13: 'a' is no name of a view", "a name has no single quotes"),
+    ("CREATE VIEW a (b AS SELECT 1", "program.sql:1:15: this parenthesis is never closed", "add the closing one"),
     (COUNTS + "VALUES (1), (2),", "program.sql:2:16: the statement ends with a comma", COMMA),
     (COUNTS + "VALUES (1, 2,)", "program.sql:2:13: a comma before )", COMMA),
     (COUNTS + "WITH a AS (SELECT 1 AS b), SELECT b FROM a", "program.sql:2:26: a comma before SELECT", COMMA),

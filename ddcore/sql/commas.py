@@ -28,7 +28,9 @@ def check_commas(tokens: Sequence[Token], source: Source) -> None:
     for number, token in enumerate(tokens):
         if token.token_type == TokenType.R_PAREN and is_kind(tokens, number + 1, TokenType.L_PAREN):
             opening = tokens[number + 1].start
-            raise source.error_at(opening, "a comma is missing between ) and (", "write (...), (...)")
+            raise source.error_at(
+                opening, "( cannot follow ) here", "a comma, AS or an operator between them is missing"
+            )
         if token.token_type != TokenType.COMMA:
             continue
         before, behind = word(tokens, number - 1), word(tokens, number + 1)

@@ -8,8 +8,7 @@ from sqlglot import Token, TokenType
 
 from ddcore.errors import ProgramError
 from ddcore.sql.source import Source
-from ddcore.sql.tokens import is_kind, word, written
-from ddcore.wording import meant
+from ddcore.sql.tokens import is_kind, nearly, word, written
 
 __all__ = ["query_of"]
 
@@ -32,6 +31,8 @@ def query_of(tokens: Sequence[Token], source: Source) -> int:
     if place >= len(tokens) or word(tokens, place) in ("AS", *_QUERIES):
         raise source.error_at(tokens[place - 1].start, "this view has no name", "write CREATE VIEW name AS SELECT ...")
     name = written(source, tokens[place])
+    if tokens[place].token_type in (TokenType.STRING, TokenType.NUMBER):
+        raise source.error_at(tokens[place].start, f"{name} is no name of a view", "a name has no single quotes")
     place += 1
     while is_kind(tokens, place, TokenType.DOT):
         place += 2
@@ -57,7 +58,7 @@ def _behind_view(tokens: Sequence[Token], source: Source) -> int:
     if first in _QUERIES and first != "FROM":
         raise source.error_at(tokens[0].start, "a query without a view", "write CREATE VIEW name AS before it")
     if first != "CREATE":
-        hint = meant(first, ["CREATE"]) or _FORM
+        hint = nearly(first, ["CREATE"]) or _FORM
         if first in _CLAUSES:
             hint = "is the semicolon before it one too many?"
         text = written(source, tokens[0])
@@ -81,7 +82,7 @@ def _no_view(tokens: Sequence[Token], place: int, source: Source) -> ProgramErro
     if place >= len(tokens):
         return source.error_at(tokens[-1].start, "the statement ends before VIEW", "write CREATE VIEW name AS ...")
     text = written(source, tokens[place])
-    hint = meant(word(tokens, place), ["VIEW", "TEMPORARY", "MATERIALIZED"]) or _FORM
+    hint = nearly(word(tokens, place), ["VIEW", "TEMPORARY", "MATERIALIZED"]) or _FORM
     return source.error_at(tokens[place].start, f"CREATE makes views only, not {text}", hint)
 
 
@@ -100,7 +101,7 @@ def _without_query(tokens: Sequence[Token], place: int, name: str, source: Sourc
     if place >= len(tokens):
         return source.error_at(tokens[-1].start, f"the view {name} has no query", f"write CREATE VIEW {name} AS ...")
     text = written(source, tokens[place])
-    hint = meant(word(tokens, place), [each for each in _QUERIES if each != "("])
+    hint = nearly(word(tokens, place), [each for each in _QUERIES if each != "("])
     return source.error_at(
         tokens[place].start, f"a query begins with SELECT, WITH or VALUES, not with {text}",
         hint or f"write CREATE VIEW {name} AS SELECT ...",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Sequence
 
 from sqlglot import Token, TokenType
@@ -11,9 +10,9 @@ from sqlglot.errors import ErrorLevel, ParseError
 
 from ddcore.errors import ProgramError
 from ddcore.sql.source import DIALECT, Source
-from ddcore.sql.tokens import is_kind, word, written
+from ddcore.sql.tokens import is_kind, nearly, word, written
 
-__all__ = ["mistake"]
+__all__ = ["check_ends", "mistake"]
 
 _KEYWORDS = (
     "SELECT", "FROM", "WHERE", "GROUP", "HAVING", "ORDER", "LIMIT", "OFFSET", "QUALIFY", "UNION", "INTERSECT", "EXCEPT",
@@ -25,6 +24,7 @@ _CLAUSES = {
     "EXCEPT", "JOIN", "INNER", "CROSS", "NATURAL", "ON", "USING", "AND", "OR", "THEN", "WHEN", "ELSE", "END", "AS", ")",
     ",",
 }  # fmt: skip
+_NOT_ALONE = ("SELECT", "FROM", "WHERE", "ON", "HAVING", "QUALIFY", "AND", "OR", "GROUP BY", "ORDER BY", "PARTITION BY")
 _BEFORE_NAMES = ("FROM", "JOIN", "AS", "VIEW", ".", ",")
 _WANTED = {
     "SELECT": "a column", "GROUP BY": "a column", "ORDER BY": "a column", "PARTITION BY": "a column",
@@ -42,9 +42,18 @@ _NO_SQL = (
     TokenType.PARAMETER, TokenType.HASH, TokenType.BACKSLASH, TokenType.PLACEHOLDER, TokenType.L_BRACE,
     TokenType.R_BRACE, TokenType.UNKNOWN, TokenType.BLOCK_START, TokenType.BLOCK_END, TokenType.CARET, TokenType.AMP,
 )  # fmt: skip
-_CLOSE = 0.75  # FORM for FROM; less would take names of columns for keywords
 _LOOK_BACK = 2
 """A misspelt keyword is often read as a name, and the reading ends a word or two later."""
+
+
+def check_ends(query: Sequence[Token], source: Source) -> None:
+    """Raise ProgramError for a clause of which there is only the keyword: sqlglot drops some of them in silence."""
+    for number, token in enumerate(query):
+        keyword, behind = word(query, number), word(query, number + 1)
+        is_clause = keyword in _NOT_ALONE and word(query, number - 1) not in (".", "AS")
+        if is_clause and (number + 1 == len(query) or behind in _CLAUSES):
+            text = written(source, token)
+            raise source.error_at(token.start, f"{_WANTED[keyword]} is missing behind {text}", _COMPLETE)
 
 
 def mistake(query: Sequence[Token], source: Source) -> ProgramError:
@@ -100,7 +109,7 @@ def _misspelt(query: Sequence[Token], stop: int) -> tuple[int, str] | None:
         text, before = word(query, number), word(query, number - 1)
         is_name = before in _BEFORE_NAMES or word(query, number + 1) in (".", ",", ")")
         if is_kind(query, number, TokenType.VAR) and not is_name and text not in _KEYWORDS:
-            close = difflib.get_close_matches(text, _KEYWORDS, n=1, cutoff=_CLOSE)
-            if close:
-                return number, f"did you mean {close[0]!r}?"
+            hint = nearly(text, _KEYWORDS)
+            if hint:
+                return number, hint
     return None

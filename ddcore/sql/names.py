@@ -17,6 +17,8 @@ __all__ = [
     "unwrapped",
 ]  # fmt: skip
 
+_SLANTED = "\u2018\u2019\u201a\u201c\u201d\u201e\u00ab\u00bb"
+"""Quotes that word processors write."""
 Known = Mapping[str, Sequence[str]]
 """The column names of tables, by the table's name in small letters or, if it is quoted, as it is."""
 
@@ -118,6 +120,8 @@ def resolve(source: Source, columns: Sequence[Column], node: exp.Column) -> Colu
         )  # fmt: skip
     names = [each.name for each in own if table is None or is_named(table, each.table)]
     hint = f"text has single quotes: '{node.name}'" if node.this.args.get("quoted") else "name one of these"
+    if node.name[:1] in _SLANTED:
+        hint = f"text has straight single quotes: '{node.name.strip(_SLANTED)}'"
     raise source.error(node, f"there is no column {text}; there are: {listed(names)}", meant(node.name, names) or hint)
 
 

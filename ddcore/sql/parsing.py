@@ -16,7 +16,7 @@ from ddcore.sql.bindings import without_recursion
 from ddcore.sql.brackets import check_brackets
 from ddcore.sql.commas import check_commas
 from ddcore.sql.heads import query_of
-from ddcore.sql.mistakes import mistake
+from ddcore.sql.mistakes import check_ends, mistake
 from ddcore.sql.quotes import unclosed
 from ddcore.sql.source import DIALECT, Source
 from ddcore.sql.tokens import statements
@@ -66,9 +66,10 @@ def _view(source: Source, tokens: list[Token]) -> View:
 
 def _tree(source: Source, tokens: list[Token]) -> exp.Create:
     first = tokens[0].start
-    number = query_of(tokens, source)
     check_brackets(tokens, source)
+    number = query_of(tokens, source)
     check_commas(tokens, source)
+    check_ends(tokens[number:], source)
     kept = without_recursion(tokens, source)
     try:
         with _quiet():

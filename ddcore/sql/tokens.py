@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import difflib
+from collections.abc import Iterable, Sequence
 
 from sqlglot import Token, TokenType
 from sqlglot.dialects.dialect import Dialect
@@ -12,8 +13,10 @@ from ddcore.errors import ProgramError
 from ddcore.sql.quotes import quoted, unclosed
 from ddcore.sql.source import DIALECT, Source, cut
 
-__all__ = ["is_kind", "statements", "word", "written"]
+__all__ = ["is_kind", "nearly", "statements", "word", "written"]
 
+_CLOSE = 0.75
+"""How near a word is to the keyword that it may mean: FORM for FROM. Less would take names of columns for keywords."""
 _NO_WORDS = (TokenType.STRING, TokenType.IDENTIFIER, TokenType.NUMBER)
 
 
@@ -61,3 +64,9 @@ def written(source: Source, token: Token) -> str:
 def is_kind(tokens: Sequence[Token], number: int, kind: TokenType) -> bool:
     """Whether there is such a token."""
     return 0 <= number < len(tokens) and tokens[number].token_type == kind
+
+
+def nearly(text: str, keywords: Iterable[str]) -> str:
+    """The hint that a word is nearly a keyword, or nothing."""
+    close = difflib.get_close_matches(text, list(keywords), n=1, cutoff=_CLOSE)
+    return f"did you mean {close[0]!r}?" if close else ""
