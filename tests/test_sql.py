@@ -395,6 +395,10 @@ MISTAKES = {
         'program.sql:2:35: there is no column "Ada Byron"',
         "'Ada Byron'",
     ),
+    "SELECT id FROM orders WHERE who = \u2018Ada\u2019": (
+        "program.sql:2:35: there is no column \u2018Ada\u2019",
+        "text has straight single quotes: 'Ada'",
+    ),
     "SELECT id FROM orders LIMIT who": ("program.sql:2:29: a limit that is no whole number is not supported", ""),
     "SELECT DISTINCT ON (who) who, id FROM orders": ("program.sql:2:21: DISTINCT ON is not supported", "row_number"),
     "WITH RECURSIVE n AS (SELECT 1 AS i UNION SELECT max(i) FROM n) SELECT i FROM n": (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 from sqlglot import Token, exp
@@ -72,14 +72,12 @@ def _tree(source: Source, tokens: list[Token]) -> exp.Create:
     check_ends(tokens[number:], source)
     kept = without_recursion(tokens, source)
     try:
-        with _quiet():
+        with _quiet(), suppress(SqlglotError):
             trees = Dialect.get_or_raise(DIALECT).parser(error_level=ErrorLevel.IMMEDIATE).parse(kept, source.text)
             if len(trees) == 1 and isinstance(trees[0], exp.Create):
                 return trees[0]
-            raise mistake(kept[number:], source)
-    except SqlglotError:
         with _quiet():
-            raise mistake(kept[number:], source) from None
+            raise mistake(kept[number:], source)
     except RecursionError:
         raise source.error_at(first, "this statement is nested too deeply", "use several views") from None
 
