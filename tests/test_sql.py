@@ -360,7 +360,7 @@ MISTAKES = {
         "columns",
     ),
     "SELECT string_agg(who, ',') AS t FROM orders": (
-        "program.sql:2:19: the aggregate group_concat is not supported",
+        "program.sql:2:19: the aggregate string_agg is not supported",
         "",
     ),
     "SELECT id FROM orders TABLESAMPLE SYSTEM (5)": (
@@ -375,7 +375,13 @@ MISTAKES = {
         "program.sql:2:40: this kind of GROUP BY is not supported: ROLLUP (id)",
         "",
     ),
-    "SELECT id, who FROM": ("program.sql:2:16: this is no SQL at 'FROM': Expected table name", "correct"),
+    "SELECT id, who FROM": ("program.sql:2:16: a table is missing behind FROM", "complete"),
+    "SELECT count() AS n FROM orders": ("program.sql:2:8: COUNT() lacks an argument", "docs/sql.md"),
+    "SELECT id, floor() AS n FROM orders": ("program.sql:2:23: FLOOR() lacks an argument", "docs/sql.md"),
+    "SELECT id FROM orders WHERE substring(who) = 'a'": ("program.sql:2:39: SUBSTRING(who) lacks", "docs/sql.md"),
+    "SELECT a FROM orders AS x (a b)": ("program.sql:2:28: a b is no name of a column", "commas between"),
+    "WITH x (a b) AS (SELECT 1) SELECT a FROM x": ("program.sql:2:9: a b is no name of a column", "commas between"),
+    "SELECT id FROM orders WHERE id IN 'a'": ("program.sql:2:29: this form is not supported: id IN 'a'", ""),
     "SELECT CAST(id AS money) AS m FROM orders": ("program.sql:2:13: the type MONEY is not supported", ""),
     "SELECT id FROM orders WHERE id = ANY(ARRAY[1])": ("program.sql:2:44: ANY of what is no subquery", "write IN"),
     "SELECT * FROM (SELECT 1) AS t": ("program.sql:1:13: column 1 of the view result has no name", "AS name"),
@@ -388,6 +394,10 @@ MISTAKES = {
     'SELECT id FROM orders WHERE who = "Ada Byron"': (
         'program.sql:2:35: there is no column "Ada Byron"',
         "'Ada Byron'",
+    ),
+    "SELECT id FROM orders WHERE who = \u2018Ada\u2019": (
+        "program.sql:2:35: there is no column \u2018Ada\u2019",
+        "text has straight single quotes: 'Ada'",
     ),
     "SELECT id FROM orders LIMIT who": ("program.sql:2:29: a limit that is no whole number is not supported", ""),
     "SELECT DISTINCT ON (who) who, id FROM orders": ("program.sql:2:21: DISTINCT ON is not supported", "row_number"),
@@ -419,16 +429,17 @@ def test_mistakes_name_their_place_and_a_way_on(query: str) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "program.sql: there is no view"),
-        ("SELECT 1", "program.sql:1:8: a query without a view: SELECT 1"),
-        ("CREATE TABLE t (a int)", "program.sql:1:14: the statement CREATE: CREATE TABLE t (a INT)"),
-        ("DROP VIEW v", "program.sql:1:11: the statement DROP: DROP VIEW v"),
-        ("CREATE VIEW v AS SELEC 1", "program.sql:1:1: this cannot be read: CREATE VIEW v AS SELEC 1"),
+        ("SELECT 1", "program.sql:1:1: a query without a view"),
+        ("CREATE TABLE t (a int)", "program.sql:1:8: CREATE makes views only, not TABLE"),
+        ("DROP VIEW v", "program.sql:1:1: a statement begins with CREATE VIEW, not with DROP"),
         (
             "CREATE OR REPLACE VIEW v AS SELECT 1 AS a",
-            "program.sql:1:24: CREATE VIEW takes a name, columns and a query",
+            "program.sql:1:1: CREATE VIEW takes a name, columns and a query only, not OR REPLACE",
         ),
-        ("CREATE TEMP VIEW v AS SELECT 1 AS a", "program.sql: there is no view"),
+        (
+            "CREATE TEMP VIEW v AS SELECT 1 AS a",
+            "program.sql:1:18: all views are temporary, so the program has no output",
+        ),
         ("CREATE VIEW orders AS SELECT 1 AS a", "program.sql:1:13: there is a table or view orders already"),
         ("CREATE VIEW v (a, b) AS SELECT 1 AS a", "program.sql:1:13: 2 columns are named, and the query has 1"),
     ],
@@ -454,7 +465,7 @@ def test_without_sqlglot_the_error_says_what_to_install(monkeypatch: pytest.Monk
 
 
 def test_the_page_shows_what_the_commands_print(tmp_path: Path, dd: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    pages.follow("sql.md", tmp_path, dd, monkeypatch, steps=12)
+    pages.follow("sql.md", tmp_path, dd, monkeypatch, steps=15)
 
 
 def test_the_page_s_recursion_finds_components() -> None:

@@ -24,8 +24,12 @@ def load(file: str | PathLike[str]) -> Callable[..., dict[str, Any]]:
     file = Path(file)
     try:
         text = file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ProgramError(f"{file.name}: cannot be read: {error}", "save it as text in UTF-8") from None
+    except UnicodeDecodeError as error:
+        before = error.object[: error.start].decode(errors="replace")
+        place = f"{file.name}:{before.count(chr(10)) + 1}:{len(before) - before.rfind(chr(10))}"
+        raise ProgramError(f"{place}: this is no text in UTF-8", "save the file as text in UTF-8") from None
+    except OSError as error:
+        raise ProgramError(f"{file.name}: cannot be read: {error.strerror}", "make it readable for this user") from None
     return program(text, file.name)
 
 
@@ -47,7 +51,7 @@ def program(text: str, file: str = "program.sql") -> Callable[..., dict[str, Any
         ) from None
     from ddcore.sql.views import outputs
 
-    statements, source = parse(text, file)
+    statements, source = parse(text.removeprefix("\ufeff"), file)
 
     def views(**inputs: Mapping[str, Any]) -> dict[str, Any]:
         return outputs(statements, source, inputs)

@@ -13,7 +13,7 @@ import polars as pl
 from sqlglot import exp
 
 from ddcore.schema import Type
-from ddcore.sql.parsing import shown
+from ddcore.sql.source import shown
 from ddcore.sql.values import (
     BOOL,
     DATE,
@@ -32,7 +32,7 @@ from ddcore.sql.values import (
     sql_function,
 )
 
-__all__ = ["ARGUMENTS", "RULES"]
+__all__ = ["ARGUMENTS", "NEEDED", "RULES"]
 
 Rule = Callable[[Values, Any], Value]
 
@@ -678,3 +678,8 @@ ARGUMENTS: dict[type[exp.Expr], set[str]] = {
     exp.Count: {"big_int"},
 }  # fmt: skip
 """What the rules read of a node beside ``this``, ``expression`` and ``expressions``. Anything else is refused."""
+
+NEEDED: dict[type[exp.Expr], tuple[str, ...]] = {
+    exp.Floor: ("this",), exp.Ceil: ("this",), exp.Substring: ("this", "start"), exp.Count: ("this",),
+}  # fmt: skip
+"""The arguments that a rule reads and that sqlglot does not ask for."""

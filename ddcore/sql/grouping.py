@@ -16,7 +16,7 @@ from ddcore.expressions import canonical
 from ddcore.place import planning
 from ddcore.sql import joins
 from ddcore.sql.names import Column, Relation, is_named, types
-from ddcore.sql.parsing import shown
+from ddcore.sql.source import called, shown
 from ddcore.sql.values import Value, Values, is_plain, null
 
 if TYPE_CHECKING:
@@ -133,8 +133,7 @@ class _Aggregates:
             inner = node.this
             where = self.values.truth(node.expression.this, "FILTER")
         if not isinstance(inner, _AGGREGATES):
-            name = inner.sql_name().lower() if isinstance(inner, exp.Func) else inner.key
-            source.refuse(node, f"the aggregate {name}", "count, sum, avg, min, max, bool_and and bool_or are")
+            source.refuse(node, f"the aggregate {called(inner)}", "count, sum, avg, min, max, bool_and and bool_or are")
         self.values.require_arguments(inner, type(inner))
         if not self.nested and _nested(inner):
             raise source.error(inner, f"an aggregate of an aggregate: {shown(inner)}", "compute the inner one first")
@@ -145,7 +144,9 @@ class _Aggregates:
         if isinstance(argument, exp.Distinct):
             distinct = True
             if len(argument.expressions) != 1:
-                self.values.source.refuse(node, f"{node.key} of several distinct columns", "count a subquery's rows")
+                self.values.source.refuse(
+                    node, f"{called(node)} of several distinct columns", "count a subquery's rows"
+                )
             argument = argument.expressions[0]
         if isinstance(node, exp.Count):
             return self._count(node, argument, distinct, where)
@@ -157,10 +158,10 @@ class _Aggregates:
             return self._plain(kind, self.values.require(value, "bool"), where)
         if isinstance(node, exp.Min | exp.Max | exp.AnyValue):
             if value.type is None or value.type.is_nested:
-                self.values.source.refuse(node, f"{node.key} of {value.name}")
+                self.values.source.refuse(node, f"{called(node)} of {value.name}")
             return self._plain(ddcore.max if isinstance(node, exp.Max) else ddcore.min, value, where)
         if distinct:
-            self.values.source.refuse(node, f"{node.key}(DISTINCT ...)", "aggregate a SELECT DISTINCT")
+            self.values.source.refuse(node, f"{called(node)}(DISTINCT ...)", "aggregate a SELECT DISTINCT")
         value = self.values.number(value)
         if isinstance(node, exp.Avg):
             return self._plain(ddcore.mean, value, where)

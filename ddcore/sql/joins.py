@@ -12,8 +12,8 @@ from sqlglot import exp
 from ddcore.place import planning
 from ddcore.schema import Schema
 from ddcore.sql import subqueries, windows
-from ddcore.sql.names import Column, Relation, free, is_named, mentioned, resolve, types, unwrapped
-from ddcore.sql.parsing import shown
+from ddcore.sql.names import Column, Relation, free, is_named, mentioned, require_names, resolve, types, unwrapped
+from ddcore.sql.source import shown
 from ddcore.sql.values import Value, Values, aligned, is_plain, null
 
 if TYPE_CHECKING:
@@ -171,7 +171,9 @@ class _From:
         name = table.alias or (table.name if isinstance(table, exp.Table) else "")
         if name and any(each.table and is_named(name, each.table) for each in self.columns if not each.outer):
             raise self.queries.source.error(table, f"two tables are called {name}", f"{name} AS other_name")
-        names = [each.name for each in (alias.args.get("columns") or [])] if isinstance(alias, exp.TableAlias) else []
+        columns = (alias.args.get("columns") or []) if isinstance(alias, exp.TableAlias) else []
+        require_names(self.queries.source, columns)
+        names = [each.name for each in columns]
         own = relation.own
         if len(names) > len(own):
             raise self.queries.source.error(

@@ -9,11 +9,16 @@ from typing import Any
 from sqlglot import exp
 
 from ddcore.schema import Schema, parse_schema
-from ddcore.sql.parsing import Source
+from ddcore.sql.source import Source, shown
 from ddcore.wording import listed, meant
 
-__all__ = ["Column", "Relation", "free", "is_named", "mentioned", "own", "resolve", "result_name", "types", "unwrapped"]
+__all__ = [
+    "Column", "Relation", "free", "is_named", "mentioned", "own", "require_names", "resolve", "result_name", "types",
+    "unwrapped",
+]  # fmt: skip
 
+_SLANTED = "\u2018\u2019\u201a\u201c\u201d\u201e\u00ab\u00bb"
+"""Quotes that word processors write."""
 Known = Mapping[str, Sequence[str]]
 """The column names of tables, by the table's name in small letters or, if it is quoted, as it is."""
 
@@ -115,7 +120,16 @@ def resolve(source: Source, columns: Sequence[Column], node: exp.Column) -> Colu
         )  # fmt: skip
     names = [each.name for each in own if table is None or is_named(table, each.table)]
     hint = f"text has single quotes: '{node.name}'" if node.this.args.get("quoted") else "name one of these"
+    if node.name[:1] in _SLANTED:
+        hint = f"text has straight single quotes: '{node.name.strip(_SLANTED)}'"
     raise source.error(node, f"there is no column {text}; there are: {listed(names)}", meant(node.name, names) or hint)
+
+
+def require_names(source: Source, names: Iterable[Any]) -> None:
+    """Raise ProgramError where a name that columns get has something behind it, a type or a name without a comma."""
+    for name in names:
+        if isinstance(name, exp.ColumnDef):
+            raise source.error(name, f"{shown(name)} is no name of a column", "write names, with commas between them")
 
 
 def mentioned(columns: Iterable[Column], nodes: Iterable[exp.Expr]) -> set[str]:

@@ -10,7 +10,7 @@ from sqlglot import exp
 
 from ddcore.place import planning
 from ddcore.sql.names import Column, Relation, is_named, resolve, types
-from ddcore.sql.parsing import shown
+from ddcore.sql.source import shown
 from ddcore.sql.values import Value, Values
 
 if TYPE_CHECKING:

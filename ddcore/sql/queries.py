@@ -12,7 +12,7 @@ from sqlglot import exp
 from ddcore.place import planning
 from ddcore.sql import grouping, joins, ordering, recursion, subqueries, windows
 from ddcore.sql.names import Column, Relation, is_named, result_name, types, unwrapped
-from ddcore.sql.parsing import Source, shown
+from ddcore.sql.source import Source, shown
 from ddcore.sql.subqueries import Outer
 from ddcore.sql.values import TEXT, Value, Values, aligned, as_type, is_plain
 from ddcore.wording import listed, meant

@@ -13,8 +13,8 @@ import ddcore
 from ddcore.place import planning
 from ddcore.schema import Type
 from ddcore.sql import grouping, windows
-from ddcore.sql.names import Column, Relation, is_named, unwrapped
-from ddcore.sql.parsing import DIALECT, Declared
+from ddcore.sql.names import Column, Relation, is_named, require_names, unwrapped
+from ddcore.sql.source import DIALECT, Declared
 from ddcore.sql.values import Value, as_type, declared_type, null
 
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ def bound(queries: Queries, node: exp.With, env: Env) -> Env:
 
 def renamed(queries: Queries, relation: Relation, names: Sequence[Any], node: exp.Expr) -> Relation:
     """A relation whose first columns have other names."""
+    require_names(queries.source, names)
     if len(names) > len(relation.own):
         raise queries.source.error(
             node, f"{len(names)} columns are named, and the query has {len(relation.own)}", "name fewer of them"

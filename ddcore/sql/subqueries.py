@@ -17,7 +17,7 @@ from sqlglot import exp
 import ddcore
 from ddcore.sql import grouping, joins
 from ddcore.sql.names import Column, Known, Relation, _names, free, resolve, types, unwrapped
-from ddcore.sql.parsing import shown
+from ddcore.sql.source import shown
 from ddcore.sql.values import BOOL, Value, Values, aligned, null
 
 if TYPE_CHECKING:

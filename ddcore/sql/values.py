@@ -17,7 +17,7 @@ from ddcore.errors import ProgramError
 from ddcore.expressions import Projection
 from ddcore.schema import Schema, Type, parse_type
 from ddcore.sql.names import Column, resolve
-from ddcore.sql.parsing import Source, shown
+from ddcore.sql.source import Source, called, shown
 
 __all__ = ["BOOL", "Value", "Values", "aligned", "declared_type", "null"]
 
@@ -205,19 +205,19 @@ class Values:
                 node, f"an aggregate where single rows are meant: {shown(node)}",
                 "conditions on groups belong into HAVING; elsewhere compute it in a subquery",
             )  # fmt: skip
-        what = "the function" if isinstance(node, exp.Func) else "the expression"
-        name = node.name.lower() if isinstance(node, exp.Anonymous) else node.sql_name().lower() if isinstance(
-            node, exp.Func) else node.key.upper()  # fmt: skip
-        self.source.refuse(node, f"{what} {name}")
+        is_function = isinstance(node, exp.Func) and not isinstance(node, exp.Binary)
+        self.source.refuse(node, f"the function {called(node)}" if is_function else "this expression")
 
     def require_arguments(self, node: exp.Expr, kind: type[exp.Expr]) -> None:
-        """Raises ProgramError for an option of a part that its rule does not read."""
-        from ddcore.sql.functions import ARGUMENTS
+        """Raises ProgramError for an option of a part that its rule does not read, and for an argument it lacks."""
+        from ddcore.sql.functions import ARGUMENTS, NEEDED
 
+        if not all(node.args.get(name) for name in NEEDED.get(kind, ())):
+            raise self.source.error(node, f"{shown(node)} lacks an argument", "docs/sql.md lists what is supported")
         read = {"this", "expression", "expressions"} | ARGUMENTS.get(kind, set())
         for name, value in node.args.items():
             if value and name not in read:
-                self.source.refuse(node, f"{name.strip('_').replace('_', ' ').upper()} here")
+                self.source.refuse(node, "this form" if isinstance(node, exp.Binary | exp.In) else "this option")
 
     def truth(self, node: exp.Expr, where: str) -> pl.Expr:
         """A condition. Raises ProgramError for another type."""

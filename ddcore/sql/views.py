@@ -12,9 +12,10 @@ from sqlglot import exp
 from ddcore.errors import DdError
 from ddcore.place import planning
 from ddcore.sql.names import Column, Relation, is_named
-from ddcore.sql.parsing import Source, View
+from ddcore.sql.parsing import View
 from ddcore.sql.queries import Env, Queries
 from ddcore.sql.recursion import renamed
+from ddcore.sql.source import Source
 from ddcore.wording import described
 
 __all__ = ["Outputs", "outputs"]
@@ -33,6 +34,7 @@ def outputs(views: Sequence[View], source: Source, inputs: Mapping[str, Any]) ->
     queries = Queries(source, inputs, _read(views, inputs))
     results = Outputs()
     for view in views:
+        source.start = view.start
         if any(is_named(view.name, name) for name in queries.tables):
             raise source.error(view.node, f"there is a table or view {view.name} already", "give the view another name")
         with planning(source.place(view.node)), _one_line(source, view):
@@ -49,6 +51,10 @@ def _one_line(source: Source, view: View) -> Iterator[None]:
         yield
     except DdError:
         raise
+    except RecursionError:
+        raise source.error(
+            view.node, f"the view {view.name} is nested too deeply", "write it as several views"
+        ) from None
     except Exception as error:
         raise source.error(
             view.node, f"the view {view.name} cannot be planned: {described(error)}", "write it in simpler parts"

@@ -1,0 +1,47 @@
+"""Commas of lists, of which sqlglot accepts too many."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlglot import Token, TokenType
+
+from ddcore.sql.source import Source
+from ddcore.sql.tokens import is_kind, word, written
+
+__all__ = ["check_commas"]
+
+_NO_ITEM = {
+    ")", "]", "FROM", "WHERE", "GROUP BY", "HAVING", "ORDER BY", "PARTITION BY",
+    "LIMIT", "OFFSET", "FETCH", "QUALIFY", "WINDOW", "UNION",
+    "INTERSECT", "EXCEPT", "ON", "USING", "AS", "SELECT", "AND", "OR", "THEN", "WHEN", "ELSE", "END", "ASC", "DESC",
+    "INTO", "JOIN", "INNER", "CROSS", "NATURAL", "FULL",
+}  # fmt: skip
+"""What cannot be the begin of an item of a list. All of them are reserved in PostgreSQL, but QUALIFY."""
+_BEFORE_LISTS = {"SELECT", "DISTINCT", "WITH", "FROM", "GROUP BY", "ORDER BY", "PARTITION BY", "(", "["}
+
+
+def check_commas(tokens: Sequence[Token], source: Source) -> None:
+    """Raise ProgramError for two commas in a row, for one before the first item of a list or behind the last, and where
+    one is missing between items in parentheses.
+    """
+    for number, token in enumerate(tokens):
+        if token.token_type == TokenType.R_PAREN and is_kind(tokens, number + 1, TokenType.L_PAREN):
+            opening = tokens[number + 1].start
+            raise source.error_at(
+                opening, "( cannot follow ) here", "a comma, AS or an operator between them is missing"
+            )
+        if token.token_type != TokenType.COMMA:
+            continue
+        before, behind = word(tokens, number - 1), word(tokens, number + 1)
+        if behind == ",":
+            what, place = "two commas in a row", tokens[number + 1]
+        elif number + 1 == len(tokens):
+            what, place = "the statement ends with a comma", token
+        elif behind in _NO_ITEM or (behind in ("LEFT", "RIGHT") and not is_kind(tokens, number + 2, TokenType.L_PAREN)):
+            what, place = f"a comma before {written(source, tokens[number + 1])}", token
+        elif before in _BEFORE_LISTS:
+            what, place = f"a comma behind {written(source, tokens[number - 1])}", token
+        else:
+            continue
+        raise source.error_at(place.start, what, "take the comma out, or add what is missing beside it")

@@ -1,0 +1,98 @@
+"""Quoted pieces of a program: texts, quoted names and comments, and those that are not closed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ddcore.errors import ProgramError
+from ddcore.sql.source import Source, cut
+
+__all__ = ["Quoted", "quoted", "unclosed"]
+
+_BEGINS = re.compile(r"--|/\*|\{#|(?:(?<!\w)(?:[ebxEBX]|[uU]&))?'|\"|(?<![\w$])\$\w*\$")
+_BLOCK = re.compile(r"/\*|\*/")
+_BEHIND = re.compile(r"[\w%]")
+_RUNS_ON = re.compile(
+    r";\s*\n|\n\s*(?:SELECT|FROM|WHERE|GROUP|HAVING|ORDER|LIMIT|UNION|JOIN|LEFT|AND|OR|CREATE|WITH|QUALIFY)\b", re.I
+)
+_KINDS = {"name": ("this name in double quotes", '"'), "comment": ("this comment", "*/")}
+
+
+@dataclass(frozen=True)
+class Quoted:
+    """A piece with its quotes: ``kind`` is text, name or comment; ``end`` is behind its last character."""
+
+    kind: str
+    start: int
+    end: int
+    closed: bool
+
+
+def quoted(text: str) -> Iterator[Quoted]:
+    """All pieces in which the words of SQL mean nothing, in order."""
+    place = 0
+    while begin := _BEGINS.search(text, place):
+        mark = begin.group()
+        kind = "comment" if mark in ("--", "/*", "{#") else "name" if mark == '"' else "text"
+        end = _end(text, begin.end(), mark)
+        place = len(text) if end is None else end
+        yield Quoted(kind, begin.start(), place, end is not None)
+
+
+def _end(text: str, place: int, mark: str) -> int | None:
+    """Where a piece ends whose first mark ends at ``place``; None where nothing closes it."""
+    if mark == "--":
+        line = text.find("\n", place)
+        return len(text) if line < 0 else line
+    if mark == "/*":
+        return _end_of_block(text, place)
+    if mark[0] in "${":
+        mark = "#}" if mark == "{#" else mark
+        tag = text.find(mark, place)
+        return None if tag < 0 else tag + len(mark)
+    quote = mark[-1]
+    escape = r"\\.|" if mark[0] in "eE" else ""
+    inner = re.compile(rf"(?:{escape}{quote}{quote}|[^{quote}{escape and chr(92) * 2}])*+", re.DOTALL)
+    last = inner.match(text, place)
+    end = last.end() if last else place
+    return end + 1 if text[end : end + 1] == quote else None
+
+
+def _end_of_block(text: str, place: int) -> int | None:
+    depth = 1
+    for mark in _BLOCK.finditer(text, place):
+        depth += 1 if mark.group() == "/*" else -1
+        if not depth:
+            return mark.end()
+    return None
+
+
+def unclosed(source: Source, start: int = 0, end: int | None = None, *, surely: bool = True) -> ProgramError | None:
+    """The error of a piece that is not closed and begins between ``start`` and ``end``; None where there is none.
+
+    A forgotten quote closes at the first quote of the next text. So this is the first piece that goes over a line's end
+    into further SQL, or ends just before a word, else the one that nothing closes. Not ``surely``: the first alone.
+    """
+    text = source.text
+    pieces = [each for each in quoted(text) if start <= each.start and (end is None or each.start < end)]
+    for each in pieces:
+        piece = text[each.start : each.end]
+        runs_on = each.closed and each.kind != "comment" and "\n" in piece
+        if runs_on and (_RUNS_ON.search(piece) or _BEHIND.match(text, each.end)):
+            return _error(source, each)
+    return next((_error(source, each) for each in pieces if not each.closed), None) if surely else None
+
+
+def _error(source: Source, piece: Quoted) -> ProgramError:
+    first, _, _ = source.text[piece.start : piece.end].partition("\n")
+    what, mark = _KINDS.get(piece.kind, ("this text", "'"))
+    if first[0] == "$":
+        mark = first[: first.index("$", 1) + 1]
+    elif first[0] == "{":
+        mark = "#}"
+    hint = f"add {mark} where it ends"
+    if piece.kind == "text" and mark == "'":
+        hint += "; a quote inside of a text is written twice: 'it''s'"
+    return source.error_at(piece.start, f"{what} is not closed: {cut(first)}", hint)

@@ -1,0 +1,91 @@
+"""The text of a program, and the place of each part in it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import NoReturn
+
+from sqlglot import exp
+
+from ddcore.errors import ProgramError
+
+__all__ = ["DIALECT", "Declared", "Loop", "Source", "called", "cut", "shown"]
+
+DIALECT = "postgres"
+_LONGEST_SHOWN = 60
+
+
+@dataclass(frozen=True)
+class Declared:
+    """The columns of a binding of WITH MUTUALLY RECURSIVE: names, and their types as written."""
+
+    names: tuple[str, ...]
+    types: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Loop:
+    """The limit of a WITH MUTUALLY RECURSIVE: ``rounds``, None for the default, and whether it then returns."""
+
+    rounds: int | None = None
+    returns: bool = False
+
+
+@dataclass
+class Source:
+    """The text with its file's name. ``declared`` and ``loops`` are found by where the name of a binding begins."""
+
+    file: str
+    text: str
+    declared: dict[int, Declared] = field(default_factory=dict)
+    loops: dict[int, Loop] = field(default_factory=dict)
+    start: int = 0
+    """Where the statement begins that is read or planned: the place of parts in which there is no name."""
+
+    def at(self, offset: int) -> str:
+        """``file:line:column`` of a character, both from 1."""
+        before = self.text[:offset]
+        return f"{self.file}:{before.count(chr(10)) + 1}:{offset - before.rfind(chr(10))}"
+
+    def error_at(self, offset: int, message: str, hint: str) -> ProgramError:
+        """An error at a character of the text."""
+        return ProgramError(f"{self.at(offset)}: {message}", hint)
+
+    def place(self, node: exp.Expr) -> str:
+        """``file:line:column`` of a part: of the first name in it, else of the part around it."""
+        around: exp.Expr | None = node
+        while around is not None:
+            starts = [each.meta["start"] for each in around.walk() if "start" in each.meta]
+            if starts:
+                return self.at(min(starts))
+            around = around.parent
+        return self.at(self.start)
+
+    def error(self, node: exp.Expr, message: str, hint: str = "") -> ProgramError:
+        """An error at a part of the text."""
+        return ProgramError(f"{self.place(node)}: {message}", hint)
+
+    def refuse(self, node: exp.Expr, what: str, hint: str = "docs/sql.md lists what is supported") -> NoReturn:
+        """Raise the error of what is SQL but is not supported."""
+        raise self.error(node, f"{what} is not supported: {shown(node)}", hint)
+
+
+def shown(node: exp.Expr) -> str:
+    """A part as SQL, cut behind a word where it is long."""
+    return cut(node.sql(dialect=DIALECT))
+
+
+def called(node: exp.Expr) -> str:
+    """The name of a function, as SQL writes it."""
+    name = re.match(r"\w+", node.sql(dialect=DIALECT))
+    return name.group().lower() if name else shown(node)
+
+
+def cut(text: str) -> str:
+    """A piece of the text on one line, cut behind a word where it is long."""
+    text = " ".join(text.split())
+    if len(text) <= _LONGEST_SHOWN:
+        return text
+    words = re.match(rf".{{1,{_LONGEST_SHOWN - 4}}}(?=\s)", text)
+    return f"{words.group() if words else text[: _LONGEST_SHOWN - 4]} ..."

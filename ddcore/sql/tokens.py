@@ -1,0 +1,72 @@
+"""Tokens of a program, one list for each statement."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+
+from sqlglot import Token, TokenType
+from sqlglot.dialects.dialect import Dialect
+from sqlglot.errors import SqlglotError
+
+from ddcore.errors import ProgramError
+from ddcore.sql.quotes import quoted, unclosed
+from ddcore.sql.source import DIALECT, Source, cut
+
+__all__ = ["is_kind", "nearly", "statements", "word", "written"]
+
+_CLOSE = 0.75
+"""How near a word is to the keyword that it may mean: FORM for FROM. Less would take names of columns for keywords."""
+_NO_WORDS = (TokenType.STRING, TokenType.IDENTIFIER, TokenType.NUMBER)
+
+
+def statements(source: Source) -> list[list[Token]]:
+    """The tokens of each statement, without semicolons. Raises ProgramError, with the place."""
+    try:
+        tokens = Dialect.get_or_raise(DIALECT).tokenize(source.text)
+    except SqlglotError:
+        raise unclosed(source) or _unreadable(source) from None
+    found: list[list[Token]] = [[]]
+    for token in tokens:
+        if token.token_type == TokenType.SEMICOLON:
+            found.append([])
+        else:
+            found[-1].append(token)
+    return [each for each in found if each]
+
+
+def _unreadable(source: Source) -> ProgramError:
+    """The error of a piece of the text that is closed and no token, for example ``x'no digits'``."""
+    for piece in quoted(source.text):
+        text = source.text[piece.start : piece.end]
+        try:
+            Dialect.get_or_raise(DIALECT).tokenize(text)
+        except SqlglotError:
+            return source.error_at(piece.start, f"this text cannot be read: {cut(text)}", "write it as 'text'")
+    return source.error_at(0, "a text or a number of this file cannot be read", "take out half of the views to find it")
+
+
+def word(tokens: Sequence[Token], number: int) -> str:
+    """A token in capital letters; nothing for a text, a quoted name, a number, and beyond the end.
+
+    ``GROUP BY`` is one token; with another word behind GROUP, there are two.
+    """
+    if not 0 <= number < len(tokens) or tokens[number].token_type in _NO_WORDS:
+        return ""
+    return " ".join(tokens[number].text.upper().split())
+
+
+def written(source: Source, token: Token) -> str:
+    """A token as it is in the text, cut where it is long."""
+    return cut(source.text[token.start : token.end + 1])
+
+
+def is_kind(tokens: Sequence[Token], number: int, kind: TokenType) -> bool:
+    """Whether there is such a token."""
+    return 0 <= number < len(tokens) and tokens[number].token_type == kind
+
+
+def nearly(text: str, keywords: Iterable[str]) -> str:
+    """The hint that a word is nearly a keyword, or nothing."""
+    close = difflib.get_close_matches(text, list(keywords), n=1, cutoff=_CLOSE)
+    return f"did you mean {close[0]!r}?" if close else ""
