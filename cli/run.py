@@ -134,6 +134,11 @@ def run(
         )
     _tell(out, report, dry_run)
     _tell_corrections(out, report)
+    for name in report.without_rows:
+        out.say(
+            ("note: ", "yellow"),
+            f"input {name} has no rows yet, and versions that are folded take none: ddcore ingest {name} SOURCE",
+        )
     for warning in report.warnings:
         out.warn(warning)
     try:

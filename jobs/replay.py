@@ -128,6 +128,7 @@ class _Replay:
             dims=self.dims,
             upper=ledger.upper() or nothing_closed(self.dims),
             names=ledger.version_names(self.dims).read(),
+            without_rows=[name for name in self.plan.inputs if name not in ledger.inputs(with_rows=True)],
         )
 
     def preview(self) -> RunReport:
