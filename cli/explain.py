@@ -116,7 +116,7 @@ def explain(
             _tell_causes(out, explaining, _span(versions, readable), key)
         else:
             _tell_rows(
-                out, explaining, readable.time(at or "latest", "--at"), key,
+                out, explaining, readable.time(at or "latest", "--at"), key, "--at" if at else "explain",
                 limit=_ROWS if limit is None else limit, check=check,
             )  # fmt: skip
     return 0
@@ -213,8 +213,10 @@ def _spelled(key: pl.DataFrame) -> str:
 # --- a row ------------------------------------------------------------------------------------------------------------
 
 
-def _tell_rows(out: Output, explaining: Explaining, time: Time, key: pl.DataFrame, *, limit: int, check: bool) -> None:
-    explaining.require(time, "--at")
+def _tell_rows(
+    out: Output, explaining: Explaining, time: Time, key: pl.DataFrame, origin: str, *, limit: int, check: bool
+) -> None:
+    explaining.require(time, origin)
     rows, dims = explaining.rows(time, key), explaining.plan.dims
     if rows.is_empty():
         words = " ".join(shlex.quote(f"{name}={cell(key[name][0])}") for name in key.columns)

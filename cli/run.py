@@ -169,10 +169,9 @@ def _verified(out: Output, project: Project, report: RunReport) -> Mismatch | No
 def _tell(out: Output, report: RunReport, dry_run: bool) -> None:
     if report.nothing_new:
         out.say(f"nothing new: {_folded(report)}")
-        return
     for note in report.notes:
         out.say(note)
-    if not (report.versions or dry_run):
+    if report.nothing_new or not (report.versions or dry_run):
         return
     alone = len(report.versions) == 1 and not dry_run
     ending = f"rounds={report.rounds} took={report.took:.1f}s"

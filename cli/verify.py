@@ -136,7 +136,7 @@ def verify(
         verification = Verification(settings, by=way, scratch=scratch_folder, listener=listen)
         names = verification.outputs(outputs or ())
         selection = _selection(verification, at or (), last or 0, every or 0)
-        times = verification.times(selection, names, "--at", strict=bool(outputs))
+        times = verification.times(selection, names, "--at" if at else "verify", strict=bool(outputs))
         for note in verification.left_out(times, names):
             out.say(note)
         for verdict in verification.verdicts(times, names):

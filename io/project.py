@@ -433,8 +433,13 @@ def _tests(section: _Section, dims: tuple[str, ...], text: str) -> tuple[DataTes
     tests = []
     for name, table in section.table.items():
         _check_name(section, name)
-        one = _test(_Section(section.file, f"tests.{name}", table), name, dims)
-        tests.append(replace(one, place=f"{FILE_NAME}:{_line(text, name)}"))
+        line, file = _line(text, name), shown(section.file)
+        try:
+            one = _test(_Section(section.file, f"tests.{name}", table), name, dims)
+        except UsageError as error:
+            message = error.message.replace(f"{file}: [tests", f"{file}:{line}: [tests", 1)
+            raise UsageError(message, error.hint) from None
+        tests.append(replace(one, place=f"{FILE_NAME}:{line}"))
     _check_case(section, section.table)
     return tuple(tests)
 

@@ -557,3 +557,14 @@ def test_an_input_without_rows_is_named_until_it_has_some(fresh: Path, dd: Any) 
     code, out, err = dd("run", "--json")
     assert (code, records(out)[-1]["without_rows"]) == (0, []) and note not in err
     assert line not in dd("status")[1]
+
+
+def test_versions_that_never_were(here: Path, dd: Any) -> None:
+    assert dd("run", "--from-version", "99")[2] == [
+        "error: --from-version 99: version 5 is folded, and no later one was ingested",
+        "  name a version to fold again from, or ingest this one first",
+    ]
+    assert dd("compact", "--since", "99")[2] == [
+        "error: --since version 99 is not yet complete: since is version 0, upper is version 6",
+        "  name a folded version: ddcore log --versions",
+    ]
