@@ -10,6 +10,7 @@ import typer
 
 from ddcore.cli.completion import output_names, version_names, way_names
 from ddcore.cli.options import (
+    ON_TERMINAL,
     DebugOption,
     EngineOption,
     JsonOption,
@@ -37,8 +38,6 @@ if TYPE_CHECKING:
     from ddcore.jobs.verify import Selection, Verdict, Verification, Way
 
 __all__ = ["tell_rows", "tell_verdict", "verify"]
-
-ON_TERMINAL = 100  # differing rows of one verdict that a terminal shows unless --limit says otherwise
 
 
 def verify(

@@ -284,6 +284,11 @@ def test_hints_of_open_are_python(mine: Path, tmp_path: Path, monkeypatch: pytes
         ddcore.open(mine, warehouse="")
 
 
+def test_the_plan_has_as_many_operators_as_the_command_says(project: OpenedProject, here: Path, dd: Command) -> None:
+    assert repr(project.plan()) == "Plan(links, starts -> journeys: 10 operators)"
+    assert "10 operators" in dd("plan")[1][1]
+
+
 def test_names_that_are_not_there_by_the_rules_of_mappings(project: OpenedProject) -> None:
     assert "journeys" in project.outputs and "links" not in project.outputs
     assert project.outputs.get("links") is None and project.outputs.get("links", 1) == 1
@@ -452,7 +457,7 @@ def test_a_collection_tells_its_columns_place_and_inputs() -> None:
     assert "input edges" in texts[1] and "int64" in texts[1] and "reads" not in texts[1]
     assert "distinct at test_opened.py:" in texts[2] and texts[2].endswith("depends on roots")
     assert "iterate at test_opened.py:" in texts[3] and texts[3].endswith("depends on edges, roots")
-    assert repr(plan) == f"Plan(edges, roots -> reached: {len(plan.nodes)} operators)"
+    assert repr(plan) == f"Plan(edges, roots -> reached: {len(plan.operators)} operators)"
     assert "<svg " in plan._repr_html_() and check_html(plan._repr_html_())
 
 
