@@ -95,4 +95,5 @@ def _tell(out: Output, report: CompactReport, dry_run: bool) -> None:
     what = "would be deleted" if dry_run else "deleted"
     out.say(f"{count(report.deleted)} files with {count(report.freed)} bytes {what}")
     if report.since:
-        out.say(f"since={shown_frontier(report.since, report.dims)}")
+        (since,) = report.since if len(report.dims) == 1 else ((),)
+        out.say(f"since={since[0] if since else shown_frontier(report.since, report.dims)}")

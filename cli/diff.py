@@ -11,6 +11,7 @@ import typer
 
 from ddcore.cli.completion import key_names, version_names
 from ddcore.cli.options import (
+    ON_TERMINAL,
     DebugOption,
     JsonOption,
     LimitOption,
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
 
 __all__ = ["diff"]
 
-ON_TERMINAL = 100  # rows that a terminal shows unless --limit says otherwise
 _COLORS = {"+": "green", "-": "red", "~": "yellow"}
 
 

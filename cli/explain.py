@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 __all__ = ["explain"]
 
+_SOURCES = 3  # that are named of several
 _ROWS = 3  # that are explained unless --limit says otherwise
 _FACTS = 200  # lines of a derivation that people are shown
 _PASSED_ON = ("concat", "variable", "leave")  # operators whose rows are those of an input
@@ -115,7 +116,7 @@ def explain(
             _tell_causes(out, explaining, _span(versions, readable), key)
         else:
             _tell_rows(
-                out, explaining, readable.time(at or "latest", "--at"), key,
+                out, explaining, readable.time(at or "latest", "--at"), key, "--at" if at else "explain",
                 limit=_ROWS if limit is None else limit, check=check,
             )  # fmt: skip
     return 0
@@ -136,16 +137,19 @@ def _divided(words: Sequence[str], schema: Schema, output: str) -> tuple[list[st
             values[name] = value
         elif values:
             what = f"{output} has no column {name!r}; it has: {', '.join(schema)}"
-            raise UsageError(what if equals else f"{word!r} is no COLUMN=VALUE", meant(name, schema))
+            hint = meant(name, schema) or ("" if equals else "two versions are written before the row")
+            raise UsageError(what if equals else f"{word!r} is no COLUMN=VALUE", hint)
         else:
             versions.append(word)
     if not values:
         column = versions[0].partition("=")[0] if versions and "=" in versions[0] else ""
         if column:
             raise UsageError(f"{output} has no column {column!r}; it has: {', '.join(schema)}", meant(column, schema))
-        raise UsageError(
-            f"explain {output} names no row", f"say which one: COLUMN=VALUE, of the columns {listed(schema)}"
-        )
+        said = f": {versions[0]!r} is no COLUMN=VALUE" if len(versions) == 1 and ".." not in versions[0] else ""
+        value = versions[0] if said else "VALUE"
+        hint = f"say which one by values of its columns, which are {listed(schema)}: "
+        word = shlex.quote(f"{next(iter(schema))}={value}")
+        raise UsageError(f"explain {output} names no row{said}", f"{hint}ddcore explain {output} {word}")
     return versions, values
 
 
@@ -209,8 +213,10 @@ def _spelled(key: pl.DataFrame) -> str:
 # --- a row ------------------------------------------------------------------------------------------------------------
 
 
-def _tell_rows(out: Output, explaining: Explaining, time: Time, key: pl.DataFrame, *, limit: int, check: bool) -> None:
-    explaining.require(time, "--at")
+def _tell_rows(
+    out: Output, explaining: Explaining, time: Time, key: pl.DataFrame, origin: str, *, limit: int, check: bool
+) -> None:
+    explaining.require(time, origin)
     rows, dims = explaining.rows(time, key), explaining.plan.dims
     if rows.is_empty():
         words = " ".join(shlex.quote(f"{name}={cell(key[name][0])}") for name in key.columns)
@@ -294,7 +300,7 @@ def _tell_inputs(
                 continue
             times = "" if abs(diff) == 1 else f"{count(abs(diff))} times" if not sign else count(abs(diff))
             mark = [("+" if diff > 0 else "-") + times] if sign else []
-            where = [] if origin is None else [explaining.names.named(origin.time), ", ".join(origin.sources)]
+            where = [] if origin is None else [explaining.names.named(origin.time), _came_from(origin)]
             lines.append([*mark, name, cell(row), *([] if sign else [times]), *where, *([""] * (2 - len(where)))])
             colors.append(("green" if diff > 0 else "red") if sign else "")
     if lines and not sign and not any(line[2] for line in lines):
@@ -303,13 +309,24 @@ def _tell_inputs(
         out.data((f"  {line}", color))
 
 
+def _came_from(origin: Origin) -> str:
+    """The source of a row, or the sources of which one had it."""
+    sources, numbers = origin.sources, [str(record.number) for record in origin.ingests]
+    if len(sources) < 2:
+        return listed(sources)
+    ingests = f"ingest{'s' * (len(numbers) > 1)} {', '.join(numbers)}"
+    more = f" and {count(len(sources) - _SOURCES)} more" if len(sources) > _SOURCES else ""
+    return f"one of {count(len(sources))} sources of {ingests}: {', '.join(sources[:_SOURCES])}{more}"
+
+
 def _origin(explaining: Explaining, origin: Origin | None) -> dict[str, Any]:
     dims = explaining.plan.dims
     name = "version" if len(dims) == 1 else "time"
     if origin is None:
-        return {name: None, "label": None, "sources": []}
+        return {name: None, "label": None, "ingests": [], "sources": []}
     label = explaining.names.fields(origin.time)["label"]
-    return {name: json_time(origin.time, dims), "label": label, "sources": list(origin.sources)}
+    came = {"ingests": [record.number for record in origin.ingests], "sources": list(origin.sources)}
+    return {name: json_time(origin.time, dims), "label": label, **came}
 
 
 # --- derivations ------------------------------------------------------------------------------------------------------

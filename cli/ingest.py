@@ -340,10 +340,11 @@ def _check_input(project: Project, name: str, sources: Sequence[str]) -> None:
     except UsageError as error:
         from ddcore.io.sources.guessing import guessed_schema
 
-        line = "" if meant(name, project.inputs) else guessed_schema(sources, project.dims)
+        line, close = guessed_schema(sources, project.dims), meant(name, project.inputs)
         if not line:
             raise
         hint = f"add a section [inputs.{name}] with its schema, which may be: {line}"
+        hint = f"{close} or {hint}" if close else hint
         raise UsageError(error.message, hint) from None
 
 

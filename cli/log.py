@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ddcore.cli.options import DebugOption, JsonOption, LimitOption, ProjectOption, WarehouseOption, open_project
+from ddcore.cli.options import DebugOption, JsonOption, ProjectOption, WarehouseOption, open_project, whole_number
 from ddcore.cli.output import SCHEMA_VERSION, Output
 from ddcore.cli.text import aligned, count
 from ddcore.errors import UsageError
@@ -35,16 +35,22 @@ def log(
             help="What each operator of the newest run did: updates, time, memory, state. More runs: --limit.",
         ),
     ] = False,
-    limit: LimitOption = None,
+    limit: Annotated[
+        int | None,
+        typer.Option(
+            "--limit",
+            parser=whole_number(0),
+            metavar="N",
+            help=f"At most N entries; 0 for all. Default: {ON_TERMINAL} on a terminal, else all; with --operators 1.",
+            show_default=False,
+        ),
+    ] = None,
     as_json: JsonOption = False,
     project: ProjectOption = None,
     warehouse: WarehouseOption = None,
     debug: DebugOption = False,
 ) -> int:
-    """List runs and ingests, newest first: when, which versions, how much changed, by which program.
-
-    On a terminal the newest 20, unless --limit says otherwise.
-    """
+    """List runs and ingests, newest first: when, which versions, how much changed, by which program."""
     from ddcore.io.ledger import Ledger
     from ddcore.io.warehouse import Warehouse
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ddcore.io.project import Project
 
 __all__ = [
+    "ON_TERMINAL",
     "Command",
     "DebugOption",
     "EngineOption",
@@ -135,13 +136,14 @@ MasterOption = Annotated[
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON lines on stdout; values are never cut.")]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing on success.")]
+ON_TERMINAL = 100  # rows that a terminal shows unless --limit says otherwise
 LimitOption = Annotated[
     int | None,
     typer.Option(
         "--limit",
         parser=whole_number(0),
         metavar="N",
-        help="At most N rows; 0 for all. Default: 100 on a terminal, else all.",
+        help=f"At most N rows; 0 for all. Default: {ON_TERMINAL} on a terminal, else all.",
         show_default=False,
     ),
 ]

@@ -135,9 +135,8 @@ def _extents(project: Project, drawing: Diagram) -> dict[str, Extent]:
 
 
 def _listing(project: Project, built: Plan, drawing: Diagram, sizes: dict[str, Extent], width: int) -> Iterator[str]:
-    operators = [node for node in built.nodes if not node.operator.inner]
     counts = {
-        "input": built.inputs, "output": built.outputs, "operator": operators, "loop": built.loops,
+        "input": built.inputs, "output": built.outputs, "operator": built.operators, "loop": built.loops,
         "stored arrangement": drawing.indexes,
     }  # fmt: skip
     yield f"{project.program}  program {built.fingerprint[:8]}"

@@ -40,7 +40,9 @@ See also: [exit codes](exit-codes.md), [environment variables](environment.md), 
 def reference() -> str:
     """The page's text."""
     group: Any = typer.main.get_command(app)
-    root = typer.Context(group, info_name="dd", terminal_width=_WIDTH, max_content_width=_WIDTH)
+    root = typer.Context(
+        group, info_name="dd", terminal_width=_WIDTH, max_content_width=_WIDTH, **group.context_settings
+    )
     parts = [_HEAD, _section("dd", group.get_help(root))]
     for name, command in group.commands.items():
         context = typer.Context(

@@ -134,6 +134,11 @@ def run(
         )
     _tell(out, report, dry_run)
     _tell_corrections(out, report)
+    for name in report.without_rows:
+        out.say(
+            ("note: ", "yellow"),
+            f"input {name} has no rows yet, and versions that are folded take none: ddcore ingest {name} SOURCE",
+        )
     for warning in report.warnings:
         out.warn(warning)
     try:
@@ -164,10 +169,9 @@ def _verified(out: Output, project: Project, report: RunReport) -> Mismatch | No
 def _tell(out: Output, report: RunReport, dry_run: bool) -> None:
     if report.nothing_new:
         out.say(f"nothing new: {_folded(report)}")
-        return
     for note in report.notes:
         out.say(note)
-    if not (report.versions or dry_run):
+    if report.nothing_new or not (report.versions or dry_run):
         return
     alone = len(report.versions) == 1 and not dry_run
     ending = f"rounds={report.rounds} took={report.took:.1f}s"

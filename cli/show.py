@@ -8,6 +8,7 @@ import typer
 
 from ddcore.cli.completion import version_names
 from ddcore.cli.options import (
+    ON_TERMINAL,
     DebugOption,
     JsonOption,
     LimitOption,
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
     from ddcore.io.folded import FoldedLog
 
 __all__ = ["show"]
-
-ON_TERMINAL = 100  # rows that a terminal shows unless --limit says otherwise
 
 
 def show(

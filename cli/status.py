@@ -228,6 +228,9 @@ def _tell(
         folded = f"through {through}  (run {run['run']}, {run['at']}, program {run['program'][:8]})"
     lines.append(["folded", folded])
     lines.append(["waiting", f"{_spans(waiting, names)}  (ddcore run)" if waiting else "nothing"])
+    if rowless := [name for name in project.inputs if name not in ledger.inputs(with_rows=True)]:
+        command = f"  (ddcore ingest {rowless[0]} SOURCE)" if len(rowless) == 1 else "  (ddcore ingest INPUT SOURCE)"
+        lines.append(["no rows", ", ".join(rowless) + command])
     if summary["corrections"] and isinstance(summary["folded"], int):
         following = summary["folded"] + 1
         outputs = ", ".join(summary["corrections"]).replace("outputs/", "")

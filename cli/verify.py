@@ -10,6 +10,7 @@ import typer
 
 from ddcore.cli.completion import output_names, version_names, way_names
 from ddcore.cli.options import (
+    ON_TERMINAL,
     DebugOption,
     EngineOption,
     JsonOption,
@@ -37,8 +38,6 @@ if TYPE_CHECKING:
     from ddcore.jobs.verify import Selection, Verdict, Verification, Way
 
 __all__ = ["tell_rows", "tell_verdict", "verify"]
-
-ON_TERMINAL = 100  # differing rows of one verdict that a terminal shows unless --limit says otherwise
 
 
 def verify(
@@ -136,7 +135,7 @@ def verify(
         verification = Verification(settings, by=way, scratch=scratch_folder, listener=listen)
         names = verification.outputs(outputs or ())
         selection = _selection(verification, at or (), last or 0, every or 0)
-        times = verification.times(selection, names, "--at", strict=bool(outputs))
+        times = verification.times(selection, names, "--at" if at else "verify", strict=bool(outputs))
         for note in verification.left_out(times, names):
             out.say(note)
         for verdict in verification.verdicts(times, names):

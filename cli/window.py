@@ -85,6 +85,13 @@ def _versions(
 
 def _check_next(start: int, folded: int, ingested: list[int]) -> None:
     following = min((version for version in ingested if version > folded), default=folded + 1)
+    if start > following and following not in ingested:
+        last = (
+            "nothing was ingested yet" if folded < 0 else f"version {folded} is folded, and no later one was ingested"
+        )
+        raise UsageError(
+            f"--from-version {start}: {last}", "name a version to fold again from, or ingest this one first"
+        )
     if start > following:
         raise UsageError(
             f"--from-version {start} would leave out version {following}, which is not folded",

@@ -98,7 +98,9 @@ class Unique:
 
         (number,) = _free(["rows"], self.key)
         counts: dict[str, Any] = {number: count()}
-        counted = _chosen(tables, self.of, self.where).group_by(*self.key).agg(**counts)
+        table = _chosen(tables, self.of, self.where)
+        _columns(table, self.key, "unique")
+        counted = table.group_by(*self.key).agg(**counts)
         return counted.where(_column(number) > 1)
 
 
@@ -148,12 +150,31 @@ class Agree:
         one = self.sides[number]
         value = _column(one.sum) if one.sum else _literal(1)
         named = {name: _column(name) for name in self.by} | {side: _literal(number), amount: value}
-        return _chosen(tables, one.of, one.where).select(**named)
+        table = _chosen(tables, one.of, one.where)
+        _columns(table, self.by, "by")
+        _columns(table, [one.sum] if one.sum else [], "sum")
+        return table.select(**named)
 
 
 def _chosen(tables: Tables, name: str, where: str) -> Collection:
     _require(tables, name)
-    return tables[name].where(where) if where else tables[name]
+    if not where:
+        return tables[name]
+    try:
+        return tables[name].where(where)
+    except ProgramError as error:
+        hint = error.hint
+        if "pl." in hint:  # which cannot be written in dd.toml
+            hint = """write a condition of SQL, with texts in single quotes: where = "price < 0 AND shop = 'north'\""""
+        raise ProgramError(f"where: {error.message}", hint) from None
+
+
+def _columns(table: Collection, names: Iterable[str], key: str) -> None:
+    """Raises ProgramError for a name under ``key`` that is no column."""
+    for name in names:
+        if name not in table.schema:
+            what = f"{key}: there is no column {name}: the columns are {listed(table.schema)}"
+            raise ProgramError(what, meant(name, table.schema) or "name one of these")
 
 
 def _require(tables: Tables, name: str, place: str = "") -> None:
@@ -307,5 +328,5 @@ def _rows(test: DataTest, tables: Tables) -> Collection:
         with planning(test.place):
             return test.check.rows(tables)
     except ProgramError as error:
-        message = error.message.removeprefix(f"{test.place}: ")
+        message = error.message.replace(f"{test.place}: ", "")
         raise UsageError(f"{test.place}: [tests.{test.name}] {message}", error.hint) from None

@@ -465,12 +465,23 @@ class RowTypes:
         exprs = [syntax.build(tree).alias(str(number)) for number, tree in enumerate(trees)]
         try:
             types = self._frame.select(exprs).collect_schema().dtypes()
+            self._require_comparable(exprs)
         except _FAILURES as failure:
             raise ProgramError(
                 f"{syntax.display(trees[0])}: {_reason(failure)}", "cast so that the types meet"
             ) from None
         _require_lists(trees, types)
         return types
+
+    def _require_comparable(self, exprs: list[pl.Expr]) -> None:
+        """Raises Polars' error for a comparison of types that do not meet, which its types alone do not tell. Other
+        failures without rows mean nothing.
+        """
+        try:
+            self._frame.select(exprs).collect()
+        except _FAILURES as failure:
+            if _reason(failure).startswith("cannot compare"):
+                raise
 
     def inside(self, dtype: pl.DataType) -> RowTypes:
         """The same for the elements of a list of ``dtype``, as a column whose name is empty."""
@@ -531,8 +542,9 @@ def _sql(text: str) -> pl.Expr:
     try:
         return pl.sql_expr(text)
     except _FAILURES as failure:
+        reason = _reason(failure)
         raise ProgramError(
-            f"cannot read the SQL text {text!r}: {_reason(failure)}",
+            f"cannot read the SQL text {text!r}" + ("" if reason.startswith("unable to parse") else f": {reason}"),
             "text is SQL here; for a string value write pl.lit(...)",
         ) from None
 

@@ -173,7 +173,12 @@ class Plan:
     fingerprint: str
 
     def __repr__(self) -> str:
-        return f"Plan({', '.join(self.inputs)} -> {', '.join(self.outputs)}: {len(self.nodes)} operators)"
+        return f"Plan({', '.join(self.inputs)} -> {', '.join(self.outputs)}: {len(self.operators)} operators)"
+
+    @property
+    def operators(self) -> list[Node]:
+        """The nodes that ``dd plan`` counts: without those of the trees of partial results."""
+        return [node for node in self.nodes if not node.operator.inner]
 
     def _repr_html_(self) -> str:
         from ddcore.drawing.pieces import plan_piece

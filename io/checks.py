@@ -12,6 +12,7 @@ whether a row may be retracted or a version is closed: :mod:`ddcore.jobs.ingest`
 from __future__ import annotations
 
 import difflib
+import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -208,7 +209,7 @@ def _missing(where: str, name: str, source_name: str, columns: list[str], rules:
     close = next((column for column in spare if column.lower() == source_name.lower()), None)
     close = close or next(iter(difflib.get_close_matches(source_name, spare, n=1)), None)
     if close:
-        return DataError(message, f"did you mean {close!r}? then say: --column {name}={close}")
+        return DataError(message, f"did you mean {close!r}? then say: --column {shlex.quote(f'{name}={close}')}")
     return DataError(message, _instead(name, columns, rules))
 
 

@@ -15,6 +15,7 @@ from ddcore.errors import DdError, UsageError
 from ddcore.io.history import entries, history_table, spelled
 from ddcore.io.opened_log import Log
 from ddcore.io.opening import project_at
+from ddcore.io.project import IN_PYTHON
 from ddcore.io.published import finished_run, output_names
 from ddcore.io.times import corners
 from ddcore.listing import aligned
@@ -47,7 +48,7 @@ def open(project: str | PathLike[str] | None = None, *, warehouse: str | None = 
     if isinstance(project, str) and not project.strip():
         raise UsageError("dd.open: the name of the project is empty", 'name its folder: dd.open("demo")')
     place = None if project is None else Path(project)
-    return OpenedProject(project_at(place, {"warehouse": None if warehouse is None else str(warehouse)}, "dd.open"))
+    return OpenedProject(project_at(place, {"warehouse": None if warehouse is None else str(warehouse)}, IN_PYTHON))
 
 
 class OpenedProject:
@@ -75,8 +76,15 @@ class OpenedProject:
         names = [*self.outputs, *self.inputs]
         raise UsageError(
             f"there is no input or output {brief(name)}; there are: {listed(names)}",
-            meant(name, names) or "outputs are there after a run: ddcore run",
+            meant(name, names) or self._without_outputs(),
         )
+
+    def _without_outputs(self) -> str:
+        """Where outputs come from, for a name that is none."""
+        if self.outputs._ledger() is None:
+            where = f"outputs are in the warehouse, and there is none in {self.settings.warehouse}"
+            return f"{where}: check the path; a new one begins with: ddcore ingest INPUT SOURCE"
+        return "outputs are there after a run: ddcore run"
 
     def plan(self) -> Plan:
         """The dataflow of the program. Imports and calls the program, as ``dd plan`` does, and raises as it does."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ddcore.errors import UsageError
-from ddcore.io.project import Project, find_project
+from ddcore.io.project import IN_PYTHON, Project, find_project
 from ddcore.wording import advice, one_line
 
 __all__ = ["project_at"]
@@ -24,7 +24,8 @@ def project_at(
 
     flags = flags or {}
     _check_path(origin, place)
-    _check_path("--warehouse", flags.get("warehouse"))
+    in_python = origin == IN_PYTHON
+    _check_path(f"{origin}: warehouse" if in_python else "--warehouse", flags.get("warehouse"))
     try:
         settings = find_project(place, flags=flags, origin=origin)
     except RecursionError:
@@ -39,7 +40,8 @@ def project_at(
         _check_path(f"dd.toml or an environment variable: {name}", getattr(settings, name))
     home = settings.warehouse
     if isinstance(home, Path) and home.exists() and not home.is_dir():
-        raise UsageError(f"the warehouse {home} is not a folder", "name another one: --warehouse DIR")
+        option = 'dd.open(warehouse="DIR")' if in_python else "--warehouse DIR"
+        raise UsageError(f"the warehouse {home} is not a folder", f"name another one: {option}")
     location(home)
     return settings
 

@@ -50,7 +50,7 @@ def load(project: Project) -> Program:
     that it can import its neighbours. Other processes cannot import the module, so its functions must be sent to them
     by value. A file of SQL gives a function of all inputs.
 
-    Raises UsageError when the file does not exist, ProgramError when it cannot be imported, has no such function, or
+    Raises UsageError when the file does not exist or has no such function, ProgramError when it cannot be imported, or
     the function's parameters are not the project's inputs. Errors in the function itself become ProgramErrors, too.
     """
     file = project.program_file
@@ -72,7 +72,7 @@ def load(project: Project) -> Program:
             for name, value in vars(module).items()
             if inspect.isfunction(value) and value.__module__ == module.__name__
         ]
-        raise ProgramError(
+        raise UsageError(
             f"{shown(file)} has no function {project.program_function!r}; it has: {listed(names)}",
             meant(project.program_function, names) or f"name the function in {shown(project.file)}, [project] program",
         )

@@ -9,8 +9,10 @@ This module reads no table, runs no program and starts no process.
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import shlex
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -30,6 +32,7 @@ from ddcore.wording import listed, meant, one_line, shown
 __all__ = ["ENGINES", "FILE_NAME", "OutputSettings", "Project", "Retention", "find_project"]
 
 FILE_NAME = "dd.toml"
+IN_PYTHON = "dd.open"  # what names a project in Python; elsewhere an option or a variable does
 ENGINES = ("spark", "inline")
 
 # The keys of each section. [inputs], [outputs] and [tests] have one table per name.
@@ -164,7 +167,7 @@ def find_project(
     elif env.get("DDCORE_PROJECT"):
         file = _named_file(_path(env["DDCORE_PROJECT"], "DDCORE_PROJECT"), "DDCORE_PROJECT")
     else:
-        file = _nearest_file(Path.cwd())
+        file = _nearest_file(Path.cwd(), origin)
     return _read(file, env, flags or {})
 
 
@@ -172,17 +175,37 @@ def _named_file(place: Path, setting: str) -> Path:
     file = place if place.name == FILE_NAME else place / FILE_NAME
     if not file.is_file():
         what = f"there is no {FILE_NAME} in {place}" if place.is_dir() else f"{place} is not a project folder"
-        raise UsageError(f"{setting}: {what}", f"make one with: ddcore init {place}")
+        raise UsageError(f"{setting}: {what}", _other_place(place, setting))
     return file.resolve()
 
 
-def _nearest_file(folder: Path) -> Path:
+def _other_place(place: Path, setting: str) -> str:
+    """What to do where a named place is no project: a place below a project is mostly meant to be the project."""
+    written = [each for each in place.parents if each != Path()]
+    around = place.absolute().parents if os.path.lexists(place) else ()
+    if above := next((each for each in (*written, *around) if (each / FILE_NAME).is_file()), None):
+        return f"did you mean {_spelled(above, setting)}?"
+    if os.path.lexists(place) and not place.is_dir():
+        return f"name the folder of a project, in which there is a {FILE_NAME}"
+    return f"make one with: ddcore init {shlex.quote(str(place))}"
+
+
+def _spelled(folder: Path, setting: str) -> str:
+    """How a folder is named there: as an argument, an option or a variable."""
+    if setting == IN_PYTHON:
+        return f"{setting}({json.dumps(str(folder), ensure_ascii=False)})"
+    return f"{setting}{'=' if setting == 'DDCORE_PROJECT' else ' '}{shlex.quote(str(folder))}"
+
+
+def _nearest_file(folder: Path, origin: str) -> Path:
     for place in (folder, *folder.parents):
         if (place / FILE_NAME).is_file():
             return (place / FILE_NAME).resolve()
     raise UsageError(
         f"no {FILE_NAME} in {folder} or any folder above it",
-        "go to a project, name one with --project DIR, or make one with: ddcore init DIR",
+        'name its folder: dd.open("demo"); or make one, in a shell: ddcore init demo'
+        if origin == IN_PYTHON
+        else "go to a project, name one with --project DIR, or make one with: ddcore init DIR",
     )
 
 
@@ -410,8 +433,13 @@ def _tests(section: _Section, dims: tuple[str, ...], text: str) -> tuple[DataTes
     tests = []
     for name, table in section.table.items():
         _check_name(section, name)
-        one = _test(_Section(section.file, f"tests.{name}", table), name, dims)
-        tests.append(replace(one, place=f"{FILE_NAME}:{_line(text, name)}"))
+        line, file = _line(text, name), shown(section.file)
+        try:
+            one = _test(_Section(section.file, f"tests.{name}", table), name, dims)
+        except UsageError as error:
+            message = error.message.replace(f"{file}: [tests", f"{file}:{line}: [tests", 1)
+            raise UsageError(message, error.hint) from None
+        tests.append(replace(one, place=f"{FILE_NAME}:{line}"))
     _check_case(section, section.table)
     return tuple(tests)
 

@@ -103,13 +103,15 @@ class Claims:
             changed = shown_frontier(self.restated, self.dims)
             return f"{what}: the inputs have changed from {changed} on since they were folded", "first: ddcore run"
         run = self._corrected(time, output)
-        if run is not None:
-            last = named(run.last, self.dims)
-            return (
-                f"{output} at {what} holds what was published before run {run.run}, whose corrections follow {last}",
-                f"name a time after {last}, as soon as it is folded",
-            )
-        return "", ""
+        return ("", "") if run is None else self._published_before(run, what, output)
+
+    def _published_before(self, run: RunRecord, what: str, output: str) -> tuple[str, str]:
+        """The doubt about an output at a time that a run left as it was published before."""
+        last = named(run.last, self.dims)
+        said = f"{output} at {what} holds what was published before run {run.run}, whose corrections follow {last}"
+        if isinstance(run.last, int) and is_open(run.last + 1, self.upper):
+            return said, f"publish them with: ddcore run --to-version {run.last + 1}"
+        return said, f"name a time after {last}"
 
     def _corrected(self, time: Time, output: str) -> RunRecord | None:
         """The newest run that left an output at a time as it was published before."""

@@ -52,6 +52,8 @@ class Readable:
             why, hint = "is not yet complete", "which times are waiting: ddcore status"
         elif not is_open(time, self.since):
             why, hint = "can no longer be read", "read a time at or beyond one of since"
+            if len(self.dims) == 1:
+                hint = f"read {since} or a later one"
         else:
             return
         raise UsageError(f"{origin}: {named(time, self.dims)} {why}: since is {since}, upper is {upper}", hint)

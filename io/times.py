@@ -242,7 +242,10 @@ def _maximal(times: Iterable[tuple[int, ...]]) -> list[tuple[int, ...]]:
 
 
 def shown_frontier(elements: Iterable[tuple[int, ...]], dims: Sequence[str]) -> str:
-    """A frontier for messages: ``{day=0,revision=2; day=8,revision=0}``."""
+    """A frontier for messages: ``{day=0,revision=2; day=8,revision=0}``; with one dimension ``version 6``."""
+    elements = list(elements)
+    if len(dims) == 1 and len(elements) == 1:
+        return named(time_of(elements[0]), dims)
     return "{" + "; ".join(shown(time_of(element), dims) for element in elements) + "}"
 
 

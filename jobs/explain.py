@@ -5,7 +5,7 @@ Reads the logs of the inputs and folds in this process; takes no lock and writes
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -16,23 +16,35 @@ from ddcore.explaining import Causes, Explanation, Inputs, Question, held, rows_
 from ddcore.explaining.restricting import Restriction
 from ddcore.io.changelog import ChangeLog
 from ddcore.io.program import load_program
-from ddcore.io.times import Time, time_of
+from ddcore.io.times import Time, coordinates, time_of
 from ddcore.jobs.failures import fold_errors
 from ddcore.jobs.verify import Verification
 
 if TYPE_CHECKING:
     from ddcore.io.project import Project
+    from ddcore.io.records import IngestRecord
+    from ddcore.io.tables import TableState
     from ddcore.schema import Schema
 
 __all__ = ["Explaining", "Origin"]
 
+_TOLD = 100  # ingests of shared times, whose files are read to tell them apart
+
 
 @dataclass(frozen=True)
 class Origin:
-    """Where an input row comes from: the last time at which it was added, and the sources ingested for that time."""
+    """Where an input row comes from: the last time at which it was added, and the ingests that can have added it then.
+
+    One ingest where the log still tells them apart. Which of an ingest's sources had the row is not recorded.
+    """
 
     time: Time
-    sources: tuple[str, ...]
+    ingests: tuple[IngestRecord, ...]
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The names of the sources of these ingests, each once. One of them had the row."""
+        return tuple(dict.fromkeys(source.name for record in self.ingests for source in record.sources))
 
 
 class Explaining:
@@ -90,28 +102,21 @@ class Explaining:
         which its count changed in the same direction as ``diff``.
         """
         log, state = next((log, state) for log, state in self.verification.inputs() if log.folder.name == name)
-        flat = [name for name, kind in log.schema.items() if not kind.is_nested]
-        named = rows.select(flat).unique().lazy()
-        changed = log.scan(state).filter(_changed(log, after, until))
-        updates = _within(
-            log, log.collect(changed.join(named, on=flat, how="semi", nulls_equal=True) if flat else changed)
-        )
-        sources = self._sources(name)
-        origins: list[Origin | None] = []
+        named = rows.select([name for name, kind in log.schema.items() if not kind.is_nested]).unique()
+        updates = _named_in(log, log.scan(state).filter(_changed(log, after, until)), named)
+        lasts: list[Time | None] = []
         for at in range(len(rows)):
-            mine = rows_with(updates, rows[at].drop("diff"))
-            mine = mine.filter(pl.col("diff").sign() == rows["diff"].sign()[at]).sort(log.dims)
-            last = time_of(mine.select(log.dims).row(-1)) if len(mine) else None
-            origins.append(None if last is None else Origin(last, sources.get(last, ())))
-        return origins
-
-    def _sources(self, name: str) -> dict[Time, tuple[str, ...]]:
-        """The sources of an input that were ingested for each time."""
-        sources: dict[Time, tuple[str, ...]] = {}
+            mine = _alike(updates, rows[at]).sort(log.dims)
+            lasts.append(time_of(mine.select(log.dims).row(-1)) if len(mine) else None)
+        records: dict[Time, list[IngestRecord]] = {time: [] for time in lasts if time is not None}
         for record in self.verification.ledger.ingests(name):
-            for time in record.counts:
-                sources[time] = (*sources.get(time, ()), *(each.name for each in record.sources))
-        return sources
+            for time in record.counts.keys() & records.keys():
+                records[time].append(record)
+        tagged = _tagged(log, state, records, named)
+        return [
+            None if time is None else Origin(time, _narrowed(records[time], tagged, rows[at], log.dims, time))
+            for at, time in enumerate(lasts)
+        ]
 
     def _at(self, time: Time) -> Inputs:
         """The inputs at a time; of their logs only the rows that are asked for are loaded."""
@@ -136,5 +141,42 @@ def _changed(log: ChangeLog, after: Time | None, until: Time) -> pl.Expr:
     return weight != 0
 
 
-def _within(log: ChangeLog, updates: pl.DataFrame) -> pl.DataFrame:
-    return updates.select(*log.schema, *log.dims, "diff")
+def _named_in(log: ChangeLog, updates: pl.LazyFrame, named: pl.DataFrame) -> pl.DataFrame:
+    """Those of the updates whose rows have the values of one of the named ones."""
+    if named.columns:
+        updates = updates.join(named.lazy(), on=named.columns, how="semi", nulls_equal=True)
+    return log.collect(updates).select(*log.schema, *log.dims, "diff")
+
+
+def _alike(updates: pl.DataFrame, row: pl.DataFrame) -> pl.DataFrame:
+    """Those of the updates that have this row and a ``diff`` of the same sign."""
+    return rows_with(updates, row.drop("diff")).filter(pl.col("diff").sign() == row["diff"].sign()[0])
+
+
+def _tagged(
+    log: ChangeLog, state: TableState | None, records: Mapping[Time, Sequence[IngestRecord]], named: pl.DataFrame
+) -> dict[int, pl.DataFrame]:
+    """By ingest the updates in its files, of ingests that share a time with others. Without those of which files are
+    gone since compaction merged them, and without all where they are many.
+    """
+    files = {file.path: file for file in log.files(state)}
+    shared = {each.number: each for several in records.values() if len(several) > 1 for each in several}
+    told = [each for each in shared.values() if each.files and files.keys() >= set(each.files)]
+    if len(told) > _TOLD:
+        return {}
+    return {each.number: _named_in(log, log.scan_files([files[path] for path in each.files]), named) for each in told}
+
+
+def _narrowed(
+    records: Sequence[IngestRecord], tagged: Mapping[int, pl.DataFrame], row: pl.DataFrame, dims: Sequence[str],
+    time: Time,
+) -> tuple[IngestRecord, ...]:  # fmt: skip
+    """Those of the ingests with updates at a time that can have had this row."""
+    sign = 0 if row["diff"][0] > 0 else 1
+    then = pl.all_horizontal(pl.col(name) == at for name, at in zip(dims, coordinates(time), strict=True))
+    return tuple(
+        record
+        for record in records
+        if record.counts[time][sign]
+        and (record.number not in tagged or len(_alike(tagged[record.number].filter(then), row)))
+    )

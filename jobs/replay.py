@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ddcore.data_tests import is_test
 from ddcore.errors import BrokenTest, DdError, ProgramChanged, ProgramError, UsageError
 from ddcore.io import unrecorded
 from ddcore.io.gains import Gained
@@ -128,6 +129,7 @@ class _Replay:
             dims=self.dims,
             upper=ledger.upper() or nothing_closed(self.dims),
             names=ledger.version_names(self.dims).read(),
+            without_rows=[name for name in self.plan.inputs if name not in ledger.inputs(with_rows=True)],
         )
 
     def preview(self) -> RunReport:
@@ -159,6 +161,8 @@ class _Replay:
             self._note(upcoming)
             self._fold(upcoming)
         self.report.took = time.perf_counter() - start
+        if self.report.nothing_new and (note := self._note_waiting()):
+            self.report.notes.append(note)
         if self.runs.cuts and (memory := self.options.project.memory) is not None:
             self.report.notes.append(f"folded in {self.runs.cuts + 1} runs, for {shown_size(memory)} of memory each")
         return self.report
@@ -280,6 +284,17 @@ class _Replay:
         for each in broken:
             self.report.broken.append(each.fields(self.dims, self.report.names))
             self.report.warnings.append(f"{each.told(self.report.names)}; all rows: ddcore show {each.test.output}")
+
+    def _note_waiting(self) -> str:
+        """A sentence on corrections of outputs that no run has published yet."""
+        run = self.ledger.current_run()
+        outputs = [name.removeprefix("outputs/") for name in (() if run is None else run.corrections)]
+        outputs = sorted(name for name in outputs if not is_test(name))
+        if not outputs or run is None or not isinstance(run.last, int):
+            return ""
+        changes = f"{', '.join(outputs)} {'changes' if len(outputs) == 1 else 'change'}"
+        following = run.last + 1
+        return f"{changes} at version {following}; to fold it now, without rows: ddcore run --to-version {following}"
 
     def _note_on(self, upcoming: NextRun, commits: Commits) -> str:
         """A sentence on a run that does more than to fold what is new."""

@@ -32,7 +32,7 @@ class RunReport:
     without releasing it, and what became of its work.
     ``windows``: number, first and last time of each run. ``verified``: one object per output and time that was verified
     after it, as ``dd verify --json`` has it. ``broken``: one object per data test that is broken and only warns.
-    ``names``: the labels and instants of versions.
+    ``without_rows``: the inputs of which no rows were ever taken in. ``names``: the labels and instants of versions.
     """
 
     run: int = 0
@@ -49,6 +49,7 @@ class RunReport:
     corrections: int = 0
     notes: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+    without_rows: list[str] = field(default_factory=list)
     stale_lock: dict[str, Any] | None = None
     windows: list[tuple[int, Time, Time]] = field(default_factory=list)
     verified: list[dict[str, Any]] = field(default_factory=list)
@@ -74,6 +75,7 @@ def result(report: RunReport, *, dry_run: bool = False) -> dict[str, Any]:
         **changes_by_name(*totals(report)),
         "corrections": report.corrections,
         "notes": report.notes,
+        "without_rows": report.without_rows,
         "warnings": report.warnings,
         "broken_tests": report.broken,
         "rounds": report.rounds,

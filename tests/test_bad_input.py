@@ -7,6 +7,7 @@ The details of each rule are tested where the rule lives: test_sources.py, test_
 
 from __future__ import annotations
 
+import gzip
 import os
 import re
 import resource
@@ -231,7 +232,10 @@ def test_an_unknown_input_is_told_the_schema_that_the_source_looks_like(mine: Pa
     for source in ("events.jsonl", "nowhere.csv", "s3://bucket/rows.csv"):
         Path("events.jsonl").write_text('{"op": "c"}\n')
         assert refused(2, "ingest", "x", source)[1] == "add an [inputs.x] section with its schema", source
-    assert refused(2, "ingest", "linsk", "stops.csv")[1] == "did you mean 'links'?"
+    assert refused(2, "ingest", "linsk", "stops.csv")[1].startswith(
+        "did you mean 'links'? or add a section [inputs.linsk]"
+    )
+    assert refused(2, "ingest", "linsk", "nowhere.csv")[1] == "did you mean 'links'?"
 
 
 def test_missing_source(mine: Path, refused: Refused) -> None:
@@ -608,3 +612,46 @@ def test_permission_error_in_the_middle(mine: Path, dd: Command, monkeypatch: py
     assert visible()[:3] == before
     assert dd("run", "-q") == (0, [], [])
     assert journeys(dd)[1] == "at 6  57 rows"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "says", "hint"),
+    [
+        ("a.xlsx", b"PK", "a.xlsx: files of this format are not read", "save the sheet as a CSV file"),
+        ("a.zip", b"PK", "a.zip: files of this format are not read", "unpack it"),
+        ("a.json", b"[{}]", "a.json: files of this format are not read", "jq -c '.[]' FILE.json > FILE.jsonl"),
+        ("a.csvx", b"src", "a.csvx: cannot tell the format from the name", "name the file with one of .parquet"),
+        ("a.jsonl", b'[\n{"src": "a"}]', "line 1 is not JSON: ", "jq -c '.[]' FILE.json > FILE.jsonl"),
+        ("b.jsonl", b'[{"src": "a"}]', "line 1 is a list, not an object", "jq -c '.[]' FILE.json > FILE.jsonl"),
+        (
+            "c.jsonl",
+            b'{"src": "a", "dst": "b", "minutes": 1, "version": 1, "diff": 1}\n{"src" "a"}',
+            "c.jsonl: not a readable JSON lines file: line 2 is not JSON: Expecting ':' delimiter at column 8",
+            "each line needs one JSON object",
+        ),
+        (
+            "a.csv.gz",
+            gzip.compress(bytes(range(256)) * 9)[:60],
+            "a.csv.gz: not a readable CSV file: ",
+            "cut off or damaged",
+        ),
+        ("a.jsonl.gz", gzip.compress(bytes(range(256)) * 9)[:60], "not a readable JSON lines", "cut off or damaged"),
+        ("d.csv", b" src,dst,minutes,version,diff\n", "the column 'src' is missing", "say: --column 'src= src'"),
+    ],
+)
+def test_the_hint_on_a_file_is_one_that_helps(  # noqa: PLR0917
+    name: str, content: bytes, says: str, hint: str, fresh: Path, refused: Refused
+) -> None:
+    Path(name).write_bytes(content)
+    error, advice = refused(
+        1 if says.startswith(("line", "c.", "a.csv.gz", "not", "the")) else 2, "ingest", "links", name
+    )
+    assert says in error and hint in advice
+    assert "line 1 column" not in error
+
+
+def test_an_unknown_input_gets_both_a_near_name_and_a_schema(fresh: Path, refused: Refused) -> None:
+    assert refused(2, "ingest", "parts", "data/links.csv")[1] == (
+        "did you mean 'starts'? or add a section [inputs.parts] with its schema, which may be: "
+        'schema = { src = "string", dst = "string", minutes = "int64" }'
+    )

@@ -42,6 +42,16 @@ def columns(desk: Desk) -> list[str]:
     return [name for name, _ in tables.columns(DeltaTable(str(desk.log.folder)))]
 
 
+def test_narrow_types_are_names_of_the_wide_ones(old: Desk) -> None:
+    """So this is no change of the schema, as docs/troubleshooting.md says; float64 would be one."""
+    desk = desk_with(old.folder, {"src": "int32", "dst": "uint8"})
+    desk.ingest(desk.source("b.parquet", (2**40, 3, 2, 1)))
+    desk.log.check()
+    assert [row[0] for row in desk.updates()] == [1, 2, 2**40]
+    with pytest.raises(StorageError, match="src has another type"):
+        desk_with(old.folder, {"src": "float32", "dst": "int64"}).log.check()
+
+
 def test_added_columns_are_null_in_what_was_ingested_before(old: Desk) -> None:
     desk = desk_with(old.folder, NEW)
     assert desk.updates() == [(1, None, 2, None, 0, 1), (2, None, 3, None, 1, 1)], "a run needs no ingest first"

@@ -542,3 +542,29 @@ def test_other_dimensions_than_the_warehouse_has_are_refused(command: str, mine:
     assert (code, out) == (2, [])
     assert "[time] dims = ['day', 'revision'], but the times in" in err[0] and "have one dimension" in err[0]
     assert "restore dims" in err[1]
+
+
+def test_an_input_without_rows_is_named_until_it_has_some(fresh: Path, dd: Any) -> None:
+    note = "note: input starts has no rows yet, and versions that are folded take none: ddcore ingest starts SOURCE"
+    line = "no rows    starts  (ddcore ingest starts SOURCE)"
+    assert dd("ingest", "links", "data/links.csv", "-q")[0] == 0
+    assert line in dd("status")[1]
+    assert note in dd("run", "--dry-run")[2]
+    assert dd("run", "--to-version", "4", "-q") == (0, [], [])
+    assert dd("run")[2][-1] == dd("run")[2][-1] == note
+    assert records(dd("run", "--json")[1])[-1]["without_rows"] == ["starts"]
+    assert dd("ingest", "starts", "data/starts.csv", "--late", "restate", "-q")[0] == 0
+    code, out, err = dd("run", "--json")
+    assert (code, records(out)[-1]["without_rows"]) == (0, []) and note not in err
+    assert line not in dd("status")[1]
+
+
+def test_versions_that_never_were(here: Path, dd: Any) -> None:
+    assert dd("run", "--from-version", "99")[2] == [
+        "error: --from-version 99: version 5 is folded, and no later one was ingested",
+        "  name a version to fold again from, or ingest this one first",
+    ]
+    assert dd("compact", "--since", "99")[2] == [
+        "error: --since version 99 is not yet complete: since is version 0, upper is version 6",
+        "  name a folded version: ddcore log --versions",
+    ]

@@ -6,6 +6,9 @@ import re
 import tomllib
 from pathlib import Path
 
+import pytest
+
+from ddcore.cli.main import run_command
 from ddcore.cli.reference import FILE, reference
 from ddcore.cli.samples import SAMPLES
 from ddcore.io import project
@@ -17,6 +20,16 @@ ROOMS = [DOCS.parent / name for name in ("ddcore", "io", "jobs", "cli")]
 
 def test_reference_is_what_the_commands_say() -> None:
     assert FILE.read_text(encoding="utf-8") == reference(), "python -m ddcore.cli.reference"
+
+
+def test_reference_is_what_a_shell_shows(capsys: pytest.CaptureFixture[str]) -> None:
+    """The page takes each command's help by itself, and the command line has settings of its own."""
+    sections = re.split(r"^## ", reference(), flags=re.MULTILINE)[1:]
+    for section in sections:
+        title, _, page = section.partition("\n")
+        assert run_command([*title.split()[1:], "--help"], "dd") == 0
+        assert "".join(capsys.readouterr().out.split()) == "".join(page.split())
+    assert "Default: 20 on a terminal" in next(each for each in sections if each.startswith("dd log"))
 
 
 def test_every_command_and_option_has_help() -> None:

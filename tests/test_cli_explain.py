@@ -104,6 +104,37 @@ def test_only_what_the_row_can_depend_on_is_read(here: Path, dd: Any, monkeypatc
     assert (max(read["links"]), max(read["starts"])) == (1, 1)  # of seven links
 
 
+def test_of_several_sources_it_does_not_claim_one(fresh: Path, dd: Any) -> None:
+    header, many = "diff,src,dst,minutes\n", fresh / "many"
+    many.mkdir()
+    for at in range(5):
+        (many / f"f{at}.csv").write_text(f"{header}1,A{at},B{at},{at}\n")
+    for name, row in {"x": "-1,A3,B3,3", "y": "1,A3,B3,8", "z": "1,A4,B4,8"}.items():
+        Path(f"{name}.csv").write_text(f"{header}{row}\n")
+    Path("start.csv").write_text("diff,stop\n1,A3\n")
+    for name, source, version in (
+        ("links", "many", 1),
+        ("starts", "start.csv", 1),
+        *(("links", f"{x}.csv", 2) for x in "xyz"),
+    ):
+        assert dd("ingest", name, source, "--version", str(version), "-q")[0] == 0
+    assert dd("run", "-q")[0] == 0
+
+    def links(*arguments: str) -> list[str]:
+        code, out, err = dd("explain", "journeys", *arguments, "stop=B3")
+        assert code == 0, err
+        return [line.partition("  version ")[2] for line in out if "links  " in line and "  version " in line]
+
+    some = "one of 5 sources of ingest 1: many/f0.csv, many/f1.csv, many/f2.csv and 2 more"
+    assert links("--at", "1") == [f"1  {some}"]
+    assert links("1", "2") == ["2  x.csv", "2  y.csv"]  # of three ingests at version 2
+    _, out, _ = dd("explain", "journeys", "stop=B3", "--at", "1", "--json")
+    (origin,) = [line for line in records(out) if line.get("input") == "links" and "step" not in line]
+    assert (origin["ingests"], origin["sources"]) == ([1], [f"many/f{at}.csv" for at in range(5)])
+    assert dd("compact")[0] == 0  # one file holds the rows of all ingests
+    assert links() == ["2  one of 2 sources of ingests 4, 5: y.csv, z.csv"]
+
+
 def test_several_rows(here: Path, mine: Path, dd: Any) -> None:
     (mine / "program.py").write_text(
         "def program(links, starts):\n"
@@ -123,7 +154,17 @@ def test_several_rows(here: Path, mine: Path, dd: Any) -> None:
 @pytest.mark.parametrize(
     ("arguments", "says", "hint"),
     [
-        ("journeys", "explain journeys names no row", "say which one: COLUMN=VALUE, of the columns stop, total"),
+        (
+            "journeys",
+            "explain journeys names no row",
+            "say which one by values of its columns, which are stop, total: ",
+        ),
+        (
+            "journeys Zoo",
+            "explain journeys names no row: 'Zoo' is no COLUMN=VALUE",
+            "say which one by values of its columns, which are stop, total: ddcore explain journeys stop=Zoo",
+        ),
+        ("journeys stop=Zoo 1", "'1' is no COLUMN=VALUE", "two versions are written before the row"),
         ("journeys stop=Nowhere", "journeys has no row with stop=Nowhere at version 5", "rows that are there: "),
         ("journeys stp=Zoo", "journeys has no column 'stp'; it has: stop, total", "did you mean 'stop'?"),
         ("journeys stop=Zoo stp=Zoo", "journeys has no column 'stp'; it has: stop, total", "did you mean 'stop'?"),

@@ -265,8 +265,6 @@ def test_load_program_imports_its_neighbours(folder: Path, monkeypatch: pytest.M
         ("x = 1\nimport no_such_module\n", "program.py:2: the program does not import: ModuleNotFoundError: No module"),
         ("def f():\n    return {}['a']\nf()\n", "program.py:2: the program does not import: KeyError: 'a'"),
         ("raise SystemExit(3)\n", "program.py:1: the program does not import: SystemExit: 3"),
-        ("def progam(edges, roots):\n    pass\n", "program.py has no function 'program'; it has: progam"),
-        ("program = 3\n", "program.py has no function 'program'; it has: none"),
         ("def program(edges):\n    pass\n", "[inputs] has roots, which it has no parameter for"),
         (
             "def program(edges, root):\n    pass\n",
@@ -281,6 +279,18 @@ def test_wrong_program(folder: Path, text: str, says: str) -> None:
         load_program(find_project())
     assert says in caught.value.message
     assert caught.value.exit_code == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "names"), [("def progam(edges, roots):\n    pass\n", "progam"), ("program = 3\n", "none")]
+)
+def test_a_function_that_the_program_does_not_have(folder: Path, text: str, names: str) -> None:
+    """As a file that is not there: dd.toml names it."""
+    (folder / "program.py").write_text(text)
+    with pytest.raises(UsageError) as caught:
+        load_program(find_project())
+    assert caught.value.message == f"program.py has no function 'program'; it has: {names}"
+    assert caught.value.exit_code == 2
 
 
 def test_a_wrong_neighbour_is_named_with_its_place(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -301,7 +311,7 @@ def test_what_the_program_raises_is_told_with_its_place(folder: Path) -> None:
 
 def test_close_matches_are_offered(folder: Path) -> None:
     (folder / "program.py").write_text("def progam(edges, roots):\n    pass\n")
-    with pytest.raises(ProgramError) as caught:
+    with pytest.raises(UsageError) as caught:
         load_program(find_project())
     assert caught.value.hint == "did you mean 'progam'?"
     (folder / "program.py").rename(folder / "programm.py")

@@ -259,9 +259,12 @@ def test_T20_reads_before_since_name_both_frontiers(mine: Project) -> None:
     assert after.accumulate(5).sort("a", "n").equals(at_5)
     assert after.between(5, 27).sort("a", "n").equals(from_5)
     for text in ("4", "version=3"):
-        with pytest.raises(UsageError, match=r"can no longer be read: since is \{5\}, upper is \{28\}"):
+        with pytest.raises(UsageError, match=r"can no longer be read: since is version 5, upper is version 28"):
             after.readable.time(text, "--at")
-    for since, words in ((28, "not yet complete: since is {5}, upper is {28}"), (4, "since is {5} already")):
+    for since, words in (
+        (28, "not yet complete: since is version 5, upper is version 28"),
+        (4, "since is version 5 already"),
+    ):
         with pytest.raises(UsageError) as raised:
             compact.compact(project, since=since)
         assert words in raised.value.message

@@ -741,9 +741,10 @@ WRONG = {
     "[tests]\nx = 3": "tests.x must be a section",
     "[tests.x]": "[tests.x] does not say what it tests",
     '[tests.x]\nempty = "items"\nunique = ["id"]': "[tests.x] has empty, unique: a test is one of them",
-    '[tests.x]\nempty = "items"\nof = "items"': "[tests.x] of: unknown key",
+    '[tests.x]\nempty = "items"\nof = "items"': "dd.toml:11: [tests.x] of: unknown key",
     "[tests.x]\nempty = 3": "[tests.x] empty: must be text, not 3",
-    '[tests.x]\nempty = "items"\nseverity = "fatal"': "[tests.x] severity: unknown: 'fatal'",
+    '[tests.x]\nempty = "items"\nseverity = "fatal"': "dd.toml:11: [tests.x] severity: unknown: 'fatal'",
+    '[tests.x]\nempty = "items"\nwhere = 17': "dd.toml:11: [tests.x] where: must be text, not 17",
     '[tests.x]\nempty = "items"\nfrom_version = -1': "[tests.x] from_version: must be the number of a version",
     '[tests.x]\nempty = "items"\nfrom_version = true': "[tests.x] from_version: must be the number of a version",
     '[tests.x]\nunique = ["id"]': "[tests.x] of: is missing",
@@ -757,12 +758,14 @@ WRONG = {
     '[tests."a b"]\nempty = "items"': "a name has letters, digits and _ only",
     '[tests.x]\nempty = "items"\n[tests.X]\nempty = "items"': "differs from 'x' only by upper and lower case",
     '[tests.x]\nempty = "item"': "dd.toml:11: [tests.x] there is no input or output 'item'; there are: items, totals, ",
-    '[tests.x]\nof = "items"\nunique = ["idd"]': "dd.toml:11: [tests.x] group_by: there is no column idd; there are ",
-    '[tests.x]\nempty = "items"\nwhere = "prize < 0"': "dd.toml:11: [tests.x] there is no column prize",
-    '[tests.x]\nempty = "items"\nwhere = "price <"': "dd.toml:11: [tests.x] ",
+    '[tests.x]\nof = "items"\nunique = ["idd"]': "dd.toml:11: [tests.x] unique: there is no column idd: the ",
+    '[tests.x]\nempty = "items"\nwhere = "prize < 0"': "dd.toml:11: [tests.x] where: there is no column prize",
+    '[tests.x]\nempty = "items"\nwhere = "price <"': "dd.toml:11: [tests.x] where: cannot read the SQL text 'price <'",
+    '[tests.x]\nempty = "items"\nwhere = "shop = 3"': "dd.toml:11: [tests.x] where: shop = 3: cannot compare string",
+    '[tests.x]\nagree = [{ of = "items" }, { of = "totals" }]\nby = ["sho"]': "[tests.x] by: there is no column sho",
     '[tests.x]\nagree = [{ of = "items", sum = "shop" }, { of = "totals" }]': "[tests.x] agree: the totals are of ",
     '[tests.x]\nagree = [{ of = "items", sum = "shop" }, { of = "totals", sum = "shop" }]': "there is no sum of string",
-    '[tests.x]\nagree = [{ of = "items", sum = "a" }, { of = "totals" }]': "dd.toml:11: [tests.x] there is no column a",
+    '[tests.x]\nagree = [{ of = "items", sum = "a" }, { of = "totals" }]': "[tests.x] sum: there is no column a",
 }
 
 
@@ -772,6 +775,7 @@ def test_mistakes_in_the_file(text: str, tmp_path: Path) -> None:
         load_plan(project_at(tmp_path, tests=text + "\n"))
     assert WRONG[text] in caught.value.message
     assert "\n" not in caught.value.message
+    assert "pl." not in caught.value.hint, "that cannot be written in dd.toml"
 
 
 FUNCTIONS = {

@@ -245,6 +245,50 @@ def test_a_mistake_is_one_line_with_what_to_do(
     assert "\n" not in caught.value.message
 
 
+@pytest.mark.parametrize("part", ["warehouse", "warehouse/outputs", "data", "program.py"])
+def test_a_place_inside_of_a_project_is_not_offered_to_init(
+    part: str, mine: Path, monkeypatch: pytest.MonkeyPatch, dd: Command
+) -> None:
+    monkeypatch.chdir(mine.parent)
+    with pytest.raises(UsageError) as caught:
+        ddcore.open(f"{mine.name}/{part}")
+    assert caught.value.hint == f'did you mean dd.open("{mine.name}")?'
+    code, _, err = dd("status", "--project", f"{mine.name}/{part}")
+    assert (code, err[1:]) == (2, [f"  did you mean --project {mine.name}?"])
+    monkeypatch.setenv("DDCORE_PROJECT", f"{mine.name}/{part}")
+    assert dd("status")[2][1:] == [f"  did you mean DDCORE_PROJECT={mine.name}?"]
+    monkeypatch.delenv("DDCORE_PROJECT")
+    monkeypatch.chdir(mine / "data")
+    assert dd("status", "--project", ".")[2][1:] == [f"  did you mean --project {mine}?"]
+
+
+def test_hints_of_open_are_python(mine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wrong: list[tuple[Callable[[], Any], str]] = [
+        (ddcore.open, 'name its folder: dd.open("demo"); or make one, in a shell: ddcore init demo'),
+        (lambda: ddcore.open(mine, warehouse=str(mine / "dd.toml")), 'name another one: dd.open(warehouse="DIR")'),
+        (lambda: ddcore.open("a.txt"), "name the folder of a project, in which there is a dd.toml"),
+        (
+            lambda: ddcore.open(mine, warehouse="/nowhere")["journeys"],
+            "outputs are in the warehouse, and there is none in /nowhere: check the path; "
+            "a new one begins with: ddcore ingest INPUT SOURCE",
+        ),
+    ]
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "empty" / "a.txt").write_text("")
+    monkeypatch.chdir(tmp_path / "empty")
+    for mistake, hint in wrong:
+        with pytest.raises(UsageError) as caught:
+            mistake()
+        assert caught.value.hint == hint
+    with pytest.raises(UsageError, match=r"^dd\.open: warehouse: the path is empty"):
+        ddcore.open(mine, warehouse="")
+
+
+def test_the_plan_has_as_many_operators_as_the_command_says(project: OpenedProject, here: Path, dd: Command) -> None:
+    assert repr(project.plan()) == "Plan(links, starts -> journeys: 10 operators)"
+    assert "10 operators" in dd("plan")[1][1]
+
+
 def test_names_that_are_not_there_by_the_rules_of_mappings(project: OpenedProject) -> None:
     assert "journeys" in project.outputs and "links" not in project.outputs
     assert project.outputs.get("links") is None and project.outputs.get("links", 1) == 1
@@ -413,7 +457,7 @@ def test_a_collection_tells_its_columns_place_and_inputs() -> None:
     assert "input edges" in texts[1] and "int64" in texts[1] and "reads" not in texts[1]
     assert "distinct at test_opened.py:" in texts[2] and texts[2].endswith("depends on roots")
     assert "iterate at test_opened.py:" in texts[3] and texts[3].endswith("depends on edges, roots")
-    assert repr(plan) == f"Plan(edges, roots -> reached: {len(plan.nodes)} operators)"
+    assert repr(plan) == f"Plan(edges, roots -> reached: {len(plan.operators)} operators)"
     assert "<svg " in plan._repr_html_() and check_html(plan._repr_html_())
 
 

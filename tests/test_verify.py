@@ -298,6 +298,28 @@ def test_state_that_lost_rows_gives_a_wrong_run_and_verify_finds_it(by: str, min
     assert all(verdict.holds for verdict in verdicts_of(project, 5, 6, 7, by=by))
 
 
+def test_while_corrections_wait_every_command_says_how_to_publish_them(mine: Path, dd: Any) -> None:
+    (mine / "program.py").write_text((mine / "program.py").read_text().replace("total=0", "total=1"))
+    assert dd("run", "-q") == (0, [], [])
+    code, out, err = dd("verify")
+    assert (code, out) == (2, [])
+    held = "journeys at version 5 holds what was published before run 2, whose corrections follow version 5"
+    assert err == [
+        f"error: verify: {held}",
+        "  publish them with: ddcore run --to-version 6",
+    ]
+    assert dd("verify", "--at", "3")[2][0].startswith("error: --at: journeys at version 3 holds")
+    assert dd("explain", "journeys", "stop=Zoo")[2][0] == f"error: explain: {held}"
+    assert dd("run")[2] == [
+        "nothing new: version 5 is folded",
+        "journeys changes at version 6; to fold it now, without rows: ddcore run --to-version 6",
+    ]
+    assert dd("run", "-q") == (0, [], [])
+    assert dd("run", "--to-version", "6", "-q")[0] == dd("verify", "-q")[0] == 0
+    assert dd("run")[2] == ["nothing new: version 6 is folded"]
+    assert dd("verify", "--at", "5")[2][1] == "  name a time after version 5"
+
+
 def test_an_error_of_the_program_names_the_version(mine: Path, dd: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     from ddcore import reference
 
@@ -396,7 +418,7 @@ def test_inputs_that_were_restated_are_folded_first(mine: Path, dd: Any) -> None
     assert dd("verify", "--at", "3")[0] == 0
     code, _, err = dd("verify", "--at", "4")
     assert code == 2
-    assert "version 4: the inputs have changed from {4} on since they were folded" in err[0]
+    assert "version 4: the inputs have changed from version 4 on since they were folded" in err[0]
     assert err[1].strip() == "first: ddcore run"
 
 

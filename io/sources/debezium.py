@@ -8,6 +8,7 @@ as JSON, with or without ``payload`` around it. An event of nulls alone is a tom
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -204,9 +205,10 @@ class Envelopes(Events):
                 continue
             if not any(name in row for row in _rows_in(text)):
                 ours = next(our for our, their in layout.source_columns.items() if their == name)
+                option = shlex.quote(f"{ours}={_SOURCE}{name}")
                 raise DataError(
                     f"{layout.where}: no row in the events has a field {name!r}",
-                    f"if another part of the envelope has it, name the part: --column {ours}={_SOURCE}{name}",
+                    f"if another part of the envelope has it, name the part: --column {option}",
                 )
 
     def _refuse_others(self, text: pl.Series, layout: Layout, first_row: int | None) -> None:

@@ -25,6 +25,12 @@ FILES: Mapping[str, type[Source]] = {
     ".parquet": ParquetFile, ".pq": ParquetFile, ".csv": CsvFile, ".csv.gz": CsvFile,
     ".jsonl": JsonLines, ".jsonl.gz": JsonLines, ".ndjson": JsonLines, ".ndjson.gz": JsonLines,
 }  # fmt: skip
+_OTHERS = {  # what to do with files whose names say that they are something else
+    (".xlsx", ".xls", ".xlsm", ".ods"): "save the sheet as a CSV file, and ingest that",
+    (".json", ".json.gz"): "JSON is read with one object per line, from a file .jsonl; of one array of objects: "
+    "jq -c '.[]' FILE.json > FILE.jsonl",
+    (".zip", ".tar", ".tgz", ".tar.gz", ".bz2", ".xz", ".zst", ".7z"): "unpack it, and ingest the files in it",
+}
 _GLOB = frozenset("*?[")
 _VERSIONS = re.compile(r"(?P<table>.+)@(?:v?(?P<first>[0-9]+))?(?P<range>\.\.(?:v?(?P<last>[0-9]+))?)?")
 _HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
@@ -285,8 +291,10 @@ def _kind_by_suffix(path: Place) -> type[Source] | None:
 def _file_kind(path: Place, place: str) -> type[Source]:
     kind = _kind_by_suffix(path)
     if kind is None:
+        instead = next((hint for suffixes, hint in _OTHERS.items() if path.name.lower().endswith(suffixes)), "")
         raise UsageError(
-            f"{place}: cannot tell the format from the name", f"name the file with one of {', '.join(FILES)}"
+            f"{place}: {'files of this format are not read' if instead else 'cannot tell the format from the name'}",
+            instead or f"name the file with one of {', '.join(FILES)}",
         )
     return kind
 

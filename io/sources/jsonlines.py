@@ -30,6 +30,9 @@ _INSIDE = (b":null", b": null", b",null", b", null", b"[null", b"[ null")
 _BARE_NULL = re.compile(rb"(?:^|[^:,\[\s])\s*null")
 
 
+_ARRAY = "a file of one array is not read; one object per line: jq -c '.[]' FILE.json > FILE.jsonl"
+
+
 @dataclass(frozen=True)
 class JsonLines(Source):
     """A file of JSON lines. ``declared``: the types that its fields are to have, by name or path; None for that of the
@@ -210,7 +213,10 @@ class JsonLines(Source):
             return parse_object(line.decode())
         except ValueError as error:
             what = f"line {number} is {first_line(error)}"
-            raise DataError(f"{self.name}: not a readable {self.kind}: {what}", self.hint) from error
+            is_list = number == 1 and line.lstrip().startswith(b"[")
+            raise DataError(
+                f"{self.name}: not a readable {self.kind}: {what}", _ARRAY if is_list else self.hint
+            ) from error
 
 
 @dataclass(frozen=True)

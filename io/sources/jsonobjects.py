@@ -45,6 +45,8 @@ def parse_object(text: str) -> Object:
     """The object that is all of a text. ValueError, with a clause after "is", for anything else."""
     try:
         value = json.loads(text, parse_int=Number, parse_float=Number, parse_constant=Number, object_pairs_hook=Object)
+    except json.JSONDecodeError as error:  # its own line number is that of a text of one line
+        raise ValueError(f"not JSON: {error.msg} at column {error.colno}") from error
     except ValueError as error:
         raise ValueError(f"not JSON: {error}") from error
     except RecursionError:

@@ -160,7 +160,10 @@ class Source(ABC):
 
     def explain(self, error: BaseException) -> DataError:
         """The error for a source whose bytes are not what they should be."""
-        return DataError(f"{self.name}: not a readable {self.kind}: {first_line(error)}", self.hint)
+        text = first_line(error)
+        packed = any(word in text.lower() for word in ("compressed", "zlib", "gzip"))
+        hint = "the file is cut off or damaged: copy it again, or write it again at its origin" if packed else self.hint
+        return DataError(f"{self.name}: not a readable {self.kind}: {text}", hint)
 
     # --- what all have ---
 
