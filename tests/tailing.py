@@ -189,8 +189,11 @@ class _Reader:
         return "diff"
 
     def _log(self) -> str:
-        runs = [record for record in self._said("log") if record["kind"] == "run"]
-        assert len(runs) > self.last
+        """Every version that changed an output is in one run. Of versions without updates there may be no run."""
+        runs = [range(each["first"], each["last"] + 1) for each in self._said("log") if each["kind"] == "run"]
+        changed = {row["version"] for rows in self.rows.values() for row in rows if row["version"] <= self.last}
+        folded = Counter(version for run in runs for version in run)
+        assert folded[self.last] == 1 and all(folded[version] == 1 for version in changed), folded
         return "log"
 
     def _head(self) -> str:
