@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 from ddcore import kernels, packing
 from ddcore.libraries import numpy as np
 from ddcore.packing import Packed
-from ddcore.sorted_batch import SortedBatch
+from ddcore.sorted_batch import SortedBatch, filled
 
 __all__ = ["PackedBatch"]
 
@@ -141,13 +142,16 @@ class PackedBatch(SortedBatch):
         """Row ranges [lo, hi) of equal code, one per probe (int64[m], ascending): O(1) each if codes are spread
         evenly.
         """
-        rows, down = self.packed.rows, self._down
-        if self._starts is None:
-            spread = (int(rows[-1]) >> down) - (int(rows[0]) >> down)
-            self._shift = max(0, spread.bit_length() - len(rows).bit_length())
-            self._starts = kernels.packed.bucket_starts(rows, down, self._shift, (spread >> self._shift) + 1)
-        least = self.packed.fields[0].least
+        self.index()
         ranges: tuple[np.ndarray, np.ndarray] = kernels.packed.locate(
-            rows, self._starts, down, least, self._shift, probes
+            self.packed.rows, self._starts, self._down, self.packed.fields[0].least, self._shift, probes
         )
         return ranges
+
+    def _bucket_starts(self) -> np.ndarray:
+        """As of a batch of columns; the first bucket begins with the first code."""
+        rows, down = self.packed.rows, self._down
+        spread = (int(rows[-1]) >> down) - (int(rows[0]) >> down)
+        self._shift = max(0, spread.bit_length() - len(rows).bit_length())
+        starts = np.empty((spread >> self._shift) + 2, dtype=np.int64)
+        return filled(starts, len(rows), partial(kernels.packed.bucket_starts, starts, rows, down, self._shift))

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ddcore import consolidation, lattice, packed_batch, spilling
+from ddcore import consolidation, lattice, packed_batch, sorted_batch, spilling, threads
 from ddcore.consolidation import arrange_all, concatenated, merge, narrow, union
 from ddcore.narrow import NarrowBatch
 from ddcore.packed_batch import PackedBatch
@@ -74,12 +74,16 @@ def test_columns_and_parts_are_those_of_the_updates(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_look_ups_find_the_rows_of_each_code(seed: int) -> None:
+def test_look_ups_find_the_rows_of_each_code(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The index is made in portions of a few rows, one after another or side by side."""
+    monkeypatch.setattr(sorted_batch, "_PORTION", 1 + seed % 9)
     rng = np.random.default_rng(seed)
     batch, expected = batch_of(rng, int(rng.integers(1, 200)))
     known = np.unique(batch.codes)
     around = np.concatenate([known, known + 1, known - 1, [-(2**63) + 1, 2**63 - 1, 0]])
     probes = np.unique(around)
+    with threads.using(1 + seed % 3):
+        batch.index()
     lo, hi = batch.locate(probes)
     plain, numbers = batch.widen(), Counter(row[0] for row in expected)
     for code, a, b in zip(probes.tolist(), lo.tolist(), hi.tolist(), strict=True):

@@ -45,18 +45,20 @@ def add_diffs(rows, diffs, bits, least):  # type: ignore[no-untyped-def]
         rows[i] = (rows[i] << shift) | np.uint64(diffs[i] - least)
 
 
-@kernel(OUT1, UIN1, INT, INT, INT)
-def bucket_starts(rows, code_shift, shift, buckets):  # type: ignore[no-untyped-def]
-    """First row of each bucket ``(code - first code) >> shift``, and one past the end: int64[buckets + 1]."""
-    starts = np.empty(buckets + 1, dtype=np.int64)
-    down, first = np.uint64(code_shift), rows[0] >> np.uint64(code_shift)
-    row = 0
-    for bucket in range(buckets):
-        while row < len(rows) and np.int64(((rows[row] >> down) - first) >> np.uint64(shift)) < bucket:
-            row += 1
-        starts[bucket] = row
-    starts[buckets] = len(rows)
-    return starts
+@kernel(VOID, OUT1, UIN1, INT, INT, INT, INT)
+def bucket_starts(starts, rows, code_shift, shift, first, last):  # type: ignore[no-untyped-def]
+    """Write the first row of each bucket ``(code - least code) >> shift`` that begins in the rows ``first`` to
+    ``last``; empty buckets begin with the next one.
+    """
+    down, fewer, least = np.uint64(code_shift), np.uint64(shift), rows[0] >> np.uint64(code_shift)
+    bucket = np.int64(-1)
+    if first > 0:
+        bucket = np.int64(((rows[first - 1] >> down) - least) >> fewer)
+    for row in range(first, last):
+        reached = np.int64(((rows[row] >> down) - least) >> fewer)
+        while bucket < reached:
+            bucket += 1
+            starts[bucket] = row
 
 
 @inline
@@ -130,6 +132,9 @@ def scatter(at, out, rows, lo, hi, table):  # type: ignore[no-untyped-def]
         for f in range(table.shape[0]):
             down, mask, least, up = np.uint64(table[f, 0]), _mask(table[f, 1]), table[f, 2], np.uint64(table[f, 3])
             keep, column = table[f, 4], table[f, 5]
-            for i in range(n):
-                value = (np.int64((chosen[i] >> down) & mask) + least) << up
-                out[column, places[i]] = (out[column, places[i]] & keep) + value
+            if keep:
+                for i in range(n):
+                    out[column, places[i]] += (np.int64((chosen[i] >> down) & mask) + least) << up
+            else:
+                for i in range(n):
+                    out[column, places[i]] = (np.int64((chosen[i] >> down) & mask) + least) << up

@@ -10,20 +10,20 @@ from ddcore.kernels.sorting import add, same, sort_rows
 _PAIR = several(OUT1, OUT1)
 
 
-@kernel(OUT1, IN1, INT, INT, INT)
-def bucket_starts(codes, least, shift, buckets):  # type: ignore[no-untyped-def]
-    """First row of each bucket ``(code - least) >> shift`` of sorted codes, and one past the end: int64[buckets +
-    1].
+@kernel(VOID, OUT1, IN1, INT, INT, INT, INT)
+def bucket_starts(starts, codes, least, shift, first, last):  # type: ignore[no-untyped-def]
+    """Write the first row of each bucket ``(code - least) >> shift`` of sorted codes that begins in the rows ``first``
+    to ``last``; empty buckets begin with the next one.
     """
-    starts = np.empty(buckets + 1, dtype=np.int64)
     base, down = np.uint64(least), np.uint64(shift)
-    row = 0
-    for bucket in range(buckets):
-        while row < len(codes) and np.int64((np.uint64(codes[row]) - base) >> down) < bucket:
-            row += 1
-        starts[bucket] = row
-    starts[buckets] = len(codes)
-    return starts
+    bucket = np.int64(-1)
+    if first > 0:
+        bucket = np.int64((np.uint64(codes[first - 1]) - base) >> down)
+    for row in range(first, last):
+        reached = np.int64((np.uint64(codes[row]) - base) >> down)
+        while bucket < reached:
+            bucket += 1
+            starts[bucket] = row
 
 
 @inline
