@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 
 from ddcore import kernels, packing
 from ddcore.libraries import numpy as np
@@ -135,7 +134,7 @@ class PackedBatch(SortedBatch):
             if field.column:
                 column = field.column - 1 + (inner if field.column == self._diff else 0)
                 is_upper = field.half == "upper"
-                table.append([shift, field.bits, field.least, 32 * is_upper, -is_upper, column])
+                table.append([shift, field.bits, field.least, 32 * is_upper, is_upper, column])
         return np.array(table, dtype=np.int64)
 
     def locate(self, probes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -154,4 +153,4 @@ class PackedBatch(SortedBatch):
         spread = (int(rows[-1]) >> down) - (int(rows[0]) >> down)
         self._shift = max(0, spread.bit_length() - len(rows).bit_length())
         starts = np.empty((spread >> self._shift) + 2, dtype=np.int64)
-        return filled(starts, len(rows), partial(kernels.packed.bucket_starts, starts, rows, down, self._shift))
+        return filled(starts, rows, down, self._shift)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
-
 from ddcore import kernels, spilling, threads
 from ddcore.libraries import numpy as np
 
@@ -131,13 +128,16 @@ class SortedBatch:
         fewer = 0 if spilling.current() is None else _FEWER
         self._shift = max(0, spread.bit_length() - max(6, n.bit_length() - fewer))
         starts = np.empty((spread >> self._shift) + 2, dtype=np.int64)
-        return filled(starts, n, partial(kernels.runs.bucket_starts, starts, self.codes, self._least, self._shift))
+        return filled(starts, self.codes.view(np.uint64), 0, self._shift)
 
 
-def filled(starts: np.ndarray, rows: int, fill: Callable[[int, int], None]) -> np.ndarray:
-    """Bucket starts, which ``fill`` writes for the rows from one number to another; many in several threads."""
-    portions = [(at, min(at + _PORTION, rows)) for at in range(0, rows, _PORTION)]
-    for _ in threads.each(lambda portion: fill(*portion), portions):
+def filled(starts: np.ndarray, rows: np.ndarray, down: int, shift: int) -> np.ndarray:
+    """Bucket starts, with the code of a row in the bits from ``down`` on. Many rows are divided between threads."""
+
+    def fill(first: int) -> None:
+        kernels.packed.bucket_starts(starts, rows, down, shift, first, min(first + _PORTION, len(rows)))
+
+    for _ in threads.each(fill, range(0, len(rows), _PORTION)):
         pass
-    starts[-1] = rows
+    starts[-1] = len(rows)
     return starts

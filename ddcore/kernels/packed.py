@@ -45,20 +45,32 @@ def add_diffs(rows, diffs, bits, least):  # type: ignore[no-untyped-def]
         rows[i] = (rows[i] << shift) | np.uint64(diffs[i] - least)
 
 
+@inline
+def _bucket(row, down, least, fewer):  # type: ignore[no-untyped-def]
+    return np.int64(((row >> down) - least) >> fewer)
+
+
 @kernel(VOID, OUT1, UIN1, INT, INT, INT, INT)
 def bucket_starts(starts, rows, code_shift, shift, first, last):  # type: ignore[no-untyped-def]
     """Write the first row of each bucket ``(code - least code) >> shift`` that begins in the rows ``first`` to
-    ``last``; empty buckets begin with the next one.
+    ``last``; empty buckets begin with the next one. Two passes without branches, which no processor could foresee.
     """
-    down, fewer, least = np.uint64(code_shift), np.uint64(shift), rows[0] >> np.uint64(code_shift)
-    bucket = np.int64(-1)
+    down, fewer, least, before = np.uint64(code_shift), np.uint64(shift), rows[0] >> np.uint64(code_shift), np.int64(-1)
     if first > 0:
-        bucket = np.int64(((rows[first - 1] >> down) - least) >> fewer)
-    for row in range(first, last):
-        reached = np.int64(((rows[row] >> down) - least) >> fewer)
-        while bucket < reached:
-            bucket += 1
-            starts[bucket] = row
+        before = _bucket(rows[first - 1], down, least, fewer)
+    while first < last and _bucket(rows[first], down, least, fewer) == before:
+        first += 1
+    if first == last:
+        return
+    final = _bucket(rows[last - 1], down, least, fewer)
+    starts[before + 1 : final + 1] = -1
+    for row in range(last - 1, first - 1, -1):
+        starts[_bucket(rows[row], down, least, fewer)] = row
+    start = np.int64(last)
+    for bucket in range(final, before, -1):
+        own = starts[bucket]
+        start = own if own >= 0 else start
+        starts[bucket] = start
 
 
 @inline
@@ -110,8 +122,8 @@ def select(rows, lo, hi, total):  # type: ignore[no-untyped-def]
 def scatter(at, out, rows, lo, hi, table):  # type: ignore[no-untyped-def]
     """Write columns of each range's rows from its place ``at`` on, which advances.
 
-    Of each field the shift, the bits, the least value, how far its value is shifted up, -1 if it is added to what is in
-    its column, else 0, and the number of the column.
+    Of each field the shift, the bits, the least value, how far its value is shifted up, whether it is added to what is
+    in its column, and the number of the column.
     """
     chosen, places = np.empty(_BLOCK, dtype=np.uint64), np.empty(_BLOCK, dtype=np.int64)
     n, k, row = 0, 0, np.int64(0)
@@ -131,8 +143,8 @@ def scatter(at, out, rows, lo, hi, table):  # type: ignore[no-untyped-def]
             row += 1
         for f in range(table.shape[0]):
             down, mask, least, up = np.uint64(table[f, 0]), _mask(table[f, 1]), table[f, 2], np.uint64(table[f, 3])
-            keep, column = table[f, 4], table[f, 5]
-            if keep:
+            column = table[f, 5]
+            if table[f, 4]:
                 for i in range(n):
                     out[column, places[i]] += (np.int64((chosen[i] >> down) & mask) + least) << up
             else:

@@ -10,22 +10,6 @@ from ddcore.kernels.sorting import add, same, sort_rows
 _PAIR = several(OUT1, OUT1)
 
 
-@kernel(VOID, OUT1, IN1, INT, INT, INT, INT)
-def bucket_starts(starts, codes, least, shift, first, last):  # type: ignore[no-untyped-def]
-    """Write the first row of each bucket ``(code - least) >> shift`` of sorted codes that begins in the rows ``first``
-    to ``last``; empty buckets begin with the next one.
-    """
-    base, down = np.uint64(least), np.uint64(shift)
-    bucket = np.int64(-1)
-    if first > 0:
-        bucket = np.int64((np.uint64(codes[first - 1]) - base) >> down)
-    for row in range(first, last):
-        reached = np.int64((np.uint64(codes[row]) - base) >> down)
-        while bucket < reached:
-            bucket += 1
-            starts[bucket] = row
-
-
 @inline
 def _bound(codes, lo, hi, code, after):  # type: ignore[no-untyped-def]
     """First row in [lo, hi) whose code is at least ``code``, or beyond it when ``after``."""

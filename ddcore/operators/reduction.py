@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Changes", "Evaluations", "Portion", "Reduction", "ReductionStep", "Targets", "decode_key"]
 
-_KEYS = 1 << 15  # of a part: its columns fit into the cache
+_KEYS = 1 << 16  # of a part: its columns fit into the cache
 _Some = tuple[SortedBatch | None, SortedBatch | None]
 """New updates and pending times of some keys."""
 
