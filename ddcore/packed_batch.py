@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from ddcore import kernels, packing
 from ddcore.libraries import numpy as np
-from ddcore.packing import Packed
+from ddcore.packing import Field, Packed, Summed
 from ddcore.sorted_batch import SortedBatch, filled
 
 __all__ = ["PackedBatch"]
@@ -117,6 +117,29 @@ class PackedBatch(SortedBatch):
         """All columns of the updates in the ranges lo[k]:hi[k], one range after the other: int64 (columns, m)."""
         rows = kernels.packed.select(self.packed.rows, lo, hi, int((hi - lo).sum()))
         return packing.unpacked([rows], self.packed.fields, range(self._diff + 1))
+
+    def collapsed(
+        self, lo: np.ndarray, hi: np.ndarray, since: np.ndarray
+    ) -> tuple[PackedBatch, tuple[np.ndarray, np.ndarray]] | None:
+        """The updates in the ranges lo[k]:hi[k] at the joins of their times with ``since`` (coordinates), neighbours
+        that are equal then added up, and their ranges; None where no integer holds them. O(rows of the ranges).
+        """
+        fields, diff, table = list(self.packed.fields), self.packed.fields[-1], []
+        if any(field.half for field in fields) or max(-diff.least, diff.most) * len(self) >= 2**63:
+            return None
+        for number, (field, shift) in zip(reversed(range(len(fields))), self.packed.places(), strict=True):
+            coordinate = field.column - 1 - self._width
+            if field is diff or coordinate < 0:
+                continue
+            floor = int(since[coordinate])
+            if floor > field.most:  # what is the greatest value here is to be read as the floor
+                fields[number] = Field(field.column, field.least + floor - field.most, floor)
+            if field.bits and floor > field.least:
+                table.append([shift - diff.bits, field.bits, min(floor, field.most) - field.least])
+        places = np.array(table, dtype=np.int64).reshape(len(table), 3)
+        rows, sums, starts = kernels.packed.collapse(self.packed.rows, lo, hi, diff.bits, diff.least, places)
+        packed = Summed([(rows, sums)], fields).packed() if len(rows) else Packed(rows, tuple(fields))
+        return None if packed is None else (PackedBatch(packed, self._width), (starts[:-1], starts[1:]))
 
     def scatter(self, at: np.ndarray, out: np.ndarray, lo: np.ndarray, hi: np.ndarray, depth: int) -> None:
         """Write words, times and diffs of the updates in the ranges lo[k]:hi[k] to ``out`` (columns, m) from ``at[k]``

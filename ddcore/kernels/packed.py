@@ -118,6 +118,35 @@ def select(rows, lo, hi, total):  # type: ignore[no-untyped-def]
     return chosen
 
 
+@kernel(several(UOUT1, OUT1, OUT1), UIN1, IN1, IN1, INT, INT, IN2)
+def collapse(rows, lo, hi, diff_bits, least, table):  # type: ignore[no-untyped-def]
+    """The rows of each range with no field below its floor, and neighbours that are equal then added up: the rows
+    without their diffs, the sums, and where each range's begin and end.
+
+    Of each field that has a floor the shift without the diff's bits, the bits, and the floor, as a number in the field.
+    """
+    size = np.int64(0)
+    for k in range(len(lo)):
+        size += hi[k] - lo[k]
+    out, sums, starts = np.empty(size, dtype=np.uint64), np.empty(size, dtype=np.int64), np.zeros(len(lo) + 1, np.int64)
+    shift, mask, n = np.uint64(diff_bits), _mask(diff_bits), np.int64(0)
+    for k in range(len(lo)):
+        row, total = np.uint64(0), np.int64(0)
+        for at in range(lo[k], hi[k]):  # without branches: how many are equal cannot be predicted
+            before, row, diff = row, rows[at] >> shift, np.int64(rows[at] & mask) + least
+            for f in range(table.shape[0]):
+                down, floor = np.uint64(table[f, 0]), np.uint64(table[f, 2])
+                value = (row >> down) & _mask(table[f, 1])
+                row += (max(value, floor) - value) << down
+            fresh = row != before
+            n += np.int64(fresh & (total != 0))
+            total = diff if fresh else total + diff
+            out[n], sums[n] = row, total
+        n += np.int64(total != 0)
+        starts[k + 1] = n
+    return out[:n], sums[:n], starts
+
+
 @kernel(VOID, OUT1, OUT2, UIN1, IN1, IN1, IN2)
 def scatter(at, out, rows, lo, hi, table):  # type: ignore[no-untyped-def]
     """Write columns of each range's rows from its place ``at`` on, which advances.
