@@ -8,6 +8,7 @@ import polars as pl
 
 from ddcore import encoding
 from ddcore.batch import Batch, concatenate
+from ddcore.consolidation import arrange
 from ddcore.errors import DataError
 from ddcore.libraries import numpy as np
 from ddcore.schema import Schema, Type, type_of
@@ -87,10 +88,18 @@ def output_frame(batches: Sequence[Batch], schema: Schema, dims: Sequence[str]) 
     """Consolidated output updates as a frame, sorted by time and row."""
     nothing = np.empty(0, dtype=np.int64)
     batch = concatenate(batches) if batches else Batch([nothing] * len(schema), [nothing] * len(dims), nothing)
+    if any(kind.is_pooled for kind in schema.values()):
+        return _frame(batch, schema, dims).sort([*dims, *schema])
+    first, *rest = [*batch.times, *batch.words]  # words of fixed width have the order of their values
+    ordered = arrange(first, rest, [], batch.diffs)
+    columns = [ordered.codes, *ordered.words]
+    return _frame(Batch(columns[len(dims) :], columns[: len(dims)], ordered.diffs), schema, dims)
+
+
+def _frame(batch: Batch, schema: Schema, dims: Sequence[str]) -> pl.DataFrame:
     frame = encoding.decode_frame(batch.words, schema)
     times = [pl.Series(dim, column) for dim, column in zip(dims, batch.times, strict=True)]
-    columns = [*frame.get_columns(), *times, pl.Series("diff", batch.diffs)]  # not hstack: there may be no column
-    return pl.DataFrame(columns).sort([*dims, *schema])
+    return pl.DataFrame([*frame.get_columns(), *times, pl.Series("diff", batch.diffs)])  # it may have no other column
 
 
 def values_of(batch: Batch, schema: Schema, columns: Sequence[str]) -> pl.DataFrame:

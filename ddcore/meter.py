@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from threading import Lock, get_ident
+from threading import Lock
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, TypeVar
 
@@ -12,6 +12,7 @@ from ddcore.libraries import numpy as np
 from ddcore.operators.base import Rounds
 from ddcore.operators.priority import round_of
 from ddcore.profile import OUTSIDE, Cost, Name, Profile
+from ddcore.threads import beside
 
 if TYPE_CHECKING:
     from ddcore.plan import Arrangement, Block, Plan
@@ -31,7 +32,7 @@ class Meter:
     """Counts what one worker does. Linear operators may run in several threads, all else runs in one.
 
     The time of an operator with state is that of its steps without the linear operators that its results pass through.
-    What those take in other threads is divided by the number of threads, so that the times add up to about the
+    What those take where threads work side by side is divided by their number, so that the times add up to about the
     wall-clock time.
     """
 
@@ -39,12 +40,11 @@ class Meter:
         self.plan, self.profile = plan, Profile()
         self._nodes, self._parts = _owners(plan)
         self._blocks = [self._name(block) for block in plan.blocks]
-        self._lock, self._threads, self._thread = Lock(), 1, get_ident()
+        self._lock = Lock()
         self._carried = 0  # nanoseconds of linear operators
 
-    def begin_step(self, threads: int) -> int:
-        """A step in so many threads begins now; returns what :meth:`end_step` needs."""
-        self._threads, self._thread = threads, get_ident()
+    def begin_step(self) -> int:
+        """A step begins now; returns what :meth:`end_step` needs."""
         return perf_counter_ns() - self._carried
 
     def end_step(self, block: Block, begun: int) -> None:
@@ -55,8 +55,7 @@ class Meter:
     def linear(self, node: int, taken: int, sent: int, nanoseconds: int) -> None:
         """One batch passed a linear operator. Several threads may call this."""
         with self._lock:
-            if get_ident() != self._thread:
-                nanoseconds //= self._threads
+            nanoseconds //= beside()
             self._carried += nanoseconds
             cost = self.profile.of(self._nodes[node])
             cost.nanoseconds += nanoseconds

@@ -29,7 +29,8 @@ class NarrowColumn:
             return cls(least, most, None, len(column))
         for kind in _KINDS:
             if most - least <= np.iinfo(kind).max:
-                return cls(least, most, np.subtract(column, least, dtype=np.int64).astype(kind), len(column))
+                distances = np.subtract(column, least, out=np.empty(len(column), kind), casting="unsafe")
+                return cls(least, most, distances, len(column))
         return cls(least, most, column, len(column))
 
     def part(self, start: int, stop: int) -> NarrowColumn:

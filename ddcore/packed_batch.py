@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from ddcore import kernels, packing
 from ddcore.libraries import numpy as np
-from ddcore.packing import Packed
-from ddcore.sorted_batch import SortedBatch
+from ddcore.packing import Field, Packed, Summed
+from ddcore.sorted_batch import SortedBatch, filled
 
 __all__ = ["PackedBatch"]
 
@@ -118,6 +118,29 @@ class PackedBatch(SortedBatch):
         rows = kernels.packed.select(self.packed.rows, lo, hi, int((hi - lo).sum()))
         return packing.unpacked([rows], self.packed.fields, range(self._diff + 1))
 
+    def collapsed(
+        self, lo: np.ndarray, hi: np.ndarray, since: np.ndarray
+    ) -> tuple[PackedBatch, tuple[np.ndarray, np.ndarray]] | None:
+        """The updates in the ranges lo[k]:hi[k] at the joins of their times with ``since`` (coordinates), neighbours
+        that are equal then added up, and their ranges; None where no integer holds them. O(rows of the ranges).
+        """
+        fields, diff, table = list(self.packed.fields), self.packed.fields[-1], []
+        if any(field.half for field in fields) or max(-diff.least, diff.most) * len(self) >= 2**63:
+            return None
+        for number, (field, shift) in zip(reversed(range(len(fields))), self.packed.places(), strict=True):
+            coordinate = field.column - 1 - self._width
+            if field is diff or coordinate < 0:
+                continue
+            floor = int(since[coordinate])
+            if floor > field.most:  # what is the greatest value here is to be read as the floor
+                fields[number] = Field(field.column, field.least + floor - field.most, floor)
+            if field.bits and floor > field.least:
+                table.append([shift - diff.bits, field.bits, min(floor, field.most) - field.least])
+        places = np.array(table, dtype=np.int64).reshape(len(table), 3)
+        rows, sums, starts = kernels.packed.collapse(self.packed.rows, lo, hi, diff.bits, diff.least, places)
+        packed = Summed([(rows, sums)], fields).packed() if len(rows) else Packed(rows, tuple(fields))
+        return None if packed is None else (PackedBatch(packed, self._width), (starts[:-1], starts[1:]))
+
     def scatter(self, at: np.ndarray, out: np.ndarray, lo: np.ndarray, hi: np.ndarray, depth: int) -> None:
         """Write words, times and diffs of the updates in the ranges lo[k]:hi[k] to ``out`` (columns, m) from ``at[k]``
         on, which advances. Times have ``depth`` coordinates there; those that the batch has not are 0.
@@ -134,20 +157,23 @@ class PackedBatch(SortedBatch):
             if field.column:
                 column = field.column - 1 + (inner if field.column == self._diff else 0)
                 is_upper = field.half == "upper"
-                table.append([shift, field.bits, field.least, 32 * is_upper, -is_upper, column])
+                table.append([shift, field.bits, field.least, 32 * is_upper, is_upper, column])
         return np.array(table, dtype=np.int64)
 
     def locate(self, probes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Row ranges [lo, hi) of equal code, one per probe (int64[m], ascending): O(1) each if codes are spread
         evenly.
         """
-        rows, down = self.packed.rows, self._down
-        if self._starts is None:
-            spread = (int(rows[-1]) >> down) - (int(rows[0]) >> down)
-            self._shift = max(0, spread.bit_length() - len(rows).bit_length())
-            self._starts = kernels.packed.bucket_starts(rows, down, self._shift, (spread >> self._shift) + 1)
-        least = self.packed.fields[0].least
+        self.index()
         ranges: tuple[np.ndarray, np.ndarray] = kernels.packed.locate(
-            rows, self._starts, down, least, self._shift, probes
+            self.packed.rows, self._starts, self._down, self.packed.fields[0].least, self._shift, probes
         )
         return ranges
+
+    def _bucket_starts(self) -> np.ndarray:
+        """As of a batch of columns; the first bucket begins with the first code."""
+        rows, down = self.packed.rows, self._down
+        spread = (int(rows[-1]) >> down) - (int(rows[0]) >> down)
+        self._shift = max(0, spread.bit_length() - len(rows).bit_length())
+        starts = np.empty((spread >> self._shift) + 2, dtype=np.int64)
+        return filled(starts, rows, down, self._shift)

@@ -19,6 +19,7 @@ from ddcore.schema import Schema, type_of
 from ddcore.sizes import memory_size
 from ddcore.spilling import Spilling, using
 from ddcore.threads import available
+from ddcore.threads import using as in_threads
 from ddcore.wording import brief, kind_of, listed
 from ddcore.worker import Worker
 
@@ -88,9 +89,10 @@ class Session:
         if upper is not None:
             self._closed = list(upper)
         outputs = {}
-        for name, schema in self.plan.outputs.items():
-            outputs[name] = output_frame(worker.outputs[name], schema, self.plan.dims)
-            worker.outputs[name] = []
+        with in_threads(worker.threads):
+            for name, schema in self.plan.outputs.items():
+                outputs[name] = output_frame(worker.outputs[name], schema, self.plan.dims)
+                worker.outputs[name] = []
         return outputs
 
     def _batch(self, name: str, frame: Any) -> Batch:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from ddcore import kernels, spilling
+from ddcore import kernels, spilling, threads
 from ddcore.libraries import numpy as np
 
 __all__ = ["SortedBatch"]
 
+_PORTION = 1 << 18  # rows of which one thread finds the buckets
 _FEWER = 4  # bits of a bucket's number that are left out where memory is limited
 
 
@@ -81,12 +82,18 @@ class SortedBatch:
         """Row ranges [lo, hi) of equal code, one per probe (int64[m], ascending): O(1) each if codes are
         spread evenly.
         """
-        if self._starts is None:
-            self._starts = self._index()
+        self.index()
         ranges: tuple[np.ndarray, np.ndarray] = kernels.runs.locate(
             self.codes, self._starts, self._least, self._shift, probes
         )
         return ranges
+
+    def index(self) -> None:
+        """Make look-ups ready, once: O(n). The first does so itself; but a step that divides its keys between threads
+        calls this before, so that they divide this work too.
+        """
+        if self._starts is None:
+            self._starts = self._bucket_starts()
 
     def take_reads(self) -> tuple[int, int]:
         """The rows and bytes that were read from a file since the last call."""
@@ -109,9 +116,9 @@ class SortedBatch:
         """The bytes that its rows take."""
         return int(self.codes.nbytes + self.words.nbytes + self.times.nbytes + self.diffs.nbytes)
 
-    def _index(self) -> np.ndarray:
-        """Bucket starts over the codes, about one bucket per row; dense integer keys get a bucket each. Where memory is
-        limited, there is one for some ten rows.
+    def _bucket_starts(self) -> np.ndarray:
+        """The first row of each bucket, and one past the end: about one bucket per row; dense integer keys get a bucket
+        each. Where memory is limited, there is one for some ten rows.
         """
         n = len(self.codes)
         if n == 0:
@@ -120,6 +127,17 @@ class SortedBatch:
         spread = int(self.codes[-1]) - self._least
         fewer = 0 if spilling.current() is None else _FEWER
         self._shift = max(0, spread.bit_length() - max(6, n.bit_length() - fewer))
-        buckets = (spread >> self._shift) + 1
-        starts: np.ndarray = kernels.runs.bucket_starts(self.codes, self._least, self._shift, buckets)
-        return starts
+        starts = np.empty((spread >> self._shift) + 2, dtype=np.int64)
+        return filled(starts, self.codes.view(np.uint64), 0, self._shift)
+
+
+def filled(starts: np.ndarray, rows: np.ndarray, down: int, shift: int) -> np.ndarray:
+    """Bucket starts, with the code of a row in the bits from ``down`` on. Many rows are divided between threads."""
+
+    def fill(first: int) -> None:
+        kernels.packed.bucket_starts(starts, rows, down, shift, first, min(first + _PORTION, len(rows)))
+
+    for _ in threads.each(fill, range(0, len(rows), _PORTION)):
+        pass
+    starts[-1] = len(rows)
+    return starts

@@ -12,19 +12,22 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
-from typing import TYPE_CHECKING, TypeVar
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 if TYPE_CHECKING:
     from concurrent.futures import Future, ThreadPoolExecutor
 
-__all__ = ["available", "each", "number", "using"]
+__all__ = ["available", "beside", "each", "number", "share", "using"]
 
+_WORTH = 1 << 12  # rows or keys of a part
 _AHEAD = 2  # parts per thread that are begun before the first result is taken
 
 P = TypeVar("P")
 R = TypeVar("R")
 
 _number: ContextVar[int] = ContextVar("threads", default=1)
+_beside: ContextVar[int] = ContextVar("beside", default=1)
 _pools: dict[int, ThreadPoolExecutor] = {}
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_pools.clear)  # the threads are those of the parent
@@ -42,6 +45,11 @@ def number() -> int:
     return _number.get()
 
 
+def beside() -> int:
+    """How many threads work on parts of the same step here, this one included."""
+    return _beside.get()
+
+
 @contextmanager
 def using(threads: int) -> Iterator[None]:
     """Inside, :func:`each` uses so many threads."""
@@ -52,11 +60,20 @@ def using(threads: int) -> Iterator[None]:
         _number.reset(token)
 
 
+def share(rows: int, most: int) -> int:
+    """How many of some rows or keys a part has: at most ``most``, and all threads have equally many parts, unless these
+    would not be worth a thread.
+    """
+    parts = -(-rows // most)
+    parts += -parts % number()
+    return max(1, -(-rows // max(1, min(parts, rows // _WORTH))))
+
+
 def _pool(threads: int) -> ThreadPoolExecutor:
     from concurrent.futures import ThreadPoolExecutor
 
     if threads not in _pools:
-        _pools[threads] = ThreadPoolExecutor(threads, "ddcore")
+        _pools[threads] = ThreadPoolExecutor(threads - 1, "ddcore")
     return _pools[threads]
 
 
@@ -64,7 +81,7 @@ def each(work: Callable[[P], R], parts: Iterable[P]) -> Iterator[R]:
     """The results for the parts, in their order. Only some are ahead of the one that is taken, so memory is bounded.
 
     What ``work`` raises for the first part that fails is raised here. ``work`` has the context of the caller, and one
-    thread.
+    thread. The caller's thread is one of those that work, so that few parts have to be handed over.
     """
     threads, waiting = number(), iter(parts)
     first = next(waiting, None)
@@ -77,18 +94,65 @@ def each(work: Callable[[P], R], parts: Iterable[P]) -> Iterator[R]:
             yield work(second)
         yield from map(work, waiting)
         return
-    pool = _pool(threads)
-    settings = copy_context()
-    settings.run(_number.set, 1)
-    begun: deque[Future[R]] = deque(pool.submit(settings.copy().run, work, part) for part in (first, second))
+    crew, coming = _Crew(work, threads), chain((first, second), waiting)
+    begun: deque[Future[R]] = deque()
     try:
-        while begun:
-            while len(begun) < _AHEAD * threads and (part := next(waiting, None)) is not None:
-                begun.append(pool.submit(settings.copy().run, work, part))
-            yield begun.popleft().result()
+        while True:
+            begun.extend(map(crew.take, islice(coming, _AHEAD * threads - len(begun))))
+            if not begun:
+                return
+            yield crew.finish(begun.popleft())
     finally:
-        for future in begun:
-            future.cancel()
-        for future in begun:
-            if not future.cancelled():
-                future.exception()
+        crew.dismiss()
+
+
+class _Crew(Generic[P, R]):
+    """The threads of one :func:`each`, of which the caller's is one, and the parts that none of them has begun."""
+
+    def __init__(self, work: Callable[[P], R], threads: int) -> None:
+        self._work, self._pool, self._most = work, _pool(threads), threads - 1
+        self._settings = copy_context()
+        self._settings.run(_number.set, 1)
+        self._settings.run(_beside.set, threads)
+        self._parts: deque[tuple[Future[R], P]] = deque()
+        self._others: list[Future[None]] = []
+
+    def take(self, part: P) -> Future[R]:
+        """A part to work on."""
+        from concurrent.futures import Future
+
+        result: Future[R] = Future()
+        self._parts.append((result, part))
+        return result
+
+    def finish(self, result: Future[R]) -> R:
+        """The result of a part; until it is there this thread works too."""
+        self._others = [each for each in self._others if not each.done()]
+        for _ in range(min(self._most - len(self._others), len(self._parts) - 1)):
+            self._others.append(self._pool.submit(self._settings.copy().run, self._work_on))
+        while not result.done() and self._settings.run(self._do_one, Exception):
+            pass
+        return result.result()
+
+    def dismiss(self) -> None:
+        """No part is begun any more; returns when none is worked on."""
+        self._parts.clear()
+        for other in self._others:
+            if not other.cancel():
+                other.exception()
+
+    def _work_on(self) -> None:
+        while self._do_one(BaseException):
+            pass
+
+    def _do_one(self, kept: type[BaseException]) -> bool:
+        """Work on a part; False if there is none. Errors of the kind ``kept`` are its result."""
+        try:
+            result, part = self._parts.popleft()
+        except IndexError:
+            return False
+        try:
+            result.set_result(self._work(part))
+        except kept as error:
+            result.set_exception(error)
+        return True

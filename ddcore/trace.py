@@ -18,6 +18,9 @@ from ddcore.sorted_batch import SortedBatch
 
 _LONG = 16  # rows of a key
 
+_Spans = tuple["np.ndarray", "np.ndarray"]
+"""For each key the first of a batch's rows with its code, and the first after them."""
+
 
 @dataclass(slots=True)
 class Keys:
@@ -146,12 +149,13 @@ def gather(
     if len(keys.words):  # rows of another key may have the same code
         batches = [batch.widen() for batch in batches]
     spans = [batch.locate(keys.codes) for batch in batches]
-    counts = np.zeros(len(keys), dtype=np.int64)
-    for batch, (lo, hi) in zip(batches, spans, strict=True):
-        if isinstance(batch, PackedBatch):
-            counts += hi - lo
-        else:
-            kernels.runs.count_matches(counts, keys.words, lo, hi, batch.words)
+    counts = _numbers(batches, spans, keys)
+    if frontier is not None and not _has_long_histories(counts):
+        frontier = None
+    if frontier is not None and frontier.shape[1] == 1:
+        batches, spans, whole = _collapsed(batches, spans, frontier[:, 0])
+        counts = _numbers(batches, spans, keys)
+        frontier = None if whole else frontier  # what batches have in common is no more than the newer ones have
     offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
     total, at = int(offsets[-1]), offsets[:-1].copy()
     columns = np.empty((values + depth + 1, total), dtype=np.int64)
@@ -166,6 +170,32 @@ def gather(
     if frontier is None or len(batches) < 2 or not _has_long_histories(counts):
         return rows
     return Rows(*kernels.runs.compact(rows.offsets, rows.words, rows.times, rows.diffs, frontier))
+
+
+def _numbers(batches: Sequence[SortedBatch], spans: Sequence[_Spans], keys: Keys) -> np.ndarray:
+    """How many rows each key has in all batches, by the rows with its code in each."""
+    counts = np.zeros(len(keys), dtype=np.int64)
+    for batch, (lo, hi) in zip(batches, spans, strict=True):
+        if isinstance(batch, PackedBatch):
+            counts += hi - lo
+        else:
+            kernels.runs.count_matches(counts, keys.words, lo, hi, batch.words)
+    return counts
+
+
+def _collapsed(
+    batches: Sequence[SortedBatch], spans: Sequence[_Spans], since: np.ndarray
+) -> tuple[list[SortedBatch], list[_Spans], bool]:
+    """The rows of packed batches at the joins of their times with ``since``, added up as far as they are neighbours;
+    and whether these are all batches.
+    """
+    some, places, whole = list(batches), list(spans), True
+    for number, batch in enumerate(batches):
+        collapsed = batch.collapsed(*spans[number], since) if isinstance(batch, PackedBatch) else None
+        whole &= collapsed is not None
+        if collapsed is not None:
+            some[number], places[number] = collapsed
+    return some, places, whole
 
 
 def _has_long_histories(counts: np.ndarray) -> bool:

@@ -37,7 +37,7 @@ from ddcore.trace import Trace
 Frontier = Sequence[tuple[int, ...]]
 
 _NO_BOUND = -(2**63)
-_LARGE = 1 << 18  # updates of a fold
+_LARGE = 1 << 16  # updates of a fold
 _PORTION = 1 << 17  # updates that one thread carries through the linear operators
 
 
@@ -249,7 +249,7 @@ class Worker:
         self._position = heapq.heappop(self._order)
         work = self._work.pop(self._position)
         self._count(work.rounds)
-        begun = self.meter.begin_step(self.threads)
+        begun = self.meter.begin_step()
         self._do(work)
         self.meter.end_step(work.block, begun)
 

@@ -183,6 +183,11 @@ class FileBatch(SortedBatch):
         with self._lock:
             return self._locate(probes)
 
+    def index(self) -> None:
+        """Only of rows in memory: others are found by the row groups that hold them."""
+        if not self._missing.any():
+            super().index()
+
     def _locate(self, probes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         first = np.searchsorted(self._greatest, probes, side="left")  # the first group that may hold the code
         last = np.searchsorted(self._least_codes, probes, side="right") - 1

@@ -20,7 +20,7 @@ from tailing import command
 from warehouses import log_of
 
 import ddcore as dd
-from ddcore import packing
+from ddcore import packing, sorted_batch, threads
 from ddcore.io.program import load_program
 from ddcore.io.project import Project, find_project
 from ddcore.jobs import replay
@@ -116,7 +116,9 @@ def test_files_are_equal_for_any_number_of_threads(
     ingested: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The parts of a step are small here, so that there are many."""
-    for module, name in ((reduction, "_KEYS"), (join, "_KEYS"), (packing, "_LEAST_ROWS")):
+    monkeypatch.setattr(threads, "_WORTH", 100)
+    limits = {reduction: "_KEYS", join: "_KEYS", packing: "_LEAST_ROWS", sorted_batch: "_PORTION"}
+    for module, name in limits.items():
         monkeypatch.setattr(module, name, 1000)
     files = []
     for parallelism in (1, 3):

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ddcore import consolidation, lattice, packed_batch, spilling
+from ddcore import consolidation, lattice, packed_batch, sorted_batch, spilling, threads, trace
 from ddcore.consolidation import arrange_all, concatenated, merge, narrow, union
 from ddcore.narrow import NarrowBatch
 from ddcore.packed_batch import PackedBatch
@@ -74,12 +74,16 @@ def test_columns_and_parts_are_those_of_the_updates(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_look_ups_find_the_rows_of_each_code(seed: int) -> None:
+def test_look_ups_find_the_rows_of_each_code(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The index is made in portions of a few rows, one after another or side by side."""
+    monkeypatch.setattr(sorted_batch, "_PORTION", 1 + seed % 9)
     rng = np.random.default_rng(seed)
     batch, expected = batch_of(rng, int(rng.integers(1, 200)))
     known = np.unique(batch.codes)
     around = np.concatenate([known, known + 1, known - 1, [-(2**63) + 1, 2**63 - 1, 0]])
     probes = np.unique(around)
+    with threads.using(1 + seed % 3):
+        batch.index()
     lo, hi = batch.locate(probes)
     plain, numbers = batch.widen(), Counter(row[0] for row in expected)
     for code, a, b in zip(probes.tolist(), lo.tolist(), hi.tolist(), strict=True):
@@ -100,6 +104,49 @@ def test_rows_of_keys_are_gathered_from_batches_of_several_layouts(seed: int) ->
         assert gathered == Counter(
             ((*row[1:], 0), diff) for _, updates in made for row, diff in updates.items() if row[0] == code
         )
+
+
+@pytest.mark.parametrize("seed", range(120))
+def test_long_histories_are_gathered_at_times_that_can_be_told_apart(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trace, "_LONG", 1)
+    rng = np.random.default_rng(seed)
+    made = [batch_of(rng, int(rng.integers(1, 60))) for _ in range(rng.integers(1, 4))]
+    batches = [batch.widen() if rng.random() < 0.2 else batch for batch, _ in made]
+    codes = np.unique(np.concatenate([batch.codes for batch in batches]))[::2].copy()
+    frontier = rng.integers(0, [[12], [6]], (2, 1 + seed % 2))
+    rows = gather(batches, Keys(codes, np.empty((0, len(codes)), np.int64)), WIDTH, 2, frontier)
+    for k, code in enumerate(codes.tolist()):
+        at = slice(rows.offsets[k], rows.offsets[k + 1])
+        gathered, expected = Counter[Any](), Counter[Any]()
+        for word, time, diff in zip(rows.words[:, at].T, rows.times[:, at].T, rows.diffs[at], strict=True):
+            gathered[(*word.tolist(), *lattice.advance(time.reshape(-1, 1), frontier)[:, 0].tolist())] += int(diff)
+        for row, diff in (item for _, updates in made for item in updates.items() if item[0][0] == code):
+            time = np.array(row[1 + WIDTH :]).reshape(-1, 1)
+            expected[(*row[1 : 1 + WIDTH], *lattice.advance(time, frontier)[:, 0].tolist())] += diff
+        assert {row: n for row, n in gathered.items() if n} == {row: n for row, n in expected.items() if n}
+
+
+def test_what_was_there_in_earlier_rounds_only_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trace, "_LONG", 1)
+    rounds = np.arange(40)
+    gone = [np.zeros(40, np.int64), rounds // 2, rounds * 0, rounds * 0, rounds, np.where(rounds % 2, -1, 1)]
+    batch = arrange_all([gone], WIDTH)
+    assert isinstance(batch, PackedBatch) and len(batch) == 40
+    key = Keys(np.zeros(1, np.int64), np.empty((0, 1), np.int64))
+    for now, left in ((0, 40), (1, 38), (2, 38), (29, 10), (39, 0), (1000, 0)):
+        rows = gather([batch], key, WIDTH, 2, np.array([[7], [now]]))
+        assert len(rows.diffs) == left and (rows.times[0] == 7).all(), now
+    kept = [
+        np.zeros(3, np.int64),
+        np.arange(3),
+        np.zeros(3, np.int64),
+        *np.zeros((2, 3), np.int64),
+        np.array([5, 6, 7]),
+    ]
+    rows = gather([arrange_all([kept], WIDTH)], key, WIDTH, 2, np.array([[7], [9]]))
+    assert (rows.times.tolist(), rows.diffs.tolist()) == ([[7] * 3, [9] * 3], [5, 6, 7])
 
 
 @pytest.mark.parametrize("seed", range(80))

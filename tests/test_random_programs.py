@@ -19,7 +19,7 @@ from programs import Case, case
 from shrinking import smallest
 
 import ddcore as dd
-from ddcore import consolidation, packed_batch, packing, queues, reference, trace, worker
+from ddcore import consolidation, packed_batch, packing, queues, reference, sorted_batch, threads, trace, worker
 from ddcore.errors import DdError, DiffOverflow, Diverged
 from ddcore.operators import agg, join, reduction, tree
 
@@ -36,6 +36,8 @@ PARTS = (
     (packing, "_LEAST_ROWS"),
     (queues, "_NARROW_FROM"),
     (worker, "_PORTION"),
+    (sorted_batch, "_PORTION"),
+    (threads, "_WORTH"),
 )
 """The sizes of parts of a step, for threads: with these small numbers a step of few rows has several."""
 

@@ -50,6 +50,57 @@ def test_the_error_of_the_first_part_that_fails_is_raised(number: int) -> None:
         list(threads.each(fails, range(9)))
 
 
+class Panic(BaseException):
+    """What some libraries raise for their own mistakes."""
+
+
+def test_the_thread_of_the_caller_works_too_and_errors_of_any_kind_arrive_from_each() -> None:
+    both = threading.Barrier(2, timeout=30)
+
+    def fails_elsewhere(part: int) -> int:
+        both.wait()
+        if threading.current_thread() is not threading.main_thread():
+            raise Panic(str(part))
+        return threading.get_ident()
+
+    with threads.using(2):
+        first, second = threads.each(lambda _: (both.wait(), threading.get_ident())[1], range(2))
+        assert {first, second} > {threading.get_ident()}
+        with pytest.raises(Panic):
+            list(threads.each(fails_elsewhere, range(2)))
+
+
+def test_no_part_is_left_at_work_when_the_caller_is_interrupted() -> None:
+    at_work, begun = [0], threading.Event()
+
+    def part(number: int) -> None:
+        if threading.current_thread() is threading.main_thread():
+            assert begun.wait(30)
+            raise KeyboardInterrupt
+        at_work[0] += 1
+        begun.set()
+        time.sleep(0.05)
+        at_work[0] -= 1
+
+    with threads.using(2), pytest.raises(KeyboardInterrupt):
+        list(threads.each(part, range(40)))
+    assert at_work == [0]
+
+
+def test_a_step_counts_the_threads_that_work_side_by_side() -> None:
+    with threads.using(3):
+        assert list(threads.each(lambda _: threads.beside(), range(4))) == [3] * 4
+        assert threads.beside() == 1
+
+
+@pytest.mark.parametrize(("number", "rows", "sizes"), [(1, 90_000, 30_000), (2, 90_000, 22_500), (2, 9_000, 4_500)])
+def test_parts_are_equally_many_for_all_threads(number: int, rows: int, sizes: int) -> None:
+    with threads.using(number):
+        assert threads.share(rows, 1 << 15) == sizes
+        assert threads.share(5_000, 1 << 15) == 5_000
+        assert threads.share(0, 1 << 15) == 1
+
+
 def test_few_parts_are_ahead_of_the_result_that_is_taken() -> None:
     begun = []
 

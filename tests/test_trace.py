@@ -10,7 +10,7 @@ import pytest
 from programs import case
 from test_random_programs import compare, outcome
 
-from ddcore import consolidation, encoding, packed_batch, packing, pools, queues, trace
+from ddcore import consolidation, encoding, packed_batch, packing, pools, queues, sorted_batch, trace
 from ddcore.consolidation import arrange, merge
 from ddcore.errors import DiffOverflow
 from ddcore.operators import delta_join
@@ -99,7 +99,9 @@ def test_arrange_merge_gather(spread: int, n: int) -> None:
 
 
 @pytest.mark.parametrize("codes", [[5] * 9, [-(2**63), -(2**63), 0, 2**63 - 1], [1, 2, 4, 2**62], list(range(100))])
-def test_locate(codes: list[int]) -> None:
+@pytest.mark.parametrize("portion", [1, 2, 1000])
+def test_locate(codes: list[int], portion: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sorted_batch, "_PORTION", portion)
     n = len(codes)
     run = SortedBatch(np.array(codes), np.zeros((0, n), np.int64), np.zeros((1, n), np.int64), np.ones(n, np.int64))
     probes = np.array(sorted({*codes, -(2**63), -1, 3, 50, 2**62 + 1, 2**63 - 1}))

@@ -45,18 +45,32 @@ def add_diffs(rows, diffs, bits, least):  # type: ignore[no-untyped-def]
         rows[i] = (rows[i] << shift) | np.uint64(diffs[i] - least)
 
 
-@kernel(OUT1, UIN1, INT, INT, INT)
-def bucket_starts(rows, code_shift, shift, buckets):  # type: ignore[no-untyped-def]
-    """First row of each bucket ``(code - first code) >> shift``, and one past the end: int64[buckets + 1]."""
-    starts = np.empty(buckets + 1, dtype=np.int64)
-    down, first = np.uint64(code_shift), rows[0] >> np.uint64(code_shift)
-    row = 0
-    for bucket in range(buckets):
-        while row < len(rows) and np.int64(((rows[row] >> down) - first) >> np.uint64(shift)) < bucket:
-            row += 1
-        starts[bucket] = row
-    starts[buckets] = len(rows)
-    return starts
+@inline
+def _bucket(row, down, least, fewer):  # type: ignore[no-untyped-def]
+    return np.int64(((row >> down) - least) >> fewer)
+
+
+@kernel(VOID, OUT1, UIN1, INT, INT, INT, INT)
+def bucket_starts(starts, rows, code_shift, shift, first, last):  # type: ignore[no-untyped-def]
+    """Write the first row of each bucket ``(code - least code) >> shift`` that begins in the rows ``first`` to
+    ``last``; empty buckets begin with the next one. Two passes without branches, which no processor could foresee.
+    """
+    down, fewer, least, before = np.uint64(code_shift), np.uint64(shift), rows[0] >> np.uint64(code_shift), np.int64(-1)
+    if first > 0:
+        before = _bucket(rows[first - 1], down, least, fewer)
+    while first < last and _bucket(rows[first], down, least, fewer) == before:
+        first += 1
+    if first == last:
+        return
+    final = _bucket(rows[last - 1], down, least, fewer)
+    starts[before + 1 : final + 1] = -1
+    for row in range(last - 1, first - 1, -1):
+        starts[_bucket(rows[row], down, least, fewer)] = row
+    start = np.int64(last)
+    for bucket in range(final, before, -1):
+        own = starts[bucket]
+        start = own if own >= 0 else start
+        starts[bucket] = start
 
 
 @inline
@@ -104,12 +118,41 @@ def select(rows, lo, hi, total):  # type: ignore[no-untyped-def]
     return chosen
 
 
+@kernel(several(UOUT1, OUT1, OUT1), UIN1, IN1, IN1, INT, INT, IN2)
+def collapse(rows, lo, hi, diff_bits, least, table):  # type: ignore[no-untyped-def]
+    """The rows of each range with no field below its floor, and neighbours that are equal then added up: the rows
+    without their diffs, the sums, and where each range's begin and end.
+
+    Of each field that has a floor the shift without the diff's bits, the bits, and the floor, as a number in the field.
+    """
+    size = np.int64(0)
+    for k in range(len(lo)):
+        size += hi[k] - lo[k]
+    out, sums, starts = np.empty(size, dtype=np.uint64), np.empty(size, dtype=np.int64), np.zeros(len(lo) + 1, np.int64)
+    shift, mask, n = np.uint64(diff_bits), _mask(diff_bits), np.int64(0)
+    for k in range(len(lo)):
+        row, total = np.uint64(0), np.int64(0)
+        for at in range(lo[k], hi[k]):  # without branches: how many are equal cannot be predicted
+            before, row, diff = row, rows[at] >> shift, np.int64(rows[at] & mask) + least
+            for f in range(table.shape[0]):
+                down, floor = np.uint64(table[f, 0]), np.uint64(table[f, 2])
+                value = (row >> down) & _mask(table[f, 1])
+                row += (max(value, floor) - value) << down
+            fresh = row != before
+            n += np.int64(fresh & (total != 0))
+            total = diff if fresh else total + diff
+            out[n], sums[n] = row, total
+        n += np.int64(total != 0)
+        starts[k + 1] = n
+    return out[:n], sums[:n], starts
+
+
 @kernel(VOID, OUT1, OUT2, UIN1, IN1, IN1, IN2)
 def scatter(at, out, rows, lo, hi, table):  # type: ignore[no-untyped-def]
     """Write columns of each range's rows from its place ``at`` on, which advances.
 
-    Of each field the shift, the bits, the least value, how far its value is shifted up, -1 if it is added to what is in
-    its column, else 0, and the number of the column.
+    Of each field the shift, the bits, the least value, how far its value is shifted up, whether it is added to what is
+    in its column, and the number of the column.
     """
     chosen, places = np.empty(_BLOCK, dtype=np.uint64), np.empty(_BLOCK, dtype=np.int64)
     n, k, row = 0, 0, np.int64(0)
@@ -129,7 +172,10 @@ def scatter(at, out, rows, lo, hi, table):  # type: ignore[no-untyped-def]
             row += 1
         for f in range(table.shape[0]):
             down, mask, least, up = np.uint64(table[f, 0]), _mask(table[f, 1]), table[f, 2], np.uint64(table[f, 3])
-            keep, column = table[f, 4], table[f, 5]
-            for i in range(n):
-                value = (np.int64((chosen[i] >> down) & mask) + least) << up
-                out[column, places[i]] = (out[column, places[i]] & keep) + value
+            column = table[f, 5]
+            if table[f, 4]:
+                for i in range(n):
+                    out[column, places[i]] += (np.int64((chosen[i] >> down) & mask) + least) << up
+            else:
+                for i in range(n):
+                    out[column, places[i]] = (np.int64((chosen[i] >> down) & mask) + least) << up

@@ -10,22 +10,6 @@ from ddcore.kernels.sorting import add, same, sort_rows
 _PAIR = several(OUT1, OUT1)
 
 
-@kernel(OUT1, IN1, INT, INT, INT)
-def bucket_starts(codes, least, shift, buckets):  # type: ignore[no-untyped-def]
-    """First row of each bucket ``(code - least) >> shift`` of sorted codes, and one past the end: int64[buckets +
-    1].
-    """
-    starts = np.empty(buckets + 1, dtype=np.int64)
-    base, down = np.uint64(least), np.uint64(shift)
-    row = 0
-    for bucket in range(buckets):
-        while row < len(codes) and np.int64((np.uint64(codes[row]) - base) >> down) < bucket:
-            row += 1
-        starts[bucket] = row
-    starts[buckets] = len(codes)
-    return starts
-
-
 @inline
 def _bound(codes, lo, hi, code, after):  # type: ignore[no-untyped-def]
     """First row in [lo, hi) whose code is at least ``code``, or beyond it when ``after``."""
@@ -208,37 +192,58 @@ def _advanced(times, c, row, frontier):  # type: ignore[no-untyped-def]
     return least
 
 
+@inline
+def _add_neighbours(columns, sums, n, words, times, diffs, first, last, frontier):  # type: ignore[no-untyped-def]
+    """Write rows at the representatives of their times, from number n on, and add up neighbours that are equal there;
+    returns where they end. Batches have a row's times one after another: most of a long history goes here.
+    """
+    start, width = n, words.shape[0]
+    for row in range(first, last):
+        for w in range(width):
+            columns[w, n] = words[w, row]
+        for c in range(times.shape[0]):
+            columns[width + c, n] = _advanced(times, c, row, frontier)
+        if n > start and same(columns, n, n - 1):
+            together, bad = add(sums[n - 1], diffs[row])
+            if not bad:
+                sums[n - 1] = together
+                continue
+        elif n > start and sums[n - 1] == 0:
+            n -= 1
+            for c in range(columns.shape[0]):
+                columns[c, n] = columns[c, n + 1]
+        sums[n] = diffs[row]
+        n += 1
+    return n - 1 if n > start and sums[n - 1] == 0 else n
+
+
 @kernel(several(OUT1, OUT2, OUT2, OUT1), IN1, IN2, IN2, IN1, IN2)
 def compact(offsets, words, times, diffs, frontier):  # type: ignore[no-untyped-def]
     """The rows of each key at the representatives of their times beyond the frontier (coordinates, elements), sorted by
     words and times, and added up: offsets, words, times, diffs. Sums that int64 cannot hold stay apart.
     """
     keys, width, depth = len(offsets) - 1, words.shape[0], times.shape[0]
-    heads, sums = np.empty(len(diffs), dtype=np.int64), np.empty(len(diffs), dtype=np.int64)
+    heads, totals = np.empty(len(diffs), dtype=np.int64), np.empty(len(diffs), dtype=np.int64)
+    columns, sums = np.empty((width + depth, len(diffs)), dtype=np.int64), np.empty(len(diffs), dtype=np.int64)
     starts = np.zeros(keys + 1, dtype=np.int64)
-    columns = np.empty((width + depth, len(diffs)), dtype=np.int64)
-    for w in range(width):
-        columns[w] = words[w]
-    for c in range(depth):
-        for row in range(len(diffs)):
-            columns[width + c, row] = _advanced(times, c, row, frontier)
-    order, m = np.arange(len(diffs)), 0
+    order, m, stop = np.arange(len(diffs)), 0, 0
     for k in range(keys):
-        i, stop = offsets[k], offsets[k + 1]
+        i = stop
+        stop = _add_neighbours(columns, sums, i, words, times, diffs, offsets[k], offsets[k + 1], frontier)
         sort_rows(order, i, stop, columns)
         while i < stop:
-            row, total = order[i], diffs[order[i]]
+            row, total = order[i], sums[order[i]]
             i += 1
             while i < stop and same(columns, order[i], row):
-                together, bad = add(total, diffs[order[i]])
+                together, bad = add(total, sums[order[i]])
                 if bad:
-                    heads[m], sums[m] = row, total
+                    heads[m], totals[m] = row, total
                     m += 1
-                    together = diffs[order[i]]
+                    together = sums[order[i]]
                 total = together
                 i += 1
             if total != 0:
-                heads[m], sums[m] = row, total
+                heads[m], totals[m] = row, total
                 m += 1
         starts[k + 1] = m
     out_words, out_times = np.empty((width, m), dtype=np.int64), np.empty((depth, m), dtype=np.int64)
@@ -248,4 +253,4 @@ def compact(offsets, words, times, diffs, frontier):  # type: ignore[no-untyped-
     for c in range(depth):
         for i in range(m):
             out_times[c, i] = columns[width + c, heads[i]]
-    return starts, out_words, out_times, sums[:m].copy()
+    return starts, out_words, out_times, totals[:m].copy()

@@ -209,6 +209,17 @@ def _differ(held, m, target):  # type: ignore[no-untyped-def]
     return differs
 
 
+@inline
+def _has_one_time(s_times, s0, s1, h_times, h_diffs, h0, h1, rounds):  # type: ignore[no-untyped-def]
+    """Whether all rows of a key without output are there, with positive diffs, at the one version that causes it."""
+    version, one = s_times[0, s0], h1 - h0 <= _ROWS
+    for s in range(s0 + 1, s1):
+        one &= s_times[0, s] == version
+    for row in range(h0, h1 if one else h0):
+        one &= (h_diffs[row] > 0) & (h_diffs[row] <= _SMALL) & _is_before(h_times, row, version, rounds, 0)
+    return one
+
+
 @kernel(
     several(OUT1, OUT2, OUT2),
     IN1, IN1, IN1, BOOL, IN1, IN2, IN1, IN2, IN2, IN1, IN1, IN2, IN2, IN1,
@@ -241,6 +252,21 @@ def reduce(  # type: ignore[no-untyped-def]
         s0, s1, h0, h1 = s_offsets[k], s_offsets[k + 1], h_offsets[k], h_offsets[k + 1]
         o0, o1 = o_offsets[k], o_offsets[k + 1]
         n, c, r, first_used, first_late = 0, 0, 1, used, late
+        if o0 == o1 and _has_one_time(s_times, s0, s1, h_times, h_diffs, h0, h1, rounds):
+            for i in range(h1 - h0):
+                heads[i], counts[i] = h0 + i, h_diffs[h0 + i]
+            state = _aggregates(kinds, columns, allow, h_words, heads, h1 - h0, counts, result)
+            if state < 0:
+                rest[left] = k
+                left += 1
+            elif state > 0:
+                if used == updates.shape[1]:
+                    updates = grow(updates, used)
+                updates[0, used], updates[1, used], updates[2, used] = k, s_times[0, s0], 1
+                for w in range(width):
+                    updates[3 + w, used] = result[w]
+                used += 1
+            continue
         is_short = s1 - s0 <= _ROWS and h1 - h0 <= _ROWS and o1 - o0 <= _ROWS
         is_short = is_short and _are_small(h_diffs, h0, h1) and _are_small(o_diffs, o0, o1)
         if is_short:

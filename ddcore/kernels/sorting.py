@@ -43,8 +43,13 @@ def _range_of(bounds, key):  # type: ignore[no-untyped-def]
 def range_sizes(bounds, keys):  # type: ignore[no-untyped-def]
     """How many keys are below the first bound, between the first and the second, and so on: int64[bounds + 1]."""
     sizes = np.zeros(len(bounds) + 1, dtype=np.int64)
-    for i in range(len(keys)):
-        sizes[_range_of(bounds, keys[i])] += 1
+    sizes[0] = len(keys)
+    for b in range(len(bounds)):
+        bound, above = bounds[b], np.int64(0)
+        for i in range(len(keys)):
+            above += np.int64(keys[i] >= bound)
+        sizes[b] -= above
+        sizes[b + 1] = above
     return sizes
 
 
@@ -68,16 +73,14 @@ def sum_equal(keys, diff_bits, least):  # type: ignore[no-untyped-def]
     n, shift = len(keys), np.uint64(diff_bits)
     mask = (np.uint64(1) << shift) - np.uint64(1)
     sums = np.empty(n, dtype=np.int64)
-    m, i = 0, 0
-    while i < n:
-        row, total = keys[i] >> shift, np.int64(keys[i] & mask) + least
-        i += 1
-        while i < n and keys[i] >> shift == row:
-            total += np.int64(keys[i] & mask) + least
-            i += 1
-        if total != 0:
-            keys[m], sums[m] = row, total
-            m += 1
+    m, row, total = np.int64(0), np.uint64(0), np.int64(0)
+    for i in range(n):  # without branches: how many rows are equal cannot be predicted
+        before, row, diff = row, keys[i] >> shift, np.int64(keys[i] & mask) + least
+        fresh = row != before
+        m += np.int64(fresh & (total != 0))
+        total = diff if fresh else total + diff
+        keys[m], sums[m] = row, total
+    m += np.int64(total != 0)
     return keys[:m], sums[:m]
 
 

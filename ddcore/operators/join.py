@@ -131,6 +131,8 @@ class _JoinStep(Step):
                 for each in state.forward(self.block, pairs.of(self._words(piece, pairs, side, swapped=swapped)))
             ]
 
+        for batch in others:
+            batch.index()
         for arrived in threads.each(arrivals, _parts(_partners(new, others), side.key_words)):
             state.deliver(arrived)
 
@@ -158,7 +160,7 @@ def _partners(new: SortedBatch, others: Sequence[SortedBatch]) -> SortedBatch:
 def _parts(new: SortedBatch, key_words: int) -> Iterator[tuple[SortedBatch, Heads | None]]:
     """The batch in parts, each for one thread: keys, or where its columns are not arrays rows."""
     if isinstance(new, PackedBatch):
-        yield from ((piece, None) for piece in new.pieces(_ROWS))
+        yield from ((piece, None) for piece in new.pieces(threads.share(len(new), _ROWS)))
     else:
         yield from ((new, part) for part in Heads.of(new, key_words).parts())
 
@@ -193,8 +195,9 @@ class Heads:
 
     def parts(self) -> Iterator[Heads]:
         """The same in ranges of some ten thousand keys."""
-        for start in range(0, len(self.keys), _KEYS):
-            stop = min(start + _KEYS, len(self.keys))
+        size = threads.share(len(self.keys), _KEYS)
+        for start in range(0, len(self.keys), size):
+            stop = min(start + size, len(self.keys))
             yield Heads(self.keys.part(start, stop), self.starts[start : stop + 1])
 
 

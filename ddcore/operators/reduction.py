@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Changes", "Evaluations", "Portion", "Reduction", "ReductionStep", "Targets", "decode_key"]
 
-_KEYS = 1 << 15  # of a part: its columns fit into the cache
+_KEYS = 1 << 16  # of a part: its columns fit into the cache
 _Some = tuple[SortedBatch | None, SortedBatch | None]
 """New updates and pending times of some keys."""
 
@@ -199,6 +199,8 @@ class ReductionStep(Step):
         """The differences of the results of all keys that changed or are pending; none without such keys."""
         if new is None and pending is None:
             return []
+        for batch in (*state.trace(self.port).batches, *state.trace(self.output).batches):
+            batch.index()
         evaluated, parts = partial(self._evaluated, state, rounds), self._parts(state, rounds, new, pending)
         return list(threads.each(evaluated, parts) if self.in_parts else map(evaluated, parts))
 
@@ -207,16 +209,20 @@ class ReductionStep(Step):
     ) -> Iterator[Portion | _Some]:
         """The keys to evaluate in parts, each for one thread."""
         if isinstance(new, PackedBatch) and (pending is None or spilling.current() is None):
-            yield from _side_by_side(new, pending, _KEYS if self.in_parts else len(new))
+            yield from _side_by_side(new, pending, self._size(len(new)))
             return
         for some in portions([new, pending], self.port.key_words):
             part = self._seeds(state, rounds, *some)
             for a, b in self._ranges(state, part.keys):
                 yield part.between(a, b)
 
+    def _size(self, keys: int) -> int:
+        """How many of the keys one part has."""
+        return threads.share(keys, _KEYS) if self.in_parts else max(1, keys)
+
     def _ranges(self, state: State, keys: Keys) -> Iterable[tuple[int, int]]:
         """Ranges of the keys to evaluate, each in one thread; where memory is limited with bounded histories."""
-        size, spill = _KEYS if self.in_parts else max(1, len(keys)), spilling.current()
+        size, spill = self._size(len(keys)), spilling.current()
         cuts = {*range(0, len(keys), size), len(keys)}
         if spill is not None:
             rows = np.zeros(len(keys), dtype=np.int64)
