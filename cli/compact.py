@@ -95,5 +95,5 @@ def _tell(out: Output, report: CompactReport, dry_run: bool) -> None:
     what = "would be deleted" if dry_run else "deleted"
     out.say(f"{count(report.deleted)} files with {count(report.freed)} bytes {what}")
     if report.since:
-        (since,) = report.since if len(report.dims) == 1 else ((),)
-        out.say(f"since={since[0] if since else shown_frontier(report.since, report.dims)}")
+        since = report.since[0][0] if len(report.dims) == 1 else shown_frontier(report.since, report.dims)
+        out.say(f"since={since}")

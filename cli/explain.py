@@ -16,8 +16,8 @@ from ddcore.cli.options import (
     OutputArgument,
     ProjectOption,
     WarehouseOption,
+    limit_option,
     open_project,
-    whole_number,
 )
 from ddcore.cli.output import SCHEMA_VERSION, Output
 from ddcore.cli.text import aligned, cell, count, plain
@@ -75,16 +75,7 @@ def explain(
             help="Fold again, from nothing: the named rows alone, without each of them, and all other rows.",
         ),
     ] = False,
-    limit: Annotated[
-        int | None,
-        typer.Option(
-            "--limit",
-            parser=whole_number(0),
-            metavar="N",
-            help="Explain at most N rows; 0 for all. Default: 3.",
-            show_default=False,
-        ),
-    ] = None,
+    limit: Annotated[int | None, limit_option(f"Explain at most N rows; 0 for all. Default: {_ROWS}.")] = None,
     as_json: JsonOption = False,
     project: ProjectOption = None,
     warehouse: WarehouseOption = None,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ddcore.cli.options import DebugOption, JsonOption, ProjectOption, WarehouseOption, open_project, whole_number
+from ddcore.cli.options import DebugOption, JsonOption, ProjectOption, WarehouseOption, limit_option, open_project
 from ddcore.cli.output import SCHEMA_VERSION, Output
 from ddcore.cli.text import aligned, count
 from ddcore.errors import UsageError
@@ -37,12 +37,8 @@ def log(
     ] = False,
     limit: Annotated[
         int | None,
-        typer.Option(
-            "--limit",
-            parser=whole_number(0),
-            metavar="N",
-            help=f"At most N entries; 0 for all. Default: {ON_TERMINAL} on a terminal, else all; with --operators 1.",
-            show_default=False,
+        limit_option(
+            f"At most N entries; 0 for all. Default: {ON_TERMINAL} on a terminal, else all; with --operators 1."
         ),
     ] = None,
     as_json: JsonOption = False,

@@ -137,15 +137,15 @@ MasterOption = Annotated[
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON lines on stdout; values are never cut.")]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing on success.")]
 ON_TERMINAL = 100  # rows that a terminal shows unless --limit says otherwise
+
+
+def limit_option(text: str) -> Any:
+    """``--limit N`` with its help."""
+    return typer.Option("--limit", parser=whole_number(0), metavar="N", help=text, show_default=False)
+
+
 LimitOption = Annotated[
-    int | None,
-    typer.Option(
-        "--limit",
-        parser=whole_number(0),
-        metavar="N",
-        help=f"At most N rows; 0 for all. Default: {ON_TERMINAL} on a terminal, else all.",
-        show_default=False,
-    ),
+    int | None, limit_option(f"At most N rows; 0 for all. Default: {ON_TERMINAL} on a terminal, else all.")
 ]
 VerticalOption = Annotated[
     bool,

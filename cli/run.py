@@ -137,7 +137,7 @@ def run(
     for name in report.without_rows:
         out.say(
             ("note: ", "yellow"),
-            f"input {name} has no rows yet, and versions that are folded take none: ddcore ingest {name} SOURCE",
+            f"input {name} has no rows yet, and folded versions accept no new rows: ddcore ingest {name} SOURCE",
         )
     for warning in report.warnings:
         out.warn(warning)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from ddcore.cli.options import DebugOption, JsonOption, ProjectOption, WarehouseOption, open_project
 from ddcore.cli.output import SCHEMA_VERSION, Output
 from ddcore.cli.text import aligned, count
-from ddcore.data_tests import is_test
 from ddcore.errors import DdError
 from ddcore.io.history import moment
 from ddcore.io.times import (
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
     from ddcore.io.layout import Use
     from ddcore.io.ledger import Ledger
     from ddcore.io.project import Project
-    from ddcore.io.records import RunRecord
     from ddcore.io.store import Place
     from ddcore.io.tables import TableState
     from ddcore.io.version_names import VersionNames
@@ -102,17 +100,11 @@ def _summary(project: Project, warehouse: Warehouse, ledger: Ledger) -> dict[str
         **_frontiers(ledger, project.dims),
         "waiting": _waiting(ledger),
         "restated": frontier_json(ledger.restated(), project.dims),
-        "corrections": _corrections(run),
+        "corrections": [] if run is None else run.waiting_corrections,
         "last_run": None if run is None else {"run": run.run, "at": moment(run.at), "program": run.fingerprint},
         "unfinished": None if intent is None else {"run": intent.run, "first": intent.first, "last": intent.last},
         "holder": None if holder is None else str(holder),
     }
-
-
-def _corrections(run: RunRecord | None) -> list[str]:
-    """The tables of outputs whose corrections wait; those of data tests are nobody's concern."""
-    waiting = () if run is None else run.corrections
-    return sorted(name for name in waiting if not is_test(name.removeprefix("outputs/")))
 
 
 def _frontiers(ledger: Ledger, dims: tuple[str, ...]) -> dict[str, Any]:
@@ -228,7 +220,7 @@ def _tell(
         folded = f"through {through}  (run {run['run']}, {run['at']}, program {run['program'][:8]})"
     lines.append(["folded", folded])
     lines.append(["waiting", f"{_spans(waiting, names)}  (ddcore run)" if waiting else "nothing"])
-    if rowless := [name for name in project.inputs if name not in ledger.inputs(with_rows=True)]:
+    if rowless := ledger.without_rows(project.inputs):
         command = f"  (ddcore ingest {rowless[0]} SOURCE)" if len(rowless) == 1 else "  (ddcore ingest INPUT SOURCE)"
         lines.append(["no rows", ", ".join(rowless) + command])
     if summary["corrections"] and isinstance(summary["folded"], int):

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from ddcore import kernels, packing
 from ddcore.libraries import numpy as np
 from ddcore.packing import Field, Packed, Summed
-from ddcore.sorted_batch import SortedBatch, filled
+from ddcore.sorted_batch import SortedBatch, bucket_starts
 
 __all__ = ["PackedBatch"]
 
@@ -175,5 +175,4 @@ class PackedBatch(SortedBatch):
         rows, down = self.packed.rows, self._down
         spread = (int(rows[-1]) >> down) - (int(rows[0]) >> down)
         self._shift = max(0, spread.bit_length() - len(rows).bit_length())
-        starts = np.empty((spread >> self._shift) + 2, dtype=np.int64)
-        return filled(starts, rows, down, self._shift)
+        return bucket_starts(rows, down, spread, self._shift)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ddcore import kernels, spilling, threads
 from ddcore.libraries import numpy as np
 
-__all__ = ["SortedBatch"]
+__all__ = ["SortedBatch", "bucket_starts"]
 
 _PORTION = 1 << 18  # rows of which one thread finds the buckets
 _FEWER = 4  # bits of a bucket's number that are left out where memory is limited
@@ -127,12 +127,16 @@ class SortedBatch:
         spread = int(self.codes[-1]) - self._least
         fewer = 0 if spilling.current() is None else _FEWER
         self._shift = max(0, spread.bit_length() - max(6, n.bit_length() - fewer))
-        starts = np.empty((spread >> self._shift) + 2, dtype=np.int64)
-        return filled(starts, self.codes.view(np.uint64), 0, self._shift)
+        return bucket_starts(self.codes.view(np.uint64), 0, spread, self._shift)
 
 
-def filled(starts: np.ndarray, rows: np.ndarray, down: int, shift: int) -> np.ndarray:
-    """Bucket starts, with the code of a row in the bits from ``down`` on. Many rows are divided between threads."""
+def bucket_starts(rows: np.ndarray, down: int, spread: int, shift: int) -> np.ndarray:
+    """The first row of each bucket of ``2**shift`` codes, and one past the end: int64[buckets + 1].
+
+    ``rows`` ascend: uint64[n], each with its code in the bits from ``down`` on. The greatest code is the least plus
+    ``spread``. Many rows are divided between threads. O(n + buckets).
+    """
+    starts = np.empty((spread >> shift) + 2, dtype=np.int64)
 
     def fill(first: int) -> None:
         kernels.packed.bucket_starts(starts, rows, down, shift, first, min(first + _PORTION, len(rows)))

@@ -155,7 +155,7 @@ def gather(
     if frontier is not None and frontier.shape[1] == 1:
         batches, spans, whole = _collapsed(batches, spans, frontier[:, 0])
         counts = _numbers(batches, spans, keys)
-        frontier = None if whole else frontier  # what batches have in common is no more than the newer ones have
+        frontier = None if whole else frontier  # hardly any row of one batch cancels one of another
     offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
     total, at = int(offsets[-1]), offsets[:-1].copy()
     columns = np.empty((values + depth + 1, total), dtype=np.int64)

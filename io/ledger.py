@@ -466,6 +466,11 @@ class Ledger:
         """The inputs that were ingested, sorted; also those of which every ingest was undone, unless ``with_rows``."""
         return sorted(name for name, one in self._summary.inputs.items() if not with_rows or one.first is not None)
 
+    def without_rows(self, names: Iterable[str]) -> list[str]:
+        """Those of the inputs that have had no rows yet."""
+        known = self.inputs(with_rows=True)
+        return [name for name in names if name not in known]
+
     def input_table(self, input: str) -> TableState | None:
         """The state of an input's table as its last ingest or undo left it, None before its first ingest."""
         one = self._summary.inputs.get(input)

@@ -10,6 +10,7 @@ from dataclasses import asdict, astuple, dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
+from ddcore.data_tests import is_test
 from ddcore.io import times
 from ddcore.io.labels import Labels, labels_from_json, labels_to_json
 from ddcore.io.profiles import NO_PROFILE, ProfileRecord, profile_from_json
@@ -214,6 +215,11 @@ class RunRecord:
     def complete(self) -> Frontier:
         """The frontier after the run, with any number of dimensions."""
         return self.upper or times.up_to(self.last)
+
+    @property
+    def waiting_corrections(self) -> list[str]:
+        """The tables of ``corrections``, sorted, without those of data tests, which nobody reads as outputs."""
+        return sorted(name for name in self.corrections if not is_test(name.removeprefix("outputs/")))
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ddcore.data_tests import is_test
 from ddcore.errors import BrokenTest, DdError, ProgramChanged, ProgramError, UsageError
 from ddcore.io import unrecorded
 from ddcore.io.gains import Gained
@@ -129,7 +128,7 @@ class _Replay:
             dims=self.dims,
             upper=ledger.upper() or nothing_closed(self.dims),
             names=ledger.version_names(self.dims).read(),
-            without_rows=[name for name in self.plan.inputs if name not in ledger.inputs(with_rows=True)],
+            without_rows=ledger.without_rows(self.plan.inputs),
         )
 
     def preview(self) -> RunReport:
@@ -288,10 +287,9 @@ class _Replay:
     def _note_waiting(self) -> str:
         """A sentence on corrections of outputs that no run has published yet."""
         run = self.ledger.current_run()
-        outputs = [name.removeprefix("outputs/") for name in (() if run is None else run.corrections)]
-        outputs = sorted(name for name in outputs if not is_test(name))
-        if not outputs or run is None or not isinstance(run.last, int):
+        if run is None or not run.waiting_corrections or not isinstance(run.last, int):
             return ""
+        outputs = [name.removeprefix("outputs/") for name in run.waiting_corrections]
         changes = f"{', '.join(outputs)} {'changes' if len(outputs) == 1 else 'change'}"
         following = run.last + 1
         return f"{changes} at version {following}; to fold it now, without rows: ddcore run --to-version {following}"

@@ -545,7 +545,7 @@ def test_other_dimensions_than_the_warehouse_has_are_refused(command: str, mine:
 
 
 def test_an_input_without_rows_is_named_until_it_has_some(fresh: Path, dd: Any) -> None:
-    note = "note: input starts has no rows yet, and versions that are folded take none: ddcore ingest starts SOURCE"
+    note = "note: input starts has no rows yet, and folded versions accept no new rows: ddcore ingest starts SOURCE"
     line = "no rows    starts  (ddcore ingest starts SOURCE)"
     assert dd("ingest", "links", "data/links.csv", "-q")[0] == 0
     assert line in dd("status")[1]

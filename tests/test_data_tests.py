@@ -34,7 +34,7 @@ from ddcore.io.warehouse import Warehouse
 from ddcore.jobs import replay
 from ddcore.jobs.report import RunReport, result
 
-SEEDS = int(os.environ.get("DDCORE_SEEDS", "300")) // 50
+SEEDS = int(os.environ.get("DDCORE_SEEDS", "300").rpartition("-")[2]) // 50
 
 PROGRAM = """
 import ddcore as dd

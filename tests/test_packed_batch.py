@@ -138,13 +138,8 @@ def test_what_was_there_in_earlier_rounds_only_is_not_read(monkeypatch: pytest.M
     for now, left in ((0, 40), (1, 38), (2, 38), (29, 10), (39, 0), (1000, 0)):
         rows = gather([batch], key, WIDTH, 2, np.array([[7], [now]]))
         assert len(rows.diffs) == left and (rows.times[0] == 7).all(), now
-    kept = [
-        np.zeros(3, np.int64),
-        np.arange(3),
-        np.zeros(3, np.int64),
-        *np.zeros((2, 3), np.int64),
-        np.array([5, 6, 7]),
-    ]
+    zeros = np.zeros(3, np.int64)
+    kept = [zeros, np.arange(3), zeros, zeros, zeros, np.array([5, 6, 7])]
     rows = gather([arrange_all([kept], WIDTH)], key, WIDTH, 2, np.array([[7], [9]]))
     assert (rows.times.tolist(), rows.diffs.tolist()) == ([[7] * 3, [9] * 3], [5, 6, 7])
 

@@ -48,6 +48,16 @@ def test_pending_times_are_those_where_the_output_is_not_right_yet() -> None:
     assert pending == [(0, (1, 5))]
 
 
+def test_a_new_key_is_evaluated_at_each_of_its_versions() -> None:
+    """Also where the rows, whose times cause it, come in the order of their words."""
+    rows: list[Update] = [(0, (5,), (2,), 1), (0, (7,), (1,), 1)]
+    found, pending, rest = _pass((aggregating.MIN,), rows, [], {0: [(2,), (1,)]}, ())
+    assert sorted(found) == [(0, (5,), (2,), 1), (0, (7,), (1,), 1), (0, (7,), (2,), -1)]
+    assert not pending and not rest
+    found, pending, rest = _pass((aggregating.MIN,), [rows[0], (0, (7,), (2,), 1)], [], {0: [(2,), (2,)]}, ())
+    assert (found, pending, rest) == ([(0, (5,), (2,), 1)], [], [])
+
+
 def test_rows_that_are_no_better_are_not_evaluated() -> None:
     held: list[Update] = [(0, (5,), (0, 2), 1)]
     for word, version, diff, is_evaluated in [

@@ -41,7 +41,9 @@ def _range_of(bounds, key):  # type: ignore[no-untyped-def]
 
 @kernel(OUT1, UIN1, UIN1)
 def range_sizes(bounds, keys):  # type: ignore[no-untyped-def]
-    """How many keys are below the first bound, between the first and the second, and so on: int64[bounds + 1]."""
+    """How many keys are below the first bound, between the first and the second, and so on: int64[bounds + 1]. Bounds
+    ascend.
+    """
     sizes = np.zeros(len(bounds) + 1, dtype=np.int64)
     sizes[0] = len(keys)
     for b in range(len(bounds)):
