@@ -6,7 +6,7 @@ MAKEFLAGS += --no-print-directory
 PY := .venv/bin/python
 READY := .venv/ready
 
-.PHONY: help setup demo test test-all test-airflow test-tpch test-browser test-notebook notebook pictures check format docs bench soak wheel clean
+.PHONY: help setup demo test test-all test-airflow test-tpch test-slt test-browser test-notebook notebook pictures check format docs bench soak wheel clean
 
 help: ## list the targets
 	@printf 'make TARGET, where TARGET is one of\n\n'
@@ -30,6 +30,9 @@ test-all: $(READY) ## all tests, those marked long and 2,000 random programs amo
 
 test-tpch: $(READY) ## TPC-H's 22 queries in SQL equal DuckDB at every version of a stream of refreshes
 	@$(PY) -m pytest -m "" tests/test_tpch_sql.py $(ARGS)
+
+test-slt: $(READY) ## SQLite's sqllogictest: 20,000 of its queries, and statements after them; Maven fetches it once
+	@$(PY) tests/slt.py $(ARGS)
 
 test-airflow: $(READY) ## the DAGs of examples/airflow under Airflow, in an environment of its own; needs the network once
 	@$(PY) -m pytest -m "" tests/test_airflow.py $(ARGS)

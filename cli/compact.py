@@ -79,10 +79,10 @@ def _time(project: Project, text: str | None) -> Time | None:
     ledger = Ledger.load(warehouse)
     names = ledger.version_names(project.dims)
     if len(project.dims) > 1:
-        return names.time(text, "--since", begins=True)
+        return names.time(text, "--since", begins=True, nearest=True)
     last = finished_run(ledger).last
     assert isinstance(last, int), "one dimension"
-    return version_number(text, last, "--since", names, begins=True)
+    return version_number(text, last, "--since", names, begins=True, nearest=True)
 
 
 def _tell(out: Output, report: CompactReport, dry_run: bool) -> None:

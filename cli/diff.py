@@ -15,6 +15,7 @@ from ddcore.cli.options import (
     DebugOption,
     JsonOption,
     LimitOption,
+    OrBeforeOption,
     OutputArgument,
     ProjectOption,
     VerticalOption,
@@ -57,6 +58,7 @@ def diff(
         typer.Argument(metavar="B", help="A version, inclusive.", show_default=False, autocompletion=version_names),
     ] = None,
     *,
+    or_before: OrBeforeOption = False,
     stat: Annotated[bool, typer.Option("--stat", help="Counts only, version by version.")] = False,
     limit: LimitOption = None,
     key: Annotated[
@@ -104,7 +106,7 @@ def diff(
 
     settings = open_project(project, warehouse=warehouse)
     log = output_log(settings, output)
-    start, end = log.readable.range(a, b)
+    start, end = log.readable.range(a, b, or_before=or_before)
     # The shape of JSON lines follows from the command line alone, not from dd.toml.
     configured = settings.outputs[output].key if output in settings.outputs and not as_json else ()
     places = _key_places(configured, key, log)

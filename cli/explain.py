@@ -13,6 +13,7 @@ from ddcore.cli.completion import version_names
 from ddcore.cli.options import (
     DebugOption,
     JsonOption,
+    OrBeforeOption,
     OutputArgument,
     ProjectOption,
     WarehouseOption,
@@ -38,7 +39,7 @@ __all__ = ["explain"]
 
 _SOURCES = 3  # that are named of several
 _ROWS = 3  # that are explained unless --limit says otherwise
-_FACTS = 200  # lines of a derivation that people are shown
+_INPUTS, _FACTS = 20, 40  # rows of inputs, and lines of a derivation, that people are shown unless they ask for all
 _PASSED_ON = ("concat", "variable", "leave")  # operators whose rows are those of an input
 _ROUND_BITS = 32  # a priority is packed above the round: see ddcore.operators.priority
 _FIRST_PRIORITY = 2**29 + 1
@@ -68,6 +69,7 @@ def explain(
             autocompletion=version_names,
         ),
     ] = None,
+    or_before: OrBeforeOption = False,
     check: Annotated[
         bool,
         typer.Option(
@@ -76,6 +78,14 @@ def explain(
         ),
     ] = False,
     limit: Annotated[int | None, limit_option(f"Explain at most N rows; 0 for all. Default: {_ROWS}.")] = None,
+    whole: Annotated[
+        bool,
+        typer.Option(
+            "--all",
+            help=f"Show all input rows and all steps. Default: {_INPUTS} rows of each input and {_FACTS} steps; with "
+            "--json all.",
+        ),
+    ] = False,
     as_json: JsonOption = False,
     project: ProjectOption = None,
     warehouse: WarehouseOption = None,
@@ -104,11 +114,12 @@ def explain(
             if at is not None or check or limit is not None:
                 option = "--at" if at is not None else "--check" if check else "--limit"
                 raise UsageError(f"explain takes two versions or {option}, not both", "leave one of them out")
-            _tell_causes(out, explaining, _span(versions, readable), key)
+            _tell_causes(out, explaining, _span(versions, readable, or_before=or_before), key, whole=whole)
         else:
+            time = readable.time(at or "latest", "--at", or_before=or_before)
             _tell_rows(
-                out, explaining, readable.time(at or "latest", "--at"), key, "--at" if at else "explain",
-                limit=_ROWS if limit is None else limit, check=check,
+                out, explaining, time, key, "--at" if at else "explain",
+                limit=_ROWS if limit is None else limit, check=check, whole=whole,
             )  # fmt: skip
     return 0
 
@@ -144,14 +155,14 @@ def _divided(words: Sequence[str], schema: Schema, output: str) -> tuple[list[st
     return versions, values
 
 
-def _span(versions: Sequence[str], readable: Readable) -> tuple[Time | None, Time]:
+def _span(versions: Sequence[str], readable: Readable, *, or_before: bool) -> tuple[Time | None, Time]:
     if len(versions) > 2:
         raise UsageError(f"explain takes two versions, not {len(versions)}: {' '.join(versions)}", "say A B or A..B")
     if len(versions) == 1 and ".." not in versions[0]:
         raise UsageError(
             f"explain takes two versions, or none, got {versions[0]!r}", f"the row at one version: --at {versions[0]}"
         )
-    return readable.range(versions[0], versions[1] if len(versions) > 1 else None)
+    return readable.range(versions[0], versions[1] if len(versions) > 1 else None, or_before=or_before)
 
 
 def _key(values: Mapping[str, str], schema: Schema, output: str) -> pl.DataFrame:
@@ -205,7 +216,15 @@ def _spelled(key: pl.DataFrame) -> str:
 
 
 def _tell_rows(
-    out: Output, explaining: Explaining, time: Time, key: pl.DataFrame, origin: str, *, limit: int, check: bool
+    out: Output,
+    explaining: Explaining,
+    time: Time,
+    key: pl.DataFrame,
+    origin: str,
+    *,
+    limit: int,
+    check: bool,
+    whole: bool,
 ) -> None:
     explaining.require(time, origin)
     rows, dims = explaining.rows(time, key), explaining.plan.dims
@@ -225,7 +244,7 @@ def _tell_rows(
             return
         row = part[number]
         explanation = explaining.explanation(time, row.drop("diff"))
-        _tell_explanation(out, explaining, explanation, row, time)
+        _tell_explanation(out, explaining, explanation, row, time, whole=whole)
         if check:
             _tell_check(out, explaining, explanation, row, time)
     if len(rows) > len(part):
@@ -243,7 +262,7 @@ def _tell_head(out: Output, explaining: Explaining, **fields: Any) -> None:
 
 
 def _tell_explanation(
-    out: Output, explaining: Explaining, explanation: Explanation, row: pl.DataFrame, time: Time
+    out: Output, explaining: Explaining, explanation: Explanation, row: pl.DataFrame, time: Time, *, whole: bool
 ) -> None:
     values = row.drop("diff").row(0, named=True)
     if out.json:
@@ -252,12 +271,12 @@ def _tell_explanation(
         out.data()
         total = _total(explanation.inputs)
         out.data("row ", (cell(values), "bold"), f" rests on {count(total)} input {'row' if total == 1 else 'rows'}:")
-    _tell_inputs(out, explaining, explanation.inputs, None, time, sign=False)
+    _tell_inputs(out, explaining, explanation.inputs, None, time, sign=False, whole=whole)
     if out.json:
         _json_derivation(out, explanation)
     else:
         out.data()
-        _text_derivation(out, explanation)
+        _text_derivation(out, explanation, whole=whole)
     if explanation.keeps_away:
         places = listed(explanation.keeps_away)
         if out.json:
@@ -276,13 +295,18 @@ def _plain(row: Mapping[str, Any]) -> dict[str, Any]:
 
 def _tell_inputs(
     out: Output, explaining: Explaining, inputs: Mapping[str, pl.DataFrame], after: Time | None, until: Time, *,
-    sign: bool,
+    sign: bool, whole: bool,
 ) -> None:  # fmt: skip
-    """The rows of inputs, with the time at which each came and the sources ingested then."""
-    lines, colors = [], []
+    """The rows of inputs, with the time at which each came and the sources ingested then. People see some of each input
+    unless they want the ``whole``.
+    """
+    lines, colors, left = [], [], []
     for name, frame in inputs.items():
         columns = [each for each in frame.columns if each != "diff"]
         rows = frame.sort([each for each in columns if not explaining.plan.inputs[name][each].is_nested])
+        if not (out.json or whole) and len(rows) > _INPUTS:
+            left.append(f"{count(len(rows) - _INPUTS)} more of {name}")
+            rows = rows.head(_INPUTS)
         for row, origin in zip(rows.iter_rows(named=True), explaining.origins(name, rows, after, until), strict=True):
             diff = row.pop("diff")
             if out.json:
@@ -298,6 +322,8 @@ def _tell_inputs(
         lines = [[*line[:2], *line[3:]] for line in lines]
     for color, line in zip(colors, aligned(lines, width=None), strict=True):
         out.data((f"  {line}", color))
+    if left:
+        out.data(f"  ... and {listed(left)}; all of them with --all")
 
 
 def _came_from(origin: Origin) -> str:
@@ -323,13 +349,13 @@ def _origin(explaining: Explaining, origin: Origin | None) -> dict[str, Any]:
 # --- derivations ------------------------------------------------------------------------------------------------------
 
 
-def _text_derivation(out: Output, explanation: Explanation) -> None:
+def _text_derivation(out: Output, explanation: Explanation, *, whole: bool) -> None:
     """The derivation as a tree, without operators that pass rows on and without steps of one line of the program."""
     derivation = explanation.derivation
     lines: list[list[str]] = []
     told: set[Fact] = set()
     waiting: list[tuple[int, Fact]] = [(0, fact) for fact in reversed(derivation.roots)]
-    while waiting and len(lines) < _FACTS:
+    while waiting and (whole or len(lines) < _FACTS):
         depth, fact = waiting.pop()
         fact = _settled(explanation, fact)
         again = fact in told and bool(derivation.supports[fact])
@@ -345,7 +371,7 @@ def _text_derivation(out: Output, explanation: Explanation) -> None:
     for line in aligned(lines, width=None):
         out.data(f"  {line}")
     if waiting:
-        out.say(f"... the derivation has more than {count(_FACTS)} steps; all of them with --json")
+        out.data(f"  ... the derivation has more than {count(_FACTS)} steps; all of them with --all")
 
 
 def _settled(explanation: Explanation, fact: Fact) -> Fact:
@@ -420,7 +446,9 @@ def _tell_check(out: Output, explaining: Explaining, explanation: Explanation, r
 # --- changes ----------------------------------------------------------------------------------------------------------
 
 
-def _tell_causes(out: Output, explaining: Explaining, span: tuple[Time | None, Time], key: pl.DataFrame) -> None:
+def _tell_causes(
+    out: Output, explaining: Explaining, span: tuple[Time | None, Time], key: pl.DataFrame, *, whole: bool
+) -> None:
     start, end = span
     for time, name in ((start, "A"), (end, "B")):
         if time is not None:
@@ -449,4 +477,4 @@ def _tell_causes(out: Output, explaining: Explaining, span: tuple[Time | None, T
         total = _total(causes.inputs)
         out.data()
         out.data(f"moved by {count(total)} of {count(causes.all_changes)} changed input rows:")
-    _tell_inputs(out, explaining, causes.inputs, start, end, sign=True)
+    _tell_inputs(out, explaining, causes.inputs, start, end, sign=True, whole=whole)

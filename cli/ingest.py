@@ -260,7 +260,7 @@ def ingest(
         _undo(out, opened, undo, input_name, sources, restate=late == "restate")
         return 0
     assert input_name is not None and sources
-    _check_input(opened, input_name, sources)
+    _check_input(opened, input_name, sources, debezium=debezium, op=op or "")
     _check_late(late)
     form = _form(
         {
@@ -274,7 +274,7 @@ def ingest(
 
     events = _events(form, op, op_values or [], key, order_by)
     start, time = job.start_of(restate, opened), job.version_of(version, opened)
-    with out.claimed(), out.progress() as progress, notices(out):
+    with out.claimed(), out.progress() as progress, notices(out, progress):
         report = job.ingest(
             opened,
             input_name,
@@ -333,14 +333,14 @@ def _check_late(late: str) -> None:
         raise UsageError(f"--late: {late!r} is none of {', '.join(LATE)}", meant(late, LATE))
 
 
-def _check_input(project: Project, name: str, sources: Sequence[str]) -> None:
+def _check_input(project: Project, name: str, sources: Sequence[str], *, debezium: bool, op: str) -> None:
     """Raise UsageError for an input that ``dd.toml`` lacks. The hint has the schema that the sources look like."""
     try:
         project.input_schema(name)
     except UsageError as error:
         from ddcore.io.sources.guessing import guessed_schema
 
-        line, close = guessed_schema(sources, project.dims), meant(name, project.inputs)
+        line, close = guessed_schema(sources, project.dims, debezium=debezium, op=op), meant(name, project.inputs)
         if not line:
             raise
         hint = f"add a section [inputs.{name}] with its schema, which may be: {line}"

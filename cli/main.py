@@ -27,6 +27,7 @@ from ddcore.cli.explain import explain
 from ddcore.cli.ingest import ingest
 from ddcore.cli.init import init
 from ddcore.cli.log import log
+from ddcore.cli.memory_limits import check_limit, limit_text, ran_out
 from ddcore.cli.options import Command, Group, VersionCommand
 from ddcore.cli.output import Output, open_streams
 from ddcore.cli.plan import plan
@@ -133,10 +134,7 @@ def main() -> NoReturn:
 
 def run_command(arguments: Sequence[str], name: str = "ddcore") -> int:
     """Run one command line and return its exit code; errors are printed on stderr, none is raised."""
-    if "--debug" in arguments:
-        os.environ["DDCORE_DEBUG"] = "1"  # the code that starts Spark reads it
-    debug = os.environ.get("DDCORE_DEBUG", "0") not in ("", "0")
-    with _Signals() as signals:
+    with _debugging("--debug" in arguments) as debug, _Signals() as signals:
         try:
             code = _invoke(list(arguments), name)
             sys.stdout.flush()
@@ -144,6 +142,21 @@ def run_command(arguments: Sequence[str], name: str = "ddcore") -> int:
             # Compiled code and Spark may turn a signal's exception into an error of another kind.
             code = _stopped(signals.code) if signals.code else _ended(error, name, debug)
     return code
+
+
+@contextmanager
+def _debugging(asked: bool) -> Iterator[bool]:
+    """Whether tracebacks are shown. ``--debug`` is for one command: who calls several has their environment back."""
+    before = os.environ.get("DDCORE_DEBUG")
+    if asked:
+        os.environ["DDCORE_DEBUG"] = "1"  # the code that starts Spark reads it
+    try:
+        yield os.environ.get("DDCORE_DEBUG", "0") not in ("", "0")
+    finally:
+        if asked and before is None:
+            os.environ.pop("DDCORE_DEBUG", None)
+        elif asked and before is not None:
+            os.environ["DDCORE_DEBUG"] = before
 
 
 def _ended(error: BaseException, name: str, debug: bool) -> int:
@@ -156,6 +169,9 @@ def _ended(error: BaseException, name: str, debug: bool) -> int:
         return _stopped(130)
     elif isinstance(error, SystemExit):
         return error.code if isinstance(error.code, int) else 1
+    elif ran_out(error):
+        hint = "free some memory, or raise the limit; for folds in little memory there is: ddcore run --memory SIZE"
+        code = _failed(f"memory ran out: {one_line(error)}{limit_text()}", hint, 1)
     elif isinstance(error, OSError):
         place = f"{error.filename}: " if error.filename else ""
         hint = advice(error) or ("" if debug else "see more with --debug")
@@ -184,6 +200,7 @@ def _invoke(arguments: list[str], name: str) -> int:
             f"{arguments[0]!r} is for the dd that copies files; this dd is ddcore",
             f"that one is at /bin/dd: /bin/dd {' '.join(arguments)}",
         )
+    check_limit(arguments)
     code = _app(arguments)(arguments, prog_name=name, standalone_mode=False)
     if code == 130:  # typer makes an exit code of KeyboardInterrupt
         raise KeyboardInterrupt

@@ -1,12 +1,14 @@
-"""Notices for the person who waits for a run: that it compiles kernels, which takes a minute once."""
+"""Notices for the person who waits for a run: that it compiles kernels, once, for a minute, and how far it is."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
+from ddcore import compilation
 from ddcore.cache import compiling, missing_kernels
 from ddcore.cli.output import Output, Progress
 
@@ -29,16 +31,26 @@ class _Notices(logging.Handler):
 
 
 @contextmanager
-def notices(out: Output) -> Iterator[None]:
-    """Show the records of the logger ``ddcore`` while the engine works in this process."""
+def notices(out: Output, progress: Progress | None = None) -> Iterator[None]:
+    """Show the records of the logger ``ddcore``, and how many kernels are compiled, while the engine works in this
+    process: in the bar of the command, or in one of its own.
+    """
+    bar = out.progress() if progress is None else progress
     logger, handler = logging.getLogger("ddcore"), _Notices(out)
     level, propagate = logger.level, logger.propagate
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)
     logger.propagate = False
+
+    def compiles(done: int, total: int, *, going_on: bool) -> None:
+        bar.between("compiling kernels" if going_on else "", done, total, "once on this machine")
+
     try:
-        yield
+        with compilation.telling(compiles):
+            yield
     finally:
+        if progress is None:
+            bar.close()
         logger.removeHandler(handler)
         logger.setLevel(level)
         logger.propagate = propagate
@@ -53,7 +65,17 @@ def listener(out: Output, progress: Progress, engine: str) -> Callable[..., None
         nonlocal started
         if not started and engine == "spark" and (names := missing_kernels()):
             out.say(compiling(len(names)))
+            if progress.live:
+                progress.watch(partial(_compiled, progress, len(names)))
         started = True
         progress(stage, *rest)
 
     return listen
+
+
+def _compiled(progress: Progress, total: int) -> bool:
+    """Show how many kernels Spark's workers on this machine have compiled: the cache has those. False at last."""
+    done = total - len(missing_kernels())
+    if done:
+        progress.between("compiling kernels" if done < total else "", done, total, "once on this machine")
+    return done < total

@@ -28,6 +28,7 @@ def operators_json(profile: ProfileRecord) -> dict[str, Any]:
             {_NAMES.get(name, name): value for name, value in asdict(each).items()} for each in profile.operators
         ],
         "loops": [asdict(each) for each in profile.loops],
+        "compiling": profile.compiling,
         "differences": {
             "versions": heat.versions,
             "rounds": heat.rounds,
@@ -54,6 +55,9 @@ def listing(run: RunRecord, width: int | None) -> Iterator[str]:
         shown = around
         rows.append(_row(each, len(around)))
     yield from aligned(rows, [0, 3, 4, 5, 6, 7, 8], width, header=True)
+    if run.profile.compiling:
+        took = duration(run.profile.compiling)
+        yield f"compiling kernels took {took}, once on this machine: no operator's time has it"
     for each in run.profile.operators:
         if each.key:
             share = 100 * each.key_rows // max(1, each.taken)

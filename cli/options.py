@@ -151,6 +151,13 @@ VerticalOption = Annotated[
     bool,
     typer.Option("--vertical", help="One line per column. Default: only where a table is too wide for the terminal."),
 ]
+OrBeforeOption = Annotated[
+    bool,
+    typer.Option(
+        "--or-before",
+        help="The newest version before, where that day, time or version never came. Default: an error.",
+    ),
+]
 DebugOption = Annotated[
     bool, typer.Option("--debug", help="Show tracebacks, and the messages of Spark and Ivy. Also DDCORE_DEBUG=1.")
 ]

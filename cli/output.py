@@ -13,7 +13,7 @@ import shutil
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, TextIO
 
@@ -128,6 +128,9 @@ class Progress:
         self.stream, self.live = stream, live
         self._state: tuple[str, int, int | None, str] | None = None
         self._start = 0.0
+        self._between: tuple[str, int, int | None, str] | None = None
+        self._began = 0.0
+        self._watched: Callable[[], bool] | None = None
         self._over = threading.Event()
         self._clock: threading.Thread | None = None
 
@@ -136,6 +139,23 @@ class Progress:
         if self._state is None or self._state[0] != stage:
             self._start = time.monotonic()
         self._state = (stage, done, total, note)
+        self._show()
+
+    def between(self, stage: str, done: int = 0, total: int | None = None, note: str = "") -> None:
+        """Show something else that goes on in the midst of a stage, until this is called with no name."""
+        if not stage:
+            self._between = None
+            self.wipe()
+            return
+        self._began = self._began or time.monotonic()
+        self._between = (stage, done, total, note)
+        self._show()
+
+    def watch(self, going_on: Callable[[], bool]) -> None:
+        """Call this at each drawing, while it says that something goes on: it may show that with :meth:`between`."""
+        self._watched = going_on
+
+    def _show(self) -> None:
         if self.live and self._clock is None:
             self._draw()
             self._clock = threading.Thread(target=self._run, name="progress", daemon=True)
@@ -143,19 +163,22 @@ class Progress:
 
     def _run(self) -> None:
         while not self._over.wait(_BAR_EVERY):
+            if self._watched is not None and not self._watched():
+                self._watched = None
             self._draw()
 
     def _draw(self) -> None:
-        if self._state is None:
+        state, start = (self._state, self._start) if self._between is None else (self._between, self._began)
+        if state is None:
             return
-        stage, done, total, note = self._state
+        stage, done, total, note = state
         parts = [stage]
         if total:
             filled = min(20, 20 * done // total)
             parts.append(f"[{'#' * filled}{'.' * (20 - filled)}] {count(done)}/{count(total)}")
         elif done:
             parts.append(count(done))
-        parts += [note] * bool(note) + [f"{time.monotonic() - self._start:.0f}s"]
+        parts += [note] * bool(note) + [f"{time.monotonic() - start:.0f}s"]
         line = cut(printable(masked("  ".join(parts))), shutil.get_terminal_size().columns - 1)
         _write(self.stream, f"\r\x1b[K{line}", end="")
 

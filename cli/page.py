@@ -22,7 +22,7 @@ _STYLE = """
   --minus-soft: #301b1e; --change: #e3b341; --warn: #e3b341; --warn-soft: #272115; } }
 * { box-sizing: border-box; }
 body { margin: 0; background: var(--page); color: var(--ink); font: 15px/1.5 system-ui, "DejaVu Sans", sans-serif; }
-main { max-width: 1180px; margin: 0 auto; padding: 24px 20px 48px; }
+main { max-width: 1680px; margin: 0 auto; padding: 24px 20px 48px; }
 h1 { font-size: 26px; line-height: 1.25; margin: 0; overflow-wrap: anywhere; }
 h2 { font-size: 18px; margin: 40px 0 8px; }
 p { margin: 4px 0 12px; max-width: 75ch; overflow-wrap: anywhere; } .dim, caption, figcaption { color: var(--dim); }
@@ -31,18 +31,19 @@ dl.tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(130px, 
 dl.tiles div { border: 1px solid var(--line); border-radius: 8px; padding: 10px 12px; background: var(--soft); }
 dt { color: var(--dim); font-size: 13px; } dd { margin: 0; font-size: 19px; font-weight: 600; }
 dd small { display: block; font-size: 12px; font-weight: 400; color: var(--dim); }
-.scroll { overflow-x: auto; border: 1px solid var(--line); border-radius: 8px; }
+.scroll { overflow: auto; border: 1px solid var(--line); border-radius: 8px; }
 .scroll:focus-visible { outline: 2px solid var(--accent); }
 table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; font-size: 14px; }
 caption { text-align: left; padding: 8px 12px; }
 th, td { text-align: left; padding: 6px 12px; border-top: 1px solid var(--line); vertical-align: top; }
 thead th { border-top: 0; color: var(--dim); font-weight: 600; white-space: nowrap; background: var(--soft); }
 tbody th { font-weight: 600; } td.right, th.right { text-align: right; white-space: nowrap; }
-td.wrap { overflow-wrap: break-word; max-width: 60ch; } td .mono { white-space: nowrap; }
+td.wrap { overflow-wrap: break-word; max-width: 60ch; } td .mono { overflow-wrap: anywhere; }
 figure { margin: 0 0 16px; } figcaption { font-size: 14px; margin: 0 0 8px; }
 .multiples { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 320px), 1fr)); gap: 20px; }
 .chart { width: 100%; max-width: 560px; height: auto; display: block; }
-.dataflow { display: block; margin: 0 auto; }
+.dataflow { display: block; }
+.scroll:has(> .dataflow) { max-height: 60vh; }
 .chart text { font: 12px system-ui, "DejaVu Sans", sans-serif; fill: var(--dim); }
 .chart .axis { stroke: var(--line); } .chart .grid { stroke: var(--line); stroke-dasharray: 2 3; }
 .chart .area { fill: var(--accent); fill-opacity: 0.14; stroke: none; }

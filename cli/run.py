@@ -13,6 +13,7 @@ from ddcore.cli.options import (
     JsonOption,
     MasterOption,
     MemoryOption,
+    OrBeforeOption,
     ParallelismOption,
     ProjectOption,
     QuietOption,
@@ -67,6 +68,7 @@ def run(
             show_default=False,
         ),
     ] = None,
+    or_before: OrBeforeOption = False,
     full_refresh: Annotated[
         bool, typer.Option("--full-refresh", help="Fold everything again, from nothing; it also repairs damaged state.")
     ] = False,
@@ -75,7 +77,7 @@ def run(
         typer.Option(
             metavar="rewrite|append",
             help="Where folding again changes outputs: rewrite their logs, or append the difference at the next "
-            "version. Default: append after the program has changed, else rewrite.",
+            "version. Default: append if the program has changed, unless with --full-refresh; else rewrite.",
             show_default=False,
         ),
     ] = None,
@@ -116,11 +118,11 @@ def run(
     flags: dict[str, str | int | None] = {"engine": engine, "spark_master": master, "parallelism": parallelism}
     flags |= {"memory": memory, "verify_every": verify_every}
     opened = open_project(project, warehouse=warehouse, **flags)
-    first, last = window(opened, from_version, to_version, to)
+    first, last = window(opened, from_version, to_version, to, or_before=or_before)
     from ddcore.cli.notices import listener, notices
     from ddcore.jobs import replay
 
-    with out.claimed(), out.progress() as progress, notices(out):
+    with out.claimed(), out.progress() as progress, notices(out, progress):
         report = replay.run(
             opened,
             first=first,
@@ -157,7 +159,7 @@ def _verified(out: Output, project: Project, report: RunReport) -> Mismatch | No
     from ddcore.jobs.verify import after_run, mismatch
 
     verdicts = []
-    with out.claimed(), out.progress() as progress, notices(out):
+    with out.claimed(), out.progress() as progress, notices(out, progress):
         for verdict in after_run(project, report, project.verify_every, listener(out, progress, project.engine)):
             progress.wipe()
             verdicts.append(verdict)
@@ -186,6 +188,9 @@ def _tell(out: Output, report: RunReport, dry_run: bool) -> None:
             name = report.names.shown(time)
             out.say(f"{name if several else f'version={name}'} in={_sum(inputs)}{done}".rstrip())
     inputs, outputs = totals(report)
+    if not report.versions:
+        out.say(f"would fold no new {'time' if several else 'version'}; nothing was written")
+        return
     assert report.last is not None
     span = f"to {report.names.shown(report.last)}" if several else _span(report)
     if dry_run:

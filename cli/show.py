@@ -12,6 +12,7 @@ from ddcore.cli.options import (
     DebugOption,
     JsonOption,
     LimitOption,
+    OrBeforeOption,
     OutputArgument,
     ProjectOption,
     VerticalOption,
@@ -43,6 +44,7 @@ def show(
             autocompletion=version_names,
         ),
     ] = "latest",
+    or_before: OrBeforeOption = False,
     limit: LimitOption = None,
     vertical: VerticalOption = False,
     as_json: JsonOption = False,
@@ -58,7 +60,7 @@ def show(
     from ddcore.io.folded import output_log
 
     log = output_log(open_project(project, warehouse=warehouse), output)
-    time = log.readable.time(at, "--at")
+    time = log.readable.time(at, "--at", or_before=or_before)
     rows = log.accumulate(time)
     if out.json:
         _json_rows(out, log, rows, time, limit)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 from ddcore.cli.options import DebugOption, JsonOption, ProjectOption, WarehouseOption, open_project
 from ddcore.cli.output import SCHEMA_VERSION, Output
@@ -63,6 +65,9 @@ class _Table:
 
 def status(
     *,
+    state: Annotated[
+        bool, typer.Option("--state", help="List the tables of state, too; --json always has them.")
+    ] = False,
     as_json: JsonOption = False,
     project: ProjectOption = None,
     warehouse: WarehouseOption = None,
@@ -84,11 +89,13 @@ def status(
         records = [{**vars(table), "through": json_time(table.through, settings.dims)} for table in tables]
         out.record(schema_version=SCHEMA_VERSION, **_spelled(summary, names), tables=records)
     else:
-        _tell(out, settings, ledger, summary, tables, names=names)
+        _tell(out, settings, ledger, summary, tables, names=names, state=state)
     return 0
 
 
 def _summary(project: Project, warehouse: Warehouse, ledger: Ledger) -> dict[str, Any]:
+    from ddcore.io.left_out import left_out
+
     run, intent, holder = ledger.current_run(), ledger.open_intent(), warehouse.holder()
     return {
         "project": str(project.root),
@@ -99,6 +106,7 @@ def _summary(project: Project, warehouse: Warehouse, ledger: Ledger) -> dict[str
         "folded": ledger.last_folded(),
         **_frontiers(ledger, project.dims),
         "waiting": _waiting(ledger),
+        "left_out": left_out(ledger, project),
         "restated": frontier_json(ledger.restated(), project.dims),
         "corrections": [] if run is None else run.waiting_corrections,
         "last_run": None if run is None else {"run": run.run, "at": moment(run.at), "program": run.fingerprint},
@@ -208,6 +216,7 @@ def _tell(
     tables: list[_Table],
     *,
     names: VersionNames,
+    state: bool,
 ) -> None:
     run, waiting, unfinished = summary["last_run"], summary["waiting"], summary["unfinished"]
     where = project.origin.get("warehouse", "")
@@ -223,6 +232,8 @@ def _tell(
     if rowless := ledger.without_rows(project.inputs):
         command = f"  (ddcore ingest {rowless[0]} SOURCE)" if len(rowless) == 1 else "  (ddcore ingest INPUT SOURCE)"
         lines.append(["no rows", ", ".join(rowless) + command])
+    for name, columns in summary["left_out"].items():
+        lines.append(["left out", f"{name}: {', '.join(columns)}  (in dd.toml: declare them, or ignore = [...])"])
     if summary["corrections"] and isinstance(summary["folded"], int):
         following = summary["folded"] + 1
         outputs = ", ".join(summary["corrections"]).replace("outputs/", "")
@@ -244,7 +255,14 @@ def _tell(
         out.data(line)
     if tables:
         out.data()
-        _tell_tables(out, tables, project.dims)
+        _tell_tables(out, [each for each in tables if each.kind != "state" or state], project.dims)
+    parts = [each for each in tables if each.kind == "state"]
+    if parts and not state:
+        rows, files, bytes_ = (sum(getattr(each, name) for each in parts) for name in ("rows", "files", "bytes"))
+        many = f"{count(len(parts))} table{'s' * (len(parts) != 1)}"
+        out.data(
+            f"state   {many}, {count(rows)} updates in {count(files)} files, {size(bytes_)}  (ddcore status --state)"
+        )
 
 
 def _tell_tables(out: Output, tables: list[_Table], dims: tuple[str, ...]) -> None:

@@ -16,6 +16,7 @@ from ddcore.cli.options import (
     JsonOption,
     LimitOption,
     MasterOption,
+    OrBeforeOption,
     ParallelismOption,
     ProjectOption,
     QuietOption,
@@ -64,6 +65,7 @@ def verify(
             autocompletion=version_names,
         ),
     ] = None,
+    or_before: OrBeforeOption = False,
     last: Annotated[
         int | None,
         typer.Option(
@@ -130,11 +132,11 @@ def verify(
     from ddcore.jobs.verify import Verification, mismatch
 
     verdicts: list[Verdict] = []
-    with out.claimed(), out.progress() as progress, notices(out):
+    with out.claimed(), out.progress() as progress, notices(out, progress):
         listen = listener(out, progress, settings.engine)
         verification = Verification(settings, by=way, scratch=scratch_folder, listener=listen)
         names = verification.outputs(outputs or ())
-        selection = _selection(verification, at or (), last or 0, every or 0)
+        selection = _selection(verification, at or (), last or 0, every or 0, or_before=or_before)
         times = verification.times(selection, names, "--at" if at else "verify", strict=bool(outputs))
         for note in verification.left_out(times, names):
             out.say(note)
@@ -166,7 +168,7 @@ def _check_folder(folder: Path | None) -> None:
         raise UsageError(f"--scratch-folder: {folder} is not a folder", "name one that exists")
 
 
-def _selection(verification: Verification, at: Sequence[str], last: int, every: int) -> Selection:
+def _selection(verification: Verification, at: Sequence[str], last: int, every: int, *, or_before: bool) -> Selection:
     """The times that the options name. UsageError for one that cannot be read, and for options of one dimension only
     where there are several.
     """
@@ -186,13 +188,13 @@ def _selection(verification: Verification, at: Sequence[str], last: int, every: 
         if ".." in text and len(dims) == 1:
             begin, _, end = text.partition("..")
             first = readable.time(begin, "--at", begins=True) if begin.strip() else claims.least
-            final = readable.time(end.strip() or "latest", "--at")
+            final = readable.time(end.strip() or "latest", "--at", or_before=or_before)
             assert isinstance(first, int) and isinstance(final, int)
             if first > final:
                 raise UsageError(f"--at {text}: the first version is after the last", "both ends are inclusive")
             ranges.append((first, final))
         else:
-            times.append(readable.time(text, "--at"))
+            times.append(readable.time(text, "--at", or_before=or_before))
     return Selection(times, ranges, last, every)
 
 

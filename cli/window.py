@@ -17,14 +17,17 @@ __all__ = ["window"]
 
 
 def window(
-    project: Project, first: str | None, last: str | None, to: str | None = None
+    project: Project, first: str | None, last: str | None, to: str | None = None, *, or_before: bool = False
 ) -> tuple[Time | None, Time | None]:
     """The first and the last version to fold, both inclusive; None leaves an end to the ledger.
 
     From the first version on everything is folded again; it may also be the next unfolded version, but no version may
-    be left out. ``to`` is the last one too; with several time dimensions a time. Each may be a name. UsageError for
-    anything else, and for a version that was not ingested.
+    be left out. ``to`` is the last one too; with several time dimensions a time. Each may be a name. ``or_before``:
+    where no version has that end, the newest one before it is. UsageError for anything else, and for a version that was
+    not ingested.
     """
+    if or_before and last is None and to is None:
+        raise UsageError("--or-before: only with --to-version or --to", "say where the run ends, or leave it out")
     if first is None and last is None and to is None:
         return None, None
     if last is not None and to is not None:
@@ -47,13 +50,14 @@ def window(
         raise UsageError("no version was ingested yet", "begin with: ddcore ingest INPUT SOURCE")
     if isinstance(latest, int):
         option, end = ("--to-version", last) if to is None else ("--to", to)
-        return _versions(ledger, latest, names, first, (option, end))
-    start = None if first is None else names.time(first, "--from-version", begins=True)
-    return start, None if to is None else _time(to, names, latest)
+        return _versions(ledger, latest, names, first, (option, end), or_before=or_before)
+    start = None if first is None else names.time(first, "--from-version", begins=True, nearest=True)
+    return start, None if to is None else _time(to, names, latest, or_before=or_before)
 
 
-def _time(text: str, names: VersionNames, latest: Time) -> Time:
-    end, dims = latest if text.strip() == "latest" else names.time(text, "--to"), names.dims
+def _time(text: str, names: VersionNames, latest: Time, *, or_before: bool) -> Time:
+    dims = names.dims
+    end = latest if text.strip() == "latest" else names.time(text, "--to", nearest=or_before)
     if greatest([end, latest]) != latest:
         raise UsageError(
             f"--to: {shown(end, dims)} was not ingested: the greatest coordinates are {shown(latest, dims)}",
@@ -63,14 +67,24 @@ def _time(text: str, names: VersionNames, latest: Time) -> Time:
 
 
 def _versions(
-    ledger: Ledger, latest: int, names: VersionNames, first: str | None, last: tuple[str, str | None]
+    ledger: Ledger,
+    latest: int,
+    names: VersionNames,
+    first: str | None,
+    last: tuple[str, str | None],
+    *,
+    or_before: bool,
 ) -> tuple[int | None, int | None]:
     """The first and the last version to fold."""
     option, text = last
-    start = None if first is None else version_number(first, latest, "--from-version", names, begins=True)
-    end = None if text is None else version_number(text, latest, option, names)
-    if end is not None and end > latest:
-        raise UsageError(f"{option}: version {end} was not ingested: the last one is {latest}", f"say {option} latest")
+    start = None if first is None else version_number(first, latest, "--from-version", names, begins=True, nearest=True)
+    end = None if text is None else version_number(text, latest, option, names, nearest=or_before)
+    if end is not None and end > latest and not or_before:
+        last_one = names.shown(latest)
+        raise UsageError(
+            f"{option}: version {end} was not ingested: the last one is {last_one}", f"say {option} latest"
+        )
+    end = None if end is None else min(end, latest)
     if start is not None and end is not None and start > end:
         raise UsageError(f"--from-version {start} is after {option} {end}", "both ends are inclusive")
     if start is not None:

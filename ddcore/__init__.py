@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ddcore.aggregates import min as min
     from ddcore.aggregates import sum as sum
     from ddcore.collection import Collection as Collection
+    from ddcore.constants import constant as constant
     from ddcore.data_tests import test as test
     from ddcore.io.opened import open as open
     from ddcore.operators.delta_join import delta_join as delta_join
@@ -38,6 +39,7 @@ _HOMES = {
     "all": "ddcore.aggregates",
     "any": "ddcore.aggregates",
     "col": "polars",
+    "constant": "ddcore.constants",
     "count": "ddcore.aggregates",
     "count_distinct": "ddcore.aggregates",
     "delta_join": "ddcore.operators.delta_join",
@@ -57,6 +59,7 @@ __all__ = [
     "Session",
     "algorithms",
     "col",
+    "constant",
     "count",
     "count_distinct",
     "delta_join",

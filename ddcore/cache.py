@@ -178,12 +178,35 @@ def _kernel_state() -> str:
 
 
 def _version(package: str) -> str:
-    from importlib import import_module, metadata
+    """The version of an installed package: from the name of the folder beside it, else from its metadata.
+
+    The metadata are a message as of mail, and Python's parser of those takes longer to import than many commands work.
+    """
+    from importlib import import_module, util
+
+    spec = util.find_spec(package)
+    places = [] if spec is None else spec.submodule_search_locations or []
+    found = [
+        name.removeprefix(f"{package}-").removesuffix(".dist-info")
+        for place in places
+        for name in _names_in(os.path.dirname(place))
+        if name.startswith(f"{package}-") and name.endswith(".dist-info")
+    ]
+    if len(found) == 1:
+        return found[0]
+    from importlib import metadata
 
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:  # a packed environment may lack the metadata
         return str(import_module(package).__version__)
+
+
+def _names_in(folder: str) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except OSError:
+        return []
 
 
 def kernel_folder() -> Path:

@@ -8,11 +8,12 @@ become equal in a select add up, as multisets do.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ddcore import arguments
 from ddcore.aggregates import Aggregate
+from ddcore.errors import ProgramError
 from ddcore.graph import Graph
 from ddcore.operators import delta_join, flat_map, iterate, join, multiset
 from ddcore.operators.agg import Aggregation, Distinct, Needed
@@ -27,10 +28,40 @@ from ddcore.operators.row_hash import MOST_BITS
 from ddcore.operators.select import Select
 from ddcore.operators.top_k import Ties, TopK
 from ddcore.operators.where import Where
+from ddcore.place import caller
 from ddcore.schema import Schema
 
 
-class Collection:
+class _Symbol:
+    """What stands for rows that come later. Python's own questions about a value have no answer yet, so each of them
+    is a ProgramError: without it ``if rows:`` would be true, and ``rows == other`` false.
+    """
+
+    _called = "a collection"
+    __hash__ = object.__hash__
+
+    def __bool__(self) -> bool:
+        raise self._unknown("has no truth value", 'to go on only where there are rows, use join(other, on, how="semi")')
+
+    def __len__(self) -> int:
+        raise self._unknown("has no length", "count the rows with group_by().agg(n=dd.count())")
+
+    def __iter__(self) -> Iterator[Any]:
+        raise self._unknown("cannot be iterated", ".columns has the names; for the rows use select() or flat_map()")
+
+    def __contains__(self, value: object) -> bool:
+        raise self._unknown("cannot say what is in it", ".columns has the names; for the rows use where() or join()")
+
+    def _compare(self, other: object) -> Any:
+        raise self._unknown("cannot be compared", "intersect() has the rows of both, except_() those of one only")
+
+    __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = _compare
+
+    def _unknown(self, what: str, hint: str) -> ProgramError:
+        return ProgramError(f"{caller()}: {self._called} {what}, because its rows come when the program runs", hint)
+
+
+class Collection(_Symbol):
     """A multiset of rows that varies with time. Made by the program's parameters and by operators, never directly."""
 
     def __init__(self, graph: Graph, index: int) -> None:
@@ -252,8 +283,10 @@ class Collection:
         return delta_join.delta_joined(*relations)
 
 
-class GroupBy:
+class GroupBy(_Symbol):
     """The groups of a collection by some of its columns; each method computes rows from each group."""
+
+    _called = "the result of group_by()"
 
     def __init__(self, collection: Collection, keys: tuple[str, ...]) -> None:
         self._collection, self._keys = collection, keys

@@ -43,7 +43,7 @@ def exact(tree: Tree, types: Types) -> Tree:
     """
     if not any(_scale(dtype) is not None for dtype in types(list(syntax.walk(tree)))):
         return tree
-    return _exact(tree, types)
+    return syntax.rewrite(tree, lambda node: _exact(node, types))
 
 
 def element(dtype: pl.DataType) -> pl.DataType | None:
@@ -55,11 +55,11 @@ def element(dtype: pl.DataType) -> pl.DataType | None:
 
 
 def _exact(tree: Tree, types: Types) -> Tree:
-    parts = [_exact(part, types) for part in syntax.children(tree)]
-    tree = syntax.with_children(tree, parts)
+    """The same for a node whose children are exact already."""
     operation = syntax.operation(tree)
     if operation not in _PRODUCTS | _QUOTIENTS | _ALIKE:
         return tree
+    parts = syntax.children(tree)
     dtypes = types(parts)
     if any(_scale(dtype) is not None for dtype in dtypes) and not any(map(_is_float, dtypes, parts)):
         if operation in _QUOTIENTS and all(map(_is_literal_or_whole, dtypes, parts)):

@@ -15,7 +15,7 @@ every batch.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -31,6 +31,9 @@ Intervals = Mapping[str, Interval]
 
 LEAST, GREATEST = -(2**63), 2**63 - 1
 _GUARDED = 2**126
+_VAST = 2**256  # where intervals end: beyond the guards, one is as good as another
+DEEPEST_LITERAL = 40
+"""How many brackets of JSON an expression of literals may have to be typed as a whole, by its neighbours."""
 _MOST_POWER = 128
 _COMPARISONS = {
     "Eq", "NotEq", "Lt", "LtEq", "Gt", "GtEq", "EqValidity", "NotEqValidity", "TrueDivide", "Sql.Div",
@@ -149,20 +152,54 @@ _INTERVALS: dict[str, Callable[..., Interval]] = {
 _GROWING = {"Plus", "Minus", "Multiply", "Pow.Generic", "SumHorizontal"}
 
 
-def bound(term: Term, columns: Intervals, limit: int | None = GREATEST) -> Interval:
-    """The interval of a term's values for columns in these intervals: O(size of the term).
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """How the intervals of a term and of all in it follow from those of columns: steps, parts first.
 
-    Raises Overflow when any integer inside may leave ``[-limit - 1, limit]``. Terms that are no integers give (0, 0).
+    Each has the operation on integers, or an empty text; the numbers of the steps that it needs; and without an
+    operation the interval or the column.
     """
-    inner = [bound(part, columns, limit) for part in term.parts]
-    if not term.op:
-        if term.interval is not None:
-            return term.interval
-        return columns.get(term.tree["Column"], (0, 0)) if syntax.kind(term.tree) == "Column" else (0, 0)
-    low, high = _INTERVALS[term.op](*inner)
-    if limit is not None and (low < -limit - 1 or high > limit):
-        raise Overflow
-    return low, high
+
+    steps: tuple[tuple[str, tuple[int, ...], Interval, str | None], ...]
+
+    @classmethod
+    def of(cls, term: Term) -> Bounds:
+        """Those of a term: O(its size)."""
+        numbers: dict[int, int] = {}
+        steps: list[tuple[str, tuple[int, ...], Interval, str | None]] = []
+        for each in terms(term):
+            numbers[id(each)] = len(steps)
+            column = each.tree["Column"] if syntax.kind(each.tree) == "Column" else None
+            parts = tuple(numbers[id(part)] for part in each.parts) if each.op else ()
+            steps.append((each.op, parts, each.interval or (0, 0), column))
+        return cls(tuple(steps))
+
+    def intervals(self, columns: Intervals) -> Iterator[tuple[bool, Interval]]:
+        """For each step whether it computes integers, and its interval. What is no integer has (0, 0)."""
+        known: list[Interval] = []
+        for op, parts, interval, column in self.steps:
+            if op:
+                low, high = _INTERVALS[op](*(known[part] for part in parts))
+                known.append((max(low, -_VAST), min(high, _VAST)))
+            else:
+                known.append(interval if column is None else columns.get(column, (0, 0)))
+            yield bool(op), known[-1]
+
+    def bound(self, columns: Intervals) -> Interval:
+        """The interval of the term for columns in these intervals: O(size of the term).
+
+        Raises Overflow when any integer inside may leave int64. A term that is no integer gives (0, 0).
+        """
+        interval = 0, 0
+        for computes, interval in self.intervals(columns):
+            if computes and (interval[0] < LEAST or interval[1] > GREATEST):
+                raise Overflow
+        return interval
+
+
+def terms(term: Term) -> list[Term]:
+    """A term and all in it, each once, parts first."""
+    return syntax.nodes(term, lambda each: each.parts)
 
 
 # -- from trees to terms ----------------------------------------------------------------------------------------------
@@ -175,20 +212,19 @@ def analyse(tree: Tree, types: Types) -> Term:
     lists) and for operations on decimals and durations that lose digits.
     """
     tree = _int64(syntax.rewrite(tree, _with_int64_literals))
-    tree = _with_lists(tree, types)
+    tree = _with_types_of_literals(tree)
+    tree = syntax.rewrite(tree, lambda node: _with_lists(node, types))
     tree = decimals.exact(tree, types)
-    tree = _widen(tree, _types_of(tree, types))
+    tree = _widen(tree, types)
     return _type(_fill_divisors(tree, types), types)
 
 
 def _with_lists(tree: Tree, types: Types) -> Tree:
-    """The tree with the expressions inside of lists prepared like the rest."""
-    parts = [_with_lists(part, types) for part in syntax.children(tree)]
-    tree = syntax.with_children(tree, parts)
+    """The node with the expressions inside of its list prepared like the rest."""
     if syntax.kind(tree) != "Eval":
         return tree
     body = tree["Eval"]
-    element = decimals.element(types(parts)[0])
+    element = decimals.element(types(syntax.children(tree))[0])
     if element is None:
         raise ProgramError(
             f"the expression {syntax.display(tree)} is not applied to a list", "split or concat_list first"
@@ -196,14 +232,17 @@ def _with_lists(tree: Tree, types: Types) -> Tree:
     inside = types.inside(element)
     _, elements = vocabulary.inside_list(body)
     new = [_element(tree, part, inside) for part in elements]
-    return {"Eval": body | {"evaluation": vocabulary.with_inside(body, new)}}
+    result = {"Eval": body | {"evaluation": vocabulary.with_inside(body, new)}}
+    if syntax.own_depth(result, []) > syntax.DEEPEST:  # a part of it cannot become a column
+        raise syntax.too_deep(tree)
+    return result
 
 
 def _element(tree: Tree, part: Tree, types: Types) -> Tree:
     """The expression for each element: no arithmetic that could overflow, because the error could not name a row."""
     term = analyse(syntax.rewrite(part, _element_to_column), types)
     try:
-        bound(term, {"": (LEAST, GREATEST)})
+        Bounds.of(term).bound({"": (LEAST, GREATEST)})
     except Overflow:
         raise _out_of_sight(tree) from None
     if temporal.guards(term, _own_tree):
@@ -235,15 +274,25 @@ def _fill_divisors(tree: Tree, types: Types) -> Tree:
         return tree
     floats = {id(node) for node, dtype in zip(divisions, types(divisions), strict=True) if dtype.is_float()}
 
-    def change(node: Tree) -> Tree:
-        parts = [change(part) for part in syntax.children(node)]
-        names = syntax.columns(node)
-        if id(node) in floats and names and syntax.kind(parts[1]) != "Column":
-            zero = syntax.binary("Multiply", syntax.cast(_is_null(names[0]), "Float64"), _number(0.0))
+    least: dict[int, str | None] = {}
+
+    def change(node: Tree, parts: list[Tree]) -> Tree:
+        inner = syntax.children(node)
+        names = [node["Column"]] if syntax.kind(node) == "Column" else [least[id(child)] for child in inner]
+        # the column of the elements inside of a list has the empty name
+        name = least[id(node)] = min((each for each in names if each is not None), default=None)
+        if id(node) in floats and name is not None and syntax.kind(parts[1]) != "Column":
+            zero = syntax.binary("Multiply", syntax.cast(_is_null(name), "Float64"), _number(0.0))
             parts[1] = syntax.binary("Plus", syntax.cast(parts[1], "Float64"), zero)
         return syntax.with_children(node, parts)
 
-    return change(tree)
+    return syntax.fold(tree, change)
+
+
+def _is_float_literal(node: Tree) -> bool:
+    return any(
+        "Float" in each["Literal"].get("Dyn", ()) for each in syntax.walk(node) if syntax.kind(each) == "Literal"
+    )
 
 
 def _is_null(name: str) -> Tree:
@@ -270,40 +319,59 @@ def _int64(node: Tree) -> Tree:
     return node
 
 
-def _types_of(tree: Tree, types: Types) -> dict[int, pl.DataType]:
-    nodes = list(syntax.walk(tree))
-    return dict(zip(map(id, nodes), types(nodes), strict=True))
+def _with_types_of_literals(tree: Tree) -> Tree:
+    """The tree with a type for what has none because it is made of literals only, where that is deep.
+
+    Such a part takes the type of its neighbours as a whole, so it cannot be typed, or computed, in pieces.
+    """
+    if syntax.depth(tree) <= DEEPEST_LITERAL:
+        return tree
+    untyped: dict[int, int] = {}  # and their depths
+
+    def change(node: Tree, parts: list[Tree]) -> Tree:
+        result = syntax.with_children(node, parts)
+        if syntax.is_untyped(node, untyped):
+            depth = syntax.own_depth(node, [untyped.get(id(each), 5) for each in syntax.children(node)])
+            if depth > DEEPEST_LITERAL and _is_float_literal(node):
+                return syntax.cast(result, "Float64")
+            untyped[id(node)] = depth
+        return result
+
+    return syntax.fold(tree, change)
 
 
-def _widen(tree: Tree, types: dict[int, pl.DataType]) -> Tree:
+def _widen(tree: Tree, types: Types) -> Tree:
     """The tree with every integer as Int64, so that no arithmetic happens in a narrower type."""
-    dtype, op = types[id(tree)], syntax.operation(tree)
-    inner = syntax.children(tree)
-    parts = [_widen(child, types) for child in inner]
+    types(list(syntax.walk(tree)))
+
+    def change(node: Tree, parts: list[Tree]) -> Tree:
+        dtype, *inner = types([node, *syntax.children(node)])
+        return _widened(node, parts, dtype, inner)
+
+    return syntax.fold(tree, change)
+
+
+def _widened(tree: Tree, parts: list[Tree], dtype: pl.DataType, inner: list[pl.DataType]) -> Tree:
+    """The same for a node with widened parts; ``inner``: the types of its children before that."""
+    op = syntax.operation(tree)
     if dtype.is_integer() and op in _INTERVALS:
-        bools = [types[id(child)] == pl.Boolean() for child in inner]
         first = 1 if op == "Ternary" else 0
         parts[first:] = [
-            syntax.cast(part, "Int64") if is_bool else part
-            for part, is_bool in zip(parts[first:], bools[first:], strict=True)
+            syntax.cast(part, "Int64") if each == pl.Boolean() else part
+            for part, each in zip(parts[first:], inner[first:], strict=True)
         ]
     result = syntax.with_children(tree, parts)
     if dtype.is_integer() and op in _SQL:
         return syntax.binary(_SQL[op], *parts)
-    if op in _ORDERED and any(types[id(child)].is_nested() for child in inner):
+    if op in _ORDERED and any(each.is_nested() for each in inner):
         raise ProgramError(
             f"the expression {syntax.display(tree)} compares lists or structs, which have no order",
             "compare a field or an element, or ask for equality",
         )
-    special = _special(result, dtype, op, parts, [types[id(child)] for child in inner])
+    special = _special(result, dtype, op, parts, inner)
     if special is not None:
         return special
-    if (
-        op == "Cast"
-        and tree["Cast"]["options"] == "Strict"
-        and dtype == pl.Int64()
-        and types[id(inner[0])].is_integer()
-    ):
+    if op == "Cast" and tree["Cast"]["options"] == "Strict" and dtype == pl.Int64() and inner[0].is_integer():
         return parts[0]  # already widened to int64
     return syntax.cast(result, "Int64") if dtype.is_integer() and dtype != pl.Int64() else result
 
@@ -367,10 +435,10 @@ _NARROW: dict[pl.DataType, Interval] = {
 
 
 def _type(tree: Tree, types: Types) -> Term:
-    dtypes = _types_of(tree, types)
+    types(list(syntax.walk(tree)))
 
-    def term(node: Tree) -> Term:
-        result = Term(node, dtypes[id(node)], parts=[term(child) for child in syntax.children(node)])
+    def term(node: Tree, parts: list[Term]) -> Term:
+        result = Term(node, types([node])[0], parts=parts)
         op = syntax.operation(node)
         values = result.parts[1:] if op == "Ternary" else result.parts
         if op in _INTERVALS and result.dtype.is_integer() and all(part.is_int for part in values):
@@ -380,7 +448,7 @@ def _type(tree: Tree, types: Types) -> Term:
         result.computes = bool(result.op) or any(part.computes for part in result.parts)
         return result
 
-    return term(tree)
+    return syntax.fold(tree, term)
 
 
 def _leaf(node: Tree, parts: list[Term]) -> Interval:
@@ -405,55 +473,64 @@ class Wide:
 
 def widen(term: Term) -> Wide:
     """The wide form of a term. An integer's is an Int128 column, whose range the caller checks."""
+    forms = _Forms({}, {})
     vast: list[Tree] = []
-    tree = _wide(term, vast) if term.op else _exact(term, vast)
+    columns = dict.fromkeys(syntax.columns(term.tree), (LEAST, GREATEST))
+    for each, (_, (low, high)) in zip(terms(term), Bounds.of(term).intervals(columns), strict=True):
+        parts = forms.add(each)
+        if each.op in _GROWING and (low < -_GUARDED or high > _GUARDED):
+            vast.append(_guard(each.op, parts))
+    tree = (forms.wide if term.op else forms.exact)[id(term)]
     guards = [Guard(0, tree, "an intermediate integer has more than 126 bits") for tree in vast]
-    return Wide(tree, guards + temporal.guards(term, lambda part: _exact(part, [])))
+    return Wide(tree, guards + temporal.guards(term, lambda part: forms.exact[id(part)]))
 
 
-def _wide(term: Term, guards: list[Tree]) -> Tree:
-    """An integer term as Int128."""
-    if not term.op:
-        return syntax.cast(_exact(term, guards), "Int128")
-    if term.op == "Ternary":
-        parts = [_exact(term.parts[0], guards), *(_wide(part, guards) for part in term.parts[1:])]
-    else:
-        parts = [_wide(part, guards) for part in term.parts]
-    if term.op in _GROWING and _is_vast(term):
-        guards.append(_guard(term.op, parts))
+@dataclass(slots=True)
+class _Forms:
+    """Terms, by identity, with wide integers inside: as Int128 (integers only), and in their own types."""
+
+    wide: dict[int, Tree]
+    exact: dict[int, Tree]
+
+    def add(self, term: Term) -> list[Tree]:
+        """Add a term whose parts are there; returns the parts of its wide form."""
+        key, parts = id(term), term.parts
+        if not term.computes:
+            self.exact[key] = term.tree
+        elif term.op:
+            first = 1 if term.op == "Ternary" else 0
+            inner = [self.exact[id(part)] for part in parts[:first]] + [self.wide[id(part)] for part in parts[first:]]
+            self.wide[key] = _operation(term, inner)
+            self.exact[key] = syntax.cast(self.wide[key], "Int64")
+            return inner
+        else:
+            self.exact[key] = syntax.with_children(term.tree, self._operands(term))
+        if term.is_int:
+            self.wide[key] = syntax.cast(self.exact[key], "Int128")
+        return []
+
+    def _operands(self, term: Term) -> list[Tree]:
+        """The operands of a term that is no integer arithmetic but has some inside."""
+        parts, operation = term.parts, syntax.operation(term.tree)
+        if operation in _COMPARISONS and all(part.is_int for part in parts):
+            return [self.wide[id(part)] for part in parts]
+        if operation == "Boolean.IsIn" and parts[0].is_int:
+            return [self.wide[id(parts[0])], self.exact[id(parts[1])]]
+        if operation == "Cast" and (term.dtype.is_numeric() or term.dtype in (pl.String(), pl.Boolean())):
+            return [(self.wide if part.op else self.exact)[id(part)] for part in parts]
+        to_float = any(part.dtype.is_float() for part in parts) and (
+            syntax.kind(term.tree) == "BinaryExpr" or operation.startswith("Sql.")
+        )
+        return [
+            syntax.cast(self.wide[id(part)], "Float64") if to_float and part.op else self.exact[id(part)]
+            for part in parts
+        ]
+
+
+def _operation(term: Term, parts: list[Tree]) -> Tree:
     if term.op == "Negate":  # Polars has no negation of Int128
         return syntax.binary("Minus", syntax.cast({"Literal": {"Scalar": {"Int64": 0}}}, "Int128"), parts[0])
     return syntax.with_children(term.tree, parts)
-
-
-def _exact(term: Term, guards: list[Tree]) -> Tree:
-    """A term of any type, computed from wide integers if it has integer operands, in its own type."""
-    if not term.computes:
-        return term.tree
-    if term.op:
-        return syntax.cast(_wide(term, guards), "Int64")
-    parts, operation = term.parts, syntax.operation(term.tree)
-    if operation in _COMPARISONS and all(part.is_int for part in parts):
-        return syntax.with_children(term.tree, [_wide(part, guards) for part in parts])
-    if operation == "Boolean.IsIn" and parts[0].is_int:
-        return syntax.with_children(term.tree, [_wide(parts[0], guards), _exact(parts[1], guards)])
-    if operation == "Cast" and (term.dtype.is_numeric() or term.dtype in (pl.String(), pl.Boolean())):
-        return syntax.with_children(term.tree, [(_wide if part.op else _exact)(part, guards) for part in parts])
-    to_float = any(part.dtype.is_float() for part in parts) and (
-        syntax.kind(term.tree) == "BinaryExpr" or operation.startswith("Sql.")
-    )
-    return syntax.with_children(
-        term.tree,
-        [
-            syntax.cast(_wide(part, guards), "Float64") if to_float and part.op else _exact(part, guards)
-            for part in parts
-        ],
-    )
-
-
-def _is_vast(term: Term) -> bool:
-    low, high = bound(term, dict.fromkeys(syntax.columns(term.tree), (LEAST, GREATEST)), None)
-    return low < -_GUARDED or high > _GUARDED
 
 
 def _guard(op: str, parts: list[Tree]) -> Tree:

@@ -10,31 +10,38 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from decimal import Decimal
+from functools import lru_cache
+from itertools import groupby, zip_longest
 from typing import Any, Literal
 
 import polars as pl
 
-from ddcore import decimals, exactness, nested, syntax, temporal, vocabulary
+from ddcore import decimals, exactness, nested, stages, syntax, temporal, vocabulary
 from ddcore.errors import ExpressionError, ProgramError
-from ddcore.exactness import GREATEST, LEAST, Overflow, Term
+from ddcore.exactness import GREATEST, LEAST, Bounds, Overflow, Term
 from ddcore.libraries import numpy as np
 from ddcore.place import caller
 from ddcore.schema import Schema, Type, type_of
+from ddcore.stages import Staged
 from ddcore.syntax import Tree
 from ddcore.temporal import Guard
 from ddcore.wording import brief, meant
 
-__all__ = ["ListProjection", "Predicate", "Projection", "RowTypes", "canonical", "identity", "parse"]
+__all__ = ["ListProjection", "Predicate", "Projection", "RowTypes", "canonical", "failing", "identity", "parse"]
 
 _MOST_DIGITS = 18
 _QUOTED = re.compile(r"'(?:[^']|'')*'|\"[^\"]*\"")
-_LITERALS = re.compile(r'\{"Literal": \{"(\w+)"')
 _CLOCK = re.compile(r"\b(?:now\s*\(|current_(?:timestamp|date|time)\b|localtime(?:stamp)?\b)", re.IGNORECASE)
 _COUNTED = re.compile(r" in column '.*' for \d+ out of \d+ values")
+Failure = Callable[[Mapping[str, str]], ExpressionError]
+"""The error of an expression that no user wrote, made of the values of its columns in the row where it fails."""
+_FAILURE: ContextVar[Failure | None] = ContextVar("failure", default=None)
 _FAILURES = (pl.exceptions.PolarsError, pl.exceptions.PanicException, ValueError, TypeError, ArithmeticError)
 
 
@@ -67,7 +74,17 @@ def identity(expr: pl.Expr) -> list[str]:
     0.1`` is another number than ``cast(pl.Float32) * pl.lit(0.1, dtype=pl.Float64)``.
     """
     tree = syntax.bare(syntax.read(expr))
-    return [syntax.text(tree), *_LITERALS.findall(json.dumps(tree))]
+    return [syntax.text(tree), *syntax.literals(tree)]
+
+
+@contextmanager
+def failing(failure: Failure) -> Iterator[None]:
+    """Expressions that are created meanwhile raise this error where they fail: their text would tell a user nothing."""
+    token = _FAILURE.set(failure)
+    try:
+        yield
+    finally:
+        _FAILURE.reset(token)
 
 
 class Projection:
@@ -75,8 +92,8 @@ class Projection:
 
     Attributes: ``schema``, the result's; ``renames``, which results are bare columns, and of what name; ``constants``,
     which results read no column; ``columns``, the columns that the computed results read, or None if all results are
-    bare. Raises ProgramError for an unknown column, types that do not meet, a result without a type, and expressions
-    that are no maps of single rows.
+    bare; ``reads``, the columns that each result reads. Raises ProgramError for an unknown column, types that do not
+    meet, a result without a type, and expressions that are no maps of single rows.
     """
 
     def __init__(self, exprs: Mapping[str, pl.Expr], schema: Schema) -> None:
@@ -91,13 +108,15 @@ class Projection:
                 self.renames[name] = tree["Column"]
                 self.schema[name] = schema[tree["Column"]]
                 continue
-            if not expr.meta.root_names():
+            if not syntax.columns(tree):
                 self.constants.append(name)
             term = exactness.analyse(tree, types)
             self.schema[name] = _result_type(term.dtype, tree)
             formulas.append(_formula(name, tree, term, self.schema[name].polars))
         self._formulas = _Formulas(formulas)
         self.columns: list[str] | None = self._formulas.columns if formulas else None
+        self.reads = {name: frozenset((source,)) for name, source in self.renames.items()}
+        self.reads |= {formula.name: frozenset(formula.columns) for formula in formulas}
 
     def computed(self, frame: pl.DataFrame) -> pl.DataFrame:
         """The results that are no bare columns, in order, for the rows of ``frame``.
@@ -197,10 +216,10 @@ class ListProjection:
 
 @dataclass(slots=True)
 class _Form:
-    """An expression ready to run, and guards (level, condition, reason) to check before it, lowest level first."""
+    """An expression ready to run, and what to check before it: conditions and their reasons by level, lowest first."""
 
-    expr: pl.Expr
-    guards: list[tuple[int, pl.Expr, str]]
+    staged: Staged
+    guards: list[tuple[Staged, list[str]]]
 
 
 @dataclass(slots=True)
@@ -212,7 +231,9 @@ class _Formula:
     columns: list[str]
     direct: _Form
     wide: _Form
-    term: Term
+    integers: set[str]
+    bounds: Bounds
+    computes: bool
     dtype: pl.DataType
     safe: int
 
@@ -222,46 +243,46 @@ class _Formula:
 
 
 def _formula(name: str, tree: Tree, term: Term, dtype: pl.DataType) -> _Formula:
-    direct = syntax.build(term.tree)
-    if term.dtype != dtype:
-        direct = direct.cast(dtype)
-    wide, guards = direct, temporal.guards(term, lambda part: part.tree)
-    direct_form = wide_form = _Form(direct.alias(name), _built(name, guards))
+    to = None if term.dtype == dtype else dtype
+    direct_form = wide_form = _form(name, term.tree, to, temporal.guards(term, lambda part: part.tree))
     if term.computes:
-        widened = exactness.widen(term)
-        wide = syntax.build(widened.tree)
-        if not term.op and term.dtype != dtype:
-            wide = wide.cast(dtype)
-        wide_form = _Form(wide.alias(name), _built(name, widened.guards))
+        wide = exactness.widen(term)
+        wide_form = _form(name, wide.tree, None if term.op else to, wide.guards)
+    bounds, columns = Bounds.of(term), syntax.columns(term.tree)
+    safe = _safe(bounds, bool(term.op), columns) if term.computes else GREATEST
     return _Formula(
-        name, syntax.display(tree), syntax.columns(term.tree), direct_form, wide_form, term, dtype, _safe(term)
+        name, syntax.display(tree), columns, direct_form, wide_form, _integers(term), bounds, bool(term.op), dtype, safe
     )
 
 
-def _built(name: str, guards: list[Guard]) -> list[tuple[int, pl.Expr, str]]:
-    return [
-        (guard.level, syntax.build(guard.tree).alias(f"{name} {number}"), guard.reason)
-        for number, guard in enumerate(guards)
-    ]
+def _form(name: str, tree: Tree, to: pl.DataType | None, guards: list[Guard]) -> _Form:
+    """``guards`` are ordered by level."""
+    staged = stages.staged([tree], name)
+    (expr,) = staged.exprs
+    checks = []
+    for level, alike in groupby(guards, lambda guard: guard.level):
+        known = list(alike)
+        check = stages.staged([guard.tree for guard in known], f"{name}={level}")
+        named = tuple(each.alias(f"{name} {level} {number}") for number, each in enumerate(check.exprs))
+        checks.append((Staged(check.stages, named), [guard.reason for guard in known]))
+    return _Form(Staged(staged.stages, ((expr if to is None else expr.cast(to)).alias(name),)), checks)
 
 
-def _safe(term: Term) -> int:
+def _safe(bounds: Bounds, computes: bool, columns: list[str]) -> int:
     """The largest of some powers of two such that columns within it cannot make the term overflow; -1 for none."""
-    if not term.computes:
-        return GREATEST
-    names = syntax.columns(term.tree)
     for most in (GREATEST, *(2**bits for bits in (62, 61, 60, 52, 46, 40, 31, 24, 20, 15, 10, 6, 3))):
-        if _fits(term, dict.fromkeys(names, (-most, most))):
+        if _fits(bounds, computes, dict.fromkeys(columns, (-most, most))):
             return most
     return -1
 
 
-def _fits(term: Term, columns: Mapping[str, tuple[int, int]]) -> bool:
+def _fits(bounds: Bounds, computes: bool, columns: Mapping[str, tuple[int, int]]) -> bool:
+    """Whether no integer can overflow. ``computes``: the result is one, so it may not be the reserved value."""
     try:
-        low, _ = exactness.bound(term, columns)
+        low, _ = bounds.bound(columns)
     except Overflow:
         return False
-    return not term.op or low > LEAST
+    return not computes or low > LEAST
 
 
 class _Formulas:
@@ -269,18 +290,16 @@ class _Formulas:
 
     def __init__(self, formulas: list[_Formula]) -> None:
         self._formulas = formulas
-        self._place = caller()
+        self._place, self._failure = caller(), _FAILURE.get()
         self.columns = sorted({name for formula in formulas for name in formula.columns})
-        self._direct = [formula.direct.expr for formula in formulas]
-        guards = [guard for formula in formulas for guard in formula.direct.guards]
-        self._guards = [
-            [expr for at, expr, _ in guards if at == level] for level in sorted({at for at, _, _ in guards})
-        ]
+        self._direct = stages.together([formula.direct.staged for formula in formulas])
+        checks = zip_longest(*(formula.direct.guards for formula in formulas))
+        self._guards = [stages.together([each[0] for each in check if each is not None]) for check in checks]
         self._safe = min((formula.safe for formula in formulas), default=GREATEST)
-        watched = {name for each in formulas if each.safe < GREATEST for name in _integers(each.term)}
+        watched = {name for each in formulas if each.safe < GREATEST for name in each.integers}
         self._watched = sorted(watched)
         # Results that are integers but not computed as such (a cast, a bit operation) may be the reserved value.
-        self._checked = [each for each in formulas if (each.is_int and not each.term.op) or each.dtype.is_nested()]
+        self._checked = [each for each in formulas if (each.is_int and not each.computes) or each.dtype.is_nested()]
 
     def evaluate(self, frame: pl.DataFrame) -> pl.DataFrame:
         """The results, one column per expression. Raises ExpressionError."""
@@ -315,17 +334,18 @@ class _Formulas:
         return pl.DataFrame([self._evaluate(formula, frame, intervals) for formula in self._formulas])
 
     def _evaluate(self, formula: _Formula, frame: pl.DataFrame, intervals: Mapping[str, Any]) -> pl.Series:
-        fits = formula.safe == GREATEST or _fits(formula.term, intervals)
+        fits = formula.safe == GREATEST or _fits(formula.bounds, formula.computes, intervals)
         form = formula.direct if fits else formula.wide
         try:
-            for _, guard, reason in form.guards:
-                row = _select(frame, [guard]).to_series().arg_max()
-                if row is not None and _is_any_true(_select(frame, [guard])):
-                    raise self._error(formula, f": {reason}", frame, row, "correct the value, or leave such rows out")
-            result = _select(frame, [form.expr]).to_series()
+            for guard, reasons in form.guards:
+                for met, reason in zip(_select(frame, guard), reasons, strict=True):
+                    if met.any():
+                        hint = "correct the value, or leave such rows out"
+                        raise self._error(formula, f": {reason}", frame, met.arg_max(), hint)
+            result = _select(frame, form.staged).to_series()
         except _FAILURES as failure:
-            exprs = [expr for _, expr, _ in form.guards] + [form.expr]
-            row, reason = _failing_row(frame, exprs), _reason(failure)
+            row = _failing_row(frame, [*(guard for guard, _ in form.guards), form.staged])
+            reason = _reason(failure)
             hint = "correct the value, or allow for it in the expression"
             raise self._error(formula, f": {reason}", frame, row, hint) from None
         self.require_int64(formula, result, frame)
@@ -356,6 +376,8 @@ class _Formulas:
         raise self._error(formula, wrong, frame, row, "cast to float64 or a decimal before computing")
 
     def _error(self, formula: _Formula, wrong: str, frame: pl.DataFrame, row: int | None, hint: str) -> ExpressionError:
+        if self._failure is not None and row is not None:
+            return self._failure({name: _value(frame[name], row) for name in formula.columns})
         where = f", {_row(frame.select(formula.columns), row)}" if row is not None and formula.columns else ""
         return ExpressionError(f"{self._place}: {formula.text}{wrong}{where}", hint)
 
@@ -373,7 +395,7 @@ def _is_any_true(frame: pl.DataFrame) -> bool:
     return any(column.any() for column in frame)
 
 
-def _failing_row(frame: pl.DataFrame, exprs: list[pl.Expr]) -> int | None:
+def _failing_row(frame: pl.DataFrame, parts: list[Staged]) -> int | None:
     """A row that Polars cannot evaluate the expressions on by itself, by halving; None where every half can.
 
     Cost: that of evaluating two more frames of this size.
@@ -381,27 +403,28 @@ def _failing_row(frame: pl.DataFrame, exprs: list[pl.Expr]) -> int | None:
     start, size = 0, len(frame)
     while size > 1:
         half = size // 2
-        if _fails(frame[start : start + half], exprs):
+        if _fails(frame[start : start + half], parts):
             size = half
         else:
             start, size = start + half, size - half
-    return start if size and _fails(frame[start : start + 1], exprs) else None
+    return start if size and _fails(frame[start : start + 1], parts) else None
 
 
-def _fails(frame: pl.DataFrame, exprs: list[pl.Expr]) -> bool:
+def _fails(frame: pl.DataFrame, parts: list[Staged]) -> bool:
     try:
-        _select(frame, exprs)
+        for each in parts:
+            _select(frame, each)
     except _FAILURES:
         return True
     return False
 
 
-def _select(frame: pl.DataFrame, exprs: list[pl.Expr]) -> pl.DataFrame:
+def _select(frame: pl.DataFrame, staged: Staged) -> pl.DataFrame:
     """The values of the expressions, as many as ``frame`` has rows, even where there is one value for all rows.
 
     That is so without columns, and may be with them: Polars finds out by itself that ``a > a`` is false.
     """
-    values = frame.select(exprs)
+    values = staged.prepared(frame).select(staged.exprs)
     return values if values.height == frame.height else values[np.zeros(frame.height, dtype=np.int64)]
 
 
@@ -434,9 +457,8 @@ def _reason(failure: BaseException) -> str:
 
 def _integers(term: Term) -> set[str]:
     """The int64 columns that integer arithmetic reads."""
-    if syntax.kind(term.tree) == "Column":
-        return {term.tree["Column"]} if term.dtype == pl.Int64() else set()
-    return set().union(*(_integers(part) for part in term.parts)) if term.computes else set()
+    terms = syntax.nodes(term, lambda each: each.parts if each.computes else [])
+    return {each.tree["Column"] for each in terms if syntax.kind(each.tree) == "Column" and each.dtype == pl.Int64()}
 
 
 # -- checks when the program is built ---------------------------------------------------------------------------------
@@ -455,52 +477,113 @@ def _check(expr: pl.Expr, schema: Schema) -> Tree:
 
 
 class RowTypes:
-    """The types of trees over rows of one schema, according to Polars for a frame without rows."""
+    """The types of trees over rows of one schema, according to Polars for a frame without rows.
+
+    The type of a node follows from those of its children, for which columns of these types stand in, so the cost is
+    linear in the nodes. Only literals whose type Polars chooses by their neighbours stay in their places.
+    """
 
     def __init__(self, schema: Mapping[str, pl.DataType]) -> None:
-        self._frame = pl.LazyFrame(schema=schema)
+        self._schema = schema
+        self._known: dict[int, tuple[Tree, pl.DataType]] = {}  # the tree keeps its identity from being used again
+        self._constant: set[int] = set()
+        self._untyped: set[int] = set()
 
     def __call__(self, trees: list[Tree]) -> list[pl.DataType]:
         """The types of the trees. Raises ProgramError where types do not meet."""
-        exprs = [syntax.build(tree).alias(str(number)) for number, tree in enumerate(trees)]
+        return [self._type(tree, trees[0]) for tree in trees]
+
+    def _type(self, tree: Tree, whole: Tree) -> pl.DataType:
+        if id(tree) not in self._known:
+            for node in syntax.nodes(tree, self._unknown):
+                self._known[id(node)] = node, self._found(node, whole)
+        return self._known[id(tree)][1]
+
+    def _unknown(self, node: Tree) -> list[Tree]:
+        return [child for child in syntax.children(node) if id(child) not in self._known]
+
+    def _found(self, node: Tree, whole: Tree) -> pl.DataType:
+        inner = syntax.children(node)
+        if syntax.kind(node) == "Column":
+            return self._schema[node["Column"]]
+        if all(id(each) in self._constant for each in inner):
+            self._constant.add(id(node))
+        if syntax.is_untyped(node, self._untyped):
+            self._untyped.add(id(node))
+        dtypes = [self._known[id(child)][1] for child in inner]
         try:
-            types = self._frame.select(exprs).collect_schema().dtypes()
-            self._require_comparable(exprs)
+            shallow, schema = self._shallow(node, inner, dtypes)
+            dtype = _dtype_of(shallow, tuple(schema.items()))
         except _FAILURES as failure:
             raise ProgramError(
-                f"{syntax.display(trees[0])}: {_reason(failure)}", "cast so that the types meet"
+                f"{syntax.display(whole)}: {self._reason(whole, failure)}", "cast so that the types meet"
             ) from None
-        _require_lists(trees, types)
-        return types
+        if syntax.operation(node) in ("Boolean.IsIn", "Sql.IsIn"):
+            self._require_list(node, inner[1:], dtypes[1:])
+        return dtype
 
-    def _require_comparable(self, exprs: list[pl.Expr]) -> None:
-        """Raises Polars' error for a comparison of types that do not meet, which its types alone do not tell. Other
-        failures without rows mean nothing.
-        """
+    def _shallow(self, node: Tree, inner: list[Tree], dtypes: list[pl.DataType]) -> tuple[str, dict[str, pl.DataType]]:
+        """The node with columns in place of its children, and their types."""
+        schema: dict[str, pl.DataType] = {}
+        stand_ins = []
+        for number, (child, dtype) in enumerate(zip(inner, dtypes, strict=True)):
+            name: str | None = f"={number}"
+            if syntax.operation(node) == "AsStruct":
+                name = syntax.result_name(child)
+            stays = id(child) in self._untyped or (id(child) in self._constant and syntax.kind(node) != "BinaryExpr")
+            stays = stays and syntax.depth(child) <= exactness.DEEPEST_LITERAL
+            if stays or name is None or name in schema:
+                schema |= {each: self._schema[each] for each in syntax.columns(child)}
+                stand_ins.append(child)
+            else:
+                schema[name] = dtype
+                stand_ins.append({"Column": name})
+        return json.dumps(syntax.with_children(node, stand_ins)), schema
+
+    def _reason(self, whole: Tree, failure: BaseException) -> str:
+        """What Polars says of the whole expression, where it can read that: its message names the columns."""
+        if syntax.depth(whole) > syntax.DEEPEST:
+            return _reason(failure)
         try:
-            self._frame.select(exprs).collect()
-        except _FAILURES as failure:
-            if _reason(failure).startswith("cannot compare"):
-                raise
+            _collected(syntax.build(whole), pl.LazyFrame(schema=self._schema))
+        except _FAILURES as better:
+            return _reason(better)
+        return _reason(failure)
+
+    def _require_list(self, tree: Tree, members: list[Tree], dtypes: list[pl.DataType]) -> None:
+        """Raises ProgramError for membership in a column, which depends on the batch; lists and values are allowed."""
+        for values, dtype in zip(members, dtypes, strict=True):
+            if not dtype.is_nested() and id(values) not in self._constant:
+                raise ProgramError(
+                    f"{syntax.display(tree)} asks about a whole column", "give values or a list column, or use join"
+                )
 
     def inside(self, dtype: pl.DataType) -> RowTypes:
         """The same for the elements of a list of ``dtype``, as a column whose name is empty."""
         return RowTypes({"": dtype})
 
 
+@lru_cache(maxsize=4096)
+def _dtype_of(shallow: str, schema: tuple[tuple[str, pl.DataType], ...]) -> pl.DataType:
+    return _collected(syntax.build(json.loads(shallow)), pl.LazyFrame(schema=dict(schema)))
+
+
+def _collected(expr: pl.Expr, frame: pl.LazyFrame) -> pl.DataType:
+    """The type of an expression. Raises Polars' error where types do not meet, also in a comparison, which the types
+    alone do not tell; other failures without rows mean nothing.
+    """
+    selected = frame.select(expr.alias("x"))
+    (dtype,) = selected.collect_schema().dtypes()
+    try:
+        selected.collect()
+    except _FAILURES as failure:
+        if _reason(failure).startswith("cannot compare"):
+            raise
+    return dtype
+
+
 def _typing(schema: Schema) -> RowTypes:
     return RowTypes({name: kind.polars for name, kind in schema.items()})
-
-
-def _require_lists(trees: list[Tree], types: list[pl.DataType]) -> None:
-    """Raises ProgramError for membership in a column, which would depend on the batch; lists and values are allowed."""
-    flat = {id(tree) for tree, dtype in zip(trees, types, strict=True) if not dtype.is_nested()}
-    for tree in trees:
-        members = syntax.children(tree)[1:] if syntax.operation(tree) in ("Boolean.IsIn", "Sql.IsIn") else []
-        if any(id(values) in flat and syntax.columns(values) for values in members):
-            raise ProgramError(
-                f"{syntax.display(tree)} asks about a whole column", "give values or a list column, or use join"
-            )
 
 
 def _result_type(dtype: pl.DataType, tree: Tree) -> Type:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from time import perf_counter_ns
 
 from ddcore.batch import Batch
+from ddcore.compilation import clock
 from ddcore.consolidation import arrange
 from ddcore.errors import ExpressionError
 from ddcore.groups import by_rounds
@@ -73,9 +73,9 @@ class Forwarding:
         elif target.kind == "linear":
             user = plan.nodes[target.index]
             assert isinstance(user.operator, Linear)
-            inner, start = self._enter(batch, plan.depths[target.index]), perf_counter_ns()
+            inner, start = self._enter(batch, plan.depths[target.index]), clock()
             result = _apply(user.operator, inner, user.place)
-            self._meter.linear(target.index, len(inner), len(result), perf_counter_ns() - start)
+            self._meter.linear(target.index, len(inner), len(result), max(0, clock() - start))
             yield target.index, result
         elif target.kind == "spread":
             if target.index in self.large:

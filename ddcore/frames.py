@@ -13,7 +13,7 @@ from ddcore.errors import DataError
 from ddcore.libraries import numpy as np
 from ddcore.schema import Schema, Type, type_of
 
-__all__ = ["batch_of", "output_frame", "values_of"]
+__all__ = ["batch_of", "check_column", "output_frame", "values_of"]
 
 _INT64 = pl.Int64
 _MOST_MILLISECONDS = (2**63 - 1) // 1000
@@ -28,7 +28,7 @@ def batch_of(frame: pl.DataFrame, schema: Schema, dims: Sequence[str], name: str
         if not frame.schema[column].is_integer() or frame[column].null_count():
             raise DataError(f"input {name}: column {column} must be integers without nulls, not {frame.schema[column]}")
     for column, kind in schema.items():
-        _check_column(frame[column], kind, name)
+        check_column(frame[column], kind, f"input {name}")
     times = [_whole_numbers(frame[dim], name) for dim in dims]
     for dim, coordinates in zip(dims, times, strict=True):
         if len(coordinates) and coordinates.min() < 0:
@@ -46,18 +46,18 @@ def _whole_numbers(column: pl.Series, name: str) -> np.ndarray:
     return np.ascontiguousarray(words.to_numpy())
 
 
-def _check_column(column: pl.Series, kind: Type, name: str) -> None:
-    """Raises DataError for a column whose values the type does not hold exactly."""
+def check_column(column: pl.Series, kind: Type, where: str) -> None:
+    """Raises DataError, naming ``where``, for a column whose values the type does not hold exactly."""
     if column.dtype == pl.Null():
         return
-    column_type = type_of(column.dtype, f"input {name}: column {column.name}")
+    column_type = type_of(column.dtype, f"{where}: column {column.name}")
     if not _is_alike(column_type, kind):
-        raise DataError(f"input {name}: column {column.name} is {column.dtype}, not {kind}", "cast it first")
+        raise DataError(f"{where}: column {column.name} is {column.dtype}, not {kind}", "cast it first")
     if column.dtype == pl.Datetime and getattr(column.dtype, "time_unit", "") == "ns":
         finer = column.drop_nulls().filter(column.drop_nulls().to_physical() % 1000 != 0)
         if len(finer):
             raise DataError(
-                f"input {name}: column {column.name} has {finer[0]}, finer than the microseconds of a timestamp",
+                f"{where}: column {column.name} has {finer[0]}, finer than the microseconds of a timestamp",
                 "truncate it first, for example with dt.truncate",
             )
 
@@ -66,7 +66,7 @@ def _check_column(column: pl.Series, kind: Type, name: str) -> None:
         beyond = ticks.filter((ticks < -_MOST_MILLISECONDS) | (ticks > _MOST_MILLISECONDS))
         if len(beyond):
             raise DataError(
-                f"input {name}: column {column.name} has {beyond[0]} milliseconds from 1970-01-01, beyond what "
+                f"{where}: column {column.name} has {beyond[0]} milliseconds from 1970-01-01, beyond what "
                 "microseconds in 64 bits hold",
                 "fix the row",
             )

@@ -13,13 +13,15 @@ from functools import cached_property
 
 from ddcore.digests import Part, digest
 from ddcore.errors import ProgramError
-from ddcore.operators.base import Operator
-from ddcore.operators.borders import Inspect, Leave, Variable
+from ddcore.operators.base import Needs, Operator
+from ddcore.operators.borders import Input, Inspect, Leave, Variable
 from ddcore.operators.priority import Priority
 from ddcore.place import caller
 from ddcore.schema import Schema, Type
 
 __all__ = ["Graph", "Inspection", "Node", "Scope", "shape"]
+
+_Part = tuple[int, frozenset[str] | None]  # some columns of a node's collection; None: the collection
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +29,8 @@ class Node:
     """One operator and the collection it produces.
 
     ``inputs`` and ``scope`` are indices into the graph's lists. ``place`` is ``file.py:line`` of the user's call.
-    ``digest`` covers the operator, its schema and its inputs; inside a loop it does not cover what the loop feeds back
-    (see :meth:`Graph.fingerprint`).
+    ``digest`` covers the operator, its schema and what it needs of its inputs, so it is the same with other columns
+    there that nothing reads; inside a loop it does not cover what the loop feeds back (see :meth:`Graph.fingerprint`).
     """
 
     index: int
@@ -83,6 +85,7 @@ class Graph:
     open: list[int] = field(default_factory=lambda: [0])
     inspections: list[Inspection] = field(default_factory=list)
     _known: dict[tuple[int, str], int] = field(default_factory=dict)
+    _digests: dict[_Part, str] = field(default_factory=dict)  # of some columns of a node
 
     def add(self, operator: Operator, *inputs: int) -> int:
         """The node for this operator, new or existing. It lives in the innermost scope of its inputs.
@@ -248,14 +251,66 @@ class Graph:
 
     def _intern(self, operator: Operator, inputs: tuple[int, ...], scope: int, place: str = "") -> int:
         """The existing equal node in the same scope, or a new one."""
-        depth = str(self.scopes[scope].depth)
-        before = [] if isinstance(operator, Leave) else [self.nodes[number].digest for number in inputs]
-        name = digest(operator.name, operator.text, shape(operator.schema), depth, before)
-        index = self._known.get((scope, name))
+        self._find_digests(self._before(operator, inputs, None))
+        name = self._digest(operator, inputs, scope, None)
+        known = name
+        if (needs := self._needs(operator, None)) is not None and not needs[0]:
+            known = digest(
+                name, operator.name, list(map(str, inputs))
+            )  # a step of the program, though its input is equal
+        index = self._known.get((scope, known))
         if index is None:
-            index = self._known[scope, name] = len(self.nodes)
+            index = self._known[scope, known] = len(self.nodes)
             self.nodes.append(Node(index, operator, inputs, scope, place or caller(), name))
+            self._digests[index, None] = name
         return index
+
+    def _needs(self, operator: Operator, columns: frozenset[str] | None) -> Needs | None:
+        """What of its inputs an operator's result depends on; None: on all of them."""
+        if isinstance(operator, Input):
+            return operator.text, []
+        return operator.needs(frozenset(operator.schema) if columns is None else columns)
+
+    def _before(self, operator: Operator, inputs: tuple[int, ...], columns: frozenset[str] | None) -> list[_Part]:
+        """The parts of inputs of which these columns of an operator's result are computed."""
+        if isinstance(operator, Input | Leave):
+            return []
+        needs = self._needs(operator, columns)
+        if needs is None:
+            return [(number, None) for number in inputs]
+        each = [*needs[1]] * len(inputs) if len(needs[1]) == 1 else needs[1]
+        return list(zip(inputs, each, strict=True))
+
+    def _digest(self, operator: Operator, inputs: tuple[int, ...], scope: int, columns: frozenset[str] | None) -> str:
+        """The digest of some columns of an operator's result, in no order; None: of the result.
+
+        It covers the types of columns. So it does not cover those that it does not depend on, wherever they are.
+        """
+        before = [self._digests[part] for part in self._before(operator, inputs, columns)]
+        needs, depth, schema = self._needs(operator, columns), str(self.scopes[scope].depth), operator.schema
+        if needs is None:
+            return digest(operator.name, operator.text, shape(schema), depth, before)
+        names = sorted(schema if columns is None else columns)
+        whole = digest(operator.name, needs[0], shape({name: schema[name] for name in names}), depth, before)
+        if not needs[0]:
+            (whole,) = before
+        return whole if columns is not None else digest("in order", shape(schema), whole)
+
+    def _find_digests(self, parts: Iterable[_Part]) -> None:
+        """Compute the digests of parts, and of all that these depend on."""
+        waiting = list(parts)
+        while waiting:
+            part = waiting[-1]
+            index, columns = part
+            node = self.nodes[index]
+            if part in self._digests:
+                waiting.pop()
+            elif columns is not None and self._needs(node.operator, columns) is None:
+                self._digests[part] = node.digest
+            elif missing := [p for p in self._before(node.operator, node.inputs, columns) if p not in self._digests]:
+                waiting += missing
+            else:
+                self._digests[part] = self._digest(node.operator, node.inputs, node.scope, columns)
 
 
 def shape(schema: Schema) -> Part:

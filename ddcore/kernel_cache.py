@@ -17,6 +17,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from ddcore import compilation
 from ddcore.cache import (
     OWN_FOLDER,
     compiling,
@@ -65,7 +66,8 @@ def _note_use() -> None:
 
 
 def store(name: str, processor: tuple[str, str, str], code: Code) -> None:
-    """Keep a compiled kernel. If the folder cannot be used, warn once and continue."""
+    """Keep the kernel that was compiled. If the folder cannot be used, warn once and continue."""
+    compilation.end()
     file, payload = kernel_folder() / f"{name}.{processor_digest(*processor)}", code.packed()
     content = hashlib.blake2b(payload, digest_size=_DIGEST).digest() + payload
     try:
@@ -77,10 +79,27 @@ def store(name: str, processor: tuple[str, str, str], code: Code) -> None:
         _warn(f"{error.filename}: {error.strerror}" if error.strerror else str(error))
 
 
-@functools.lru_cache(maxsize=1)
 def announce() -> None:
-    """Tell the user, once per process, that kernels are being compiled, because this can take a minute."""
-    _tell(logging.INFO, compiling(len(kernel_names()) - len(current_kernels())))
+    """A kernel is compiled from now on, until it is kept by :func:`store`. The user is told once per process, because
+    it can take a minute; commands also show how far it is, and so does a terminal without one.
+    """
+    _announce_once()
+    compilation.begin()
+
+
+@functools.lru_cache(maxsize=1)
+def _announce_once() -> None:
+    missing = len(kernel_names()) - len(current_kernels())
+    compilation.expect(missing)
+    _tell(logging.INFO, compiling(missing))
+    if not _log.hasHandlers() and sys.stderr is not None and sys.stderr.isatty():
+        compilation.add(_draw)
+
+
+def _draw(done: int, total: int, *, going_on: bool) -> None:
+    """A line on the terminal while a kernel is compiled, and none after it."""
+    line = f"ddcore: compiling kernels {done}/{total}" if going_on else ""
+    print(f"\r\x1b[K{line}", end="", file=sys.stderr, flush=True)
 
 
 @functools.lru_cache(maxsize=1)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from threading import Lock
-from time import perf_counter_ns
 from typing import TYPE_CHECKING, TypeVar
 
+from ddcore import compilation
+from ddcore.compilation import clock
 from ddcore.encoding import decode_frame
 from ddcore.libraries import numpy as np
 from ddcore.operators.base import Rounds
@@ -33,7 +34,7 @@ class Meter:
 
     The time of an operator with state is that of its steps without the linear operators that its results pass through.
     What those take where threads work side by side is divided by their number, so that the times add up to about the
-    wall-clock time.
+    wall-clock time. No operator's time has the compilation of kernels.
     """
 
     def __init__(self, plan: Plan) -> None:
@@ -45,11 +46,11 @@ class Meter:
 
     def begin_step(self) -> int:
         """A step begins now; returns what :meth:`end_step` needs."""
-        return perf_counter_ns() - self._carried
+        return clock() - self._carried
 
     def end_step(self, block: Block, begun: int) -> None:
         """The step of a block that began then ends now."""
-        spent = perf_counter_ns() - self._carried - begun
+        spent = clock() - self._carried - begun
         self.profile.of(self._blocks[block.index]).nanoseconds += max(0, spent)
 
     def linear(self, node: int, taken: int, sent: int, nanoseconds: int) -> None:
@@ -102,11 +103,11 @@ class Meter:
         """The updates of inputs; the time that reading them takes is that of the inputs."""
         source = iter(updates)
         while True:
-            start = perf_counter_ns()
+            start = clock()
             item = next(source, None)
             if item is None:
                 return
-            self.profile.of(self.plan.sources[item[0]]).nanoseconds += perf_counter_ns() - start
+            self.profile.of(self.plan.sources[item[0]]).nanoseconds += max(0, clock() - start)
             yield item
 
     def owner(self, arrangement: Arrangement) -> Cost:
@@ -130,6 +131,7 @@ class Meter:
                     cost.rows_read += rows
                     cost.bytes_read += size
         profile, self.profile = self.profile, Profile()
+        profile.compiling = compilation.take()
         return profile
 
     def _is_input(self, block: Block, arrangement: Arrangement) -> bool:

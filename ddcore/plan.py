@@ -13,11 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from ddcore.batch import Batch
 from ddcore.graph import Node
 from ddcore.operators.base import Operator
+from ddcore.operators.constant import Constant
 from ddcore.schema import Schema, Type, is_direct
 
 if TYPE_CHECKING:
@@ -179,6 +181,11 @@ class Plan:
     def operators(self) -> list[Node]:
         """The nodes that ``dd plan`` counts: without those of the trees of partial results."""
         return [node for node in self.nodes if not node.operator.inner]
+
+    @cached_property
+    def constants(self) -> Mapping[int, Constant]:
+        """The collections that the program spells out, by node."""
+        return {node.index: node.operator for node in self.nodes if isinstance(node.operator, Constant)}
 
     def _repr_html_(self) -> str:
         from ddcore.drawing.pieces import plan_piece

@@ -15,11 +15,13 @@ from os import PathLike
 from typing import Any
 
 from ddcore.collection import Collection
+from ddcore.constants import making
 from ddcore.digests import digest
 from ddcore.errors import ProgramError
-from ddcore.graph import Graph, Node, shape
+from ddcore.graph import Graph, Node
 from ddcore.operators.base import Keyed, Linear
 from ddcore.operators.borders import Input, Leave, Variable
+from ddcore.operators.constant import Constant
 from ddcore.operators.reduction import Reduction
 from ddcore.operators.tree import Tree
 from ddcore.plan import Arrangement, Block, Loop, Plan, Target
@@ -47,7 +49,8 @@ def build(program: Program, schemas: Mapping[str, Mapping[str, Any]], dims: tupl
         check_names(schema, dims)
     sources = {name: graph.add(Input(schema, name)) for name, schema in inputs.items()}
     _check_parameters(program, inputs)
-    returned = program(**{name: Collection(graph, node) for name, node in sources.items()})
+    with making(lambda rows: Collection(graph, graph.add(Constant.of(rows)))):
+        returned = program(**{name: Collection(graph, node) for name, node in sources.items()})
     outputs = _check_outputs(returned, graph, dims)
     outputs |= _inspections(graph, dims, outputs)
     return _Planner(graph, dims, inputs, sources, outputs).plan()
@@ -83,7 +86,7 @@ class _Planner:
         self.drafts: list[_Draft] = []
         self.arrangements: list[Arrangement] = []
         self.listeners: list[list[int]] = []  # by arrangement
-        self._indices: dict[tuple[int, tuple[str, ...]], int] = {}
+        self._indices: dict[tuple[int, str, tuple[str, ...]], int] = {}  # by scope, contents and key
         self._ranks: dict[int, int] = {}  # the next rank, by scope
         self._places: dict[int, int] = {}  # of a loop in the scope around it, by its scope
         self._borders: dict[int, list[int]] = {}  # by scope
@@ -98,7 +101,7 @@ class _Planner:
         graph, number = self.graph, {node: place for place, node in enumerate(self.needed)}
         nodes = [self._renumber(graph.nodes[node], number) for node in self.needed]
         ends = [[name, graph.fingerprint(node)] for name, node in sorted(self.outputs.items())]
-        starts = [[name, shape(schema)] for name, schema in sorted(self.inputs.items())]
+        stored = sorted(each.fingerprint for each in self.arrangements if not each.transient)
         return Plan(
             self.dims,
             dict(self.inputs),
@@ -113,7 +116,7 @@ class _Planner:
                 replace(each, node=number[each.node], listeners=tuple(self.listeners[each.index]))
                 for each in self.arrangements
             ),
-            digest(self.dims, starts, ends)[:32],
+            digest(self.dims, sorted(self.inputs), ends, stored)[:32],
         )
 
     # -- nodes --------------------------------------------------------------------------------------------------------
@@ -189,7 +192,7 @@ class _Planner:
 
     def _arrange(self, node: int, key: tuple[str, ...], user: _Draft) -> int:
         """The arrangement of a node by a key, shared; the first user in its scope updates it."""
-        index = self._indices.get((node, key))
+        index = self._indices.get(self._contents(node, key))
         if index is None:
             owner = user if self.graph.nodes[node].scope == user.scope else self._draft("arrange", node)
             index = self._store(node, key, owner, "")
@@ -201,8 +204,13 @@ class _Planner:
         return index
 
     def _store(self, node: int, key: tuple[str, ...], block: _Draft, role: str) -> int:
-        self._indices[node, key] = self._arrangement(node, key, block, self.graph.fingerprint(node, "kept", role, key))
-        return self._indices[node, key]
+        index = self._arrangement(node, key, block, self.graph.fingerprint(node, "kept", role, key))
+        self._indices[self._contents(node, key)] = index
+        return index
+
+    def _contents(self, node: int, key: tuple[str, ...]) -> tuple[int, str, tuple[str, ...]]:
+        """What an arrangement holds: nodes with equal contents share it."""
+        return self.graph.nodes[node].scope, self.graph.nodes[node].digest, key
 
     def _transient(self, node: int, block: _Draft, role: str, output: str = "") -> int:
         """An arrangement that consolidates updates and stores nothing."""

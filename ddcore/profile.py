@@ -125,6 +125,7 @@ class Profile:
 
     costs: dict[Name, Cost] = field(default_factory=dict)
     heat: Heat = field(default_factory=Heat)
+    compiling: int = 0  # nanoseconds in which kernels were compiled: of no operator
 
     def of(self, name: Name) -> Cost:
         """The cost of an operator or output, to be added to."""
@@ -138,3 +139,4 @@ class Profile:
         for name, cost in other.costs.items():
             self.of(name).add(cost)
         self.heat.add(other.heat)
+        self.compiling = max(self.compiling, other.compiling)  # workers compile side by side

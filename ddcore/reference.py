@@ -37,7 +37,8 @@ from typing import Any, NamedTuple
 import polars as pl
 import polars_hash as plh
 
-from ddcore.errors import DiffOverflow, Diverged, ExpressionError, NegativeMultiplicity, ProgramError
+from ddcore.constants import making
+from ddcore.errors import DdError, DiffOverflow, Diverged, ExpressionError, NegativeMultiplicity, ProgramError
 
 __all__ = [
     "NaiveCollection", "NaiveGroups", "accumulate", "differences", "evaluate", "grid", "log_of", "outputs_of", "replay",
@@ -127,8 +128,16 @@ def evaluate(
     """
     collections = {name: NaiveCollection(_columns(schemas[name]), rows.items()) for name, rows in inputs.items()}
     inspected = _recorders[-1].inspected = {}
-    outputs = {name: output.rows for name, output in program(**collections).items()}
+    with making(_constant):
+        outputs = {name: output.rows for name, output in program(**collections).items()}
     return outputs | {name: _by_round(points) for name, points in inspected.items()}
+
+
+def _constant(frame: pl.DataFrame) -> NaiveCollection:
+    """The rows that a program spells out, at every time."""
+    _recorders[-1].spelled = True
+    columns = {name: _widened(dtype) for name, dtype in frame.schema.items()}
+    return NaiveCollection(columns, ((row, 1) for row in frame.iter_rows()))
 
 
 def outputs_of(
@@ -160,6 +169,7 @@ def replay(
         for name, frame in frames.items()
     }
     times = grid(time for frame in frames.values() for time in frame.select(dims).iter_rows())
+    least = (0,) * len(dims)
     records: dict[Time, _Record] = {}
 
     def outputs_at(time: Time) -> dict[str, Rows]:
@@ -172,6 +182,9 @@ def replay(
         except Diverged as error:
             raise Diverged(error.loop, (*time, error.round), error.round, error.moving) from None
 
+    with contextlib.suppress(DdError):
+        outputs_at(least)
+    times = grid([least, *times]) if records.pop(least).spelled else times
     outputs = {time: outputs_at(time) for time in times}
     _require_int64_differences(records)
     names = outputs[times[0]] if times else []
@@ -199,6 +212,7 @@ class _Record:
         self.rounds: list[Any] = list(rounds)
         self.inspected: dict[str, dict[Any, Rows]] = {}
         self.blind = self.missed = False
+        self.spelled = False  # whether the program spells out rows, which are there from the least time on
 
     def keep(self, rows: Rows) -> None:
         """Record the collection of the next call."""

@@ -56,6 +56,7 @@ class Session:
         self._worker = Worker(self.plan, threads=_threads(threads))
         self._spilling = _spilling(memory)
         self._broken = False  # whether a fold failed: its worker holds a part of its updates
+        self._begun = False  # whether the rows that the program spells out are folded
         self._closed: list[tuple[int, ...]] = []  # the last fold's upper: times at or beyond it are open
 
     def fold(
@@ -80,12 +81,14 @@ class Session:
         self._broken, worker = True, self._worker
         with using(self._spilling):
             worker.begin(upper)
+            if not self._begun:
+                worker.feed_constants([0] * len(self.plan.dims))
             for name, batch in batches.items():
                 worker.feed(name, batch)
             worker.run()
             for _ in worker.harvest():
                 pass
-        self._broken = False
+        self._broken, self._begun = False, True
         if upper is not None:
             self._closed = list(upper)
         outputs = {}

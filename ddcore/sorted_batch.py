@@ -95,6 +95,9 @@ class SortedBatch:
         if self._starts is None:
             self._starts = self._bucket_starts()
 
+    def load_all(self) -> None:
+        """Have all rows in memory. Before, a batch in a file has only those that :meth:`locate` has found."""
+
     def take_reads(self) -> tuple[int, int]:
         """The rows and bytes that were read from a file since the last call."""
         return 0, 0

@@ -10,7 +10,7 @@ times works for all of them.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -18,6 +18,7 @@ import polars as pl
 
 from ddcore import syntax
 from ddcore.errors import ProgramError
+from ddcore.stages import scopes
 from ddcore.syntax import Tree
 
 if TYPE_CHECKING:
@@ -56,42 +57,48 @@ def guards(term: Term, form: Callable[[Term], Tree]) -> list[Guard]:
 
     Raises ProgramError for operations on times that nothing can guard.
     """
-    result: dict[str, Guard] = {}
-    _collect(term, form, lambda tree: tree, result)
+    order = syntax.nodes(term, lambda each: each.parts)
+    if not any(is_temporal(each.dtype) for each in order):
+        return []
+    around = scopes([each.tree for each in order[::-1]], [term.tree])
+    by_tree = {id(each.tree): each for each in order}
+    conditions: dict[int, Tree] = {}
+    levels: dict[int, int] = {}
+    result: dict[tuple[int, str], Guard] = {}
+    for each in order:
+        level = levels[id(each)] = max((levels[id(part)] for part in each.parts), default=-1)
+        for tree, above, reason in _guarded(each, form):
+            levels[id(each)] = level + 2
+            scope, text = around[id(each.tree)], syntax.text(tree)
+            if not any((id(outer), text) in result for outer in scope.outwards()):
+                within = scope.within(tree, lambda node: form(by_tree[id(node)]), conditions)
+                result[id(scope), text] = Guard(level + above, within, reason)
     return sorted(result.values(), key=lambda guard: guard.level)
 
 
-def _collect(term: Term, form: Callable[[Term], Tree], within: Callable[[Tree], Tree], result: dict[str, Guard]) -> int:
-    """Adds the guards of a term; returns its level. ``within`` limits a guard to the rows where the term counts."""
-    scopes = [within] * len(term.parts)
-    if syntax.kind(term.tree) == "Ternary":
-        predicate, no = form(term.parts[0]), {"Literal": {"Scalar": {"Boolean": False}}}
-        scopes[1] = lambda tree: within(syntax.ternary(predicate, tree, no))
-        scopes[2] = lambda tree: within(syntax.ternary(predicate, no, tree))
-    inner = zip(term.parts, scopes, strict=True)
-    level = max((_collect(part, form, scope, result) for part, scope in inner), default=-1)
+def _guarded(term: Term, form: Callable[[Term], Tree]) -> Iterator[tuple[Tree, int, str]]:
+    """The guards of a term by itself: what must not be true, how much above the levels of its parts, and the reason."""
     timed = [part for part in term.parts if is_temporal(part.dtype)]
     operation = syntax.operation(term.tree)
     if (not timed and not is_temporal(term.dtype)) or syntax.kind(term.tree) in ("Column", "Literal"):
-        return level
+        return
     types = {str(each.dtype) for each in (*timed, *([term] if is_temporal(term.dtype) else []))}
     if (operation in _PASSING and len(types) == 1) or (operation == "Cast" and term.dtype.is_integer()):
-        return level
+        return
     _require_known(term, operation)
-
-    def add(tree: Tree | None, at: int, reason: str) -> None:
-        if tree is not None:
-            result.setdefault(syntax.text(within(tree)), Guard(at, within(tree), reason))
-
     for part in timed:
-        add(_outside(form(part), part.dtype), level + 1, _OUTSIDE)
-    add(_scaled(term, operation, form), level + 1, _OUTSIDE)
-    add(_bad_step(term, operation, form), level + 1, "the text is no step such as 1y, 3mo, 1d12h or -15m")
+        yield _outside(form(part), part.dtype), 1, _OUTSIDE
+    scaled = _scaled(term, operation, form)
+    if scaled is not None:
+        yield scaled, 1, _OUTSIDE
+    bad_step = _bad_step(term, operation, form)
+    if bad_step is not None:
+        yield bad_step, 1, "the text is no step such as 1y, 3mo, 1d12h or -15m"
     if is_temporal(term.dtype):
-        add(_outside(form(term), term.dtype), level + 2, _OUTSIDE)
-    if (operation.startswith("TemporalExpr.") and operation not in _NULL_FOR_NONE) or operation in ("Plus", "Minus"):
-        add(_lost(term, form), level + 2, "there is no such date or time")
-    return level + 2
+        yield _outside(form(term), term.dtype), 2, _OUTSIDE
+    loses = operation.startswith("TemporalExpr.") and operation not in _NULL_FOR_NONE
+    if (loses or operation in ("Plus", "Minus")) and not any(syntax.is_null(part.tree) for part in term.parts):
+        yield _lost(term, form), 2, "there is no such date or time"
 
 
 def is_temporal(dtype: pl.DataType) -> bool:

@@ -83,6 +83,7 @@ class Worker:
         self.outputs: dict[str, list[Batch]] = {name: [] for name in plan.outputs}
         self.rounds = 0  # greatest number of rounds of an outermost loop, for reports
         self._work: dict[Position, Work] = {}
+        self.handled = 0  # updates and pending times that steps have taken
         self._order: list[Position] = []
         # The updates of traces, for an exchange that stores them; None: not recorded.
         self.journal: list[tuple[Arrangement, Rounds, SortedBatch]] | None = None
@@ -92,7 +93,7 @@ class Worker:
         self._complete_already: frozenset[int] = frozenset()  # arrangements that take and gain nothing in this fold
         self.forwarding = self._forwarding()
         self._lower = np.full(len(plan.dims), _NO_BOUND)
-        self._is_rebuild = False
+        self._part: Rebuilding | None = None  # of a rebuild
         self._steps: dict[int, Step] = {}
         for block in plan.blocks:
             operator = plan.operator(block)
@@ -109,7 +110,7 @@ class Worker:
         self._position = (-1,)
         elements = [] if upper is None else list(upper)
         self.upper = np.array(elements, dtype=np.int64).reshape(len(elements), len(self.plan.dims)).T.copy()
-        grown = {} if self._is_rebuild else self.groups.grow()
+        grown = self.groups.grow() if self._part is None else {}
         self.forwarding = self._forwarding()
         self._lower = np.full(len(self.plan.dims), _NO_BOUND)
         pending, self.pending = self.pending, {}
@@ -126,10 +127,11 @@ class Worker:
         """Fold only a part of the plan, over whole history: see :mod:`ddcore.rebuilding`. To be called before any work
         is queued, on a worker without stored batches; :meth:`replay` then takes the place of them.
         """
-        kept = {a.index for a in self.plan.arrangements if not a.transient and a.index not in part.missing}
+        filled = part.missing | part.again
+        kept = {a.index for a in self.plan.arrangements if not a.transient and a.index not in filled}
         kept |= {a.index for a in self.plan.arrangements if a.output and a.output not in part.outputs}
         self._complete_already = frozenset(kept)
-        self._is_rebuild = True
+        self._part = part
         self.forwarding = self._forwarding()
         self._steps = {index: step for index, step in self._steps.items() if index in part.blocks}
 
@@ -187,6 +189,14 @@ class Worker:
             self.meter.entered(self.plan.sources[name], 0, len(batch))
             self.push(self.plan.sources[name], batch)
 
+    def feed_constants(self, time: Sequence[int]) -> None:
+        """The rows that the program spells out, at its least time: in the fold that completes it, and in a rebuild."""
+        with using(self.threads):
+            for node, operator in self.plan.constants.items():
+                batch = operator.batch(time)
+                self.meter.entered(node, 0, len(batch))
+                self.push(node, batch)
+
     def run(self) -> None:
         """Step until no work is queued. No other worker may have work left in this fold."""
         with self.ready():
@@ -217,14 +227,23 @@ class Worker:
         return np.array(least, dtype=np.int64)
 
     @property
+    def is_advanced(self) -> bool:
+        """Whether the arrangements of a rebuild may lack times before the last: see :func:`rebuilding.rebuilding`."""
+        return self._part is not None and self._part.advanced
+
+    @property
     def next_position(self) -> Position | None:
         """The least position with work, or None."""
         return self._order[0] if self._order else None
 
+    @property
+    def next_block(self) -> Block | None:
+        """The block of the next step; None where no work is queued."""
+        return self._work[self._order[0]].block if self._order else None
+
     def waiting(self) -> int:
         """The number of queued updates and pending times."""
-        rows = (len(b) for work in self._work.values() for batches in work.rows.values() for b in batches)
-        return sum(rows) + sum(len(batch) for work in self._work.values() for batch in work.pending)
+        return sum(map(_size, self._work.values()))
 
     def drain(self) -> Iterator[Work]:
         """Remove and yield all queued work, in order, for an exchange to send to other workers."""
@@ -234,9 +253,10 @@ class Worker:
     def harvest(self) -> Iterator[tuple[Arrangement, SortedBatch]]:
         """Each kept arrangement's updates of this fold; afterwards they count as stored."""
         self.meter.measure_memory(self.traces)
+        again = frozenset[int]() if self._part is None else self._part.again
         for arrangement in self.plan.arrangements:
             trace = self.traces[arrangement.index]
-            kept = arrangement.transient or arrangement.index in self._complete_already
+            kept = arrangement.transient or arrangement.index in self._complete_already or arrangement.index in again
             batch = None if kept else trace.settle()
             if batch is not None:
                 yield arrangement, batch
@@ -249,6 +269,7 @@ class Worker:
         self._position = heapq.heappop(self._order)
         work = self._work.pop(self._position)
         self._count(work.rounds)
+        self.handled += _size(work)
         begun = self.meter.begin_step()
         self._do(work)
         self.meter.end_step(work.block, begun)
@@ -479,6 +500,11 @@ def _apart(plan: Plan) -> set[int]:
         if isinstance(operator, Keyed) and operator.reads_apart:
             apart.update(block.ports)
     return apart
+
+
+def _size(work: Work) -> int:
+    """The number of updates and pending times of some work."""
+    return sum(len(b) for batches in work.rows.values() for b in batches) + sum(map(len, work.pending))
 
 
 def joined(batches: Sequence[SortedBatch]) -> SortedBatch:

@@ -30,7 +30,12 @@ from ddcore.sorted_batch import SortedBatch
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["FileBatch", "commit", "open_runs", "row_group", "run_table", "write_in_pieces", "write_run"]
+__all__ = [
+    "ADVANCED", "MERGED", "FileBatch", "commit", "is_exact", "open_runs", "row_group", "run_table", "write_in_pieces",
+    "write_run",
+]  # fmt: skip
+
+MERGED, ADVANCED = "merged", "advanced"  # in names of files: a compaction, or what was built from its files
 
 ROW_GROUP = 16 * 1024  # the most rows of a row group
 _GROUPS, _LEAST = 64, 1024  # row groups of a file, where that makes groups of at least so many rows
@@ -56,6 +61,13 @@ def run_table(run: SortedBatch, layout: Layout) -> pa.Table:
         columns[name] = pl.Series(time)
     columns["diff"], columns[CODE] = pl.Series(run.diffs), pl.Series(run.codes)
     return tables.arrow_table({name: column.to_arrow() for name, column in columns.items()}, layout.columns)
+
+
+def is_exact(file: Place) -> bool:
+    """Whether a file of state has every update at its own time: neither merged by a compaction, nor by another
+    program, nor built from files that were.
+    """
+    return has_digests(file) and not file.name.startswith((f"part-{MERGED}-", f"part-{ADVANCED}-"))
 
 
 def write_run(folder: Place, run: int, part: str | int, table: pa.Table) -> AddedFile:
@@ -228,8 +240,8 @@ class FileBatch(SortedBatch):
             numbers = [int(self._groups[g]) for g in some]
             self._fill(self._file.read(numbers, names), some)
             self._missing[some] = False
-            rows, size = self._read
-            self._read = rows + sum(map(self._file.rows_of, numbers)), size + sum(map(self._file.size_of, numbers))
+            rows, stored = self._read
+            self._read = rows + sum(map(self._file.rows_of, numbers)), stored + sum(map(self._file.size_of, numbers))
 
     def _fill(self, table: pa.Table, groups: np.ndarray) -> None:
         """Copy the rows of ``groups``, which follow one another in ``table``, to their places in the arrays."""

@@ -67,9 +67,7 @@ class ChangeLog:
         Columns of the row may have been added since: they are null in the updates before. ``state`` is the table's in
         the ledger; without it, its newest version is compared.
         """
-        with tables.reading(self.folder, state=state):
-            table = tables.open_table(self.folder) if state is None else tables.opened(self.folder, state)
-            stored = dict(tables.columns(table))
+        stored = dict(tables.stored_columns(self.folder, state))
         wanted = {name: tables.delta_type(kind) for name, kind in self.columns.items()}
         gone = [name for name in (*stored, *self.dims, "diff") if name not in wanted or name not in stored]
         other = [name for name in stored if name not in gone and stored[name] != wanted[name]]
@@ -118,9 +116,7 @@ class ChangeLog:
 
     def has_columns(self, state: TableState | None = None) -> bool:
         """Whether the table has exactly these columns at ``state``; without it, in its newest version."""
-        with tables.reading(self.folder, state=state):
-            table = tables.open_table(self.folder) if state is None else tables.opened(self.folder, state)
-            stored = tables.columns(table)
+        stored = tables.stored_columns(self.folder, state)
         return stored == [(name, tables.delta_type(kind)) for name, kind in self.columns.items()]
 
     def remove(

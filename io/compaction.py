@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from ddcore.io import datafile, tables
-from ddcore.io.arrangements import SMALL, row_group
+from ddcore.io.arrangements import MERGED, SMALL, row_group
 from ddcore.io.changelog import ChangeLog
 from ddcore.io.deltalog import COMPACTED
 from ddcore.io.layout import CODE
@@ -88,7 +88,7 @@ class Merge:
         pieces = (self._piece(rows, schema, lo, hi) for lo, hi in self._ranges())
         columns = tables.arrow_table({name: [] for name in schema}, schema).schema
         merged = tables.write_pieces(
-            self.folder, "part-merged", pieces, columns,
+            self.folder, f"part-{MERGED}", pieces, columns,
             rows=self.rows, bounded=CODE, row_group=row_group(self.rows), partition={"run": str(run)},
         )  # fmt: skip
         return [merged] if merged.rows else []

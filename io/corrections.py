@@ -12,9 +12,9 @@ import polars as pl
 from ddcore.io.changelog import ChangeLog
 from ddcore.io.tables import AddedFile, LiveFile, TableState
 from ddcore.io.times import Time, coordinates, versions
-from ddcore.io.updates import consolidate
+from ddcore.io.updates import Counts, accumulate_counts, consolidate, merge_counts
 
-__all__ = ["correction", "is_outdated", "retraction"]
+__all__ = ["Pool", "correction", "is_outdated", "retraction"]
 
 
 def correction(
@@ -48,3 +48,53 @@ def retraction(log: ChangeLog, strays: Sequence[LiveFile]) -> pl.DataFrame:
     """The updates that cancel those of files which a log has and should not have, at their own times."""
     updates = log.scan_files(strays).with_columns(-pl.col("diff"))
     return consolidate(log.collect(updates), log.dims)
+
+
+class Pool:
+    """The updates that a run gives an output, from several places: so that no two are of one row and time.
+
+    ``files`` are those that the fold gained; ``waiting``: a correction; ``cancelled``: those that cancel updates which
+    are in the log already. Of the files only the times of the others are read.
+    """
+
+    def __init__(
+        self, log: ChangeLog, files: Sequence[AddedFile], waiting: pl.DataFrame, cancelled: pl.DataFrame
+    ) -> None:
+        self.log, self.files, self.waiting = log, files, waiting
+        self.more = pl.concat([waiting, cancelled])
+        self._inside = pl.all_horizontal(
+            pl.col(dim).is_between(self.more[dim].min(), self.more[dim].max()) for dim in log.dims
+        )
+        read = [(file, log.collect(log.scan_files([file]).filter(self._inside))) for file in files]
+        self.near = {file.path: rows for file, rows in read if len(rows)}
+
+    def is_shared(self) -> bool:
+        """Whether two of the updates are of one row and time."""
+        whole = pl.concat([*self.near.values(), self.more])
+        return len(consolidate(whole, self.log.dims)) < len(whole)
+
+    def write(self, stem: str) -> list[AddedFile]:
+        """Write the updates, added up, instead of the files that :meth:`replaced` names; return all files."""
+        kept = [file for file in self.files if file.path not in self.near]
+        for number, file in enumerate(self.replaced()):
+            if file.rows > len(self.near[file.path]):
+                rest = self.log.collect(self.log.scan_files([file]).filter(~self._inside))
+                kept.append(self.log.write(f"{stem}-{number}", rest))
+        sums = consolidate(pl.concat([*self.near.values(), self.more]), self.log.dims)
+        return [*kept, self.log.write(stem, sums)] if len(sums) else kept
+
+    def replaced(self) -> list[AddedFile]:
+        """Those of the files that :meth:`write` writes again."""
+        return [file for file in self.files if file.path in self.near]
+
+    def counts(self) -> Counts:
+        """What the waiting updates change in the counts of those of the files."""
+        near, dims = list(self.near.values()), self.log.dims
+        both = consolidate(pl.concat([*near, self.waiting]), dims)
+        less = {time: (-plus, -minus) for time, (plus, minus) in _counts(near, dims).items()}
+        total = merge_counts([accumulate_counts(both, dims), less])
+        return {time: sides for time, sides in total.items() if sides != (0, 0)}
+
+
+def _counts(frames: Sequence[pl.DataFrame], dims: Sequence[str]) -> Counts:
+    return merge_counts(accumulate_counts(frame, dims) for frame in frames)

@@ -48,19 +48,20 @@ def digest_of(content: bytes | memoryview) -> str:
 
 def write(
     tables: Iterable[pa.Table], schema: pa.Schema, rows: int, path: Path, row_group: int, *,
-    notes: Mapping[str, str] | None = None,
+    notes: Mapping[str, str] | None = None, synced: bool = True,
 ) -> tuple[int, str]:  # fmt: skip
     """Write rows to a new file and sync it to the disk; return its size in bytes and the digest for its name.
 
-    The rows come in pieces, of which only one is in memory at a time; ``rows`` is the number of all, or an upper bound
-    of it. Integers are delta-packed, which halves the time to write and to read them. The same pieces give the same
-    bytes. ``notes``: text for the footer, by name.
+    ``synced``: False where the caller syncs it. The rows come in pieces, of which only one is in memory at a time;
+    ``rows`` is the number of all, or an upper bound of it. Integers are delta-packed, which halves the time to write
+    and to read them. The same pieces give the same bytes. ``notes``: text for the footer, by name.
     """
     import pyarrow as pa
 
     with pa.OSFile(str(path), "wb") as sink:
         _write_groups(tables, schema, sink, path, rows=rows, row_group=row_group, notes=notes or {})
-    store.sync(path)
+    if synced:
+        store.sync(path)
     with store.opened(path) as file:
         return file.size, digest_of(_footer(file) or b"")
 

@@ -11,13 +11,14 @@ from collections.abc import Iterator
 from typing import Any
 from urllib.parse import unquote
 
+from ddcore.errors import StorageError
 from ddcore.io import store
 from ddcore.io.store import Place
 
 __all__ = [
     "AFTER", "COMPACTED", "FENCE", "LOG", "added_files", "checkpoint_file", "commit_file", "commit_info",
     "compaction_of", "has_commits", "is_maintenance", "last_transaction", "lost_versions", "named_files",
-    "newest_checkpoint", "transaction_of", "versions_of",
+    "newest_checkpoint", "removed_files", "transaction_of", "versions_of",
 ]  # fmt: skip
 
 LOG = "_delta_log"
@@ -118,6 +119,11 @@ def added_files(folder: Place, version: int) -> set[str]:
     return {unquote(str(action.get("path", ""))) for action in _actions(commit_file(folder, version), "add")}
 
 
+def removed_files(folder: Place, version: int) -> set[str]:
+    """The paths of the data files that a commit removed."""
+    return {unquote(str(action.get("path", ""))) for action in _actions(commit_file(folder, version), "remove")}
+
+
 def versions_of(folder: Place) -> tuple[list[int], list[int]]:
     """The versions of the commits and of the checkpoints in a table's log, sorted. Lists the folder."""
     names = store.names(folder / LOG)
@@ -133,8 +139,12 @@ def _commits(folder: Place) -> list[Place]:
 def _actions(commit: Place, kind: str) -> Iterator[dict[str, Any]]:
     try:
         text = store.read(commit).decode("utf-8", "replace")
-    except OSError:
+    except (FileNotFoundError, NotADirectoryError):
         return
+    except OSError as error:
+        raise StorageError(
+            f"cannot read {commit}: {error.strerror or error}", store.UNREADABLE.get(error.errno or 0, "")
+        ) from error
     for line in text.splitlines():
         if f'"{kind}"' in line:
             try:

@@ -154,17 +154,20 @@ def folded_versions(ledger: Ledger) -> list[dict[str, Any]]:
     """Folded versions, newest first; a version that was folded anew stands where it was folded last."""
     records: dict[Time, dict[str, Any]] = {}
     for run in ledger.runs():
-        if run.refresh:
+        if run.refresh and run.published_from is None:
             records.clear()
         both = {version for side in (run.inputs, run.outputs) for counts in side.values() for version in counts}
         for version in both:
-            records[version] = {
+            found: dict[str, Any] = {
                 "version": version,
                 "run": run.run,
                 "at": moment(run.at),
                 "inputs": {name: _sides(_only(counts, version)) for name, counts in run.inputs.items()},
                 "outputs": {name: _sides(_only(counts, version)) for name, counts in run.outputs.items()},
             }
+            if run.published_from is not None and version in records:  # it wrote the logs of some outputs anew
+                found = {**records[version], "outputs": records[version]["outputs"] | found["outputs"]}
+            records[version] = found
     return [records[version] for version in reversed(ordered(records))]
 
 

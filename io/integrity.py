@@ -161,8 +161,7 @@ def leftovers(ledger: Ledger) -> Iterator[Leftovers]:
             unnamed += [path for path in _unnamed(folder) if path not in needed]
         else:
             unknown.append(folder)
-    for part in ("outputs", "state"):
-        folder = warehouse.root / part
+    for folder in (warehouse.root, warehouse.root / "outputs", warehouse.root / "state"):
         aside += [folder / name for name in store.names(folder) if name.startswith("_damaged-")]
     staged = [warehouse.staging] if store.is_folder(warehouse.staging) else []
     kinds = (

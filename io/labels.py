@@ -186,9 +186,10 @@ def merged(notes: Iterable[str], inputs: Collection[str] | None = None) -> Names
     occur twice. O(labels).
 
     Every label that an input gave a version stays. Its instant is the first that the input gave; of several inputs the
-    latest, when the version had all of its parts. The labels of a restatement replace those that its input gave from
-    there on, and its instants the instants. With several dimensions they replace those of the same coordinates only,
-    unless it replaces everything from one coordinate on.
+    latest, when the version had all of its parts. A label of a restatement replaces those of its kind (dates, or other
+    texts) that its input gave that version, and is taken from versions after the start that had it; an instant replaces
+    the instant. What it does not say stays. With several dimensions it replaces labels only if it replaces everything
+    from one coordinate on: else other times of these coordinates have rows and names.
     """
     parts = [json.loads(note) for note in notes if note]
     undone = {number for part in parts for number in part["undone"]}
@@ -215,15 +216,21 @@ class _Given:
 
 
 def _replace(mine: dict[int, _Given], of: Mapping[str, Sequence[str]], replaces: Sequence[int], place: int) -> None:
-    """Take away the labels that a restatement replaces by its own, and the instants likewise."""
-    whole = not any(start for other, start in enumerate(replaces) if other != place)
-    texts, instants = {int(key) for key in of if of[key][0]}, {int(key) for key in of if len(of[key]) > 1}
+    """Take away the labels that a restatement replaces by its own, or gives to other coordinates; and the instants."""
+    if any(start for other, start in enumerate(replaces) if other != place):
+        return
+    texts = {of[key][0] for key in of}
     for coordinate, one in mine.items():
-        beyond = whole and coordinate >= replaces[place]
-        if coordinate in texts or (texts and beyond):
-            one.labels.clear()
-        if coordinate in instants or (instants and beyond):
-            one.instant = None
+        if coordinate >= replaces[place]:
+            text, *instant = of.get(str(coordinate), ("",))
+            kept = (each for each in one.labels if each not in texts and not (text and _same_kind(each, text)))
+            one.labels = {each: one.labels[each] for each in kept}
+            one.instant = None if instant else one.instant
+
+
+def _same_kind(a: str, b: str) -> bool:
+    """Whether both labels say when a version was made, or neither does."""
+    return (moment_of(a) is None) == (moment_of(b) is None)
 
 
 def _add(mine: dict[int, _Given], number: int, of: Mapping[str, Sequence[Any]]) -> None:

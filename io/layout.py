@@ -24,8 +24,8 @@ __all__ = [
     "create",
     "held_table",
     "layout_of",
+    "make_room",
     "pending_table",
-    "set_aside_damaged",
     "tables_of",
     "uses_of",
 ]
@@ -68,10 +68,13 @@ def create(folder: Place, layout: Layout, *, replace: bool = False) -> None:
     tables.create(folder, {**layout.columns, "run": _INT64}, partition_by=["run"], replace=replace)
 
 
-def set_aside_damaged(warehouse: Warehouse, plan: Plan, *, outputs: bool) -> None:
-    """Before a full refresh: set tables of state, and those of ``outputs``, aside if their logs cannot be read."""
-    names = [name for name, _, _ in tables_of(plan)]
-    for name in (*names, *(f"outputs/{output}" for output in plan.outputs if outputs)):
+def make_room(warehouse: Warehouse, names: Iterable[str]) -> None:
+    """Before a run writes to tables that it does not continue: set aside what lies in their places and is no table of
+    ours that a commit can replace.
+    """
+    for folder in (warehouse.root / "state", warehouse.root / "outputs", warehouse.staging):
+        damaged.set_aside_file(folder)
+    for name in names:
         damaged.set_aside(warehouse.table(name))
 
 

@@ -28,17 +28,19 @@ from typing import TYPE_CHECKING, Any
 
 from ddcore import __version__
 from ddcore.errors import StorageError, UsageError
-from ddcore.io import datafile, store, tables, times
+from ddcore.io import datafile, heads, store, tables, times
 from ddcore.io.deltalog import (
     added_files,
     checkpoint_file,
     commit_file,
+    commit_info,
     has_commits,
     is_maintenance,
     last_transaction,
     versions_of,
 )
 from ddcore.io.failpoint import failpoint
+from ddcore.io.heads import Head
 from ddcore.io.ingest_index import FOOTER, IngestIndex, index_of
 from ddcore.io.labels import FOOTER as LABELS
 from ddcore.io.labels import labels_of
@@ -62,7 +64,7 @@ from ddcore.io.summary import Input, Summary
 from ddcore.io.tables import AddedFile, TableState
 from ddcore.io.times import Frontier, Time
 from ddcore.io.version_names import VersionNames
-from ddcore.io.warehouse import Warehouse, reporting
+from ddcore.io.warehouse import REFRESH, Warehouse, reporting
 from ddcore.lattice import frontier
 
 if TYPE_CHECKING:
@@ -92,6 +94,7 @@ _KEPT = 3600  # seconds that a file is kept after its merge, for readers that ha
 _KEPT_LEAST = 20  # the same where there are more than so many files:
 _KEPT_FILES = 64
 _NOTES = (FOOTER, LABELS, RUNS)
+_ROW = "ddcore.row"  # in commitInfo: the row that the commit adds, as JSON
 _DESCRIPTION = "ledger of ddcore, format "
 _FORMAT_NUMBER = re.compile(r"[0-9]{1,9}")
 
@@ -131,9 +134,9 @@ class _Entry:
 class Ledger:
     """The records of a warehouse, as of the load or the last append. Rows are read when they are needed."""
 
-    def __init__(self, warehouse: Warehouse, table: DeltaTable | None = None) -> None:
+    def __init__(self, warehouse: Warehouse, table: DeltaTable | None = None, head: Head | None = None) -> None:
         self.warehouse = warehouse
-        self._table = table
+        self._table, self._head = table, head  # neither where there is no table; where there is a head, it is enough
         self._files: list[str] = []
         self._rows: dict[int, _Entry] = {}
         self._footers: dict[str, dict[str, str]] = {}  # the notes of files
@@ -141,30 +144,50 @@ class Ledger:
         self._summary = Summary()
         self._rewrites = False  # whether the next record comes with all rows, in one file that has their index
         self._followed = False  # whether the rows are read from files that newer ones may be in
-        self.format = FORMAT if table is None else _format(warehouse.ledger, table)
+        self._unrecorded = 0  # the greatest number of a run of which tables hold a commit, and that has no record
+        self.format = FORMAT
+        if head is not None or table is not None:
+            self.format = _format(warehouse.ledger, _description(table) if head is None else head.description)
 
     @classmethod
-    def load(cls, warehouse: Warehouse) -> Ledger:
+    def load(cls, warehouse: Warehouse, *, refresh: bool = False) -> Ledger:
         """Read the ledger; an empty one where the table does not exist. Takes no lock. Reads a few rows, however many
-        there are.
+        there are. ``refresh``: for a command that replaces state and outputs, whatever they hold now.
 
         Raises StorageError where it cannot be read, where a newer ddcore wrote it, and where tables hold runs or
-        ingests without a record: then the ledger or its end was lost, and the next command would remove their data as
-        the leftovers of a crash.
+        ingests without a record: then the ledger or its end was lost, or replaced by an older one, and the next command
+        would remove their data as the leftovers of a crash.
         """
         ledger = cls._read(warehouse)
-        if ledger._unknown() is not None:
+        if next(ledger._unknown(), None) is not None:
             # A concurrent run writes the ledger before its tables, so a second read has its record.
             ledger = cls._read(warehouse)
-        unknown = ledger._unknown()
-        if unknown is None:
-            return ledger
-        place, what, number = unknown
-        known = ledger._summary.ingests if what == "ingest" else ledger._summary.runs
-        lost = "is missing" if ledger._table is None else f"ends with {what} {known}"
-        raise StorageError(
-            f"{warehouse.ledger} {lost}, but {place} holds {what} {number}: the ledger, or a part of it, was lost",
-            "restore the folder from its newest backup; nothing was changed",
+        unknown = [*ledger._unknown()]
+        if refresh and ledger._exists:
+            ledger._unrecorded = max((number for _, what, number in unknown if what == "run"), default=0)
+            unknown = [each for each in unknown if each[1] != "run"]
+        if unknown:
+            raise ledger._lost(*unknown[0])
+        return ledger
+
+    def _lost(self, place: str, what: str, number: int) -> StorageError:
+        """The error of a table that is newer than the ledger."""
+        folder = self.warehouse.ledger
+        if not self._exists:
+            return StorageError(
+                f"{folder} is missing, but {place} holds {what} {number}: the ledger was lost",
+                "restore the ledger and the inputs from their newest backup; nothing was changed",
+            )
+        known = self._summary.ingests if what == "ingest" else self._summary.runs
+        message = f"{folder} ends with {what} {known}, but {place} holds {what} {number}: "
+        if what == "ingest":
+            return StorageError(
+                f"{message}the ledger, or a part of it, was lost, or it is from an older backup",
+                "restore the ledger and the inputs from their newest backup; nothing was changed",
+            )
+        return StorageError(
+            f"{message}the ledger, or a part of it, was lost, or it is from an older backup",
+            f"if there is a newer backup of the ledger and the inputs, restore it; if not, {REFRESH}",
         )
 
     @classmethod
@@ -173,20 +196,41 @@ class Ledger:
         if not has_commits(folder):
             return cls(warehouse)
         with reporting(folder, "read the ledger", tables.mend_hint(folder)):
-            table = tables.open_table(folder)
-            ledger = cls(warehouse, table)
-            _keep_out(table)
+            if head := heads.newest(folder):
+                ledger = cls(warehouse, head=head)
+            else:
+                table = tables.open_table(folder)
+                ledger = cls(warehouse, table)
+                _keep_out(table)
             ledger._open()
             if tables.is_writer():
                 # The process that wrote the last record may have been killed before it synced it.
-                tables.settle(folder, max(0, table.version() - 1), table.version())
+                tables.settle(folder, max(0, ledger._version - 1), ledger._version)
             return ledger
+
+    @property
+    def _exists(self) -> bool:
+        return self._head is not None or self._table is not None
+
+    @property
+    def _version(self) -> int:
+        """The version of the table that is known."""
+        if self._head is not None:
+            return self._head.version
+        assert self._table is not None
+        return self._table.version()
+
+    def _opened(self) -> DeltaTable:
+        """The table as the Delta library has it."""
+        if self._table is None:
+            self._table = tables.open_table(self.warehouse.ledger)
+        return self._table
 
     def begin(self) -> None:
         """Create the ledger's table if it does not exist. It is created before all other tables, so tables without a
         ledger show that it was lost. The caller holds the warehouse's lock.
         """
-        if self._table is not None:
+        if self._exists:
             return
         from ddcore.schema import Type  # imports Polars, which readers do not need
 
@@ -201,14 +245,15 @@ class Ledger:
         """Give the ledger of an older format the number of this one, so that an older ddcore refuses what this one
         writes; False if it has it. Nothing else differs between these formats. The caller holds the warehouse's lock.
         """
-        if self._table is None or self.format == FORMAT:
+        if not self._exists or self.format == FORMAT:
             return False
         folder = self.warehouse.ledger
         with reporting(folder, "write the ledger", tables.mend_hint(folder)):
             tables.require_lock()
-            self._table.alter.set_table_description(f"{_DESCRIPTION}{FORMAT}")
-            _keep_out(self._table)  # the library may have opened a newer version
-            tables.settle(folder, self._table.version(), self._table.version())
+            table, self._head = self._opened(), None
+            table.alter.set_table_description(f"{_DESCRIPTION}{FORMAT}")
+            _keep_out(table)  # the library may have opened a newer version
+            tables.settle(folder, table.version(), table.version())
         self.format = FORMAT
         failpoint("after-format")
         return True
@@ -504,7 +549,7 @@ class Ledger:
 
     def next_run(self) -> int:
         """A number that no run or intent has. An unfinished run keeps its own."""
-        return 1 + self._summary.runs
+        return 1 + max(self._summary.runs, self._unrecorded)
 
     def next_ingest(self) -> int:
         """A number that no recorded ingest has."""
@@ -514,12 +559,16 @@ class Ledger:
 
     def _open(self) -> None:
         """Read and check the newest rows and the summary in the last of them; older rows are checked when read."""
-        assert self._table is not None
-        folder, table = self.warehouse.ledger, self._table
-        self._files = tables.values(table.get_add_actions().column("path"))
-        last = table.transaction_version(tables.APP)
+        folder, last = self.warehouse.ledger, None if self._head is None else self._head.txn
+        if self._head is not None:
+            self._files = [file.path for file in self._head.files]
+        else:
+            table = self._opened()
+            self._files = tables.values(table.get_add_actions().column("path"))
+            last = table.transaction_version(tables.APP)
+        version = self._version
         if last is None:
-            if self._files or not all(is_maintenance(folder, version) for version in range(1, table.version() + 1)):
+            if self._files or not all(is_maintenance(folder, each) for each in range(1, version + 1)):
                 raise _damaged(folder, "no commit of it has a number")
             return
         self._last = last
@@ -527,8 +576,8 @@ class Ledger:
         self._summary = Summary.from_json(self._row(last).summary)
         self._tell_lease()
         head = self._summary.head
-        newer = [v for v in range(head + 1, table.version() + 1) if store.is_file(commit_file(folder, v))]
-        if table.version() < head or not all(is_maintenance(folder, version) for version in newer):
+        newer = [v for v in range(head + 1, version + 1) if store.is_file(commit_file(folder, v))]
+        if version < head or not all(is_maintenance(folder, version) for version in newer):
             raise _damaged(folder, "another program changed it")
 
     def _row(self, entry: int) -> _Entry:
@@ -555,13 +604,14 @@ class Ledger:
         return (_without_replaced(row, restatements) for row in rows)
 
     def _open_ingests(self) -> Iterator[_Entry]:
-        """The rows of ingests that may have a version that is not folded."""
+        """The rows of ingests that may have a version that is not folded, oldest first."""
         now = self._summary
-        later = [row for row in self._range(now.waiting) if row.kind in ("ingest", "undo")]
-        undone = {row.number for row in later if row.kind == "undo"}
-        if missing := [entry for entry in now.open if entry not in self._rows]:
+        later = {row.entry: row for row in self._range(now.waiting)}
+        if missing := sorted({*now.open} - self._rows.keys()):
             self._load_each(missing)
-        rows = [*(self._row(entry) for entry in now.open), *later]
+        # Earlier releases noted rows in ``open`` that come after ``waiting``, and then noted them twice.
+        rows = [row for _, row in sorted(({entry: self._rows[entry] for entry in now.open} | later).items())]
+        undone = {row.number for row in rows if row.kind == "undo"}
         rows = [row for row in rows if row.kind == "ingest" and row.number not in undone]
         restatements = [row for row in rows if '"replaces":' in row.body]
         return (_without_replaced(row, restatements) for row in rows)
@@ -601,26 +651,17 @@ class Ledger:
         files = tables.values(table.get_add_actions().column("path"))
         if set(files) == before:
             return False
-        self._table, self._files, self._followed = table, files, True
+        self._table, self._head, self._files, self._followed = table, None, files, True
         return True
 
     def _load_from_files(self, entries: Sequence[int]) -> None:
-        from deltalake import QueryBuilder
-
-        assert self._table is not None
         folder, first, last = self.warehouse.ledger, entries[0], entries[-1]
         with reporting(folder, "read the ledger", tables.mend_hint(folder)):
             for path in self._files:
                 span = _span(path)
                 if span is None or bisect_left(entries, span[0]) < bisect_right(entries, span[1]):
                     datafile.verify(folder / path, tables.mend_hint(folder))
-            query = QueryBuilder().register("ledger", self._table)
-            where = f"entry >= {first} and entry <= {last}"
-            if len(entries) <= last - first:
-                where += f" and entry in ({', '.join(map(str, entries))})"
-            result = query.execute(f"select {', '.join(_COLUMNS)} from ledger where {where} order by entry").read_all()
-        columns = [tables.values(result.column(name)) for name in _COLUMNS]
-        rows = [_Entry(*row) for row in zip(*columns, strict=True)]
+            rows = self._in_commits(entries) or self._in_files(entries)
         if [row.entry for row in rows] != list(entries):
             raise _damaged(folder, f"some of the entries {first}..{last} are missing or occur twice")
         for row in rows:
@@ -629,9 +670,32 @@ class Ledger:
                 raise _damaged(folder, f"entry {row.entry} has changed since it was written")
             self._rows.setdefault(row.entry, row)
 
+    def _in_commits(self, entries: Sequence[int]) -> list[_Entry]:
+        """The newest rows, from the commits that added them: quicker than from files. None if one is not there so."""
+        if self._head is None or self._last is None or len(entries) > _FIRST_READ:
+            return []
+        rows = []
+        for entry in entries:
+            info = commit_info(self.warehouse.ledger, self._head.version - self._last + entry)
+            row = _Entry(*json.loads(info[_ROW])) if _ROW in info else None
+            if row is None or row.entry != entry or row.digest != row.own_digest():
+                return []
+            rows.append(row)
+        return rows
+
+    def _in_files(self, entries: Sequence[int]) -> list[_Entry]:
+        from deltalake import QueryBuilder
+
+        query = QueryBuilder().register("ledger", self._opened())
+        where = f"entry >= {entries[0]} and entry <= {entries[-1]}"
+        if len(entries) <= entries[-1] - entries[0]:
+            where += f" and entry in ({', '.join(map(str, entries))})"
+        result = query.execute(f"select {', '.join(_COLUMNS)} from ledger where {where} order by entry").read_all()
+        columns = [tables.values(result.column(name)) for name in _COLUMNS]
+        return [_Entry(*row) for row in zip(*columns, strict=True)]
+
     def _entry(self, record: Record) -> _Entry:
         """The row of a new record."""
-        assert self._table is not None
         kind, number, name = row_of(record)
         last, at = self._last, record.at.astimezone(UTC).isoformat(timespec="milliseconds")
         body = json.dumps(to_json(record), separators=(",", ":"))
@@ -640,7 +704,7 @@ class Ledger:
             0 if last is None else last + 1, kind, number, name, first_of, last_of, at, body, "",
             "" if last is None else self._row(last).digest, parsed=record,
         )  # fmt: skip
-        row.summary = replace(self._add_to_summary(row), head=self._table.version() + 1).to_json()
+        row.summary = replace(self._add_to_summary(row), head=self._version + 1).to_json()
         row.digest = row.own_digest()
         return row
 
@@ -696,9 +760,11 @@ class Ledger:
         inputs = {**self._summary.inputs, record.input: _extent(remaining, record.table)}
         restated = frontier((*self._restated_without(record.number), *record.restates))
         undone = (row for row in self._range(0) if row.kind == "ingest" and row.number == record.number)
-        # What a restatement had replaced, in any earlier row, may be waiting again.
-        waiting = 0 if any('"replaces":' in row.body for row in undone) else self._summary.waiting
-        return replace(self._summary, inputs=inputs, restated=restated, waiting=waiting)
+        summary = replace(self._summary, inputs=inputs, restated=restated)
+        if any('"replaces":' in row.body for row in undone):
+            # What a restatement had replaced, in any earlier row, may be waiting again: all rows are looked at.
+            summary = replace(summary, waiting=0, open=())
+        return summary
 
     def _restated_without(self, number: int) -> Frontier:
         """What has to be folded again apart from ingest ``number``, if no run has folded that. Reads the rows after the
@@ -729,8 +795,7 @@ class Ledger:
 
         from ddcore.schema import Type
 
-        assert self._table is not None
-        folder, table = self.warehouse.ledger, self._table
+        folder = self.warehouse.ledger
         spans = [_span(path) for path in self._files]
         width = row.entry + 1 if self._rewrites or None in spans else _width(row.entry + 1)
         first = row.entry + 1 - width
@@ -749,27 +814,35 @@ class Ledger:
             notes=_notes_of(rows),
         )  # fmt: skip
         merged = [path for path in self._files if (_span(path) or (first, 0))[0] >= first]
-        self._change(table, file, [path for path in merged if path != file.path], row.entry)
-        tables.settle(folder, table.version(), table.version())
+        self._change(file, [path for path in merged if path != file.path], row)
         self._files = [path for path in self._files if path not in merged] + [file.path]
         self._rows[row.entry], self._last, self._summary = row, row.entry, Summary.from_json(row.summary)
         self._rewrites = False
         self._tell_lease()
         return len(rows) > 1
 
-    def _change(self, table: DeltaTable, file: AddedFile, removed: Sequence[str], entry: int) -> None:
-        """Commit a file of the ledger. Raises LockHeld where another process took the lock over."""
+    def _change(self, file: AddedFile, removed: Sequence[str], row: _Entry) -> None:
+        """Commit a file of the ledger, and sync it. Raises LockHeld where another process took the lock over."""
+        folder, carries = self.warehouse.ledger, {_ROW: json.dumps([getattr(row, name) for name in _COLUMNS])}
+        if self._head is not None:
+            change = heads.Change([file], removed, row.entry, carries)
+            if head := tables.change_from(folder, self._head, change):
+                self._table, self._head = None, head
+                return
+        table = self._opened()
         try:
-            tables.change(table, [file], removed, entry, fenced=True)
+            tables.change(table, [file], removed, row.entry, carries, fenced=True)
         except tables.Overtaken:
             # If the store's answer was lost, the library asked again, and the commit that is there may be this one.
-            ours = file.path in added_files(self.warehouse.ledger, table.version() + 1)
+            ours = file.path in added_files(folder, table.version() + 1)
             lease = tables.lease()
             if not ours and lease is not None:
                 raise lease.lost() from None
             table.update_incremental()
         if (lease := tables.lease()) is not None:
             lease.note_recorded()
+        tables.settle(folder, table.version(), table.version())
+        self._head = heads.newest(folder)
 
     def _tell_lease(self) -> None:
         lease = tables.lease()
@@ -798,13 +871,13 @@ class Ledger:
 
     # --- the tables' own transactions ---
 
-    def _unknown(self) -> tuple[str, str, int] | None:
-        """A table with a run or an ingest that has no record: the table, ``run`` or ``ingest``, and the number.
+    def _unknown(self) -> Iterator[tuple[str, str, int]]:
+        """The tables with a run or an ingest that has no record: the table, ``run`` or ``ingest``, and the number.
 
         What a crash may leave behind is allowed: tables of a run whose intent is recorded, and the next ingest of an
         input. Opens at most one commit of a table in most cases, and none if there is no commit after the recorded one.
         """
-        begun = self._table is not None
+        begun = self._exists
         for place, folder in self.warehouse.tables():
             part = place.partition("/")[0]
             state = self.input_table(folder.name) if part == "inputs" else self.table(place)
@@ -813,8 +886,7 @@ class Ledger:
             known = self._summary.runs if part != "inputs" else self._summary.ingests + begun
             number = last_transaction(folder, tables.APP)
             if number is not None and number > known:
-                return place, "ingest" if part == "inputs" else "run", number
-        return None
+                yield place, "ingest" if part == "inputs" else "run", number
 
 
 def _replaced(name: str, written: Mapping[str, float]) -> float:
@@ -898,9 +970,13 @@ def _keep_out(table: DeltaTable) -> None:
             table.update_incremental()
 
 
-def _format(folder: Place, table: DeltaTable) -> int:
+def _description(table: DeltaTable | None) -> str:
+    return "" if table is None else table.metadata().description or ""
+
+
+def _format(folder: Place, description: str) -> int:
     """The number of the warehouse's format, 0 without one. Raises StorageError for formats that are not read."""
-    text = (table.metadata().description or "").removeprefix(_DESCRIPTION)
+    text = description.removeprefix(_DESCRIPTION)
     number = int(text) if _FORMAT_NUMBER.fullmatch(text) else 0
     if number > FORMAT:
         raise StorageError(

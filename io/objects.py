@@ -13,15 +13,18 @@ import errno
 import io
 import os
 import re
+import time
+import uuid
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ddcore.errors import StorageError, UsageError
 from ddcore.io.address import Address
+from ddcore.io.store_settings import check_settings
 from ddcore.redaction import keep_secret
 
 if TYPE_CHECKING:
@@ -31,10 +34,11 @@ if TYPE_CHECKING:
     from obstore.store import S3Store
 
 __all__ = [
-    "Object", "Whole", "create", "delete", "denial", "entries", "fetch", "forget_clients", "head", "is_folder",
-    "names", "options", "put", "read", "refused", "size_of", "source_of",
+    "Object", "Whole", "complete", "create", "delete", "denial", "entries", "fetch", "forget_clients", "head",
+    "is_folder", "names", "options", "put", "read", "refused", "size_of", "source_of",
 ]  # fmt: skip
 
+Result = TypeVar("Result")
 Listed = tuple[Address, int, float]
 
 _CODE = re.compile(r"<Code>([A-Za-z]+)</Code>|\b(AccessDenied|InvalidAccessKeyId|SignatureDoesNotMatch|NoSuchBucket)\b")
@@ -42,19 +46,30 @@ _DENIALS = re.compile(
     r"40[13] |\b(Forbidden|Unauthorized|AccessDenied|InvalidAccessKeyId|SignatureDoesNotMatch|Expired)"
 )
 _CREDENTIALS = "check the credentials in the environment: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN"
+_CUT = re.compile(
+    r"body error|reading a body|end of file before message|Content-Range header not present|connection closed before"
+)
+_PAGE = re.compile(r"<!doctype html|<html", re.IGNORECASE)
+_NO_STORE = "what answers is a web page, and no object store"
+_ENDPOINT = "check AWS_ENDPOINT_URL, and that this network asks for no login in a browser"
+_WAITS = (0.2, 1.0, 3.0)  # seconds before a request whose answer was cut off is made again
 _TAIL = 64 * 1024  # bytes of the first read of an object, which holds most footers and most small files
 _TOGETHER = 1000  # objects deleted in one request
 
 
 def options() -> dict[str, str]:
-    """The settings of the store for the table libraries, without credentials: those they read from the environment."""
+    """The settings of the store for the table libraries, without credentials: those they read from the environment.
+
+    UsageError for a setting that no store can have.
+    """
+    check_settings()
     chosen = {
         "aws_region": os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or "us-east-1",
         "aws_conditional_put": "etag",
     }
     if endpoint := os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL"):
         chosen["aws_endpoint_url"] = endpoint
-        if endpoint.startswith("http://"):
+        if endpoint.lower().startswith("http://"):
             chosen["aws_allow_http"] = "true"
     return chosen
 
@@ -95,7 +110,9 @@ def _errors(place: Address, doing: str) -> Iterator[None]:
 
     try:
         yield
-    except (BaseError, OSError) as error:
+    except BaseException as error:
+        if not isinstance(error, BaseError | OSError) and type(error).__module__ != "pyo3_runtime":  # a panic of Rust
+            raise
         missing = isinstance(error, NotFoundError | FileNotFoundError)
         if missing and "NoSuchBucket" not in str(error):
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(place)) from None
@@ -104,7 +121,19 @@ def _errors(place: Address, doing: str) -> Iterator[None]:
 
 def refused(place: Address, doing: str, error: BaseException) -> StorageError:
     """The error of a store that did not do what it was told."""
-    return StorageError(f"cannot {doing} {place}: {denial(error) or _first_line(error)}", _hint(error))
+    return StorageError(f"cannot {doing} {place}: {denial(error) or _reason(error)}", _hint(error))
+
+
+def complete(request: Callable[[], Result]) -> Result:
+    """What a request gives. It is made again where the answer was cut off, which the libraries do not always do."""
+    for seconds in _WAITS:
+        try:
+            return request()
+        except Exception as error:
+            if not _CUT.search(str(error)):
+                raise
+            time.sleep(seconds)
+    return request()
 
 
 def denial(error: BaseException) -> str:
@@ -116,7 +145,7 @@ def denial(error: BaseException) -> str:
         return "there is no such bucket"
     if _DENIALS.search(text):
         return f"access denied ({named})" if named else "access denied"
-    return ""
+    return _NO_STORE if _PAGE.search(text) else ""
 
 
 def _hint(error: BaseException) -> str:
@@ -124,12 +153,15 @@ def _hint(error: BaseException) -> str:
     if said.startswith("access"):
         return _CREDENTIALS
     if said:
-        return "check the URL; ddcore creates no buckets"
+        return _ENDPOINT if said == _NO_STORE else "check the URL; ddcore creates no buckets"
+    if "Config error" in str(error) or type(error).__module__ == "pyo3_runtime":
+        return "check the variables AWS_... in the environment"
     return "check the network and AWS_ENDPOINT_URL, then run the same command again"
 
 
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+def _reason(error: BaseException) -> str:
+    line = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    return f"the answer was cut off again and again: {line}" if _CUT.search(line) else line
 
 
 # --- reading ----------------------------------------------------------------------------------------------------------
@@ -140,16 +172,20 @@ def read(place: Address) -> bytes:
     import obstore
 
     with _errors(place, "read"):
-        return bytes(obstore.get(_client(place), place.key).bytes())
+        return complete(lambda: bytes(obstore.get(_client(place), place.key).bytes()))
 
 
 def fetch(place: Address, file: Path) -> None:
     """Write all bytes of an object into a file. FileNotFoundError."""
     import obstore
 
-    with _errors(place, "read"), file.open("wb") as copy:
-        for part in obstore.get(_client(place), place.key).stream():
-            copy.write(part)
+    def copy() -> None:
+        with file.open("wb") as out:
+            for part in obstore.get(_client(place), place.key).stream():
+                out.write(part)
+
+    with _errors(place, "read"):
+        complete(copy)
 
 
 def head(place: Address) -> tuple[int, float]:
@@ -174,8 +210,9 @@ def is_folder(folder: Address) -> bool:
     import obstore
 
     with _errors(folder, "list"):
-        stream = obstore.list(_client(folder), prefix=_prefix(folder), chunk_size=1)
-        return any(len(some) > 0 for some in stream)
+        listed = complete(lambda: next(iter(obstore.list(_client(folder), prefix=_prefix(folder), chunk_size=1)), ()))
+        _check_answers(folder, len(listed))
+        return len(listed) > 0
 
 
 def names(folder: Address) -> list[str]:
@@ -183,7 +220,8 @@ def names(folder: Address) -> list[str]:
     import obstore
 
     with _errors(folder, "list"):
-        found = obstore.list_with_delimiter(_client(folder), prefix=_prefix(folder))
+        found = complete(lambda: obstore.list_with_delimiter(_client(folder), prefix=_prefix(folder)))
+        _check_answers(folder, len(found["common_prefixes"]) + len(found["objects"]))
     places = [*found["common_prefixes"], *(one["path"] for one in found["objects"])]
     return sorted(place.rstrip("/").rpartition("/")[2] for place in places)
 
@@ -195,10 +233,32 @@ def entries(folder: Address) -> Iterator[Listed]:
     if folder.key and size_of(folder) is not None:
         yield folder, *head(folder)
     with _errors(folder, "list"):
-        for some in obstore.list(_client(folder), prefix=_prefix(folder)):
-            for one in some:
-                place = Address(folder.root, PurePosixPath(one["path"]))
-                yield place, one["size"], one["last_modified"].timestamp()
+        listed = complete(
+            lambda: [one for some in obstore.list(_client(folder), prefix=_prefix(folder)) for one in some]
+        )
+        _check_answers(folder, len(listed))
+    for one in listed:
+        place = Address(folder.root, PurePosixPath(one["path"]))
+        yield place, one["size"], one["last_modified"].timestamp()
+
+
+def _check_answers(folder: Address, found: int) -> None:
+    """Raise StorageError where nothing is listed because no store answers: a web page is read as an empty list."""
+    if not found and not _is_store(folder.root, os.getpid()):
+        raise StorageError(f"cannot list {folder}: {_NO_STORE}", _ENDPOINT)
+
+
+@lru_cache(maxsize=8)
+def _is_store(root: str, process: int) -> bool:
+    """Whether an object that nobody wrote is missing; where every request is answered by a page, it seems to exist."""
+    import obstore
+    from obstore.exceptions import BaseError
+
+    try:
+        obstore.head(_store(root, process), f"ddcore-no-such-object-{uuid.uuid4().hex}")
+    except (BaseError, FileNotFoundError) as error:
+        return not _PAGE.search(str(error))
+    return False
 
 
 def _prefix(folder: Address) -> str | None:
@@ -214,10 +274,13 @@ class Object:
         import obstore
 
         self._place = place
-        with _errors(place, "read"):
+
+        def tail() -> tuple[int, bytes]:
             result = obstore.get(_client(place), place.key, options={"range": {"suffix": _TAIL}})
-            self.size: int = result.meta["size"]
-            self._tail = bytes(result.bytes())
+            return result.meta["size"], bytes(result.bytes())
+
+        with _errors(place, "read"):
+            self.size, self._tail = complete(tail)
 
     def read(self, length: int, begin: int) -> bytes:
         """``length`` bytes from ``begin`` on."""
@@ -257,8 +320,10 @@ def _read_all(place: Address, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
     if not ranges:
         return []
     with _errors(place, "read"):
-        found = obstore.get_ranges(
-            _client(place), place.key, starts=[begin for begin, _ in ranges], ends=[end for _, end in ranges]
+        found = complete(
+            lambda: obstore.get_ranges(
+                _client(place), place.key, starts=[begin for begin, _ in ranges], ends=[end for _, end in ranges]
+            )
         )
     return [bytes(each) for each in found]
 
@@ -336,3 +401,4 @@ def delete(places: Iterable[Address]) -> None:
 def forget_clients() -> None:
     """Read the environment again when a store is next used."""
     _store.cache_clear()
+    _is_store.cache_clear()

@@ -32,7 +32,8 @@ class Log:
 
     Versions are given as in the commands: numbers, ``"latest"``, ``-1`` for the one before it, labels, dates; with
     several time dimensions also tuples and dicts. What cannot be read is a UsageError, as in ``dd show`` and ``dd
-    diff``. An input is read at the versions that are folded; :meth:`updates` has those that wait as well.
+    diff``: with ``or_before`` it is the newest version before. An input is read at the versions that are folded;
+    :meth:`updates` has those that wait as well.
     """
 
     def __init__(
@@ -65,22 +66,22 @@ class Log:
         """The last folded version. UsageError if nothing is folded."""
         return self._time("latest", "latest")
 
-    def at(self, version: Version = "latest") -> Rows:
+    def at(self, version: Version = "latest", *, or_before: bool = False) -> Rows:
         """The collection as of a version, inclusive: its distinct rows, and in ``diff`` how often each is there."""
-        return self._rows("at", None, self._time(version, "at"))
+        return self._rows("at", None, self._time(version, "at", or_before=or_before))
 
-    def between(self, start: Version | None, end: Version = "latest") -> Rows:
+    def between(self, start: Version | None, end: Version = "latest", *, or_before: bool = False) -> Rows:
         """What changed after ``start``, up to and including ``end``; None for ``start``: from nothing.
 
         With ``start`` later than ``end`` it is the way back.
         """
-        first = None if start is None else self._time(start, "start")
-        return self._rows("between", first, self._time(end, "end"))
+        first = None if start is None else self._time(start, "start", or_before=or_before)
+        return self._rows("between", first, self._time(end, "end", or_before=or_before))
 
-    def updates(self, start: Version | None = None, end: Version | None = None) -> Rows:
+    def updates(self, start: Version | None = None, end: Version | None = None, *, or_before: bool = False) -> Rows:
         """The updates after ``start``, up to and including ``end``, with their times; by default all of them."""
-        first = None if start is None else self._time(start, "start")
-        last = None if end is None else self._time(end, "end")
+        first = None if start is None else self._time(start, "start", or_before=or_before)
+        last = None if end is None else self._time(end, "end", or_before=or_before)
         if first is not None and last is not None and greatest([first, last]) != last:
             names = self._log.names
             raise UsageError(
@@ -92,11 +93,11 @@ class Log:
     def _rows(self, kind: Kind, start: Time | None, end: Time | None) -> Rows:
         return Rows(self._log, kind, start, end, self.key)
 
-    def _time(self, version: Any, what: str) -> Time:
+    def _time(self, version: Any, what: str, *, or_before: bool = False) -> Time:
         origin = f"{self.name}: {what}"
         text = version_text(version, self.dims, origin)
         self._complete()
-        time = self._log.readable.time(text, origin)
+        time = self._log.readable.time(text, origin, or_before=or_before)
         self._log.check(time)
         return time
 

@@ -79,11 +79,15 @@ class HeatRecord:
 
 @dataclass(frozen=True, slots=True)
 class ProfileRecord:
-    """What a run's operators did, in the order of ``dd plan``. Runs of earlier releases have none."""
+    """What a run's operators did, in the order of ``dd plan``. Runs of earlier releases have none.
+
+    ``compiling``: the seconds in which kernels were compiled, which no operator's time has.
+    """
 
     operators: tuple[OperatorRecord, ...] = ()
     loops: tuple[LoopRecord, ...] = ()
     heat: HeatRecord = HeatRecord()
+    compiling: float = 0.0
 
     def to_json(self) -> dict[str, Any]:
         """The fields for JSON; those of an operator or a loop are left out where they have their default."""
@@ -91,6 +95,7 @@ class ProfileRecord:
             "operators": [_brief(each) for each in self.operators],
             "loops": [_brief(each) for each in self.loops],
             "heat": asdict(self.heat),
+            **({"compiling": self.compiling} if self.compiling else {}),
         }
 
 
@@ -104,6 +109,7 @@ def profile_from_json(body: Mapping[str, Any]) -> ProfileRecord:
         tuple(OperatorRecord(**_known(OperatorRecord, each)) for each in body.get("operators", ())),
         tuple(LoopRecord(**_known(LoopRecord, each)) for each in body.get("loops", ())),
         HeatRecord(**{**heat, "cells": tuple(tuple(cell) for cell in heat.get("cells", ()))}),
+        float(body.get("compiling", 0)),
     )
 
 

@@ -80,12 +80,12 @@ class OutputSettings:
 @dataclass(frozen=True)
 class Retention:
     """What ``[compaction]`` and ``[retention]`` say: whether runs compact by themselves; from how many versions back a
-    run can be continued; for how many days files of inputs and outputs stay after they were replaced; how many
-    versions of history can be read (None: all).
+    run can be continued (None: from the runs of a week); for how many days files of inputs and outputs stay after they
+    were replaced; how many versions of history can be read (None: all).
     """
 
     auto: bool = True
-    versions: int = 100
+    versions: int | None = None
     days: float = 7
     history: int | None = None
 
@@ -94,7 +94,8 @@ class Retention:
 class Project:
     """One project, every setting resolved. Paths are absolute.
 
-    ``keys``: for inputs that have a key, the columns in which no two rows may be equal. ``tests``: those of the file;
+    ``keys``: for inputs that have a key, the columns in which no two rows may be equal. ``ignored``: columns of sources
+    that are left out on purpose, by input. ``tests``: those of the file;
     a program may have more.
     ``memory``: the bytes that each process that folds should stay below; None for no limit. ``verify_every``: a run
     verifies the versions it divides; 0 for none.
@@ -109,6 +110,7 @@ class Project:
     dims: tuple[str, ...] = ("version",)
     inputs: Mapping[str, Schema] = field(default_factory=dict)
     keys: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    ignored: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     outputs: Mapping[str, OutputSettings] = field(default_factory=dict)
     tests: tuple[DataTest, ...] = ()
     engine: str = "spark"
@@ -280,6 +282,7 @@ def _read(file: Path, env: Mapping[str, str], flags: Mapping[str, str | int | No
         dims=dims,
         inputs=_inputs(sections["inputs"], dims),
         keys=_keys(sections["inputs"]),
+        ignored=_ignored(sections["inputs"]),
         outputs=_outputs(sections["outputs"]),
         tests=_tests(sections["tests"], dims, text),
         spark_conf=_spark_conf(sections["spark"]),
@@ -342,10 +345,18 @@ def _inputs(section: _Section, dims: tuple[str, ...]) -> dict[str, Schema]:
     for name, table in section.table.items():
         _check_name(section, name)
         one = _Section(section.file, f"inputs.{name}", table)
-        one.only(("schema", "key"))
+        one.only(("schema", "key", "ignore"))
         inputs[name] = _schema(one, dims)
     _check_case(section, inputs)
     return inputs
+
+
+def _ignored(section: _Section) -> dict[str, tuple[str, ...]]:
+    """The columns of sources that inputs leave out on purpose."""
+    named = {
+        name: _Section(section.file, f"inputs.{name}", table).names("ignore") for name, table in section.table.items()
+    }
+    return {name: columns for name, columns in named.items() if columns}
 
 
 def _keys(section: _Section) -> dict[str, tuple[str, ...]]:

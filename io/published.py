@@ -120,6 +120,8 @@ class Claims:
             return None  # completed by the last run itself
         for run in self._of_outputs():
             first = run.published_from
+            if output in run.anew:
+                return None
             if first is not None and run.outdated is not None and point == coordinates(run.last):
                 return run if f"outputs/{output}" in run.corrections else None  # compared at its last version
             concerned = run.outdated is None or output in run.outdated

@@ -12,10 +12,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from ddcore.errors import UsageError
 from ddcore.io.times import Frontier, Time, coordinates, corners, example, is_open, named, shown_frontier
-from ddcore.io.version_names import VersionNames
+from ddcore.io.version_names import OR_BEFORE, VersionNames
 
 __all__ = ["Readable", "one_version", "version_number"]
 
@@ -33,15 +34,19 @@ class Readable:
     upper: Frontier
     names: VersionNames
 
-    def time(self, text: str, origin: str, *, begins: bool = False) -> Time:
-        """The time that ``text`` names; UsageError unless it can be read. ``begins``: a range begins there."""
+    def time(self, text: str, origin: str, *, begins: bool = False, or_before: bool = False) -> Time:
+        """The time that ``text`` names; UsageError unless it can be read. ``begins``: a range begins there.
+
+        ``or_before``: of a name or number without a version that can be read, the newest one before it.
+        """
         if len(self.dims) == 1:
-            version = one_version(text, self.upper[0][0] - 1, origin, self.names, begins=begins)
+            latest = self.upper[0][0] - 1
+            version = one_version(text, latest, origin, self.names, begins=begins, or_before=or_before)
             self.check(version, origin)
             return version
         if text.strip() == "latest":
             return self.latest(origin)
-        time = self.names.time(text, origin, begins=begins)
+        time = self.names.time(text, origin, begins=begins, nearest=begins or or_before)
         self.check(time, origin)
         return time
 
@@ -71,24 +76,34 @@ class Readable:
             raise UsageError(f"{origin}: there is no latest time: {texts} are complete, no time after both", "name one")
         return tops[0]
 
-    def range(self, first: str, second: str | None) -> tuple[Time | None, Time]:
+    def range(self, first: str, second: str | None, *, or_before: bool = False) -> tuple[Time | None, Time]:
         """``A B`` or ``A..B`` as two times. None for A is the time before everything."""
-        return _range(first, second, self.time, "-1 latest" if len(self.dims) == 1 else f"{example(self.dims)} latest")
+        sample = "-1 latest" if len(self.dims) == 1 else f"{example(self.dims)} latest"
+        return _range(first, second, partial(self.time, or_before=or_before), sample)
 
 
 def one_version(
-    text: str, latest: int, origin: str = "version", names: VersionNames | None = None, *, begins: bool = False
+    text: str,
+    latest: int,
+    origin: str = "version",
+    names: VersionNames | None = None,
+    *,
+    begins: bool = False,
+    or_before: bool = False,
 ) -> int:
-    """The version that ``text`` names; UsageError unless it is folded (at most ``latest``)."""
-    version = version_number(text, latest, origin, names, begins=begins)
-    if version > latest:
-        is_number = text.rpartition("=")[2].strip().isdigit()
-        what = f"version {version} is" if is_number else f"{text.strip()!r} is version {version}, which is"
-        raise UsageError(
-            f"{origin}: {what} not yet complete: the last folded version is {latest}",
-            "which versions are waiting: ddcore status",
-        )
-    return version
+    """The version that ``text`` names; UsageError unless it is folded (at most ``latest``), or ``or_before``."""
+    names = names or VersionNames(("version",))
+    version = version_number(text, latest, origin, names, begins=begins, nearest=begins or or_before)
+    if version <= latest:
+        return version
+    if or_before and latest >= 0:
+        return latest
+    is_number = text.rpartition("=")[2].strip().isdigit()
+    what = f"version {version} is" if is_number else f"{text.strip()!r} is version {version}, which is"
+    raise UsageError(
+        f"{origin}: {what} not yet complete: the last folded version is {names.shown(latest)}",
+        f"which versions are waiting: ddcore status; {OR_BEFORE}",
+    )
 
 
 def _range(first: str, second: str | None, time: Callable[[str, str], Time], example: str) -> tuple[Time | None, Time]:
@@ -106,12 +121,12 @@ def _range(first: str, second: str | None, time: Callable[[str, str], Time], exa
 
 
 def version_number(
-    text: str, latest: int, origin: str, names: VersionNames | None = None, *, begins: bool = False
+    text: str, latest: int, origin: str, names: VersionNames, *, begins: bool = False, nearest: bool = False
 ) -> int:
     """The number that ``text`` stands for, where ``latest`` is the latest; it need not be folded.
 
-    ``version=7`` is 7. ``names`` has the name of the time dimension and those of versions. ``begins``: something begins
-    at that version.
+    ``version=7`` is 7. ``names`` has the name of the time dimension and those of versions. ``begins`` and ``nearest``:
+    as in :meth:`VersionNames.coordinate`.
     """
     text = text.strip()
     if text == "latest":
@@ -126,10 +141,9 @@ def version_number(
         if version < 0:
             raise UsageError(f"{origin}: {text!r} goes back beyond version 0: the latest is {latest}", _VERSIONS)
         return version
-    names = names or VersionNames(("version",))
     if "=" not in text:
-        return names.coordinate(text, origin, begins=begins)
-    (version,) = coordinates(names.time(text, origin, begins=begins))
+        return names.coordinate(text, origin, begins=begins, nearest=nearest)
+    (version,) = coordinates(names.time(text, origin, begins=begins, nearest=nearest))
     return version
 
 

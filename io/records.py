@@ -53,7 +53,7 @@ class IngestRecord:
     names are in ``dims``, ``first`` and ``last`` are the least and the greatest coordinates of the times in ``counts``.
     ``restates``: the least closed times whose contents changed. What was folded from there on has to be folded again.
     ``columns``: the columns that the digests of the sources cover, in order. ``labels``: what it calls the versions,
-    and when these were made.
+    and when these were made. ``left_out``: the columns that its sources have and the input does not.
 
     A restatement replaced the history at and beyond ``replaces``: it removed ``removed`` updates, and ``before`` is the
     table's state before it. ``replaced`` and ``replaced_by`` are set when the ledger is read: the counts of those rows
@@ -80,6 +80,7 @@ class IngestRecord:
     removed: int = 0
     before: TableState | None = None
     labels: Labels = ()
+    left_out: tuple[str, ...] = ()
     replaced: Counts = field(default_factory=dict)
     replaced_by: int = 0
 
@@ -176,7 +177,8 @@ class RunRecord:
     outputs that are written and wait for the next run, which commits them with its own: the difference between what an
     output holds and what it should, at the version after ``last``. ``published_from``: of a run that appends, which
     only computes corrections: from this version up to ``last`` the outputs hold what was published before the run.
-    ``outdated``: those that hold something else than they should; None where nobody compared them.
+    ``outdated``: those that hold something else than they should; None where nobody compared them. Such a run has
+    counts in ``outputs`` for those whose logs it wrote whole: they are new, or have other columns than before.
 
     ``large``: the key codes of the groups that have trees of partial results, by the fingerprint of the arrangement of
     an operator's results; ``noted``: those that are to have them in the next run. ``profile``: what
@@ -217,6 +219,11 @@ class RunRecord:
         return self.upper or times.up_to(self.last)
 
     @property
+    def anew(self) -> frozenset[str]:
+        """Of a run that appends: the outputs whose logs it wrote whole."""
+        return frozenset() if self.published_from is None else frozenset(self.outputs)
+
+    @property
     def waiting_corrections(self) -> list[str]:
         """The tables of ``corrections``, sorted, without those of data tests, which nobody reads as outputs."""
         return sorted(name for name in self.corrections if not is_test(name.removeprefix("outputs/")))
@@ -250,7 +257,7 @@ Record = IngestRecord | UndoRecord | IntentRecord | FailureRecord | RunRecord | 
 _SELDOM = (
     "dims", "lower", "upper", "restates", "base", "appends", "definitions", "arrangements", "corrections",
     "since", "columns", "replaces", "removed", "before", "labels", "large", "noted",
-    "broken",
+    "broken", "left_out",
 )  # fmt: skip
 _CODES = ("quantiles", "large", "noted")  # key codes by the fingerprint of an arrangement
 _WHEN_READ = ("replaced", "replaced_by")
@@ -330,6 +337,7 @@ def from_json(kind: str, body: dict[str, Any]) -> Record:
     if kind == "ingest":
         body["rests_on"] = tuple(body["rests_on"])
         body["dims"], body["columns"] = (tuple(body.get(name, ())) for name in ("dims", "columns"))
+        body["left_out"] = tuple(body.get("left_out", ()))
         if "before" in body:
             body["before"] = TableState(*body["before"])
         body["sources"] = tuple(Source(*source) for source in body["sources"])

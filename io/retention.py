@@ -11,11 +11,20 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 
 from ddcore.errors import StorageError
 from ddcore.io import store, tables
-from ddcore.io.deltalog import LOG, added_files, checkpoint_file, commit_file, versions_of
+from ddcore.io.deltalog import (
+    LOG,
+    added_files,
+    checkpoint_file,
+    commit_file,
+    is_maintenance,
+    removed_files,
+    versions_of,
+)
 from ddcore.io.failpoint import failpoint
 from ddcore.io.ledger import Ledger
 from ddcore.io.project import Retention
@@ -28,6 +37,8 @@ __all__ = ["MANY", "Freed", "kept_points", "sweep"]
 
 MANY = 16  # files that a table may have before a run merges them
 _DAY = 86_400
+_FEW_RUNS, _MOST_RUNS, _WEEK = 4, 32, timedelta(days=7)  # kept points where the project does not say how many
+_SLACK = 8  # entries that a log may have before the oldest version that is needed, until a checkpoint replaces them
 _LEAST = 10.0  # seconds that checkpoints name a removed file
 _LEFTOVER = 3600  # seconds after which a temporary file of a killed process is deleted
 
@@ -43,19 +54,24 @@ class Freed:
 def kept_points(ledger: Ledger, retention: Retention) -> list[RunRecord]:
     """The runs of the lineage that later ones may continue, newest first; the last run is always one.
 
-    A run is kept while at most ``retention.versions`` versions were folded after it.
+    A run is kept while at most ``retention.versions`` versions were folded after it. Without that setting: the last
+    few runs, and those of the week before the last one, as long as these are not too many.
     """
     kept: list[RunRecord] = []
     for run in ledger.lineage():
-        if kept and _is_old(run, kept[0], retention):
+        if kept and _is_old(run, kept, retention):
             break
         kept.append(run)
     return kept
 
 
-def _is_old(run: RunRecord, last: RunRecord, retention: Retention) -> bool:
-    pairs = zip(coordinates(run.last), coordinates(last.last), strict=True)
-    return max(now - then for then, now in pairs) > retention.versions
+def _is_old(run: RunRecord, kept: list[RunRecord], retention: Retention) -> bool:
+    last = kept[0]
+    if retention.versions is None:
+        return len(kept) >= _MOST_RUNS or (len(kept) >= _FEW_RUNS and last.at - run.at > _WEEK)
+    # The greatest of each coordinate so far, so that a run which was old once, and has lost its files, stays so.
+    most: list[int] = [max(axis) for axis in zip(*(coordinates(each.last) for each in kept), strict=True)]
+    return any(now - then > retention.versions for then, now in zip(coordinates(run.last), most, strict=True))
 
 
 def sweep(ledger: Ledger, retention: Retention, *, dry_run: bool = False) -> Freed:
@@ -73,20 +89,24 @@ def sweep(ledger: Ledger, retention: Retention, *, dry_run: bool = False) -> Fre
         if name.startswith("state/") and not named:
             _drop(warehouse, name, freed, dry_run=dry_run)
         elif named:
-            days = 0.0 if name.startswith("state/") else retention.days
+            grace = None if name.startswith("state/") else retention.days * _DAY
             spared = {path.removeprefix(f"{name}/") for path in waiting if path.startswith(f"{name}/")}
-            _sweep_table(folder, min(named), days * _DAY, spared, freed, dry_run=dry_run)
+            _sweep_table(folder, {*named}, grace, spared, freed, dry_run=dry_run)
     return freed
 
 
-def _sweep_table(folder: Place, oldest: int, grace: float, spared: set[str], freed: Freed, *, dry_run: bool) -> None:
-    """Delete the files that no version of a table from ``oldest`` on has, and that none had in the last ``grace``
-    seconds; then the log's entries before these versions.
+def _sweep_table(
+    folder: Place, named: set[int], grace: float | None, spared: set[str], freed: Freed, *, dry_run: bool
+) -> None:
+    """Delete the files that no version of a table from the oldest of ``named`` on has, and that none had in the last
+    ``grace`` seconds; then the log's entries before these versions. ``grace`` None: of state, which others do not read,
+    only the files of the versions ``named`` are needed.
     """
-    now = time.time()
-    oldest = min(oldest, _replaced_since(folder, now - grace, oldest))
+    now, oldest = time.time(), min(named)
+    oldest = oldest if grace is None else min(oldest, _replaced_since(folder, now - grace, oldest))
+    only, grace = (named if grace is None else None), grace or 0.0
     try:
-        needed = _files_since(folder, oldest) | spared
+        needed = _files_since(folder, oldest, only) | spared
     except StorageError:
         return  # the log before that version is gone: then nobody can say what it needs
     present = [file for file in _data_files(folder, now) if now - file.modified >= grace]
@@ -96,7 +116,7 @@ def _sweep_table(folder: Place, oldest: int, grace: float, spared: set[str], fre
             _delete(file, freed, dry_run=dry_run)
     if not dry_run:
         tables.keep_removals(folder, max(grace, _LEAST))
-        _sweep_log(folder, oldest)
+        _sweep_log(folder, oldest, is_state=only is not None)
 
 
 def _replaced_since(folder: Place, moment: float, newest: int) -> int:
@@ -111,17 +131,25 @@ def _replaced_since(folder: Place, moment: float, newest: int) -> int:
     return 0
 
 
-def _files_since(folder: Place, oldest: int) -> set[str]:
-    """The paths of all files that any version of a table from ``oldest`` on has."""
+def _files_since(folder: Place, oldest: int, only: set[int] | None) -> set[str]:
+    """The paths of all files that any version of a table from ``oldest`` on has; with ``only``, that one of these has,
+    or a later maintenance of one, or the newest version.
+    """
     with reporting(folder, f"read version {oldest} of"):
         table = tables.open_table(folder)
         before = table if table.version() == oldest else tables.open_table(folder, oldest)
-        paths = {path for each in (table, before) for path in tables.values(each.get_add_actions().column("path"))}
+        newest, live = (set(tables.values(each.get_add_actions().column("path"))) for each in (table, before))
+    needed = newest | live
     for version in range(oldest + 1, table.version() + 1):
         if not store.is_file(commit_file(folder, version)):
             raise StorageError(f"{folder} has lost version {version}")
-        paths |= added_files(folder, version)
-    return paths
+        added = added_files(folder, version)
+        live = (live - removed_files(folder, version)) | added
+        if only is None:
+            needed |= added
+        elif version in only or is_maintenance(folder, version):
+            needed |= live
+    return needed
 
 
 def _data_files(folder: Place, now: float) -> Iterator[Entry]:
@@ -146,10 +174,16 @@ def _delete(file: Entry, freed: Freed, *, dry_run: bool) -> None:
                     path.parent.rmdir()
 
 
-def _sweep_log(folder: Place, oldest: int) -> None:
-    """Delete the entries of a Delta log that no version from ``oldest`` on needs: those before a checkpoint."""
+def _sweep_log(folder: Place, oldest: int, *, is_state: bool) -> None:
+    """Delete the entries of a Delta log that no version from ``oldest`` on needs: those before a checkpoint. For state,
+    which others do not follow, one is written if there are many of them.
+    """
     commits, checkpoints = versions_of(folder)
     base = max((version for version in checkpoints if version <= oldest), default=0)
+    if is_state and len([version for version in commits if base <= version < oldest]) > _SLACK:
+        with reporting(folder, "write a checkpoint of", tables.mend_hint(folder)):
+            tables.write_checkpoint(folder, oldest)
+        base = oldest
     with reporting(folder / LOG, "delete old entries of"):
         for version in sorted(version for version in (*commits, *checkpoints) if version < base):
             commit = commit_file(folder, version)

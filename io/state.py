@@ -12,7 +12,7 @@ from time import perf_counter_ns
 from ddcore import spilling
 from ddcore.batch import Batch, concatenate
 from ddcore.frames import output_frame
-from ddcore.io import arrangements
+from ddcore.io import arrangements, tables
 from ddcore.io.arrangements import Span
 from ddcore.io.changelog import ChangeLog
 from ddcore.io.gains import Gained, Stored
@@ -108,8 +108,14 @@ def write_gains(plan: Plan, worker: Worker, stored: Stored, part: str) -> Gained
 
     No reader sees the files before they are committed.
     """
+    with tables.synced_together():
+        return _write_gains(plan, worker, stored, part)
+
+
+def _write_gains(plan: Plan, worker: Worker, stored: Stored, part: str) -> Gained:
     gained = Gained(rounds=worker.rounds, groups=worker.groups)
     owner = worker.meter.owner
+    logs, part = part, f"{arrangements.ADVANCED}-{part}" if worker.is_advanced else part
     for arrangement, run in worker.harvest():
         place = f"state/{arrangement.fingerprint}", layout_of(arrangement)
         gained.files |= _measured(owner(arrangement), partial(_write_run, stored, place, run, part))
@@ -125,7 +131,7 @@ def write_gains(plan: Plan, worker: Worker, stored: Stored, part: str) -> Gained
         gained.files |= _measured(owner(arrangement), partial(_write_run, stored, place, run, part))
     for name in plan.outputs:
         log = ChangeLog(stored.warehouse.output(name), plan.outputs[name], plan.dims)
-        write = partial(_write_output, log, name, worker.outputs[name], f"run-{stored.run:06d}-{part}", gained.outputs)
+        write = partial(_write_output, log, name, worker.outputs[name], f"run-{stored.run:06d}-{logs}", gained.outputs)
         gained.files |= _measured(worker.meter.profile.of(name), write)
         worker.outputs[name] = []
     gained.profile = worker.meter.take(worker.traces)

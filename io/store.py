@@ -9,23 +9,38 @@ Errors: FileNotFoundError for a missing file; other errors of a file system as O
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
+import stat
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from ddcore.errors import StorageError
 from ddcore.io.address import Address, Place
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 __all__ = [
-    "Contents", "Entry", "Place", "below", "create_folder", "delete", "entries", "exists", "is_file", "is_folder",
-    "modified", "names", "new_file", "opened", "read", "remove_folder", "size_of", "source_of", "sync",
+    "UNREADABLE", "Contents", "Entry", "Place", "below", "create_folder", "delete", "entries", "exists", "is_file",
+    "is_folder", "modified", "names", "new_file", "opened", "read", "remove_folder", "size_of", "source_of", "sync",
 ]  # fmt: skip
+
+
+_ABSENT = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)  # all other errors say nothing about what is there
+UNREADABLE = {  # what to do about them
+    errno.EACCES: "make it readable for this user and run the same command again",
+    errno.EPERM: "make it readable for this user and run the same command again",
+    errno.EIO: "look what is wrong with the disk or its file system, then run the same command again",
+    errno.ESTALE: "look whether the file system is still mounted, then run the same command again",
+    errno.ENOTCONN: "look whether the file system is still mounted, then run the same command again",
+    errno.ETIMEDOUT: "look whether the file system still answers, then run the same command again",
+    errno.EMFILE: "raise the limit on open files (ulimit -n), then run the same command again",
+}
 
 
 class Entry(NamedTuple):
@@ -82,7 +97,7 @@ def below(folder: Place, place: Place) -> str:
 def exists(place: Place) -> bool:
     """Whether there is a file or a folder."""
     if isinstance(place, Path):
-        return place.exists()
+        return _status(place) is not None
     from ddcore.io import objects
 
     return objects.size_of(place) is not None or objects.is_folder(place)
@@ -91,7 +106,7 @@ def exists(place: Place) -> bool:
 def is_file(place: Place) -> bool:
     """Whether there is a file."""
     if isinstance(place, Path):
-        return place.is_file()
+        return (status := _status(place)) is not None and stat.S_ISREG(status.st_mode)
     from ddcore.io import objects
 
     return objects.size_of(place) is not None
@@ -100,19 +115,36 @@ def is_file(place: Place) -> bool:
 def is_folder(place: Place) -> bool:
     """Whether there is a folder; in a store, one that has something in it."""
     if isinstance(place, Path):
-        return place.is_dir()
+        return (status := _status(place)) is not None and stat.S_ISDIR(status.st_mode)
     from ddcore.io import objects
 
     return objects.is_folder(place)
 
 
+def _status(path: Path) -> os.stat_result | None:
+    """What the file system says about a path; None where nothing is there. StorageError where it does not say."""
+    try:
+        return path.stat()
+    except OSError as error:
+        if error.errno in _ABSENT:
+            return None
+        raise _unreadable(path, error) from error
+
+
+def _unreadable(path: Path, error: OSError) -> StorageError:
+    reason = error.strerror or str(error)
+    return StorageError(f"cannot read {path}: {reason}", UNREADABLE.get(error.errno or 0, ""))
+
+
 def names(folder: Place) -> list[str]:
-    """The sorted names of what a folder has in it; none for a missing one, or one that cannot be listed."""
+    """The sorted names of what a folder has in it; none for a missing one. StorageError where it cannot be listed."""
     if isinstance(folder, Path):
         try:
             return sorted(os.listdir(folder))
-        except OSError:
-            return []
+        except OSError as error:
+            if error.errno in _ABSENT:
+                return []
+            raise _unreadable(folder, error) from error
     from ddcore.io import objects
 
     return objects.names(folder)
@@ -130,14 +162,20 @@ def entries(folder: Place, *, hidden: bool = True) -> Iterator[Entry]:
             if hidden or not _is_hidden(place.relative_to(folder).parent.parts):
                 yield Entry(place, size, written)
         return
-    if folder.is_file():
+    if is_file(folder):
         yield _entry(folder)
-    for top, folders, found in os.walk(folder):
+    for top, folders, found in os.walk(folder, onerror=_refuse):
         if not hidden:
             folders[:] = [name for name in folders if not _is_hidden((name,))]
         for name in found:
             with suppress(FileNotFoundError):
                 yield _entry(Path(top) / name)
+
+
+def _refuse(error: OSError) -> None:
+    """Raise the error of a folder that cannot be listed; nothing for one that vanished meanwhile."""
+    if error.errno not in _ABSENT:
+        raise _unreadable(Path(error.filename), error) from error
 
 
 def _entry(path: Path) -> Entry:

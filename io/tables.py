@@ -12,19 +12,18 @@ Tables stay on the reader protocol 1: every Delta reader opens them. Nothing her
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from ddcore.errors import StorageError, UsageError
-from ddcore.io import datafile, store
+from ddcore.errors import DdError, StorageError, UsageError
+from ddcore.io import datafile, heads, store
 from ddcore.io.deltalog import (
     AFTER,
     COMPACTED,
@@ -38,7 +37,9 @@ from ddcore.io.deltalog import (
     transaction_of,
 )  # fmt: skip
 from ddcore.io.failpoint import failpoint
+from ddcore.io.heads import Head, Prepared
 from ddcore.io.store import Place, sync
+from ddcore.io.table_files import AddedFile, LiveFile, TableState, state_of
 from ddcore.io.warehouse import REFRESH, Lock, reporting
 from ddcore.libraries import numpy as np
 
@@ -52,14 +53,17 @@ if TYPE_CHECKING:
     from ddcore.schema import Schema, Type
 
 __all__ = [
-    "APP", "AddedFile", "LiveFile", "Overtaken", "TableState", "arrow_table", "change", "commit", "committed", "create",
-    "exists", "fence", "files_of", "forget", "is_kept", "is_settled", "is_writer", "keep_removals", "kept_open",
-    "lease", "live_files", "location", "lost", "mend_hint", "open_table", "opened", "reading", "require_lock",
-    "row_type", "scan", "schema_of", "settle", "sources", "state_at", "strays", "token_of",
-    "values", "write_file", "write_pieces",
+    "APP", "AddedFile", "LiveFile", "Overtaken", "TableState", "arrow_table", "change", "change_from", "commit",
+    "committed", "create", "exists", "fence", "files_of", "forget", "is_kept", "is_settled", "is_writer",
+    "keep_removals", "kept_open", "lease", "live_files", "location", "lost", "mend_hint", "open_table", "opened",
+    "reading", "require_lock", "row_type", "scan", "schema_of", "settle", "sources", "state_at", "stored_columns",
+    "strays", "sync_all", "synced_together", "together", "token_of", "values", "write_checkpoint",
+    "write_file", "write_pieces",
 ]  # fmt: skip
 
 APP = "ddcore"  # the one application id of our transactions; its version is the number of the run or ingest
+_SYNCS = 16  # at the same time
+_FEW = 3  # files that are not worth a thread
 _ATTEMPTS = 10  # where others commit to the same table
 CHECKPOINT_EVERY = 25  # commits: opening a table reads those after the last checkpoint, 0.3 ms each
 
@@ -70,44 +74,6 @@ _DELTA_NAMES = {
 _ROW_GROUP = 128 * 1024
 _REMOVALS, _WEEK = "delta.deletedFileRetentionDuration", f"interval {7 * 86_400} seconds"
 _NOT_IN_PATHS = re.compile(r"%[0-9A-Fa-f]{2}|\\|[\x00-\x1f\x7f\ud800-\udfff]")
-
-
-@dataclass(frozen=True, slots=True)
-class AddedFile:
-    """A data file that is written and not yet visible, as a commit needs it. Can be sent between processes.
-
-    ``path`` is relative to the table; ``stats`` is Delta's statistics as JSON text.
-    """
-
-    path: str
-    size: int
-    rows: int
-    stats: str
-    partition: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class LiveFile:
-    """A data file of one version of a table. ``lower`` and ``upper`` bound the columns that have statistics."""
-
-    path: str
-    size: int
-    rows: int
-    lower: Mapping[str, Any]
-    upper: Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class TableState:
-    """A version of a table as the ledger keeps it: the numbers of its live files and rows, and a digest.
-
-    ``digest`` covers the columns, and the path, size, rows and integer bounds of every live file.
-    """
-
-    version: int
-    files: int
-    rows: int
-    digest: str
 
 
 def delta_type(kind: Type | str) -> str:
@@ -241,13 +207,17 @@ def _write(
     place = "".join(f"{name}={value}/" for name, value in partition.items())
     directory = folder / place
     with reporting(directory, "write to"), store.new_file(directory, stem) as new:
-        size, digest = datafile.write(pieces, schema, rows, new.temporary, row_group, notes=notes)
+        size, digest = datafile.write(
+            pieces, schema, rows, new.temporary, row_group, notes=notes, synced=_unsynced is None
+        )
         path = f"{place}{new.name}-{digest}.parquet"
         failpoint("after-write")
         new.finish(folder / path)
-        sync(directory)
-        if partition:
-            sync(folder)
+        folders = [directory, folder] if partition else [directory]
+        if _unsynced is None:
+            sync_all([], folders)
+        else:
+            _unsynced.append((folder / path, folders))
         failpoint("after-ledger-file" if _is_ledger(folder) else "after-file")
     return path, size
 
@@ -297,6 +267,14 @@ def _commit(
     without: frozenset[str], beside: frozenset[str], restores_columns: bool, adds: Mapping[str, Type] | None,
     carries: Mapping[str, str] | None,
 ) -> TableState:  # fmt: skip
+    known = _head(folder, base)
+    if known is not None and (adds is None or {*adds} <= {name for name, _ in known.columns}):
+        live = {file.path for file in known.files}
+        kept = live.intersection(beside) | (set() if overwrite else live - without)
+        if done := _commit_on(known, folder, files, frozenset(kept), heads.Change((), (), txn, carries or {})):
+            return done
+    if _group is not None:
+        _group.publish()  # what comes first is committed first
     with reading(folder, "commit to", base):
         head = open_table(folder)
         require_lock()  # after the table was opened: see docs/storage.md
@@ -322,6 +300,44 @@ def _commit(
         if added or removed:
             failpoint("after-table")
     return state
+
+
+def _commit_on(
+    head: Head, folder: Place, files: Sequence[AddedFile], kept: frozenset[str], change: heads.Change
+) -> TableState | None:
+    """The same from the head of a table: its live files become ``kept`` and ``files``. ``change`` has the number and
+    the notes. None where the Delta library has to commit.
+    """
+    assert isinstance(folder, Path)
+    live = {file.path for file in head.files}
+    added = [file for file in files if file.path not in live]
+    removed = sorted(live - kept - {file.path for file in files})
+    if not (added or removed):
+        return head.state
+    with reading(folder, "commit to"):
+        prepared = heads.prepare(folder, head, replace(change, added=added, removed=removed), APP)
+    if prepared is None:
+        return None
+    _note_head(folder, prepared.head)
+    if _group is not None:
+        _group.pending.append(prepared)
+    elif not _published([prepared]):
+        return None
+    return prepared.head.state
+
+
+def change_from(folder: Place, head: Head, change: heads.Change) -> Head | None:
+    """Commit to a table from its head, and sync it; the head that it has then. None where the Delta library has to
+    commit. Raises StorageError where another program just did.
+    """
+    assert isinstance(folder, Path)
+    prepared = heads.prepare(folder, head, change, APP)
+    if prepared is None:
+        return None
+    if not _published([prepared], is_table=False):
+        raise StorageError(f"another program has committed to {folder} just now", "run the same command again")
+    _note_head(folder, prepared.head)
+    return prepared.head
 
 
 def committed(folder: Place, txn: int, base: TableState | None) -> TableState | None:
@@ -399,6 +415,7 @@ def change(
 
     now = int(time.time() * 1000)
     changes = COMPACTED not in (carries or {})
+    noted = heads.note(heads.following(table, columns(table), _live(table), heads.Change(added, removed, txn)))
     actions: list[AddAction | RemoveAction] = [_add_action(file, now, changes=changes) for file in added]
     if removed:
         # Readers of the change feed need the sizes and partitions of removed files.
@@ -410,7 +427,7 @@ def change(
                     name.removeprefix("partition."): str(column[place]) for name, column in partitions.items()
                 }
                 actions.append(RemoveAction(path, changes, now, live["size_bytes"][place], of))
-    _write_actions(table, actions, _transaction(txn, carries, fenced=fenced))
+    _write_actions(table, actions, _transaction(txn, {**(carries or {}), **noted}, fenced=fenced))
 
 
 def fence(table: DeltaTable, token: int) -> None:
@@ -449,6 +466,8 @@ def live_files(folder: Place, state: TableState | None) -> list[LiveFile]:
     """
     if state is None:
         return []
+    if (head := _head(folder, state)) is not None:
+        return [*head.files]
     with reading(folder, "read", state):
         return _check_files(folder, _table_at(folder, open_table(folder), state.version), state)
 
@@ -457,6 +476,16 @@ def opened(folder: Place, state: TableState) -> DeltaTable:
     """The table at a state that the ledger names, or after later maintenance. StorageError where its log lost that."""
     with reading(folder, "read", state):
         return _table_at(folder, open_table(folder), state.version)
+
+
+def stored_columns(folder: Place, state: TableState | None = None) -> list[tuple[str, str]]:
+    """Names and Delta types of a table's columns, in order, at a state that the ledger names, else in its newest
+    version.
+    """
+    if (head := _head(folder, state)) is not None:
+        return [*head.columns]
+    with reading(folder, state=state):
+        return columns(open_table(folder) if state is None else opened(folder, state))
 
 
 @contextmanager
@@ -474,10 +503,8 @@ def reading(folder: Place, doing: str = "read", state: TableState | None = None)
         lost = lost_versions(folder, version)
         place = f"{doing} {folder}" if version is None else f"{doing} {folder} at version {version} of the table"
         if lost:
-            what = f"the commit of version {lost[0]} is" if len(lost) == 1 else f"commits {lost[0]}..{lost[-1]} are"
-            message = f"cannot {place}: {what} missing from its log, and no checkpoint replaces it"
-            raise StorageError(message, mend_hint(folder)) from error
-        if doing == "read":
+            raise StorageError(f"cannot {place}: {_missing(lost)}", mend_hint(folder)) from error
+        if doing == "read" and place not in error.message:  # an inner call may have named the version
             error.message = error.message.replace(f"{doing} {folder}", place, 1)
         raise
 
@@ -540,7 +567,10 @@ def exists(folder: Place) -> bool:
 
 
 _tables: dict[Place, DeltaTable] | None = None  # for the holder of the warehouse's lock: see kept_open
+_heads: dict[Place, Head] | None = None  # the same for tables that are known by their newest commit
 _lease: Lease | None = None  # the lock, where it can expire
+_unsynced: list[tuple[Place, list[Place]]] | None = None  # data files and their folders: see synced_together
+_group: _Group | None = None  # commits that are made together
 
 
 @contextmanager
@@ -549,13 +579,109 @@ def kept_open(lock: Lock | Lease | None = None) -> Iterator[None]:
 
     For a command that holds the warehouse's ``lock``, so that no other process commits.
     """
-    global _tables, _lease  # noqa: PLW0603  (a process writes to one warehouse at a time)
-    before, _tables = (_tables, _lease), {} if _tables is None else _tables
+    global _tables, _heads, _lease  # noqa: PLW0603  (a process writes to one warehouse at a time)
+    before = _tables, _heads, _lease
+    _tables, _heads = {} if _tables is None else _tables, {} if _heads is None else _heads
     _lease = _lease if lock is None or isinstance(lock, Lock) else lock
     try:
         yield
     finally:
-        _tables, _lease = before
+        _tables, _heads, _lease = before
+
+
+@contextmanager
+def synced_together() -> Iterator[None]:
+    """Data files that are written within this context are synced to the disk at its end, side by side."""
+    global _unsynced  # noqa: PLW0603
+    before, _unsynced = _unsynced, []
+    try:
+        yield
+        with reporting(_unsynced[0][0] if _unsynced else Path(), "write to"):
+            sync_all([file for file, _ in _unsynced], [folder for _, folders in _unsynced for folder in folders])
+    finally:
+        _unsynced = before
+
+
+@dataclass(slots=True)
+class _Group:
+    """Commits that are made together, and the tables to which another program had committed meanwhile."""
+
+    pending: list[Prepared]
+    overtaken: set[Place]
+
+    def publish(self) -> None:
+        """Make the commits that are pending."""
+        pending, self.pending = self.pending, []
+        self.overtaken |= {each.folder for each in pending} - {each.folder for each in _published(pending)}
+
+
+@contextmanager
+def together() -> Iterator[set[Place]]:
+    """Commits within this context are made at its end, in their order, and synced side by side.
+
+    All are synced under temporary names first; then each gets its number. What it gives has then the tables for which
+    that failed, since another program had committed to them: these commits are to be made again.
+    """
+    global _group  # noqa: PLW0603
+    before, _group = _group, _Group([], set())
+    try:
+        yield _group.overtaken
+        _group.publish()
+    finally:
+        for each in _group.pending:  # of a command that failed before
+            forget(each.folder)
+            store.delete(each.temporary)
+        _group = before
+
+
+def _published(group: Sequence[Prepared], *, is_table: bool = True) -> list[Prepared]:
+    """Sync commits and give them their numbers; those for which these were free. ``is_table``: not the ledger."""
+    done = []
+    with reporting(group[0].folder if group else Path(), "commit to"):
+        sync_all([each.temporary for each in group], [])
+    for each in group:
+        with reading(each.folder, "commit to"):
+            try:
+                heads.publish(each)
+            except FileExistsError:
+                forget(each.folder)
+                continue
+            done.append(each)
+            if is_table:
+                failpoint("after-table")
+    with reporting(group[0].folder if group else Path(), "commit to"):
+        sync_all([], [each.folder / LOG for each in done])
+    return done
+
+
+def sync_all(files: Sequence[Place], folders: Sequence[Place]) -> None:
+    """Sync files to the disk, side by side, and then the names in folders."""
+    for places in (files, list(dict.fromkeys(folders))):
+        if len(places) < _FEW:
+            for place in places:
+                sync(place)
+        else:
+            from concurrent.futures import ThreadPoolExecutor
+
+            with ThreadPoolExecutor(_SYNCS) as pool:
+                list(pool.map(sync, places))
+
+
+def _head(folder: Place, state: TableState | None) -> Head | None:
+    """The head of a table at a state that the ledger names, if that is its newest version."""
+    if _heads is not None and state is not None and (head := _heads.get(folder)) is not None and head.state == state:
+        return head
+    head = heads.at(folder, state)
+    if head is not None:
+        _note_head(folder, head)
+    return head
+
+
+def _note_head(folder: Place, head: Head) -> None:
+    if _heads is not None:
+        _heads[folder] = head
+    if _tables is not None and folder in _tables and _tables[folder].version() != head.version:
+        del _tables[folder]
 
 
 def lease() -> Lease | None:
@@ -579,14 +705,51 @@ def is_writer() -> bool:
 
 
 def open_table(folder: Place, version: int | None = None) -> DeltaTable:
-    """The table at a version, by default the newest."""
+    """The table at a version, by default the newest. StorageError for a log with a gap; the library's errors for other
+    damage.
+    """
+    if version is not None or _tables is None:
+        return _opened_at(folder, version)
+    if folder not in _tables:
+        _keep(folder, _opened_at(folder, None))
+    return _tables[folder]
+
+
+def _opened_at(folder: Place, version: int | None) -> DeltaTable:
+    try:
+        return _loaded(folder, version)
+    except DdError:
+        raise
+    except Exception as error:
+        if gap := lost_versions(folder, version):
+            raise StorageError(f"cannot read {folder}: {_missing(gap)}", mend_hint(folder)) from error
+        raise
+
+
+def _loaded(folder: Place, version: int | None) -> DeltaTable:
     from deltalake import DeltaTable
 
-    if version is not None or _tables is None:
-        return DeltaTable(location(folder), version=version, storage_options=options_of(folder))
-    if folder not in _tables:
-        _keep(folder, DeltaTable(location(folder), storage_options=options_of(folder)))
-    return _tables[folder]
+    options = options_of(folder)
+    if options is None:
+        return DeltaTable(location(folder), version=version)
+    from ddcore.io import objects
+
+    return objects.complete(lambda: DeltaTable(location(folder), version=version, storage_options=options))
+
+
+def _missing(versions: Sequence[int]) -> str:
+    """That the commits of these versions are lost."""
+    what = f"the commit of version {versions[0]} is"
+    if len(versions) > 1:
+        what = f"commits {versions[0]}..{versions[-1]} are"
+    return f"{what} missing from its log, and no checkpoint replaces it"
+
+
+def write_checkpoint(folder: Place, version: int) -> None:
+    """Write a checkpoint of a table at one of its versions, so that entries of its log before that can be deleted."""
+    require_lock()
+    open_table(folder, version).create_checkpoint()
+    settle(folder, version, version)
 
 
 def keep_removals(folder: Place, seconds: float) -> None:
@@ -607,6 +770,8 @@ def forget(folder: Place) -> None:
     """A table's folder is gone: see :func:`kept_open`."""
     if _tables is not None:
         _tables.pop(folder, None)
+    if _heads is not None:
+        _heads.pop(folder, None)
 
 
 def location(folder: Place) -> str:
@@ -777,12 +942,7 @@ def _check_files(folder: Place, table: DeltaTable, state: TableState) -> list[Li
 
 def _state(table: DeltaTable, files: Sequence[LiveFile]) -> TableState:
     """The state of a table for the ledger. Only integer bounds count: libraries all read those alike."""
-    lines = [repr((columns(table), list(table.metadata().partition_columns)))]
-    for file in files:
-        bounds = [sorted((name, n) for name, n in side.items() if type(n) is int) for side in (file.lower, file.upper)]
-        lines.append(repr((file.path, file.size, file.rows, *bounds)))
-    digest = hashlib.blake2b("\n".join(lines).encode(), digest_size=8).hexdigest()
-    return TableState(table.version(), len(files), sum(file.rows for file in files), digest)
+    return state_of(table.version(), columns(table), table.metadata().partition_columns, files)
 
 
 def _live(table: DeltaTable) -> list[LiveFile]:

@@ -31,12 +31,13 @@ def carried(record: IngestRecord | UndoRecord) -> dict[str, str]:
     return {_KEY: json.dumps({"kind": row_of(record)[0], "body": to_json(record)}, separators=(",", ":"))}
 
 
-def finish(ledger: Ledger) -> list[IngestRecord | UndoRecord]:
-    """Record what was killed between its commit and its record; return the records of ingests and undos.
+def finish(ledger: Ledger, *, refresh: bool = False) -> list[IngestRecord | UndoRecord]:
+    """Record what was killed between its commit and its record; return the records of ingests and undos. With
+    ``refresh`` it does not read state and outputs: they are about to be replaced.
 
     The caller holds the warehouse's lock. Without such a commit it looks for one file per table. Raises StorageError.
     """
-    _finish_compactions(ledger)
+    _finish_compactions(ledger, refresh=refresh)
     finished = []
     for name, folder in list(ledger.warehouse.tables()):
         if name.startswith("inputs/") and (record := _unrecorded(ledger, folder)) is not None:
@@ -45,12 +46,14 @@ def finish(ledger: Ledger) -> list[IngestRecord | UndoRecord]:
     return finished
 
 
-def _finish_compactions(ledger: Ledger) -> None:
+def _finish_compactions(ledger: Ledger, *, refresh: bool) -> None:
     """Record compactions that the ledger does not know. They change no collection that can still be read."""
     found: dict[str, TableState] = {}
     since: Frontier = ledger.since()
     for name, state in ledger.states().items():
         folder, version = ledger.warehouse.table(name), state.version + 1
+        if refresh and not name.startswith("inputs/"):
+            continue
         while is_maintenance(folder, version):
             version += 1
         elements = compaction_of(folder, version)

@@ -1,9 +1,10 @@
 """Names of versions: which version a label, a date, a timestamp, ``today``, ``yesterday`` or ``now`` means.
 
-A date is a day in UTC. Where a command reads a version, it means the last version that was made by the end of that day;
-where something begins (``--from-version``, ``--restate``, ``--since``), the first version made on that day or later. A
-version was made when its label says, if that is a date or a timestamp; else at its instant, and not before the dates
-in the labels of earlier versions. ``docs/version-names.md`` has the rules for users. Numbers never come here.
+A date is a day in UTC, and means the last version that was made on that day; a day on which none was made is an error.
+A timestamp is an instant: it means the newest version made by then, and is an error after the newest of all. Only who
+asks for the nearest version gets one of another day. Where something begins, both mean the first version made then or
+later. A version was made when its label says, if that is a date or a timestamp; else at its instant, and not before the
+dates in the labels of earlier versions. ``docs/version-names.md`` has the rules for users. Numbers never come here.
 
 With several time dimensions each coordinate has names of its own. Must not import anything heavy.
 """
@@ -20,11 +21,12 @@ from ddcore.errors import UsageError
 from ddcore.io.labels import DATE, TIMESTAMP, Name, Names, instant_text, json_instant, label_text, merged, moment_of
 from ddcore.io.times import Time, coordinates, named, parse, shown
 
-__all__ = ["VersionNames"]
+__all__ = ["OR_BEFORE", "VersionNames"]
 
 _ANY = "say a number, a label, or a date such as 2026-11-19"
 _ALL = "the labels: ddcore log"
 _NEW = "a new one is a number, or next, and gets its label with: --label TEXT"
+OR_BEFORE = "for the newest one before: --or-before (in Python: or_before=True)"
 _NEAR = 3  # labels that an error offers, or versions that it names
 
 
@@ -79,20 +81,29 @@ class VersionNames:
 
     # --- what a text means ---
 
-    def time(self, text: str, origin: str, *, begins: bool = False) -> Time:
-        """The time that a text names: each coordinate by a number or a name. UsageError, beginning with ``origin``."""
-        return parse(text, self.dims, origin, lambda part, place: self.coordinate(part, origin, place, begins=begins))
+    def time(self, text: str, origin: str, *, begins: bool = False, nearest: bool = False) -> Time:
+        """The time that a text names: each coordinate by a number or a name, as :meth:`coordinate`."""
 
-    def coordinate(self, text: str, origin: str, place: int = 0, *, begins: bool = False) -> int:
+        def by_name(part: str, place: int) -> int:
+            return self.coordinate(part, origin, place, begins=begins, nearest=nearest)
+
+        return parse(text, self.dims, origin, by_name)
+
+    def coordinate(self, text: str, origin: str, place: int = 0, *, begins: bool = False, nearest: bool = False) -> int:
         """The coordinate that a name means, in the dimension at this place. ``begins``: something begins there.
 
-        UsageError, beginning with ``origin``, where it means none, or several.
+        ``nearest``: a date may mean a version of another day: the newest one before, or the next where something
+        begins. UsageError, beginning with ``origin``, where the name means no version, or several.
         """
         text = text.strip()
         if (span := _span(text, origin)) is not None:
-            return self._at(text, span, origin, place, begins=begins)
-        if (found := self._with_label(text, origin, place)) is not None:
+            moments = self._dated(text, origin, place)
+            found = self._at(text, span, moments, origin, place, begins=begins)
+            if not nearest and text != "now":  # now is the newest one, by its meaning
+                self._check_made(text, span, moments, origin, place, begins=begins)
             return found
+        if (labelled := self._with_label(text, origin, place)) is not None:
+            return labelled
         if text == "latest":
             raise UsageError(f"{origin}: latest is a whole time, not one coordinate", "name the coordinate by a number")
         raise self._unknown(text, origin, place)
@@ -116,15 +127,21 @@ class VersionNames:
             raise UsageError(f"{origin}: {text!r} is the label of {several}", "say which one, by its number")
         return found[0] if found else None
 
-    def _at(self, text: str, span: tuple[str, str], origin: str, place: int, *, begins: bool) -> int:
-        """The last coordinate that was made by the end of a span, or the first made at its beginning or later."""
-        begin, end = span
-        moments = self._moments[place]
-        if not moments:
+    def _dated(self, text: str, origin: str, place: int) -> dict[int, str]:
+        """When the coordinates of a dimension were made. UsageError where none has a date."""
+        if not self._moments[place]:
             raise UsageError(
                 f"{origin}: {text!r}: no {self._word(place)} has a date", "say a number; ingest gives labels: --label"
             )
+        return self._moments[place]
+
+    def _at(
+        self, text: str, span: tuple[str, str], moments: dict[int, str], origin: str, place: int, *, begins: bool
+    ) -> int:
+        """The last coordinate that was made by the end of a span, or the first made at its beginning or later."""
+        begin, end = span
         fits = [each for each, moment in moments.items() if (moment >= begin if begins else moment <= end)]
+        fits += self._labelled[place].get(_date_text(text, span), [])  # a version may have several dates as labels
         if fits:
             return min(fits) if begins else max(fits)
         nearest = (max if begins else min)(moments, key=moments.__getitem__)
@@ -134,6 +151,36 @@ class VersionNames:
             f"{self._spelled(nearest, place)}, {moments[nearest]}Z",
             _ALL,
         )
+
+    def _check_made(
+        self, text: str, span: tuple[str, str], moments: dict[int, str], origin: str, place: int, *, begins: bool
+    ) -> None:
+        """Raise UsageError for a day on which no coordinate was made, and for an instant after all of them: nobody can
+        say what came later. It names the nearest coordinates.
+        """
+        begin, end = span
+        said = _date_text(text, span)
+        if said in self._labelled[place] or any(begin <= moment <= end for moment in moments.values()):
+            return
+        is_day, word = begin != end, self._word(place)
+        earlier = [each for each, moment in moments.items() if moment < begin]
+        later = [each for each, moment in moments.items() if moment > end]
+        if later and not is_day:
+            return
+        day = f"{said}, which is {text}" if said != text else said
+        what = f"no {word} was made on {day}" if is_day else f"{text!r} is after all {word}s with a date"
+        hint = f"say which {word}, by its number or label" if begins else OR_BEFORE
+        if not later:
+            newest = max(earlier, key=lambda each: (moments[each], each))
+            made = "" if is_day else f", made {moments[newest]}Z"
+            raise UsageError(f"{origin}: {what}: the newest is {self._labelled_one(newest, place)}{made}", hint)
+        near = f"{self._labelled_one(max(earlier), place)} is before it, " if earlier else ""
+        raise UsageError(f"{origin}: {what}: {near}{self._labelled_one(min(later), place)} is after it", hint)
+
+    def _labelled_one(self, coordinate: int, place: int) -> str:
+        """A coordinate with its label for a sentence, or when it was made."""
+        label = self.name(coordinate, place).label or f"{self._moments[place][coordinate]}Z"
+        return f"{self._spelled(coordinate, place)} ({label})"
 
     def _unknown(self, text: str, origin: str, place: int) -> UsageError:
         labels = self._labelled[place]
@@ -202,6 +249,11 @@ class VersionNames:
             key: {dim: value for dim, value in zip(self.dims, of, strict=True) if value is not None}
             for key, of in both.items()
         }
+
+
+def _date_text(text: str, span: tuple[str, str]) -> str:
+    """A date as a label spells it: ``today`` is one, too."""
+    return span[0][:10] if text in ("today", "yesterday") else text
 
 
 def _span(text: str, origin: str) -> tuple[str, str] | None:

@@ -64,9 +64,17 @@ def reporting(path: Place, doing: str, hint: str = "") -> Iterator[None]:
         if isinstance(path, Address) and (stored := _stored_error(path, doing, error)) is not None:
             raise stored from error
         number = getattr(error, "errno", None) or _errno(error)
-        known = os.strerror(number) if number in _HINTS else ""
+        hints = {**_HINTS, **store.UNREADABLE} if doing.startswith("read") else {**store.UNREADABLE, **_HINTS}
+        known = os.strerror(number) if number in hints else ""
         reason = known or getattr(error, "strerror", None) or _first_line(error)
-        raise StorageError(f"cannot {doing} {path}: {reason}", _HINTS.get(number, hint)) from error
+        raise StorageError(f"cannot {doing} {_culprit(error, path)}: {reason}", hints.get(number, hint)) from error
+
+
+def _culprit(error: BaseException, path: Place) -> Place:
+    """The file or folder that may not be used, where the error names one below ``path``; else ``path``."""
+    named = getattr(error, "filename", None)
+    is_below = isinstance(path, Path) and isinstance(named, str) and Path(named).is_relative_to(path)
+    return Path(named) if is_below and isinstance(named, str) and not Path(named).name.startswith(".") else path
 
 
 def _is_library_error(error: BaseException) -> bool:
@@ -358,13 +366,16 @@ class Warehouse:
         except OSError as error:
             if error.errno in (errno.ELOOP, errno.EMLINK):
                 raise self._foreign_file("is a link") from error
+            if error.errno in (errno.EISDIR, errno.ENXIO):
+                raise self._foreign_file("is a folder" if error.errno == errno.EISDIR else "is a socket") from error
             with reporting(self._lock_file, doing):
                 raise
 
     def _check_lock_file(self, descriptor: int) -> None:
         """Raise StorageError unless it is a plain file."""
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise self._foreign_file("is not a plain file")
+        mode = os.fstat(descriptor).st_mode
+        if not stat.S_ISREG(mode):
+            raise self._foreign_file("is a folder" if stat.S_ISDIR(mode) else "is not a plain file")
 
     def _dead_holder(self, descriptor: int) -> Holder | None:
         """The process whose name the file has although this one got the lock; None where it has none.

@@ -28,12 +28,12 @@ def filled(kind: Callable[[str], Value]) -> Callable[[str], Value]:
     return parse
 
 
-def time_named(project: Project, text: str, origin: str, *, begins: bool = False) -> Time:
-    """The time that a text names: numbers, or names of versions, for which alone it reads the ledger. ``begins``: as in
-    :meth:`VersionNames.coordinate`. UsageError, beginning with ``origin``.
+def time_named(project: Project, text: str, origin: str, *, begins: bool = False, nearest: bool = False) -> Time:
+    """The time that a text names: numbers, or names of versions, for which alone it reads the ledger. ``begins`` and
+    ``nearest``: as in :meth:`VersionNames.coordinate`. UsageError, beginning with ``origin``.
     """
     names = VersionNames(project.dims, lambda: Ledger.load(Warehouse(project.warehouse)).labels())
-    return names.time(text, origin, begins=begins)
+    return names.time(text, origin, begins=begins, nearest=nearest)
 
 
 def natural(least: int) -> Callable[[str], int]:

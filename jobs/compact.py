@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ddcore.errors import DdError, UsageError
-from ddcore.io import retention, unrecorded
+from ddcore.errors import DdError, LockHeld, UsageError
+from ddcore.io import retention, tables, unrecorded
 from ddcore.io.ledger import Ledger
 from ddcore.io.project import Project, Retention, find_project
 from ddcore.io.records import CompactRecord, RunRecord
@@ -109,18 +109,20 @@ def compact(project: Project, *, since: Time | None = None, dry_run: bool = Fals
     return report
 
 
-def after_run(project: Project, ledger: Ledger) -> None:
-    """Compact what has become many files, by the project's policy. The caller holds the warehouse's lock.
+def after_run(project: Project, ledger: Ledger, *, ran: bool = True) -> None:
+    """Compact what has become many files, by the project's policy. The caller holds the warehouse's lock. Every few
+    runs it deletes what is no longer needed, also if there was nothing to merge. ``ran``: whether there was a run.
 
     An error does not fail the run, which is finished: it is logged as a warning.
     """
     if not project.retention.auto or ledger.open_intent() is not None:
         return
     since = _next_since(ledger, project.retention)
-    if since is None and all(state.files < retention.MANY for state in ledger.states().values()):
+    sweeps = ran and (ledger.next_run() - 1) % retention.MANY == 0
+    if not sweeps and since is None and all(state.files < retention.MANY for state in ledger.states().values()):
         return
     try:
-        _Compaction(project, ledger, since, everything=False).run()
+        _Compaction(project, ledger, since, everything=False).run(sweeps=sweeps)
     except (DdError, OSError) as error:
         logging.getLogger("ddcore").warning(f"the run is finished, but the compaction after it failed: {error}")
 
@@ -150,6 +152,11 @@ class _Compaction:
     def _since(self, wanted: Time | None) -> Frontier:
         """The frontier of the logs after this compaction. UsageError for one that is not possible."""
         intent = self.ledger.open_intent()
+        if intent is not None and not tables.is_writer() and (holder := self.ledger.warehouse.holder()) is not None:
+            raise LockHeld(
+                f"run {intent.run} is not finished yet: {holder} is at work",
+                "wait until it is done, then run the same command again",
+            )
         if intent is not None:
             raise UsageError(
                 f"run {intent.run} is not finished, and its tables must stay as they are",
@@ -190,8 +197,8 @@ class _Compaction:
             self.report.deleted, self.report.freed = freed.files, freed.bytes
         return self.report
 
-    def run(self) -> CompactReport:
-        """Merge, record and delete. After a run, without merges, nothing is deleted: that is for the next that has."""
+    def run(self, *, sweeps: bool = True) -> CompactReport:
+        """Merge, record and delete. Without merges nothing is deleted, unless ``sweeps``."""
         last, live = self.last, self.ledger.states()
         if last is None:
             return self.report
@@ -202,7 +209,7 @@ class _Compaction:
             self.report.tables[name] = live[name], changed[name]
         if changed or self.since != self.ledger.since():
             self._record(last, changed)
-        elif not self.everything:
+        elif not sweeps:
             return self.report
         freed = retention.sweep(self.ledger, self.retention)
         self.report.deleted, self.report.freed = freed.files, freed.bytes
@@ -255,7 +262,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         project = find_project(options.project, flags={"warehouse": options.warehouse})
-        since = None if options.since is None else time_named(project, options.since, "--since", begins=True)
+        since = (
+            None if options.since is None else time_named(project, options.since, "--since", begins=True, nearest=True)
+        )
         report = compact(project, since=since, dry_run=options.dry_run)
     except DdError as error:
         print(masked(f"error: {error}"), file=sys.stderr)

@@ -15,11 +15,11 @@ from ddcore.io.times import Frontier, Window
 
 if TYPE_CHECKING:
     from ddcore.io.gains import Gained, Stored
-    from ddcore.plan import Plan
+    from ddcore.plan import Block, Plan
     from ddcore.rebuilding import Rebuilding
     from ddcore.schema import Schema
 
-__all__ = ["Engine", "Fold", "Listener"]
+__all__ = ["Engine", "Fold", "Listener", "doing"]
 
 Listener = Callable[..., None]
 
@@ -28,7 +28,8 @@ Listener = Callable[..., None]
 class Fold:
     """One window of times to be folded, and all that its workers need.
 
-    ``rebuilding``: only this part of the plan is folded, and ``stored`` has what the rest of it holds already.
+    ``begin``: the time at which the rows that the program spells out are there, None where an earlier run has folded
+    them. ``rebuilding``: only this part of the plan is folded, and ``stored`` has what the rest of it holds already.
     """
 
     plan: Plan
@@ -38,6 +39,7 @@ class Fold:
     settings: Project
     parallelism: int | None
     rows: int  # an upper bound of the rows in the window
+    begin: tuple[int, ...] | None
     rebuilding: Rebuilding | None = None
 
     @property
@@ -57,3 +59,16 @@ class Fold:
 
 Engine = Callable[[Fold, "Listener | None"], "tuple[Gained, int]"]
 """Folds a window; returns the files it wrote, and the parallelism. Raises the FoldError family and DdError."""
+
+
+def doing(plan: Plan, block: Block | None, rounds: int) -> str:
+    """What a fold works on, in words: ``join (program.py:11), round 9``."""
+    if block is None:
+        return ""
+    if block.op == "output":
+        what = f"output {plan.arrangements[block.owned[0]].output}"
+    else:
+        node = plan.nodes[block.node]
+        what = {"variable": "loop", "input": "input"}.get(node.operator.name, node.operator.name)
+        what += f" ({node.place})" if node.place else ""
+    return what + (f", round {rounds}" if block.loops else "")

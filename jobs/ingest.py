@@ -129,7 +129,15 @@ def ingest(
             )
             if isinstance(version, tuple) and NEXT in version:
                 found = found.at(following(ledger, input_name, version))
-            options = Options(late, restate, allow_gap, asked, labels, tuple(project.keys.get(input_name, ())))
+            options = Options(
+                late,
+                restate,
+                allow_gap,
+                asked,
+                labels,
+                tuple(project.keys.get(input_name, ())),
+                tuple(project.ignored.get(input_name, ())),
+            )
             work = Work(ledger, input_name, found.rules(ledger, input_name), options, tell=tell, root=project.root)
             work.notes += notes
             with work.cleaning(), taker(engine, project, found.size) as take:

@@ -108,8 +108,13 @@ class Runs:
 
     def goes_on(self, run: NextRun) -> bool:
         """Whether the same command folds times that this run does not complete."""
-        last = self._last()
+        last = self.last()
         return last is not None and is_open(last, run.times.upper)
+
+    def last(self) -> Time | None:
+        """The last time to fold. With one dimension, waiting corrections are at the version after the last one."""
+        latest = self.ledger.latest_ingested(self.plan.inputs)
+        return latest if self.request.last is None else self.request.last
 
     # -- the kinds of runs --------------------------------------------------------------------------------------------
 
@@ -128,7 +133,7 @@ class Runs:
         so, also where the last rows were taken back, and where corrections went to a version without rows.
         """
         self._check_range()
-        current, last = self.ledger.current_run(), self._last()
+        current, last = self.ledger.current_run(), self.last()
         appends = self._appends(REWRITE) and current is not None
         self.request = replace(self.request, refresh=False, first=None)
         lower = until = nothing_closed(self.dims)
@@ -149,7 +154,8 @@ class Runs:
         changed = [time for time in changed if upper is not None and not is_open(time, upper)]
         if upper is None or current is None or not changed:
             return None
-        appends, is_same = self._appends(REWRITE), current.fingerprint == self.plan.fingerprint
+        is_same = current.fingerprint == self.plan.fingerprint
+        appends = self._appends(REWRITE if is_same else APPEND)
         end = self.request.last
         if end is not None and is_same and not appends and not any(_is_before(time, end) for time in changed):
             return None  # up to there everything is as it was folded
@@ -176,7 +182,7 @@ class Runs:
 
     def _new(self, *, is_dry: bool) -> NextRun | None:
         """The versions that no run has folded; where they are too large for the memory, the first of them."""
-        lower, last = self.ledger.upper() or nothing_closed(self.dims), self._last()
+        lower, last = self.ledger.upper() or nothing_closed(self.dims), self.last()
         if last is None or not is_open(last, lower):
             return None
         if not is_dry:
@@ -224,11 +230,6 @@ class Runs:
         return NextRun(self.ledger.next_run(), first, last, Window(lower, upper), base, appends, rewrites)
 
     # -- what they need -----------------------------------------------------------------------------------------------
-
-    def _last(self) -> Time | None:
-        """The last time to fold. With one dimension, waiting corrections are at the version after the last one."""
-        latest = self.ledger.latest_ingested(self.plan.inputs)
-        return latest if self.request.last is None else self.request.last
 
     def _appends(self, default: str) -> bool:
         """Whether outputs keep what they hold. Raises UsageError, ProgramChanged with several time dimensions."""

@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from ddcore.cache import remove_unused
-from ddcore.io import scratch
+from ddcore.io import heads, scratch
 from ddcore.io.ledger import Ledger
 from ddcore.io.records import IngestRecord, IntentRecord, UndoRecord, row_of
 from ddcore.io.tables import kept_open
@@ -19,21 +19,23 @@ from ddcore.io.warehouse import Holder, Lock, Warehouse
 if TYPE_CHECKING:
     from ddcore.io.lease import Lease
 
-__all__ = ["finished", "given_up", "succeeding", "tell"]
+__all__ = ["finished", "given_up", "note_unfinished", "succeeding", "tell"]
 
 _logger = logging.getLogger("ddcore")
 
 
 @contextmanager
-def succeeding(warehouse: Warehouse, command: str) -> Iterator[tuple[Lock | Lease, Ledger]]:
+def succeeding(warehouse: Warehouse, command: str, *, refresh: bool = False) -> Iterator[tuple[Lock | Lease, Ledger]]:
     """Hold the lock, with the ledger, which is upgraded if it has an older format. A command that fails before it
     called :func:`tell` still tells of a dead holder: the name is in the file only once. Removes what killed processes
-    and earlier releases left on this machine.
+    and earlier releases left on this machine. ``refresh``: as for :meth:`Ledger.load`.
     """
     scratch.remove_left()
     remove_unused()
     with warehouse.lock(command) as lock, kept_open(lock):
-        ledger = Ledger.load(warehouse)
+        if lock.dead is not None:
+            heads.remove_left([warehouse.ledger, *(folder for _, folder in warehouse.tables())])
+        ledger = Ledger.load(warehouse, refresh=refresh)
         try:
             if ledger.upgrade():
                 _logger.info("note: the warehouse has the format %d now: an older ddcore refuses it", ledger.format)
@@ -55,6 +57,13 @@ def tell(lock: Lock | Lease, ledger: Ledger, outcome: str) -> dict[str, Any] | N
     outcome = outcome or _recorded(dead, ledger)
     _logger.info("note: %s ended without releasing the lock: %s", dead, outcome)
     return {**asdict(dead), "outcome": outcome}
+
+
+def note_unfinished(intent: IntentRecord, ending: str) -> None:
+    """Log a note on an unfinished run whose process nobody knows: it failed while it committed, or an earlier command
+    has told of it; or the ledger has lost its last record.
+    """
+    _logger.info("note: the ledger has no record of the end of run %d: it %s", intent.run, ending)
 
 
 def given_up(intent: IntentRecord | None, ledger: Ledger) -> str:

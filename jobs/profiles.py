@@ -36,6 +36,7 @@ def profile_record(plan: Plan, profile: Profile) -> ProfileRecord:
             for each in drawing.frames
         ),
         _heat(profile.heat),
+        round(profile.compiling / 1e9, 6),
     )
 
 

@@ -17,7 +17,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,20 +26,23 @@ from ddcore.io import unrecorded
 from ddcore.io.gains import Gained
 from ddcore.io.intent import is_committed
 from ddcore.io.ledger import Ledger
+from ddcore.io.left_out import left_out
 from ddcore.io.program import load, plan_of
 from ddcore.io.project import ENGINES, Project, find_project
 from ddcore.io.records import FailureRecord, IngestRecord, IntentRecord, RunRecord
 from ddcore.io.times import (
     Frontier,
     Time,
+    Window,
+    close,
     example,
-    named,
     nothing_closed,
     ordered,
     shown,
+    time_of,
 )
 from ddcore.io.warehouse import Lock, Warehouse
-from ddcore.jobs import engines, predecessor
+from ddcore.jobs import changes, clocks, engines, predecessor
 from ddcore.jobs.arguments import filled, natural, time_named
 from ddcore.jobs.compact import after_run
 from ddcore.jobs.failures import one_line
@@ -89,13 +92,15 @@ def run(
     request = Request(first, last, full_refresh, corrections, project.memory)
     options = _Options(project, request, engine or project.engine, parallelism, listener)
     if dry_run:
-        return _Replay(options, Ledger.load(warehouse)).preview()
-    with predecessor.succeeding(warehouse, "ddcore run") as (lock, ledger):
-        finished = unrecorded.finish(ledger)
+        return _Replay(options, Ledger.load(warehouse, refresh=full_refresh)).preview()
+    with predecessor.succeeding(warehouse, "ddcore run", refresh=full_refresh) as (lock, ledger):
+        finished = unrecorded.finish(ledger, refresh=full_refresh)
         replay = _Replay(options, ledger)
         replay.note_predecessor(lock, predecessor.finished(finished))
         report = replay.fold_all(lock.note_run)
-        after_run(project, ledger)  # also if nothing is new: the command before may have been killed here
+        after_run(
+            project, ledger, ran=not report.nothing_new
+        )  # also if nothing is new: the command before may have been killed here
         return report
 
 
@@ -116,6 +121,7 @@ class _Replay:
     def __init__(self, options: _Options, ledger: Ledger) -> None:
         self.options, self.ledger, self.warehouse = options, ledger, ledger.warehouse
         self.commits: Commits | None = None  # those of the run that is being folded
+        self.warned = False  # of inputs that end at different versions
         self.dims = options.project.dims
         ledger.check_dims(self.dims)
         program = load(options.project)
@@ -129,15 +135,30 @@ class _Replay:
             upper=ledger.upper() or nothing_closed(self.dims),
             names=ledger.version_names(self.dims).read(),
             without_rows=ledger.without_rows(self.plan.inputs),
+            left_out=left_out(ledger, options.project),
         )
 
     def preview(self) -> RunReport:
         """Report the run that would be next; write nothing."""
+        from ddcore.jobs.commits import Commits
+
         upcoming = self._following(is_dry=True)
         if upcoming is not None:
             self._note(upcoming)
-            self.report.versions = self._versions(upcoming, {})
+            self._note_changes(Commits(self.ledger, self.plan, upcoming), dry=True)
+            new = self._after(upcoming) if upcoming.appends else upcoming
+            if new is not None:
+                self.report.last, self.report.versions = new.last, self._versions(new, {})
+                self._warn_of_clocks(new)
         return self.report
+
+    def _after(self, upcoming: NextRun) -> NextRun | None:
+        """The versions that the same command folds after a run that appends; None without any."""
+        last = self.runs.last()
+        if last is None or not self.runs.goes_on(upcoming):
+            return None
+        lower = upcoming.times.upper
+        return replace(upcoming, last=last, times=Window(lower, close(lower, last)), appends=False)
 
     def note_predecessor(self, lock: Lock | Lease, outcome: str) -> None:
         """Note a process that ended while it held the lock, and what becomes of the run that it may have left;
@@ -150,6 +171,8 @@ class _Replay:
             same = intent.fingerprint == self.plan.fingerprint
             ending = "is finished first" if same else "is given up: the program has changed"
             outcome = f"run {intent.run} {ending}"
+            if lock.dead is None:
+                predecessor.note_unfinished(intent, ending)
         self.report.stale_lock = predecessor.tell(lock, self.ledger, outcome)
 
     def fold_all(self, note_run: Callable[[int], None]) -> RunReport:
@@ -178,8 +201,20 @@ class _Replay:
         report.nothing_new, report.run, report.last = False, upcoming.number, upcoming.last
         report.first = upcoming.first if report.first is None else report.first
         report.upper = upcoming.times.upper
-        if not upcoming.appends:
-            report.windows.append((upcoming.number, upcoming.first, upcoming.last))
+        if upcoming.appends:
+            return
+        report.windows.append((upcoming.number, upcoming.first, upcoming.last))
+        self._warn_of_clocks(upcoming)
+
+    def _warn_of_clocks(self, upcoming: NextRun) -> None:
+        """Warn, once in a command, if inputs that it folds for the first time end at different versions."""
+        again = upcoming.rewrites and self.ledger.current_run() is not None
+        if len(self.dims) > 1 or again or self.warned:
+            return
+        ends, counted = clocks.ends_apart(self.ledger, self._ingests(upcoming), upcoming.times)
+        if ends:
+            self.warned = True
+            self.report.warnings.append(clocks.told(ends, counted, self.report.names))
 
     def _check_inputs(self) -> None:
         """Refuse inputs whose schema in dd.toml is not the one they were ingested with."""
@@ -223,7 +258,8 @@ class _Replay:
             lineage.fail(one_line(error))
             raise
         versions = [] if upcoming.appends else self._versions(upcoming, commits.added(gained))
-        before, profile = upcoming.base, profile_record(self.plan, gained.profile)
+        before, groups = upcoming.base, commits.groups(gained)
+        profile = profile_record(self.plan, gained.profile)
         self.ledger.append(
             record := RunRecord(
                 run=upcoming.number,
@@ -235,7 +271,7 @@ class _Replay:
                 rounds=gained.rounds,
                 took=time.perf_counter() - start,
                 inputs=_counts(versions, 1),
-                outputs=_counts(versions, 2),
+                outputs=_counts(versions, 2) | {name: gained.outputs.get(name, {}) for name in sorted(commits.anew)},
                 tables=tables,
                 refresh=upcoming.refresh,
                 program_inputs=tuple(self.plan.inputs),
@@ -247,8 +283,8 @@ class _Replay:
                 corrections=corrections,
                 published_from=upcoming.first if upcoming.appends else None,
                 outdated=tuple(commits.outdated) if upcoming.appends else None,
-                large=_sorted(gained.groups.grown),
-                noted=_sorted(gained.groups.noted),
+                large=_sorted(groups.grown),
+                noted=_sorted(groups.noted),
                 profile=profile,
                 broken={each.test.name: each.record for each in broken},
             )
@@ -257,8 +293,7 @@ class _Replay:
         self.report.versions += versions
         self.report.rounds, self.report.parallelism = max(self.report.rounds, gained.rounds), parallelism
         self.report.corrections = commits.corrected
-        if note := self._note_on(upcoming, commits):
-            self.report.notes.append(note)
+        self._note_changes(commits)
         self.report.warnings += [warning for warning in warnings(profile) if warning not in self.report.warnings]
         self._note_broken(broken)
 
@@ -294,16 +329,12 @@ class _Replay:
         following = run.last + 1
         return f"{changes} at version {following}; to fold it now, without rows: ddcore run --to-version {following}"
 
-    def _note_on(self, upcoming: NextRun, commits: Commits) -> str:
-        """A sentence on a run that does more than to fold what is new."""
-        if commits.rebuilding is not None:
-            stored = sum(not (each.transient or self.plan.is_inner(each)) for each in self.plan.arrangements)
-            built = len(commits.rebuilding.missing)
-            return f"the program has changed: kept {stored - built} of {stored} arrangements, built {built}"
-        if upcoming.rewrites or upcoming.appends:
-            start = "from nothing" if upcoming.base is None else f"from run {upcoming.base.run}"
-            return f"folded again {start}, through {named(upcoming.last, self.dims)}"
-        return ""
+    def _note_changes(self, commits: Commits, *, dry: bool = False) -> None:
+        """Tell of a run that does more than to fold what is new."""
+        report, told = self.report, changes.notes(commits, dry=dry)
+        report.notes += told
+        report.publishes = changes.publishes(commits) or report.publishes
+        report.changed |= commits.changes
 
     def _tell(self, upcoming: NextRun) -> None:
         if self.options.listener:
@@ -367,8 +398,15 @@ class _Replay:
             self.options.project,
             self.options.parallelism,
             sum(_rows(ingest, upcoming) for ingest in self._ingests(upcoming)),
+            self._begin(upcoming),
             self.commits.rebuilding,
         )
+
+    def _begin(self, upcoming: NextRun) -> tuple[int, ...] | None:
+        """The least time that there is, if the run completes it; where history was given up, the first that is left."""
+        (least,) = nothing_closed(self.dims)
+        (begin,) = self.ledger.since() or (least,)
+        return begin if time_of(least) in upcoming.times else None
 
     def _ingests(self, upcoming: NextRun) -> Iterator[IngestRecord]:
         """The ingests of the program's inputs that may have a version in the window."""
@@ -451,7 +489,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         first = options.from_version
         report = run(
             project,
-            first=None if first is None else time_named(project, first, "--from-version", begins=True),
+            first=None if first is None else time_named(project, first, "--from-version", begins=True, nearest=True),
             last=_last(options, project),
             full_refresh=options.full_refresh,
             corrections=options.corrections,
@@ -478,7 +516,8 @@ def _last(options: argparse.Namespace, project: Project) -> Time | None:
     dims = project.dims
     if options.to_version is not None and len(dims) > 1:
         raise UsageError(f"--to-version {options.to_version}: it has one dimension", f"say: --to {example(dims)}")
-    return options.to_version if options.to is None else time_named(project, options.to, "--to")
+    near = options.or_before
+    return options.to_version if options.to is None else time_named(project, options.to, "--to", nearest=near)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -491,6 +530,7 @@ def _parser() -> argparse.ArgumentParser:
         "--to-version", type=natural(0), help="the last version to fold, inclusive; default: the latest"
     )
     parser.add_argument("--to", type=filled(str), metavar="T", help="the same for any dimensions: day=7,revision=1")
+    parser.add_argument("--or-before", action="store_true", help="--to: or the newest version before that day or time")
     parser.add_argument("--from-version", type=filled(str), metavar="T", help="fold everything again from this time on")
     parser.add_argument("--full-refresh", action="store_true", help="fold everything again, from nothing")
     parser.add_argument("--corrections", choices=CORRECTIONS, help="what becomes of outputs that change: docs/cli.md")

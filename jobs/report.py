@@ -27,12 +27,15 @@ class RunReport:
 
     ``run`` is the last run's number (0: no run), ``took`` is in seconds. A dry run has no outputs. Every time at or
     before ``last`` is complete; with several time dimensions ``upper`` is the frontier of all that are not.
-    ``corrections`` counts updates that wait for the next version to be folded. ``notes`` are sentences for the user,
+    ``corrections`` counts updates that wait for the next version to be folded. ``publishes``: whether a run rewrites
+    what was published, or lets it stay and appends the difference; None where it only goes on. ``changed``: what a
+    change of the program did to each output that it concerns. ``notes`` are sentences for the user,
     ``warnings`` those on keys and operators that dominate. ``stale_lock`` is the process that held the lock and ended
     without releasing it, and what became of its work.
     ``windows``: number, first and last time of each run. ``verified``: one object per output and time that was verified
     after it, as ``dd verify --json`` has it. ``broken``: one object per data test that is broken and only warns.
-    ``without_rows``: the inputs of which no rows were ever taken in. ``names``: the labels and instants of versions.
+    ``without_rows``: the inputs of which no rows were ever taken in. ``left_out``: by
+    input, the columns that its sources have and it does not. ``names``: the labels and instants of versions.
     """
 
     run: int = 0
@@ -47,9 +50,12 @@ class RunReport:
     dims: tuple[str, ...] = ("version",)
     upper: Frontier = ()
     corrections: int = 0
+    publishes: str | None = None
+    changed: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     without_rows: list[str] = field(default_factory=list)
+    left_out: dict[str, list[str]] = field(default_factory=dict)
     stale_lock: dict[str, Any] | None = None
     windows: list[tuple[int, Time, Time]] = field(default_factory=list)
     verified: list[dict[str, Any]] = field(default_factory=list)
@@ -74,8 +80,11 @@ def result(report: RunReport, *, dry_run: bool = False) -> dict[str, Any]:
         "versions": len(report.versions),
         **changes_by_name(*totals(report)),
         "corrections": report.corrections,
+        "publishes": report.publishes,
+        "changed_outputs": report.changed,
         "notes": report.notes,
         "without_rows": report.without_rows,
+        "left_out": report.left_out,
         "warnings": report.warnings,
         "broken_tests": report.broken,
         "rounds": report.rounds,

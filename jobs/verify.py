@@ -326,15 +326,17 @@ def _fold_once(
     place: Warehouse, project: Project, plan: Plan, inputs: Mapping[str, pl.DataFrame]
 ) -> dict[str, pl.DataFrame]:
     """The outputs of a fold of one version in an empty warehouse, whose tables it writes. Rows and ``diff``."""
-    dims, begin = plan.dims, nothing_closed(plan.dims)
-    time = time_of(begin[0])
+    dims, lower = plan.dims, nothing_closed(plan.dims)
+    begin = lower[0]
+    time = time_of(begin)
     logs = {name: ChangeLog(place.input(name), schema, dims) for name, schema in plan.inputs.items()}
     tables = {
         name: log.append(inputs[name].with_columns(pl.lit(0).alias(dim) for dim in dims), 1, base=None)
         for name, log in logs.items()
     }
     rows = sum(map(len, inputs.values()))
-    fold = Fold(plan, Stored(place.root, 1, {}), Window(begin, up_to(time)), tables, project, project.parallelism, rows)
+    stored, window = Stored(place.root, 1, {}), Window(lower, up_to(time))
+    fold = Fold(plan, stored, window, tables, project, project.parallelism, rows, begin)
     gained, _ = engines.load(project.engine, project)(fold, None)
     outputs = {}
     for name, schema in plan.outputs.items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,12 @@ from trams import dd, folded, fresh, here, mine  # noqa: F401 - fixtures
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from workshop import Workshop
+
+# In the background of a script, and under some runners, SIGINT is ignored, and so it would be in commands that tests
+# start and interrupt. A handler of this process is none of theirs: they begin with the default.
+for _number, _handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGTERM, signal.SIG_DFL)):
+    if signal.getsignal(_number) is signal.SIG_IGN:
+        signal.signal(_number, _handler)
 
 
 @pytest.fixture(params=["by_reference", "whole", "one_time_each", "compacted", "randomly_cut"])

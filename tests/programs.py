@@ -430,6 +430,22 @@ class Writer:
         texts = [f"{each.name}.select({self.fit(each, columns)})" for each in (of, other)]
         return f"{texts[0]}.concat({texts[1]})", columns, of.positive and other.positive
 
+    @writes("dd.constant")
+    def constant(self, of: Named, env: list[Named]) -> Any:
+        """Rows that the program spells out, alone or beside those of a collection."""
+        columns = self.fresh(self.rng.choice([["int"], ["int", "int"], ["int", "str"], ["int", "bool"]]), of)
+        rows = [
+            tuple(self.rng.choice(VALUES[kind]) for kind in columns.values()) for _ in range(self.rng.randint(0, 3))
+        ]
+        schema = ", ".join(f"{q(name)}: pl.{TYPES[kind]}" for name, kind in columns.items())
+        text = f'dd.constant(pl.DataFrame({rows}, schema={{{schema}}}, orient="row"))'
+        if self.rng.chance(30):
+            return text, columns, True
+        beside = f"{of.name}.select({self.fit(of, columns)})"
+        if self.rng.chance(30):
+            return f"{beside}.concat({text}.negate())", columns, False
+        return f"{text}.concat({beside})", columns, of.positive
+
     @writes("concat", "negate")
     def less(self, of: Named, env: list[Named]) -> Any:
         """A difference that may be negative."""
@@ -571,9 +587,11 @@ class Writer:
         columns = self.fresh([*(of.columns[key] for key in keys), result], of)
         names = kw({new: f"col({q(old)})" for new, old in zip(columns, [*keys, "r_"], strict=True)})
         schema = f'{{"r_": "{_type(result)}"}}'
-        allow = "" if of.positive else ", allow_negative=True"
-        call = f"{of.name}.group_by({_quoted(keys)}).reduce(FUNCTION, {schema}{allow})"
-        return f"{self.called(call, f'return {body}')}.select({names})", columns, of.positive or not returns_counts
+        less = of.positive and self.rng.chance(15)
+        rows, positive = f"{of.name}.negate()" if less else of.name, of.positive and not less
+        allow = "" if positive else ", allow_negative=True"
+        call = f"{rows}.group_by({_quoted(keys)}).reduce(FUNCTION, {schema}{allow})"
+        return f"{self.called(call, f'return {body}')}.select({names})", columns, positive or not returns_counts
 
     def called(self, call: str, body: str) -> str:
         """``call`` of a function with this body; or two calls of two functions that one maker made."""

@@ -17,8 +17,10 @@ from typing import Any
 
 import pytest
 
+from ddcore import packed_batch, packing
 from ddcore.io import arrangements
 from ddcore.jobs.engines import exchange, tasks
+from ddcore.operators import join
 
 
 class Rows:
@@ -118,3 +120,7 @@ def install(patch: pytest.MonkeyPatch, *, seed: int = 0, unrest: float = 0.2) ->
     patch.setattr(exchange, "SPLIT_ROWS", 4)
     if seed % 3:
         patch.setattr(arrangements, "SMALL", 0)
+    if seed % 2:  # updates of a window are packed, and only those that a stored batch has partners of are joined
+        patch.setattr(packed_batch, "LEAST_ROWS", 1)
+        patch.setattr(packing, "_LEAST_ROWS", 1)
+        patch.setattr(join, "_FEWER", 0)

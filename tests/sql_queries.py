@@ -24,9 +24,11 @@ Named = tuple[str, str]
 """A column as a query names it, and its kind: int, text, decimal, bool or date."""
 
 
-def random_logs(rng: random.Random, versions: int = 3, rows: int = 8) -> dict[str, pl.DataFrame]:
+def random_logs(
+    rng: random.Random, versions: int = 3, rows: int = 8, schemas: Mapping[str, Mapping[str, Any]] = SCHEMAS
+) -> dict[str, pl.DataFrame]:
     """Change logs whose values are few, so that rows repeat, and null now and then. Later versions also retract."""
-    return {name: _log(rng, schema, versions, rows) for name, schema in SCHEMAS.items()}
+    return {name: _log(rng, schema, versions, rows) for name, schema in schemas.items()}
 
 
 def _log(rng: random.Random, schema: Mapping[str, Any], versions: int, rows: int) -> pl.DataFrame:

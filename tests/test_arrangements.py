@@ -16,6 +16,7 @@ import pytest
 from deltalake import DeltaTable
 from trams import Command
 
+from ddcore import spilling
 from ddcore.consolidation import arrange
 from ddcore.encoding import encode, key_codes
 from ddcore.errors import StorageError
@@ -126,6 +127,27 @@ def test_one_key_may_fill_many_row_groups(tmp_path: Path) -> None:
     assert (lo[0], hi[0]) == (wanted_lo[0], wanted_hi[0])
     assert lo[1] == hi[1]
     same(stored, run, np.arange(lo[0], hi[0]))
+
+
+@pytest.mark.parametrize("whole", [True, False], ids=["whole", "by look-ups"])
+def test_a_file_of_many_row_groups_is_read_in_portions_where_memory_is_limited(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whole: bool
+) -> None:
+    """More row groups than are decoded at once: those of the second portion were left unread."""
+    monkeypatch.setattr(arrangements, "_WORTH", 1)
+    monkeypatch.setattr(arrangements, "_READ", 7)
+    run = make(DIRECT, 5000)
+    with spilling.using(spilling.Spilling(2**30, tmp_path)):
+        stored = store(tmp_path / "table", run, DIRECT)
+        if whole:
+            stored.load_all()
+        else:
+            probes = np.unique(run.codes)
+            lo, hi = stored.locate(probes)
+            np.testing.assert_array_equal(hi - lo, np.unique(run.codes, return_counts=True)[1])
+        same(run, stored)
+        rows, _ = stored.take_reads()
+    assert rows == len(run), "each once"
 
 
 @pytest.mark.parametrize("layout", [DIRECT, HASHED], ids=["direct", "hashed"])
@@ -337,3 +359,25 @@ def test_a_column_on_the_way_may_be_called_anything(fresh: Path, dd: Command, na
     assert dd("run", "-q", "--full-refresh") == (0, [], [])
     assert sorted(dd("diff", "journeys", "0..5", "--json")[1] + dd("show", "journeys", "--json")[1]) == in_runs
     assert len(in_runs) > 5
+
+
+def test_a_join_finds_all_rows_of_a_short_file_that_a_long_window_meets(tmp_path: Path, dd: Command) -> None:
+    home = tmp_path / "project"
+    home.mkdir()
+    (home / "program.py").write_text('def program(a, b):\n    return {"both": a.join(b, on="k")}\n')
+    inputs = '[inputs.a]\nschema = { k = "int64", x = "int64" }\n[inputs.b]\nschema = { k = "int64", y = "int64" }\n'
+    (home / "dd.toml").write_text(f'[project]\nprogram = "program.py:program"\n[run]\nengine = "inline"\n{inputs}')
+    short, long = 3_000, 50_000  # more rows than are read whole, and more than eight times as many
+    frames = {
+        ("b", "b0"): pl.DataFrame({"k": range(short), "y": range(short)}).with_columns(version=0, diff=1),
+        ("a", "a0"): pl.DataFrame({"k": [1], "x": [-1]}).with_columns(version=0, diff=1),
+        ("a", "a1"): pl.DataFrame({"k": range(long), "x": range(long)}).with_columns(version=1, diff=1),
+    }
+    for (name, file), frame in frames.items():
+        frame.write_parquet(home / f"{file}.parquet")
+        assert dd("ingest", name, str(home / f"{file}.parquet"), "--project", str(home), "-q")[0] == 0
+        if file != "b0":
+            assert dd("run", "--project", str(home), "-q")[0] == 0
+    rows = pl.read_delta(str(home / "warehouse/outputs/both"))
+    assert rows["diff"].to_list() == [1] * (short + 1)
+    assert sorted(rows["x"]) == [-1, *range(short)]

@@ -229,8 +229,8 @@ def test_an_unknown_input_is_told_the_schema_that_the_source_looks_like(mine: Pa
     assert (
         'schema = { stop = "string", tags = "list[string]", n = "int64" }' in refused(2, "ingest", "x", "s.parquet")[1]
     )
-    for source in ("events.jsonl", "nowhere.csv", "s3://bucket/rows.csv"):
-        Path("events.jsonl").write_text('{"op": "c"}\n')
+    for source in ("cut.jsonl", "nowhere.csv", "s3://bucket/rows.csv"):
+        Path("cut.jsonl").write_text('{"op": "c"\n')
         assert refused(2, "ingest", "x", source)[1] == "add an [inputs.x] section with its schema", source
     assert refused(2, "ingest", "linsk", "stops.csv")[1].startswith(
         "did you mean 'links'? or add a section [inputs.linsk]"
@@ -627,7 +627,7 @@ def test_permission_error_in_the_middle(mine: Path, dd: Command, monkeypatch: py
             1,
             "c.jsonl",
             b'{"src": "a", "dst": "b", "minutes": 1, "version": 1, "diff": 1}\n{"src" "a"}',
-            "c.jsonl: not a readable JSON lines file: line 2 is not JSON: Expecting ':' delimiter at column 8",
+            "c.jsonl: not a readable JSON lines file: line 2 is not JSON: Expecting ':' delimiter at character 8",
             "each line needs one JSON object",
         ),
         (

@@ -260,3 +260,19 @@ def test_the_row_of_limited_memory_compares_logs_and_memory(bench: Any, monkeypa
     monkeypatch.setattr(memory_limit, "MEMORY", "20MiB")
     with pytest.raises(bench("measure").Failed, match="with 20MiB of memory"):
         next(memory_limit.run(1))
+
+
+@pytest.mark.long
+def test_a_banks_day_is_compared_with_duckdb(bench: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    bank = bench("bank")
+    ours, ingests = bank.run(1, rows=2_000)
+    assert (
+        "60 of 6,000 rows: dd run" in ours.name and ours.ours > 0 and ours.theirs > 0 and ingests.ours > ours.ours / 2
+    )
+    small = bank.Bank(tmp_path / "bank", 2_000)
+    small.day()
+    results = tmp_path / "results"
+    results.mkdir()
+    pl.DataFrame({"customer": [1], "fee": [1]}).write_parquet(results / "fees.parquet")
+    with pytest.raises(bench("measure").Failed, match="fees has"):
+        small.check(results)

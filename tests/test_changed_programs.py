@@ -1,13 +1,17 @@
 """Changed programs: what did not change is kept, the rest is rebuilt, and outputs go on with exactly the difference.
 
 Random programs are changed in random ways between runs. At every version that was folded before the change an output
-holds what the old program gives; from the next version on, what the new one gives. Seeds are printed.
+holds what the old program gives; from the next version on, what the new one gives. An output that is new, or has other
+columns than before, holds at every version what the new program gives. Seeds are printed.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import random
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,6 +21,7 @@ import pages
 import polars as pl
 import pytest
 import sparkless
+from deltalake import DeltaTable
 from notation import dims_of
 from places import local
 from programs import Case, case
@@ -29,6 +34,7 @@ from ddcore.io.program import load_plan, load_program
 from ddcore.io.project import Project, find_project
 from ddcore.io.warehouse import Warehouse
 from ddcore.jobs import replay
+from ddcore.jobs.compact import compact
 from ddcore.jobs.ingest import ingest
 from ddcore.jobs.undo import undo
 from ddcore.operators import tree
@@ -102,6 +108,8 @@ def test_outputs_go_on_with_the_difference(seed: int, tmp_path: Path, monkeypatc
     cut = rng.choice(versions)
     replay.run(project, last=cut, engine="inline")
     before = expected(project, drawn.frames, cut)
+    if seed % 2:  # the state no longer has every update at its own time
+        compact(project)
     (project.root / "program.py").write_text(changed(drawn, rng))
     print(f"seed {seed}, versions {versions}, changed after {cut}\n{(project.root / 'program.py').read_text()}")
     try:
@@ -117,7 +125,11 @@ def test_outputs_go_on_with_the_difference(seed: int, tmp_path: Path, monkeypatc
     assert after.keys() == outputs.keys()
     for name, schema in outputs.items():
         log = log_of(project, name, schema)
-        assert contents(log, cut) == before.get(name, {}), "published versions stay as they are"
+        if name in before:
+            assert contents(log, cut) == before[name], "published versions stay as they are"
+        else:
+            for version in (v for v in versions if v <= cut):
+                assert contents(log, version) == expected(project, drawn.frames, version)[name], "new, and whole"
         for version in (v for v in (cut + 1, *versions) if v > cut):
             assert contents(log, version) == expected(project, drawn.frames, version)[name]
 
@@ -180,7 +192,8 @@ def test_a_loop_that_did_not_change_is_kept(how: str, graph: Project, monkeypatc
     assert after is not None
     kept = {name for name in before if name.startswith("state/")}
     assert kept <= after.tables.keys() and all(after.tables[name] == before[name] for name in kept)
-    assert collected(graph, "many", 2) == {} and collected(graph, "large", 2) == {}
+    assert collected(graph, "many", 2) == {(3,): 1}, "an output that is new has its rows at every version"
+    assert collected(graph, "many", 0) == {(3,): 1} and collected(graph, "large", 1) == {(2,): 1, (3,): 1}
     assert collected(graph, "many", 3) == {(4,): 1}
     assert collected(graph, "large", 3) == {(2,): 1, (3,): 1, (4,): 1}
 
@@ -201,12 +214,148 @@ def test_an_output_that_goes_stays_as_it_was_and_goes_on_when_it_comes_back(grap
     assert collected(graph, "reached", 3) == {(0,): 1, (2,): 1, (3,): 1, (4,): 1}
 
 
-def test_an_output_with_other_columns_begins_anew(graph: Project) -> None:
-    replay.run(graph, last=2, engine="inline")
+COLUMNS = {
+    "renamed": 'reached.select(n="node")',
+    "added": 'reached.select("node", twice=dd.col("node") * 2)',
+    "retyped": 'reached.select(node=dd.col("node").cast(pl.Float64))',
+    "other": "reached.group_by().agg(n=dd.count())",
+}
+
+
+@pytest.mark.parametrize("compacted", [False, True], ids=["", "compacted"])
+@pytest.mark.parametrize("how", COLUMNS)
+def test_other_columns_are_there_at_once_at_every_version(
+    how: str, compacted: bool, graph: Project, dd: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing new was ingested. So it is when the program goes back."""
+    source = "import polars as pl\n" + REACH
+    (graph.root / "program.py").write_text(source)
+    for version in range(4):
+        replay.run(graph, last=version, engine="inline")
+    frame = pl.DataFrame(EDGES, schema=["src", "dst", "version", "diff"], orient="row")
+    place = ("--project", str(graph.root))
+    for text in (source.replace('"reached": reached', f'"reached": {COLUMNS[how]}'), source):
+        if compacted:
+            compact(graph)
+        (graph.root / "program.py").write_text(text)
+        code, _, told = dd("run", "--dry-run", *place)
+        line = (
+            "reached has other columns: its log is written anew, at every version; its table keeps the old one in "
+            "earlier versions"
+        )
+        assert code == 0 and told[-2:] == [line, "would fold no new version; nothing was written"]
+        code, out, told = dd("run", "--json", *place)
+        assert code == 0 and line in told and "wait" not in "".join(told)
+        said = json.loads(out[-1])
+        assert (said["publishes"], said["changed_outputs"]) == ("append", {"reached": "columns"})
+        for version in range(4):
+            wanted = expected(graph, {"edges": frame}, version)["reached"]
+            assert wanted and collected(graph, "reached", version) == wanted
+            assert dd("verify", "--at", str(version), *place)[0] == 0
+        assert replay.run(graph, engine="inline").nothing_new
+    take_in(graph, "edges", pl.DataFrame({"src": [4], "dst": [5], "version": [4], "diff": [1]}))
+    replay.run(graph, engine="inline")
+    assert collected(graph, "reached", 4) == {(0,): 1, (2,): 1, (3,): 1, (4,): 1, (5,): 1}
+
+
+def test_a_log_of_before_is_in_earlier_versions_of_its_table(graph: Project) -> None:
+    replay.run(graph, engine="inline")
+    before = DeltaTable(str(graph.warehouse / "outputs" / "reached"))
+    rows, version = before.to_pyarrow_table().num_rows, before.version()
     (graph.root / "program.py").write_text(REACH.replace('"reached": reached', '"reached": reached.select(n="node")'))
     replay.run(graph, engine="inline")
-    assert collected(graph, "reached", 2) == {}
-    assert collected(graph, "reached", 3) == {(0,): 1, (2,): 1, (3,): 1, (4,): 1}
+    now = DeltaTable(str(graph.warehouse / "outputs" / "reached"))
+    assert now.to_pyarrow_table().column_names == ["n", "version", "diff"] and now.to_pyarrow_table().num_rows == rows
+    now.load_as_version(version)
+    assert now.to_pyarrow_table().column_names == ["node", "version", "diff"]
+
+
+@pytest.mark.parametrize("back", [False, True], ids=["again", "back"])
+@pytest.mark.parametrize("place", ["after-create", "after-file", "after-table", "after-run"])
+def test_a_change_of_columns_that_was_killed(place: str, back: bool, graph: Project, dd: Any) -> None:
+    """The same command finishes it, or the old program goes on."""
+    replay.run(graph, last=2, engine="inline")
+    other = REACH.replace('"reached": reached', '"reached": reached.select(n="node"), "all": edges')
+    (graph.root / "program.py").write_text(other)
+    command = [sys.executable, "-m", "ddcore.jobs.replay", "--engine", "inline", "--to-version", "2", "--project"]
+    done = subprocess.run(
+        [*command, str(graph.root)], env={**os.environ, "DDCORE_FAILPOINT": place}, capture_output=True, check=False
+    )
+    assert done.returncode == -9, done.stderr
+    if back:
+        (graph.root / "program.py").write_text(REACH)
+    replay.run(graph, engine="inline")
+    frame = pl.DataFrame(EDGES, schema=["src", "dst", "version", "diff"], orient="row")
+    for version in range(4):
+        for name, wanted in expected(graph, {"edges": frame}, version).items():
+            assert collected(graph, name, version) == wanted
+    assert dd("doctor", "--deep", "--project", str(graph.root))[0] == 0
+
+
+def test_state_that_was_compacted_serves_an_output_that_is_new(graph: Project) -> None:
+    """Its loop is iterated again, for this run only; what is stored stays, also the trees of large groups."""
+    for version in range(3):
+        replay.run(graph, last=version, engine="inline")
+    compact(graph)
+    before = Ledger.load(Warehouse(graph.warehouse)).tables()
+    (graph.root / "program.py").write_text(COUNTED)
+    report = replay.run(graph, last=2, engine="inline")
+    assert report.notes[0].startswith("the program has changed: kept 6 of 8 arrangements, built 2; filled 3 again")
+    after = Ledger.load(Warehouse(graph.warehouse)).tables()
+    assert all(after[name] == before[name] for name in before)
+    assert [collected(graph, "many", version) for version in range(3)] == [{(3,): 1}, {(4,): 1}, {(3,): 1}]
+    replay.run(graph, engine="inline")
+    assert collected(graph, "large", 3) == {(2,): 1, (3,): 1, (4,): 1}
+
+
+def test_dry_run_tells_what_becomes_of_each_output(graph: Project, dd: Any) -> None:
+    (graph.root / "program.py").write_text(REACH.replace('"reached": reached', '"reached": reached, "old": edges'))
+    replay.run(graph, last=2, engine="inline")
+    (graph.root / "program.py").write_text(
+        REACH.replace('"reached": reached', '"reached": reached.where("node > 1"), "more": edges')
+    )
+    tables = {file for file in local(graph.warehouse).rglob("*") if file.is_file()}
+    code, out, err = dd("run", "--dry-run", "--json", "--project", str(graph.root))
+    assert code == 0 and tables == {file for file in local(graph.warehouse).rglob("*") if file.is_file()}
+    assert err == [
+        "the program has changed: kept 6 of 6 arrangements, built 0",
+        "reached is computed in another way, and any difference comes at version 3",
+        "more is new, with all rows at every version",
+        "old is no output any more, and its table stays as it is",
+        "would fold 1 version, 3..3, in=+1/-0; nothing was written",
+    ]
+    said = json.loads(out[-1])
+    assert said["changed_outputs"] == {"reached": "difference", "more": "new", "old": "left"}
+    assert (said["publishes"], said["last"], said["dry_run"]) == ("append", 3, True)
+    err = dd("run", "--dry-run", "--corrections", "rewrite", "--project", str(graph.root))[2]
+    assert err[0] == (
+        "the program has changed: would fold again from nothing, through version 3: outputs are rewritten"
+    )
+
+
+@pytest.mark.parametrize("corrections", [None, "rewrite"])
+def test_a_changed_program_and_a_late_row_in_one_run(corrections: str | None, graph: Project, dd: Any) -> None:
+    """The rule of a changed program holds: what was published stays, unless the run is told to rewrite it."""
+    replay.run(graph, last=2, engine="inline")
+    replay.run(graph, engine="inline")
+    before = [collected(graph, "reached", version) for version in range(4)]
+    take_in(graph, "edges", pl.DataFrame({"src": [1], "dst": [8], "version": [1], "diff": [1]}))
+    (graph.root / "program.py").write_text(REACH.replace('"reached": reached', '"reached": reached.where("node > 1")'))
+    said = "the program has changed: {} again from nothing, through version 3: {}"
+    ending = (
+        "outputs are rewritten" if corrections else "what was published stays, and any difference comes at version 4"
+    )
+    words = ["run", "--project", str(graph.root), *(["--corrections", corrections] if corrections else [])]
+    assert dd(*words, "--dry-run")[2][0] == said.format("would fold", ending)
+    code, out, err = dd(*words, "--json")
+    assert (code, err[0]) == (0, said.format("folded", ending))
+    assert json.loads(out[-1])["publishes"] == (corrections or "append")
+    after = [collected(graph, "reached", version) for version in range(4)]
+    assert (after == before) is (corrections is None)
+    if corrections is None:
+        replay.run(graph, last=4, engine="inline")
+    frame = pl.DataFrame([*EDGES, (1, 8, 1, 1)], schema=["src", "dst", "version", "diff"], orient="row")
+    assert collected(graph, "reached", 4) == expected(graph, {"edges": frame}, 4)["reached"]
 
 
 def test_corrections_wait_for_the_next_version(graph: Project) -> None:
@@ -226,6 +375,36 @@ def test_corrections_wait_for_the_next_version(graph: Project) -> None:
     assert collected(graph, "reached", 3) == {(0,): 1, (2,): 1, (3,): 1, (4,): 1}
     assert collected(graph, "reached", 4) == {(3,): 1, (4,): 1}
     assert replay.run(graph, last=4, engine="inline").nothing_new
+
+
+ENDS = "def program(edges):\n    return {'ends': edges.select(node='dst')}\n"
+
+
+def log_rows(project: Project, name: str) -> list[tuple[Any, ...]]:
+    """The rows of a table of outputs as any Delta reader has them, sorted."""
+    columns = DeltaTable(str(project.warehouse / "outputs" / name)).to_pyarrow_table().to_pydict()
+    return sorted(zip(*columns.values(), strict=True))
+
+
+def test_a_correction_and_new_rows_of_one_version_are_added_up(tmp_path: Path, dd: Any) -> None:
+    """Each row is once in the version that publishes both, and not at all where they cancel."""
+    frame = pl.DataFrame(EDGES, schema=["src", "dst", "version", "diff"], orient="row")
+    project = project_of(tmp_path / "project", Case(0, ENDS, lambda edges: {}, {"edges": frame}))
+    for version in range(4):
+        replay.run(project, last=version, engine="inline")
+    take_in(project, "edges", pl.DataFrame({"src": [7, 8], "dst": [7, 8], "version": 1, "diff": 1}))
+    assert replay.run(project, corrections="append", engine="inline").corrections == 2
+    rows = [(7, 7, 4, -1), (8, 8, 4, 2), (9, 9, 4, 1), (9, 9, 5, -1)]
+    take_in(project, "edges", pl.DataFrame(rows, schema=["src", "dst", "version", "diff"], orient="row"))
+    before = log_rows(project, "ends")
+    code, out, _ = dd("run", "--json", "--project", str(project.root))
+    said = [json.loads(line) for line in out]
+    assert (code, said[0]["version"], said[0]["outputs"]) == (0, 4, {"ends": {"plus": 4, "minus": 0}})
+    assert said[1]["outputs"] == {"ends": {"plus": 0, "minus": 1}}
+    added = [row for row in log_rows(project, "ends") if row not in before]
+    assert added == [(8, 4, 3), (9, 4, 1), (9, 5, -1)], "exactly the difference"
+    assert collected(project, "ends", 4) == {(2,): 2, (3,): 1, (4,): 1, (8,): 3, (9,): 1}
+    assert dd("doctor", "--deep", "--project", str(project.root))[0] == 0
 
 
 # --- folding again ----------------------------------------------------------------------------------------------------
@@ -336,4 +515,4 @@ def test_what_changed_after_the_last_version_to_fold_waits(graph: Project) -> No
 
 
 def test_the_page_shows_what_the_commands_print(tmp_path: Path, dd: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    pages.follow("changes.md", tmp_path, dd, monkeypatch, steps=15)
+    pages.follow("changes.md", tmp_path, dd, monkeypatch, steps=16)

@@ -193,7 +193,7 @@ def test_windows(fresh: Path, dd: Any) -> None:
     assert dd("run", "--from-version", "3")[2][0].startswith("error: --from-version 3 would leave out version 1")
     assert dd("run", "--from-version", "1", "--to-version", "2", "-q") == (0, [], [])
     code, _, err = dd("run", "--from-version", "2", "--to-version", "2")
-    assert (code, err[0]) == (0, "folded again from nothing, through version 2")
+    assert (code, err[0]) == (0, "folded again from nothing, through version 2: outputs are rewritten")
     assert dd("run", "--to-version", "-1", "-q") == (0, [], [])
     assert records(dd("status", "--json")[1])[0]["folded"] == 4
     assert dd("run", "--to-version", "latest", "-q") == (0, [], [])
@@ -490,7 +490,7 @@ def test_status(mine: Path, dd: Any) -> None:
 def test_status_names_tables_of_state_by_operator_and_line(mine: Path, dd: Any) -> None:
     lines = (mine / "program.py").read_text().splitlines()
     line_of = {word: next(at for at, line in enumerate(lines, 1) if word in line) for word in ("join(", "agg(")}
-    out = dd("status")[1]
+    out = dd("status", "--state")[1]
     uses = sorted(line.rpartition("  ")[2] for line in out if line.startswith("state"))
     assert uses == [
         f"agg program.py:{line_of['agg(']}: its result",
@@ -503,9 +503,18 @@ def test_status_names_tables_of_state_by_operator_and_line(mine: Path, dd: Any) 
     assert sorted(f"{each['operator']} {each['place']}: {each['holds']}" for each in states) == uses
 
 
+def test_status_sums_state_up_in_one_line(mine: Path, dd: Any) -> None:
+    (state,) = [line for line in dd("status")[1] if line.startswith("state")]
+    found = re.fullmatch(r"state   (\d+) tables, (\d+) updates in (\d+) files, .+  \(ddcore status --state\)", state)
+    (record,) = records(dd("status", "--json")[1])
+    tables = [table for table in record["tables"] if table["kind"] == "state"]
+    sums = (sum(table[name] for table in tables) for name in ("rows", "files"))
+    assert found is not None and [*map(int, found.groups())] == [len(tables), *sums]
+
+
 def test_status_of_a_program_that_cannot_be_planned_names_no_operators(mine: Path, dd: Any) -> None:
     (mine / "program.py").write_text("def program(links, starts):\n    return {}\n")
-    code, out, err = dd("status")
+    code, out, err = dd("status", "--state")
     assert (code, err) == (0, [])
     assert "state of" not in "\n".join(out)
     assert len([line for line in out if line.startswith("state")]) == 4

@@ -50,6 +50,43 @@ def test_a_row_through_a_loop(here: Path, dd: Any) -> None:
     assert all(line.startswith("    ") for line in out[11:])
 
 
+@pytest.fixture
+def shop(tmp_path: Path, dd: Any, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A sum over 64 rows, of which 30 come in version 1."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "program.py").write_text(
+        "import ddcore as dd\n\n\ndef program(sales):\n"
+        "    return {'total': sales.group_by('shop').agg(total=dd.sum('amount'))}\n"
+    )
+    (tmp_path / "dd.toml").write_text(
+        '[project]\nprogram = "program.py:program"\n[run]\nengine = "inline"\n'
+        '[inputs.sales]\nschema = { shop = "string", amount = "int64" }\n'
+    )
+    rows = "".join(f"a,{amount},{int(amount > 34)},1\n" for amount in range(1, 65))
+    (tmp_path / "sales.csv").write_text(f"shop,amount,version,diff\n{rows}")
+    assert dd("ingest", "sales", "sales.csv", "-q")[0] == 0
+    assert dd("run", "-q")[0] == 0
+    return tmp_path
+
+
+def test_many_input_rows_are_counted_and_some_are_shown(shop: Path, dd: Any) -> None:
+    code, out, err = dd("explain", "total", "shop=a")
+    assert (code, err) == (0, [])
+    assert out[3] == 'row {shop: "a", total: 2080} rests on 64 input rows:'
+    assert out[4].startswith('  sales  {shop: "a", amount: 1}') and out[23].startswith(
+        '  sales  {shop: "a", amount: 20}'
+    )
+    assert out[24] == "  ... and 44 more of sales; all of them with --all"
+    assert out[-1] == "  ... the derivation has more than 40 steps; all of them with --all"
+    code, out, err = dd("explain", "total", "shop=a", "--all")
+    assert len([line for line in out if line.startswith("  sales")]) == 64
+    assert len([line for line in out if "input sales" in line]) == 64 and "more" not in "\n".join(out)
+    code, out, err = dd("explain", "total", "0", "1", "shop=a")
+    assert out[-1] == "  ... and 10 more of sales; all of them with --all"
+    assert len(dd("explain", "total", "0", "1", "shop=a", "--all")[1]) == len(out) + 9
+    assert len(inputs_of(records(dd("explain", "total", "shop=a", "--json")[1]))) == 64, "JSON is complete"
+
+
 def test_json_has_every_step(here: Path, dd: Any) -> None:
     code, out, err = dd("explain", "journeys", "stop=Market", "--at", "3", "--json", "--check")
     assert (code, err) == (0, [])

@@ -146,7 +146,7 @@ def failing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
         ),
         (KeyboardInterrupt(), 130, "error: interrupted\n"),
         (SystemExit(5), 5, ""),
-        (MemoryError(), 1, "error: MemoryError"),
+        (MemoryError(), 1, "error: memory ran out: MemoryError"),
     ],
 )
 def test_errors_are_two_lines(
@@ -171,6 +171,18 @@ def test_debug_shows_the_traceback(
     assert code == 1
     assert err.startswith("error: KeyError: 'x'\n")
     assert "Traceback (most recent call last)" in err
+
+
+@pytest.mark.parametrize("before", [None, ""])
+def test_debug_is_for_one_command(
+    failing: Any, before: str | None, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failing(KeyError("x"))
+    if before is None:
+        monkeypatch.delenv("DDCORE_DEBUG")
+    assert "Traceback" in said(capsys, "init", "--debug")[2]
+    assert os.environ.get("DDCORE_DEBUG") == before
+    assert "Traceback" not in said(capsys, "init")[2]
 
 
 _SLEEPER = """
@@ -200,6 +212,30 @@ def test_signals_unwind(number: int, code: int, word: str, tmp_path: Path) -> No
         _, err = child.communicate(timeout=20)
     assert child.returncode == code
     assert err.startswith(f"let go\nerror: {word}\n  the warehouse is as the last finished run")
+
+
+@pytest.mark.parametrize("ignored", [signal.SIGINT, signal.SIGTERM])
+def test_these_tests_pass_where_a_signal_is_ignored(ignored: signal.Signals) -> None:
+    """As in the background of a script: commands that the tests start do not ignore it."""
+    script = (
+        f"import os, signal, sys; signal.signal({int(ignored)}, signal.SIG_IGN)\n"
+        "os.execv(sys.executable, [sys.executable, '-m', 'pytest', '-q', '-p', 'no:cacheprovider', *sys.argv[1:]])"
+    )
+    tests = [f"{__file__}::test_signals_unwind", "-k", str(128 + ignored)]
+    done = subprocess.run([sys.executable, "-c", script, *tests], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+
+
+def test_a_command_goes_on_where_its_caller_ignores_a_signal(tmp_path: Path) -> None:
+    """Ctrl-C in the terminal of a script is not meant for what it has put into the background."""
+    sleeper = _SLEEPER.replace("import sys, time", "import os, signal, sys, time").replace(
+        "        time.sleep(30)", "        os.kill(os.getpid(), signal.SIGINT)\n        time.sleep(0.1)"
+    )
+    ignoring = f"import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)\n{sleeper}"
+    done = subprocess.run(
+        [sys.executable, "-c", ignoring], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60
+    )
+    assert done.returncode == 0 and "interrupted" not in done.stderr, done.stderr
 
 
 def test_a_signal_that_arrives_as_another_error(tmp_path: Path) -> None:

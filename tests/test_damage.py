@@ -24,8 +24,9 @@ from places import local
 from workshop import Workshop
 
 from ddcore.errors import DdError, StorageError
-from ddcore.io import ledger, tables
+from ddcore.io import heads, ledger, tables
 from ddcore.io.folded import output_log
+from ddcore.io.heads import publish
 from ddcore.io.intent import give_up
 from ddcore.io.ledger import Ledger
 from ddcore.io.project import Project, find_project
@@ -371,6 +372,7 @@ def test_a_commit_that_failed_half_way_is_seen(shop: Shop, monkeypatch: pytest.M
     """The commit is in the log and the library raised all the same: the run is to be finished, and not given up."""
     with monkeypatch.context() as patch:
         patch.setattr(tables, "change", _commit_and_fail)
+        patch.setattr(heads, "publish", _publish_and_fail)
         with pytest.raises(StorageError, match="No space left"):
             shop.run()
     intent = Ledger.load(Warehouse(shop.warehouse)).open_intent()
@@ -378,6 +380,12 @@ def test_a_commit_that_failed_half_way_is_seen(shop: Shop, monkeypatch: pytest.M
     shop.run()
     assert Ledger.load(Warehouse(shop.warehouse)).open_intent() is None
     assert shop.results() == shop.complete
+
+
+def _publish_and_fail(prepared: heads.Prepared) -> None:
+    publish(prepared)
+    if prepared.folder.name != "ledger":
+        raise OSError(errno.ENOSPC, "No space left on device", str(prepared.folder))
 
 
 def _commit_and_fail(table: DeltaTable, *rest: Any, **options: Any) -> None:
@@ -535,3 +543,8 @@ def test_a_sample_of_harmed_files(figures: Figures) -> None:
 def test_every_kind_of_file_of_every_kind_of_table(kind: str, part: str, how: str, figures: Figures) -> None:
     for seed in range(1 if how == "deleted" else 6):
         check_harm(figures, kind, part, how, seed)
+
+
+def test_a_lost_commit_that_a_checkpoint_has_is_not_the_end_of_a_table(figures: Figures) -> None:
+    for kind in ("ledger", "outputs"):
+        check_harm(figures, kind, "commit", "deleted", 0)

@@ -9,7 +9,7 @@ import pytest
 from polars import col
 
 from ddcore import syntax
-from ddcore.exactness import LEAST, Overflow, analyse, bound
+from ddcore.exactness import LEAST, Bounds, Overflow, analyse
 from ddcore.expressions import RowTypes
 
 A, B = col("a"), col("b")
@@ -33,7 +33,7 @@ def test_an_interval_holds_all_values(expr: pl.Expr) -> None:
     grid = grid.with_columns(x=expr)
     term = analyse(syntax.read(expr), types)
     for a, b in product(INTERVALS, repeat=2):
-        low, high = bound(term, {"a": a, "b": b})
+        low, high = Bounds.of(term).bound({"a": a, "b": b})
         inside = grid.filter(A.is_between(*a), B.is_between(*b))["x"].drop_nulls()
         assert inside.is_empty() or (low <= inside.min() and inside.max() <= high), (a, b)  # type: ignore[operator]
 
@@ -58,10 +58,10 @@ def test_the_limit_is_exact_and_holds_for_every_part(expr: pl.Expr, most: int, f
     term = analyse(syntax.read(expr), types)
     columns = {"a": (0, most), "b": (0, 1)}
     if fits:
-        assert bound(term, columns)[0] >= LEAST
+        assert Bounds.of(term).bound(columns)[0] >= LEAST
     else:
         with pytest.raises(Overflow):
-            bound(term, columns)
+            Bounds.of(term).bound(columns)
 
 
 def test_literals_and_narrow_integers_become_int64() -> None:

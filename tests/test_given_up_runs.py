@@ -228,3 +228,17 @@ def test_that_found_a_damaged_output(graph: Project, dd: Any) -> None:
         assert sorted(folder.name for folder in (local(graph.warehouse) / "outputs").iterdir()) == ["ends", "starts"]
     assert dd(*words)[0] == 0
     assert newest(graph)
+
+
+def test_rows_of_both_programs_are_once_in_the_log(graph: Project) -> None:
+    """What the run that was given up had committed stays, and only what the next one gives beside that is added."""
+    fold(graph, last=2)
+    tailers = tailers_of(graph)
+    more(graph, 3)
+    interrupt(graph)
+    change(graph, OTHER)
+    fold(graph, corrections="append")
+    assert newest(graph)
+    assert_followed(graph, tailers)
+    log = log_of(graph, "ends", load_plan(graph).outputs["ends"])
+    assert log.select("node", "version").is_unique().all(), log.sort(pl.all())

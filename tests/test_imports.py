@@ -74,6 +74,19 @@ def test_an_ingest_and_a_run_with_rows_import_no_compiler(folded: Path) -> None:
     modules = loaded(["run", "--engine", "inline"], folded)
     assert {"ddcore.worker", "ddcore.kernels.runs", "llvmlite"} <= modules, "it folds, by compiled kernels"
     assert sorted(modules & {*COMPILER}) == []
+    assert sorted(modules & {"deltalake", "arro3", "email.parser"}) == [], "the tables' newest commits are enough"
+
+
+def test_the_versions_of_compilers_are_those_of_their_metadata() -> None:
+    """They are read from names of folders, and are part of the name of the folder of compiled kernels."""
+    from importlib import metadata
+
+    from ddcore import cache
+
+    assert [cache._version(name) for name in ("numba", "llvmlite")] == list(
+        map(metadata.version, ("numba", "llvmlite"))
+    )
+    assert cache._version("json") == __import__("json").__version__, "without metadata"
 
 
 def test_a_module_that_is_loaded_is_seen(folded: Path) -> None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import io
 import logging
 import os
+import re
 import resource
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from types import FunctionType
@@ -17,21 +19,23 @@ import numpy as np
 import pytest
 from kernels import compiled_names, copy_of_cache
 
-from ddcore import cache, kernel_cache
+from ddcore import cache, compilation, kernel_cache
 from ddcore.cache import kernel_folder, kernel_names, missing_kernels
+from ddcore.cli import notices as notices_module
 from ddcore.cli.main import run_command
-from ddcore.cli.notices import listener
+from ddcore.cli.notices import listener, notices
 from ddcore.cli.output import Output, Progress
 from ddcore.jobs.setup import compile_kernels
 from ddcore.kernel_cache import current_kernels
 from ddcore.kernels.compiling import IN1, INT, OUT1, VOID, kernel
+from ddcore.profile import Profile
 
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty cache folder, and a process that has said nothing yet."""
     monkeypatch.setenv("DDCORE_CACHE", str(tmp_path / "cache"))
-    for once in (kernel_cache.announce, kernel_cache._warn):
+    for once in (kernel_cache._announce_once, kernel_cache._warn):
         once.cache_clear()
     return tmp_path / "cache"
 
@@ -335,6 +339,73 @@ def test_a_run_on_spark_says_it_for_the_workers(
         out.stderr.getvalue().splitlines()
         == ["compiling 1 kernel, once on this machine; this can take a minute"] * lines
     )
+
+
+def test_a_bar_shows_how_many_kernels_are_compiled(folder: Path) -> None:
+    """And what went on before is there again."""
+    out = Output()
+    out.stderr = io.StringIO()
+    bar = Progress(out.stderr, live=True)
+    bar("fold", 3, 7)
+    with notices(out, bar):
+        compilation.expect(2)
+        kernel_cache.announce()
+        bar._draw()
+        load(twice)
+        bar._draw()
+    bar.close()
+    drawn = out.stderr.getvalue().split("\r\x1b[K")
+    assert any(
+        re.match(r"compiling kernels  \[[#.]+\] [0-9]+/[0-9]+  once on this machine  [0-9]+s", each) for each in drawn
+    )
+    assert drawn[-2].startswith("fold") or drawn[-3].startswith("fold")
+
+
+def test_a_command_without_a_bar_shows_one_while_it_compiles(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = Output()
+    out.stderr = io.StringIO()
+    monkeypatch.setattr(Output, "bar_shown", True)
+    with notices(out):
+        load(twice)
+    assert "compiling kernels" in out.stderr.getvalue()
+
+
+def test_on_a_terminal_the_library_shows_how_far_it_is(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setattr(logging.Logger, "hasHandlers", lambda _: False)
+    monkeypatch.setattr(compilation, "_listeners", [])
+    load(twice)
+    said, *drawn = terminal.getvalue().split("\r\x1b[K")
+    assert said.startswith("ddcore: compiling") and drawn[0].startswith("ddcore: compiling kernels ")
+    assert drawn[-1] == "", "nothing is left of it"
+
+
+def test_a_run_on_spark_shows_what_the_workers_have_compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DDCORE_CACHE", str(copy_of_cache(tmp_path / "cache", "hashing.mix")))
+    out = Output()
+    out.stderr = io.StringIO()
+    bar = Progress(out.stderr, live=True)
+    assert notices_module._compiled(bar, 3)
+    bar._draw()
+    bar.close()
+    assert "compiling kernels  [#############.......] 2/3" in out.stderr.getvalue()
+
+
+def test_the_time_of_compiling_is_no_operators(folder: Path) -> None:
+    compilation.take()
+    before, wall = compilation.clock(), time.perf_counter_ns()
+    load(twice)
+    operator, all_of_it, spent = compilation.clock() - before, time.perf_counter_ns() - wall, compilation.take()
+    assert 0 < spent <= all_of_it and operator <= all_of_it - spent
+    assert compilation.take() == 0
+    profile = Profile(compiling=spent)
+    profile.absorb(Profile(compiling=1))
+    assert profile.compiling == spent
 
 
 def test_notices_leave_the_logger_as_it_was() -> None:

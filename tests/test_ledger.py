@@ -30,7 +30,8 @@ from ddcore.io.records import (
     TableState,
     UndoRecord,
 )
-from ddcore.io.times import Time
+from ddcore.io.summary import Summary
+from ddcore.io.times import Frontier, Time
 from ddcore.io.warehouse import Warehouse
 
 
@@ -379,7 +380,8 @@ def test_a_killed_beginning_is_no_lost_ledger(tmp_path: Path) -> None:
     beginning = """
 import sys
 from ddcore.io.ledger import Ledger
-from ddcore.io.times import Time
+from ddcore.io.summary import Summary
+from ddcore.io.times import Frontier, Time
 from ddcore.io.warehouse import Warehouse
 Ledger.load(Warehouse(sys.argv[1])).begin()
 """
@@ -477,6 +479,47 @@ def check_summary(ledger: Ledger, records: list[Record]) -> None:
         assert ledger.closed(name) == max(reading, default=None)
         states = [r.table for r in records if isinstance(r, IngestRecord | UndoRecord) and r.input == name]
         assert ledger.input_table(name) == (states[-1] if states else None)
+
+
+@pytest.mark.parametrize("before", [True, False], ids=["of-earlier-releases", "of-this-one"])
+def test_after_an_undo_of_a_restatement_each_ingest_waits_once(
+    before: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where an earlier release noted an entry twice: then each command failed, once the entry was in a merged file
+    that was not read yet.
+    """
+    if before:
+        undone = Ledger._without_ingest
+
+        def as_before(ledger: Ledger, record: UndoRecord) -> Summary:
+            return replace(undone(ledger, record), waiting=0, open=ledger._summary.open)
+
+        waiting = Ledger._waiting_after
+
+        def twice(ledger: Ledger, upper: Frontier, end: int) -> tuple[int, tuple[int, ...]]:
+            first, rows = waiting(ledger, upper, end)
+            return first, (*rows, *rows[::-1])
+
+        monkeypatch.setattr(Ledger, "_without_ingest", as_before)
+        monkeypatch.setattr(Ledger, "_waiting_after", twice)
+    ledger = Ledger.load(Warehouse(tmp_path))
+    ledger.append(ingest(1, 0, 3))
+    ledger.append(ingest(2, 2, 6))
+    ledger.append(intent(1, 0, 1))
+    ledger.append(run(1, 0, 1))
+    ledger.append(replace(ingest(3, 5, 6), replaces=5))
+    ledger.append(UndoRecord(3, "edges", 5, 6, TableState(4, 1, 10, "ab")))
+    for number in range(2, 8):  # the first merge is among these
+        ledger.append(intent(number, 2, 2))
+        ledger.append(run(number, 2, 2))
+        again = Ledger.load(Warehouse(tmp_path))
+        assert [record.number for record in again.waiting()] == [1, 2]
+    monkeypatch.undo()
+    again = Ledger.load(Warehouse(tmp_path))
+    again.append(intent(8, 3, 3))
+    again.append(run(8, 3, 3))
+    assert [record.number for record in Ledger.load(Warehouse(tmp_path)).waiting()] == [2]
+    assert again._summary.open == (1,), "entries, each once"
 
 
 def test_an_undo_of_what_is_not_there_is_refused(tmp_path: Path) -> None:

@@ -316,3 +316,36 @@ def test_wrong_arguments_are_errors_of_the_program(name: str) -> None:
     assert len(refusals) > 10 or name in ("distinct", "negate")
     for error in refusals:
         assert error.message.startswith("test_mistakes.py:") and "\n" not in error.message and error.hint
+
+
+# -- a collection as a value of Python --------------------------------------------------------------------------------
+
+AS_VALUES: list[tuple[Callable[[Any], Any], str]] = [
+    (lambda t: t.distinct() if t else t, "has no truth value"),  # wrong
+    (lambda t: t.distinct() or t, "has no truth value"),  # wrong
+    (lambda t: t.group_by("n") and t, "has no truth value"),  # wrong
+    (lambda t: t.distinct() if bool(t) else t, "has no truth value"),  # wrong
+    (lambda t: t.distinct() if len(t) > 1 else t, "has no length"),  # wrong
+    (lambda t: t.distinct() if "n" in t else t, "cannot say what is in it"),  # wrong
+    (lambda t: next(iter(t)), "cannot be iterated"),  # wrong
+    (lambda t: t.negate() if t == t.distinct() else t, "cannot be compared"),  # wrong
+    (lambda t: t.distinct() if t != None else t, "cannot be compared"),  # noqa: E711  # wrong
+    (lambda t: t.distinct() if t.group_by("n") == t else t, "cannot be compared"),  # wrong
+    (lambda t: t.negate() if t < t.distinct() else t, "cannot be compared"),  # wrong
+]
+
+
+@pytest.mark.parametrize(("mistake", "message"), AS_VALUES)
+def test_a_collection_as_a_value_of_python(mistake: Callable[[Any], Any], message: str) -> None:
+    error = at_the_line(mistake)
+    named = "the result of group_by()" if "group_by" in inspect.getsource(mistake) else "a collection"
+    assert error.message.endswith(f": {named} {message}, because its rows come when the program runs")
+
+
+def test_a_collection_may_still_be_a_key_and_be_compared_by_identity() -> None:
+    def program(t: Any) -> dict[str, Any]:
+        small, large = t.where("n < 3"), t.where("n >= 3")
+        names = {small: "small", large: "large"}
+        return {names[each]: each for each in (small, large) if each is not t}
+
+    assert list(build(program, SCHEMAS).outputs) == ["small", "large"]

@@ -29,6 +29,7 @@ from ddcore.io.project import Project
 from ddcore.io.records import RunRecord, from_json, to_json
 from ddcore.io.warehouse import Warehouse
 from ddcore.jobs import profiles, replay
+from ddcore.jobs.engines import inline
 from ddcore.operators import tree
 from ddcore.packed_batch import PackedBatch
 from ddcore.plan import Arrangement
@@ -76,6 +77,24 @@ def by_title(profile: ProfileRecord) -> dict[str, OperatorRecord]:
     named = {each.title: each for each in profile.operators}
     assert len(named) == len(profile.operators)
     return named
+
+
+def test_progress_says_which_operator_and_how_much_is_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In words: a line of the program, a round of the loop, and a share of what is known to be done."""
+    monkeypatch.setattr(inline, "_REPORT_EVERY", -1)
+    edges = frame("a b", "(1,2),(2,3),(3,4):+1@0 (2,3):-1@1")
+    project = project_of(tmp_path / "project", drawn(REACH, edges=edges))
+    calls: list[tuple[Any, ...]] = []
+    replay.run(project, engine="inline", listener=lambda *call: calls.append(call))
+    assert ("read", 4, 4, "updates of inputs; now edges") in calls
+    steps = [call for call in calls if call[0] == "fold" and call[1]]
+    notes = [note for *_, note in steps]
+    assert any(
+        re.fullmatch(r"updates known so far; now (join|delta_join) \(.*:4\), round [1-9]", note) for note in notes
+    ), notes
+    assert [done for _, done, *_ in steps] == sorted(done for _, done, *_ in steps)
+    assert all(0 < done <= total for _, done, total, _ in steps) and steps[-1][1] <= steps[-1][2]
+    assert any("output paths" in note for note in notes) or any("distinct" in note for note in notes)
 
 
 ENGINES: list[tuple[str, int]] = [("inline", 1), ("inline", 2), ("spark", 2), ("spark", 3)]

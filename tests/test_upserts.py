@@ -660,7 +660,8 @@ def test_bad_envelopes_are_refused_with_their_rows(tmp_path: Path) -> None:
     path = tmp_path / "bad.parquet"
     good = json.dumps(ENVELOPES[0])
     for text, says in (
-        ('{"op": "c"', "is not JSON of an event (row 2)"),
+        ('{"op": "c"', "the event in row 2 is not JSON: it is cut off before its end"),
+        ('{"op": "c", "after": {"id": [1], "first_name": "a"}}', "is not JSON of an event (row 2)"),
         ('{"op": "x", "after": {"id": 1, "first_name": "a", "score": 1}}', "'x' is no operation (row 2)"),
         ('{"op": "t"}', "'t' empties the table at its origin"),
         ('{"op": "d", "before": null}', "null is no key, so the event is about no row (row 2)"),

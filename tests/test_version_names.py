@@ -32,6 +32,7 @@ from ddcore.errors import StorageError, UsageError
 from ddcore.io import labels, records, tables, unrecorded, version_names
 from ddcore.io.labels import Label, Labels
 from ddcore.io.ledger import Ledger
+from ddcore.io.opened import open as open_project
 from ddcore.io.project import find_project
 from ddcore.io.records import IngestRecord, TableState, UndoRecord
 from ddcore.io.times import Time, coordinates
@@ -42,7 +43,7 @@ from ddcore.jobs.ingest import main as ingest_entry
 from ddcore.jobs.replay import main as replay_entry
 from ddcore.jobs.undo import undo
 
-DIMS = ("version",)
+DIMS, DIMS_OF_TWO = ("version",), ("day", "revision")
 TODAY = datetime(2026, 11, 22, 10, 30, tzinfo=UTC)
 
 
@@ -150,7 +151,6 @@ KNOWN = {
         ("begin", 0, 0),
         (" begin ", 0, 0),
         ("2026-11-01", 0, 0),
-        ("2026-11-02", 0, 1),
         ("2026-11-03", 2, 1),
         ("2026-11-03T09:00", 1, 1),
         ("2026-11-03T09:00:00Z", 1, 1),
@@ -163,18 +163,67 @@ KNOWN = {
         ("yesterday", 6, 6),
         ("today", 7, 7),
         ("now", 7, None),
-        ("2030-01-01", 7, None),
     ],
 )
 @pytest.mark.usefixtures("clock")
 def test_a_name_means_a_version(text: str, version: int, begins: int | None) -> None:
     names = names_of(KNOWN)
     assert names.coordinate(text, "--at") == version
+    assert names.coordinate(text, "--at", nearest=True) == version
     if begins is None:
         with pytest.raises(UsageError, match="is later than all versions with a date"):
             names.coordinate(text, "--since", begins=True)
     else:
         assert names.coordinate(text, "--since", begins=True) == begins
+
+
+@pytest.mark.parametrize(
+    ("text", "says", "before", "begins"),
+    [
+        (
+            "2026-11-02",
+            "2026-11-02: version 0 (begin) is before it, version 1 (2026-11-03T09:00:00Z) is after it",
+            0,
+            1,
+        ),
+        ("2026-11-18", "2026-11-18: version 2 (nightly) is before it, version 3 (2026-11-19) is after it", 2, 3),
+        ("2026-11-23", "no version was made on 2026-11-23: the newest is version 7 (2026-11-22T08:00:00Z)", 7, None),
+        ("2026-11-22T09:00", "is after all versions with a date: the newest is version 7", 7, None),
+    ],
+)
+@pytest.mark.usefixtures("clock")
+def test_a_day_that_never_came_is_not_answered_by_another(
+    text: str, says: str, before: int, begins: int | None
+) -> None:
+    names = names_of(KNOWN)
+    with pytest.raises(UsageError, match=re.escape(says)) as caught:
+        names.coordinate(text, "--at")
+    assert "--or-before" in caught.value.hint
+    assert names.coordinate(text, "--at", nearest=True) == before
+    if begins is not None:
+        assert names.coordinate(text, "--since", begins=True, nearest=True) == begins
+        with pytest.raises(UsageError, match=re.escape(says)) as caught:
+            names.coordinate(text, "--restate", begins=True)
+        assert "by its number or label" in caught.value.hint
+
+
+@pytest.mark.usefixtures("clock")
+def test_words_for_a_day_that_never_came_say_which_day_it_is() -> None:
+    names = names_of({1: Label("2026-11-20")})
+    for word, date in (("today", "2026-11-22"), ("yesterday", "2026-11-21")):
+        with pytest.raises(UsageError) as caught:
+            names.coordinate(word, "B")
+        said = f"B: no version was made on {date}, which is {word}: the newest is version 1 (2026-11-20)"
+        assert caught.value.message == said
+
+
+def test_each_of_several_dates_of_a_version_finds_it() -> None:
+    """The day before the last label is no day that never came."""
+    one, two = ({1: Label("2026-11-17")}, {1: Label("2026-11-18"), 2: Label("2026-11-19")})
+    records_ = [replace(ingest(number, 0, 9), labels=(given,)) for number, given in enumerate((one, two), 1)]
+    names = VersionNames(DIMS, lambda: [labels.labels_of(map(row_of, records_))])
+    for begins in (False, True):
+        assert [names.coordinate(f"2026-11-{number}", "x", begins=begins) for number in (17, 18, 19)] == [1, 1, 2]
 
 
 @pytest.mark.parametrize(
@@ -213,7 +262,7 @@ def test_a_version_is_not_older_than_the_date_labels_before_it() -> None:
 def test_a_later_date_never_means_an_earlier_version() -> None:
     names = names_of(KNOWN)
     dates = [f"2026-11-{number:02}" for number in range(1, 31)]
-    versions = [names.coordinate(date, "--at") for date in dates]
+    versions = [names.coordinate(date, "--at", nearest=True) for date in dates]
     assert versions == sorted(versions)
     for label in KNOWN.values():
         if labels.DATE.fullmatch(label.text):
@@ -228,21 +277,27 @@ Given = tuple[int, str, Any, list[dict[int, Label]]]  # number, input, what it r
 def surviving(history: Sequence[Given], place: int, coordinate: int, *, texts: bool) -> dict[str, list[Given]]:
     """By input, the ingests whose label, or instant, of a coordinate no later restatement replaced."""
 
-    def says(one: Given, at: int) -> bool:
-        label = one[3][place].get(at, Label()) if place < len(one[3]) else Label()
-        return bool(label.text) if texts else label.instant is not None
+    def label_of(one: Given, at: int) -> Label:
+        return one[3][place].get(at, Label()) if place < len(one[3]) else Label()
+
+    def replaces(later: Given, label: Label) -> bool:
+        """Whether a restatement of this coordinate replaces its label, or gives it to another one."""
+        if not texts:
+            return label_of(later, coordinate).instant is not None
+        new = label_of(later, coordinate).text
+        anew = bool(new) and new.startswith("2026") == label.text.startswith("2026")
+        return anew or any(label_of(later, each).text == label.text for each in range(12))
 
     left: dict[str, list[Given]] = {}
     for index, one in enumerate(history):
-        if not says(one, coordinate):
+        label, replaced = label_of(one, coordinate), False
+        if not (label.text if texts else label.instant):
             continue
-        replaced = False
         for later in history[index + 1 :]:
             if later[1] == one[1] and later[2] is not None:
                 start = coordinates(later[2])
                 alone = all(start[other] == 0 for other in range(len(start)) if other != place)
-                any_at_all = any(says(later, each) for each in range(12))
-                replaced |= says(later, coordinate) or (alone and any_at_all and coordinate >= start[place])
+                replaced |= alone and coordinate >= start[place] and replaces(later, label)
         if not replaced:
             left.setdefault(one[1], []).append(one)
     return left
@@ -270,7 +325,7 @@ def check_names(names: VersionNames, history: Sequence[Given]) -> None:
                 before = [text for other, text in said.items() if other < at]
                 moments[at] = max([instant.replace(tzinfo=None).isoformat(), *before])
         check_labels(names, place, by_label)
-        check_dates(names, place, moments)
+        check_dates(names, place, moments, by_label)
 
 
 def check_labels(names: VersionNames, place: int, by_label: dict[str, list[int]]) -> None:
@@ -282,15 +337,22 @@ def check_labels(names: VersionNames, place: int, by_label: dict[str, list[int]]
                 names.coordinate(text, "x", place)
 
 
-def check_dates(names: VersionNames, place: int, moments: dict[int, str]) -> None:
+def check_dates(names: VersionNames, place: int, moments: dict[int, str], by_label: dict[str, list[int]]) -> None:
     for date in (f"2026-11-{number:02}" for number in range(1, 31)):
-        before = [version for version, moment in moments.items() if moment[:10] <= date]
-        after = [version for version, moment in moments.items() if moment[:10] >= date]
+        labelled = by_label.get(date, [])
+        came = bool(labelled) or any(moment[:10] == date for moment in moments.values())
+        before = [version for version, moment in moments.items() if moment[:10] <= date] + labelled
+        after = [version for version, moment in moments.items() if moment[:10] >= date] + labelled
         for begins, expected in ((False, max(before, default=None)), (True, min(after, default=None))):
             if expected is not None:
-                assert names.coordinate(date, "x", place, begins=begins) == expected
+                assert names.coordinate(date, "x", place, begins=begins, nearest=True) == expected
             else:
                 with pytest.raises(UsageError, match=r"(has|with) a date"):
+                    names.coordinate(date, "x", place, begins=begins, nearest=True)
+            if came:
+                assert names.coordinate(date, "x", place, begins=begins) == expected
+            else:
+                with pytest.raises(UsageError, match=r"(has|with) a date|was made on"):
                     names.coordinate(date, "x", place, begins=begins)
 
 
@@ -534,10 +596,19 @@ def test_the_date_of_a_file_is_that_of_its_last_version(tmp_path: Path) -> None:
     assert [names.fields(version)["instant"] for version in (1, 4, 6)] == [
         None, "2026-11-04T12:00:00Z", "2026-11-06T12:00:00Z",
     ]  # fmt: skip
-    assert names.coordinate("2026-11-05", "x") == 4
+    assert names.coordinate("2026-11-05T12:00", "x") == 4
     desk.ingest(file_dated(desk.source("b.csv", (9, 9, 6, 1)), day(9)))
-    assert names_in(desk).fields(6)["instant"] == "2026-11-06T12:00:00Z", "nobody said anything better"
-    assert desk.records()[-1].labels == ()
+    assert names_in(desk).fields(6)["instant"] == "2026-11-06T12:00:00Z", "the first counts"
+
+
+def test_a_version_keeps_a_date_when_the_ingest_that_gave_its_first_is_undone(tmp_path: Path) -> None:
+    """The rows of the other ingest are still there, and were made on some day."""
+    desk = Desk(tmp_path)
+    desk.ingest(file_dated(desk.source("a.csv", (1, 2, 3, 1)), day(4)), label=["2026-11-04"])
+    desk.ingest(file_dated(desk.source("b.csv", (3, 4, 3, 1)), day(5)))
+    assert names_in(desk).coordinate("2026-11-04", "x") == 3
+    undo(desk.project, 1)
+    assert names_in(desk).coordinate("2026-11-05", "x") == 3
 
 
 def test_a_label_that_is_a_date_is_better_than_the_date_of_a_file(tmp_path: Path) -> None:
@@ -638,6 +709,58 @@ def test_a_restated_version_keeps_its_label_unless_it_gets_another(tmp_path: Pat
         names.coordinate("day 3", "x")
     undo(desk.project, 5, restate=True)
     assert names_in(desk).coordinate("day 3", "x") == 3, "what the restatement replaced is there again"
+
+
+def three_days(folder: Path) -> Desk:
+    """Snapshots of three days, with dates in their names."""
+    desk = Desk(folder)
+    for number in (16, 17, 18):
+        desk.ingest(rows_at(folder, f"edges-2026-11-{number}.csv", (number, 0), dated=day(25)), form="snapshot")
+    return desk
+
+
+def test_a_restated_version_keeps_its_date_when_only_others_bring_theirs(tmp_path: Path) -> None:
+    """A date that one of the sources has in its name is that of its own version."""
+    desk = three_days(tmp_path)
+    rows_at(tmp_path, "days/a-fixed.csv", (1, 0), dated=day(26))
+    rows_at(tmp_path, "days/edges-2026-11-18.csv", (2, 0), dated=day(26))
+    desk.ingest(str(tmp_path / "days" / "*.csv"), form="snapshot", restate=1)
+    names = names_in(desk)
+    assert [names.label(version) for version in range(3)] == ["2026-11-16", "2026-11-17", "2026-11-18"]
+    assert names.coordinate("2026-11-17", "x") == 1
+    undo(desk.project, 4, restate=True)
+    assert names_in(desk).coordinate("2026-11-17", "x") == 1
+
+
+def test_the_versions_after_a_restated_one_keep_their_labels(tmp_path: Path) -> None:
+    desk = three_days(tmp_path)
+    desk.ingest(rows_at(tmp_path, "fixed.csv", (1, 0), dated=day(26)), form="snapshot", restate=1, label=["corrected"])
+    names = names_in(desk)
+    assert names.coordinate("corrected", "x") == names.coordinate("2026-11-17", "x") == 1, "a name is no other date"
+    assert names.label(2) == "2026-11-18"
+    desk.ingest(rows_at(tmp_path, "edges-2026-11-15.csv", (9, 0), dated=day(26)), form="snapshot", restate=1)
+    names = names_in(desk)
+    assert names.name(1).labels == ["corrected", "2026-11-15"], "a date replaces the date"
+
+
+def test_a_label_that_a_restatement_gives_to_another_version_moves(tmp_path: Path) -> None:
+    desk = three_days(tmp_path)
+    for name in ("1-edges-2026-11-17.csv", "2-extra.csv", "3-edges-2026-11-18.csv"):
+        rows_at(tmp_path, f"days/{name}", (len(name), 0), dated=day(26))
+    desk.ingest(str(tmp_path / "days" / "*.csv"), form="snapshot", restate=1)
+    names = names_in(desk)
+    assert [names.label(version) for version in range(4)] == ["2026-11-16", "2026-11-17", "", "2026-11-18"]
+    assert names.coordinate("2026-11-18", "x") == 3
+
+
+def test_a_restated_time_leaves_the_names_of_other_times(tmp_path: Path) -> None:
+    """Revision 1 of day 2 is not restated, and is found by its label still."""
+    records_ = [
+        replace(ingest(number, 0, 9), dims=DIMS_OF_TWO, labels=({}, {1: Label(text)}), replaces=replaces)
+        for number, text, replaces in ((1, "correction", None), (2, "fix", (3, 1)))
+    ]
+    names = VersionNames(DIMS_OF_TWO, lambda: [labels.labels_of(map(row_of, records_))])
+    assert [names.coordinate(text, "x", 1) for text in ("correction", "fix")] == [1, 1]
 
 
 def test_an_ingest_that_was_killed_before_its_record_keeps_its_labels(
@@ -761,6 +884,76 @@ def test_names_that_cannot_be_shown(at: str, says: str, hint: str, till: Path, d
 def test_diff_takes_names(ends: list[str], head: str, till: Path, dd: Command) -> None:
     code, out, _ = dd("diff", "stock", *ends)
     assert (code, out[1]) == (0, head)
+
+
+@pytest.mark.parametrize(
+    ("command", "says"),
+    [
+        (["show", "stock", "--at", "2026-11-18T23:00"], "is before all versions with a date"),
+        (["show", "stock", "--at", "2026-11-23"], "--at: no version was made on 2026-11-23: the newest is version 7 ("),
+        (["diff", "stock", "yesterday", "2026-11-23", "--exit-code"], "B: no version was made on 2026-11-23"),
+        (["diff", "stock", "2026-11-23..latest"], "A: no version was made on 2026-11-23"),
+        (["explain", "stock", "--at", "2026-11-23", "item=tea"], "--at: no version was made on 2026-11-23"),
+        (["explain", "stock", "2026-11-19", "2026-11-23", "item=tea"], "B: no version was made on 2026-11-23"),
+        (["verify", "--at", "2026-11-23"], "--at: no version was made on 2026-11-23"),
+        (["verify", "--at", "2026-11-19..2026-11-23"], "--at: no version was made on 2026-11-23"),
+        (["run", "--to", "2026-11-23"], "--to: no version was made on 2026-11-23"),
+        (["run", "--to-version", "2026-11-23"], "--to-version: no version was made on 2026-11-23"),
+        (["run", "--to-version", "8"], "--to-version: version 8 was not ingested: the last one is 7 (2026-11-22)"),
+        (["show", "stock", "--at", "9"], "version 9 is not yet complete: the last folded version is 4 (stocktaking)"),
+        (["run", "--or-before"], "--or-before: only with --to-version or --to"),
+    ],
+)
+def test_what_never_came_is_not_answered_by_what_did(command: list[str], says: str, till: Path, dd: Command) -> None:
+    code, out, err = dd(*command)
+    assert (code, out) == (2, []) and says in err[0]
+
+
+@pytest.mark.parametrize(
+    ("command", "line"),
+    [
+        (["show", "stock", "--at", "2026-11-23"], "at 4 (stocktaking)  2 rows"),
+        (["show", "stock", "--at", "9"], "at 4 (stocktaking)  2 rows"),
+        (["show", "stock", "--at", "today"], "at 4 (stocktaking)  2 rows"),
+        (["diff", "stock", "2026-11-20", "2026-11-23"], "2 (2026-11-20)..4 (stocktaking)  +1 -0"),
+        (["explain", "stock", "--at", "2026-11-23", "item=tea"], "at 4 (stocktaking)"),
+        (["explain", "stock", "2026-11-20", "2026-11-23", "item=jam"], "2 (2026-11-20)..4 (stocktaking)  item=jam"),
+        (["verify", "--at", "2026-11-23"], "holds    stock at version 4 (stocktaking) "),
+    ],
+)
+def test_who_asks_for_it_gets_the_newest_version_before(command: list[str], line: str, till: Path, dd: Command) -> None:
+    code, out, err = dd(*command, "--or-before")
+    assert code == 0 and line in "\n".join(out), err
+
+
+def test_a_run_may_end_at_the_newest_version_before_a_day(own: Path, dd: Command) -> None:
+    project = find_project(own)
+    assert window(project, None, "2026-11-23", or_before=True) == (None, 7)
+    assert window(project, None, None, "8", or_before=True) == (None, 7)
+    assert replay_entry(["--to", "2026-11-23", "--project", str(own)]) == 2
+    assert replay_entry(["--to", "2026-11-23", "--or-before", "--project", str(own)]) == 0
+    assert dd("show", "stock", "--at", "today")[0] == 0
+
+
+def test_in_python_too_a_day_that_never_came_is_an_error(till: Path) -> None:
+    stock = open_project(till)["stock"]
+    for read in (
+        stock.at,
+        lambda end, **near: stock.between(1, end, **near),
+        stock.updates,
+    ):
+        with pytest.raises(UsageError, match="no version was made on 2026-11-23") as caught:
+            read(day(23).date())
+        assert "or_before=True" in caught.value.hint
+        assert read(day(23).date(), or_before=True) is not None
+    assert stock.at("2026-11-23", or_before=True).polars().equals(stock.at(4).polars())
+
+
+def test_a_day_that_never_came_is_not_restated_over_the_next(own: Path, dd: Command) -> None:
+    (own / "fixed.csv").write_text("id,item,version,diff\n3,rye,4,1\n")
+    code, _, err = dd("ingest", "orders", "fixed.csv", "--restate", "2026-11-18")
+    assert code == 2
+    assert "--restate: no version was made on 2026-11-18: version 1 (2026-11-19) is after it" in err[0]
 
 
 def test_diff_by_version_names_them(till: Path, dd: Command) -> None:
@@ -1084,7 +1277,7 @@ def test_coordinates_that_rows_cannot_have_are_refused(
 
 
 def test_the_page_shows_what_happens(tmp_path: Path, dd: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    pages.follow("version-names.md", tmp_path, dd, monkeypatch, steps=15)
+    pages.follow("version-names.md", tmp_path, dd, monkeypatch, steps=17)
     (shown,) = re.findall(r"^```json\n(.*)\n```$", (pages.DOCS / "version-names.md").read_text(), flags=re.MULTILINE)
     line = lines_of(dd("show", "journeys", "--at", "new-bridge", "--json")[1])[1]
     assert {**json.loads(shown), "instant": line["instant"]} == line

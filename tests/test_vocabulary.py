@@ -55,6 +55,17 @@ def test_a_value_depends_on_its_row_alone(title: str, expr: pl.Expr, seed: int) 
     assert evaluate(frame[:0]) == []
 
 
+@pytest.mark.parametrize("divisor", [3, 7, 0.7])
+@pytest.mark.parametrize("names", [["x"], ["x", "y"]])
+def test_quotients_of_elements_are_rounded_once(names: list[str], divisor: float) -> None:
+    """Polars multiplies by the reciprocal of a literal, except in a column of one element."""
+    frame = samples.rows(60, 3).drop_nulls(names)
+    evaluate = samples.evaluator(pl.concat_list(names).list.eval(element() / divisor))
+    expected = [repr([value / divisor for value in row]) for row in frame.select(names).rows()]
+    assert evaluate(frame) == expected
+    assert [evaluate(frame[row : row + 1]) for row in range(len(frame))] == [[each] for each in expected]
+
+
 def test_values_are_the_same_in_processes_with_other_pasts() -> None:
     script = Path(samples.__file__)
     settings = [("first", "1", "1", "UTC"), ("backwards", "77", "2", "Asia/Tokyo")]

@@ -12,6 +12,7 @@ from notation import dims_of
 from programs import Case
 
 from ddcore import reference
+from ddcore.io import heads
 from ddcore.io.changelog import ChangeLog
 from ddcore.io.ledger import Ledger
 from ddcore.io.project import Project, find_project
@@ -76,3 +77,8 @@ def unnumbered(warehouse: Path) -> None:
     assert metadata["description"].startswith("ledger of ddcore, format ")
     metadata["description"] = None
     commit.write_text("".join(json.dumps(action) + "\n" for action in actions))
+    for later in commit.parent.glob("*.json"):  # nor did commits carry the head of the table
+        actions = [json.loads(line) for line in later.read_text().splitlines()]
+        for info in (action["commitInfo"] for action in actions if "commitInfo" in action):
+            info.pop(heads.NOTE, None)
+        later.write_text("".join(json.dumps(action) + "\n" for action in actions))

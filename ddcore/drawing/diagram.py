@@ -17,6 +17,7 @@ from ddcore.cells import printable
 from ddcore.graph import Node
 from ddcore.operators.base import Keyed, Linear
 from ddcore.operators.borders import Input, Inspect, Leave, Variable
+from ddcore.operators.constant import Constant
 from ddcore.plan import Arrangement, Plan
 from ddcore.schema import Schema
 
@@ -340,6 +341,8 @@ class _Reader:
 
 
 def _kind(operator: object) -> str:
+    if isinstance(operator, Constant):
+        return "input"
     if isinstance(operator, Input | Variable):
         return operator.name
     return "linear" if isinstance(operator, Linear) else "keyed"

@@ -21,6 +21,7 @@ from ddcore.operators.agg import Distinct
 from ddcore.operators.base import Linear
 from ddcore.operators.borders import Input, Inspect, Leave, Variable
 from ddcore.operators.concat import Negate
+from ddcore.operators.constant import Constant
 from ddcore.operators.delta_join import DeltaJoin
 from ddcore.operators.join import Join
 
@@ -32,7 +33,8 @@ Reader = Callable[[str, Restriction], Batch]
 _FEW_FOLDS, _MOST_FOLDS = 4, 24  # until no join finds a new key
 _MOST_KEYS = 1 << 16  # of one join
 _MOST_ROWS = 1 << 18  # of inputs, in all folds, if there are more than a few: a fold of everything may cost less
-_ADDING = (Linear, Join, DeltaJoin, Distinct, Variable, Leave, Input)  # more rows never take rows of the result away
+# More rows never take rows of the result away.
+_ADDING = (Linear, Join, DeltaJoin, Distinct, Variable, Leave, Input, Constant)
 
 
 class Fetch:

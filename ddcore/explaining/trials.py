@@ -140,7 +140,7 @@ class Trials:
         assert self._worker is not None
         self.runs, self.tried = self.runs + 1, self.tried + trials
         try:
-            updates = run(self._worker, batches).get(self.output)
+            updates = run(self._worker, batches, is_first=first == 0).get(self.output)
         except FoldError:
             self._worker, self._broken = None, True
             return None

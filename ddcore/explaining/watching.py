@@ -46,7 +46,7 @@ def narrowed_to(program: Program, output: str) -> Program:
 
     def narrow(**inputs: Collection) -> Mapping[str, Collection]:
         outputs = program(**inputs)
-        graph = next(iter(inputs.values()))._graph
+        graph = next(iter(outputs.values()))._graph
         end = _end(graph, outputs, output)
         graph.inspections.clear()
         return {output: Collection(graph, end if isinstance(end, int) else graph.inspected(end))}
@@ -73,9 +73,11 @@ def _with_parameters(function: Any, program: Program) -> Program:
     return result
 
 
-def run(worker: Worker, batches: Mapping[str, Batch]) -> dict[str, Batch]:
+def run(worker: Worker, batches: Mapping[str, Batch], *, is_first: bool = True) -> dict[str, Batch]:
     """Fold updates with one time coordinate; the updates of each output. Raises the FoldError family."""
     worker.begin(None)
+    if is_first:
+        worker.feed_constants((0,))
     for name, batch in batches.items():
         worker.feed(name, batch)
     worker.run()
@@ -190,7 +192,7 @@ class Layout:
     def _watching(self, program: Program, output: str) -> Program:
         def watching(**inputs: Collection) -> Mapping[str, Collection]:
             outputs = program(**inputs)
-            self.graph = graph = next(iter(inputs.values()))._graph
+            self.graph = graph = next(iter(outputs.values()))._graph
             end = _end(graph, outputs, output)
             graph.inspections.clear()
             for index in sorted(graph.upstream([end if isinstance(end, int) else end.node])):

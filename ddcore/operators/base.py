@@ -28,10 +28,14 @@ if TYPE_CHECKING:
     from ddcore.sorted_batch import SortedBatch
     from ddcore.trace import Trace
 
-__all__ = ["Keyed", "Linear", "Operator", "Port", "Rounds", "State", "Step"]
+__all__ = ["Keyed", "Linear", "Needs", "Operator", "Port", "Rounds", "State", "Step"]
 
 Rounds = tuple[int, ...]
 Port = tuple[int, tuple[str, ...]]
+Needs = tuple[str, Sequence[frozenset[str]]]
+"""A text that identifies the settings, and columns: of each input, or one entry for all of them. An empty text: they
+are those columns of the only input.
+"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,6 +51,10 @@ class Operator:
     inner: ClassVar[bool] = False
     schema: Schema
     text: str
+
+    def needs(self, columns: frozenset[str]) -> Needs | None:
+        """What these columns of the result depend on; None: on all of every input."""
+        return None
 
 
 @dataclass(frozen=True, eq=False)

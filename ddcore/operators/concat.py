@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ddcore import arguments
 from ddcore.batch import Batch
 from ddcore.errors import ProgramError
-from ddcore.operators.base import Linear
+from ddcore.operators.base import Linear, Needs
 from ddcore.place import caller
 from ddcore.schema import Schema
 
@@ -35,6 +35,10 @@ class Concat(Linear):
         """All columns."""
         return {name: name for name in self.schema}
 
+    def needs(self, columns: frozenset[str]) -> Needs:
+        """The same columns."""
+        return self.name, [columns]
+
     def apply(self, batch: Batch, place: str) -> Batch:
         """The batch as it is."""
         return batch
@@ -55,6 +59,10 @@ class Negate(Linear):
     def carried(self) -> Mapping[str, str]:
         """All columns."""
         return {name: name for name in self.schema}
+
+    def needs(self, columns: frozenset[str]) -> Needs:
+        """The same columns."""
+        return self.name, [columns]
 
     def apply(self, batch: Batch, place: str) -> Batch:
         """The batch with negated diffs."""

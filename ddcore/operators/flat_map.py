@@ -16,7 +16,7 @@ from ddcore.expressions import ListProjection
 from ddcore.frames import values_of
 from ddcore.functions import text_of
 from ddcore.libraries import numpy as np
-from ddcore.operators.base import Linear
+from ddcore.operators.base import Linear, Needs
 from ddcore.operators.calling import Frames, call, call_twice, checks_functions
 from ddcore.place import caller
 from ddcore.schema import Schema, parse_schema
@@ -43,6 +43,10 @@ class Explode(Linear):
     def carried(self) -> Mapping[str, str]:
         """All columns but the elements."""
         return {name: name for name in self.schema if name not in self.lists.names}
+
+    def needs(self, columns: frozenset[str]) -> Needs:
+        """These columns, and those of the lists."""
+        return self.text, [columns & {*self.carried} | {*self.lists.columns}]
 
     def apply(self, batch: Batch, place: str) -> Batch:
         """Raises ExpressionError."""

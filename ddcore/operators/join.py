@@ -15,7 +15,7 @@ from ddcore.digests import digest
 from ddcore.errors import ProgramError
 from ddcore.libraries import numpy as np
 from ddcore.operators import outer_join
-from ddcore.operators.base import Keyed, Port, Rounds, State, Step
+from ddcore.operators.base import Keyed, Needs, Port, Rounds, State, Step
 from ddcore.packed_batch import PackedBatch
 from ddcore.place import caller
 from ddcore.ranges import portions
@@ -75,6 +75,13 @@ class Join(Keyed):
     def result_key(self) -> tuple[str, ...]:
         """The key columns, as the left side calls them."""
         return self.left
+
+    def needs(self, columns: frozenset[str]) -> Needs:
+        """The columns of each side that these are, and the keys: other columns neither add nor remove pairs."""
+        theirs = {name: result for name, result in self.right_names.items() if result in columns}
+        mine = columns - {*theirs.values()}
+        text = digest(self.text, sorted(mine), [[name, theirs[name]] for name in sorted(theirs)])
+        return text, [mine | {*self.left}, frozenset((*theirs, *self.right))]
 
     def step(self, plan: Plan, block: Block) -> Step:
         """The work of a join block."""
@@ -152,6 +159,8 @@ def _partners(new: SortedBatch, others: Sequence[SortedBatch]) -> SortedBatch:
     """The updates of a batch, at least those with keys of the others. All, unless the others are much shorter."""
     if not isinstance(new, PackedBatch) or _FEWER * sum(map(len, others)) > len(new):
         return new
+    for other in others:
+        other.load_all()
     codes = np.unique(np.concatenate([np.empty(0, dtype=np.int64), *(other.codes for other in others)]))
     some, _, _ = _located(new, *new.locate(codes))
     return some

@@ -14,7 +14,7 @@ from ddcore.digests import digest
 from ddcore.errors import ExpressionError, ProgramError
 from ddcore.expressions import Projection
 from ddcore.frames import values_of
-from ddcore.operators.base import Linear
+from ddcore.operators.base import Linear, Needs
 from ddcore.place import caller
 from ddcore.schema import Schema
 
@@ -28,6 +28,7 @@ class Select(Linear):
     name = "select"
     source: Schema
     projection: Projection
+    texts: Mapping[str, str]
 
     @classmethod
     def of(cls, source: Schema, exprs: Mapping[str, pl.Expr], where: str = "select") -> Select:
@@ -35,7 +36,8 @@ class Select(Linear):
         if not exprs:
             raise ProgramError(f"{caller()}: {where}() leaves no column", "name at least one column")
         projection = arguments.checked(Projection, exprs, source)
-        return cls(projection.schema, digest(arguments.texts(exprs)), source, projection)
+        texts = {name: digest(text) for name, text in zip(exprs, arguments.texts(exprs), strict=True)}
+        return cls(projection.schema, digest([*texts.values()]), source, projection, texts)
 
     @classmethod
     def only(cls, source: Schema, columns: Iterable[Any], named: Mapping[str, Any]) -> Select:
@@ -73,6 +75,14 @@ class Select(Linear):
     def carried(self) -> Mapping[str, str]:
         """Bare columns."""
         return self.projection.renames
+
+    def needs(self, columns: frozenset[str]) -> Needs:
+        """The columns that the expressions read, in any order of the source."""
+        if all(self.projection.renames.get(name) == name for name in columns):
+            return "", [columns]
+        return digest([self.texts[name] for name in sorted(columns)]), [
+            frozenset().union(*(self.projection.reads[name] for name in columns))
+        ]
 
     def constants(self) -> dict[str, int]:
         """The columns that have the same value in all rows, and the word of that."""

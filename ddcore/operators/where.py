@@ -12,7 +12,7 @@ from ddcore.digests import digest
 from ddcore.expressions import Predicate
 from ddcore.frames import values_of
 from ddcore.libraries import numpy as np
-from ddcore.operators.base import Linear
+from ddcore.operators.base import Linear, Needs
 from ddcore.schema import Schema
 
 __all__ = ["Where"]
@@ -40,6 +40,10 @@ class Where(Linear):
     def carried(self) -> Mapping[str, str]:
         """All columns."""
         return {name: name for name in self.schema}
+
+    def needs(self, columns: frozenset[str]) -> Needs:
+        """These columns, and those of the condition."""
+        return self.text, [columns | {*self.predicate.columns}]
 
     def apply(self, batch: Batch, place: str) -> Batch:
         """Raises ExpressionError."""

@@ -26,7 +26,8 @@ def check_commas(tokens: Sequence[Token], source: Source) -> None:
     one is missing between items in parentheses.
     """
     for number, token in enumerate(tokens):
-        if token.token_type == TokenType.R_PAREN and is_kind(tokens, number + 1, TokenType.L_PAREN):
+        between = token.token_type == TokenType.R_PAREN and is_kind(tokens, number + 1, TokenType.L_PAREN)
+        if between and not _ends_binding(tokens, number):
             opening = tokens[number + 1].start
             raise source.error_at(
                 opening, "( cannot follow ) here", "a comma, AS or an operator between them is missing"
@@ -45,3 +46,12 @@ def check_commas(tokens: Sequence[Token], source: Source) -> None:
         else:
             continue
         raise source.error_at(place.start, what, "take the comma out, or add what is missing beside it")
+
+
+def _ends_binding(tokens: Sequence[Token], end: int) -> bool:
+    """Whether a parenthesis closes a query of WITH, which a query in parentheses may follow."""
+    depth, number = 1, end
+    while depth and number > 0:
+        number -= 1
+        depth += is_kind(tokens, number, TokenType.R_PAREN) - is_kind(tokens, number, TokenType.L_PAREN)
+    return word(tokens, number - 1) in ("AS", "MATERIALIZED")

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import calendar
+import operator
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import date, datetime, timedelta
 from decimal import Decimal, InvalidOperation
+from functools import partial, reduce
 from typing import Any
 
 import polars as pl
 from sqlglot import exp
 
+from ddcore import syntax
 from ddcore.schema import Type
 from ddcore.sql.source import shown
 from ddcore.sql.values import (
@@ -29,7 +33,7 @@ from ddcore.sql.values import (
     declared_type,
     like_pattern,
     null,
-    sql_function,
+    shared,
 )
 
 __all__ = ["ARGUMENTS", "NEEDED", "RULES"]
@@ -95,7 +99,7 @@ def compared(
     values: Values, compare: Callable[[pl.Expr, pl.Expr], pl.Expr], left: Value, right: Value, node: exp.Expr
 ) -> Value:
     """Two values compared: null where one is null."""
-    (mine, theirs), kind = aligned(values.source, [left, right], shown(node))
+    (mine, theirs), kind = aligned(values.source, [left, right], node)
     if kind.is_nested:
         values.source.refuse(node, "comparing lists and structs")
     if left.type is None or right.type is None:
@@ -104,19 +108,24 @@ def compared(
 
 
 def _rows_equal(values: Values, node: exp.Binary) -> Value:
-    pairs = list(zip(node.this.expressions, node.expression.expressions, strict=False))
-    if len(node.this.expressions) != len(node.expression.expressions) or not isinstance(node, exp.EQ | exp.NEQ):
+    if not isinstance(node, exp.EQ | exp.NEQ):
+        values.source.refuse(node, "comparing these rows")
+    equal = _row_equals(values, list(map(values.of, node.this.expressions)), node.expression, node)
+    return Value(~equal if isinstance(node, exp.NEQ) else equal, BOOL, node)
+
+
+def _row_equals(values: Values, row: Sequence[Value], other: exp.Expr, node: exp.Expr) -> pl.Expr:
+    if not isinstance(other, exp.Tuple) or len(row) != len(other.expressions):
         values.source.refuse(node, "comparing these rows")
     equal = pl.lit(True)
-    for left, right in pairs:
-        part = compared(values, pl.Expr.eq, values.of(left), values.of(right), node).expr
-        equal = equal & part
-    return Value(~equal if isinstance(node, exp.NEQ) else equal, BOOL, node)
+    for left, right in zip(row, other.expressions, strict=True):
+        equal = equal & compared(values, pl.Expr.eq, left, values.of(right), node).expr
+    return equal
 
 
 def _distinct_from(*, equal: bool) -> Rule:
     def rule(values: Values, node: exp.Binary) -> Value:
-        (mine, theirs), _ = aligned(values.source, [values.of(node.this), values.of(node.expression)], shown(node))
+        (mine, theirs), _ = aligned(values.source, [values.of(node.this), values.of(node.expression)], node)
         same = mine.eq_missing(theirs)
         return Value(same if equal else ~same, BOOL, node)
 
@@ -135,10 +144,13 @@ def _is(values: Values, node: exp.Is) -> Value:
 
 
 def _between(values: Values, node: exp.Between) -> Value:
-    value = values.of(node.this)
-    low = compared(values, pl.Expr.ge, value, values.of(node.args["low"]), node)
-    high = compared(values, pl.Expr.le, value, values.of(node.args["high"]), node)
-    return Value(low.expr & high.expr, BOOL, node)
+    low, high = values.of(node.args["low"]), values.of(node.args["high"])
+
+    def both(value: Value) -> pl.Expr:
+        above = compared(values, pl.Expr.ge, value, low, node).expr
+        return above & compared(values, pl.Expr.le, value, high, node).expr
+
+    return Value(shared([values.of(node.this)], both), BOOL, node)
 
 
 def _in(values: Values, node: exp.In) -> Value:
@@ -146,21 +158,24 @@ def _in(values: Values, node: exp.In) -> Value:
         values.source.refuse(node, "a subquery in this place")
     if not node.expressions:
         values.source.refuse(node, "IN without values")
-    equals = [exp.EQ(this=node.this.copy(), expression=each.copy()) for each in node.expressions]
     if isinstance(node.this, exp.Tuple):
-        parts = [_rows_equal(values, each) for each in equals]
-    else:
-        value = values.of(node.this)
-        others = [values.of(each) for each in node.expressions]
-        if all(each.literal is not None for each in others) and value.type is not None and len(others) > 1:
-            exprs, kind = aligned(values.source, [value, *others], shown(node))
-            wanted = [pl.select(expr).item() for expr in exprs[1:]]
-            return Value(exprs[0].is_in(pl.lit(wanted, dtype=pl.List(kind.polars))), BOOL, node)
-        parts = [compared(values, pl.Expr.eq, value, each, node) for each in others]
-    found = parts[0].expr
-    for part in parts[1:]:
-        found = found | part.expr
-    return Value(found, BOOL, node)
+        row = list(map(values.of, node.this.expressions))
+
+        def any_row(*row: Value) -> pl.Expr:
+            return reduce(operator.or_, [_row_equals(values, row, each, node) for each in node.expressions])
+
+        return Value(shared(row, any_row), BOOL, node)
+    value = values.of(node.this)
+    others = [values.of(each) for each in node.expressions]
+    if all(each.literal is not None for each in others) and value.type is not None and len(others) > 1:
+        exprs, kind = aligned(values.source, [value, *others], node)
+        wanted = pl.select([expr.alias(str(number)) for number, expr in enumerate(exprs[1:])]).row(0)
+        return Value(exprs[0].is_in(pl.lit(list(wanted), dtype=pl.List(kind.polars))), BOOL, node)
+
+    def any_value(value: Value) -> pl.Expr:
+        return reduce(operator.or_, [compared(values, pl.Expr.eq, value, each, node).expr for each in others])
+
+    return Value(shared([value], any_value), BOOL, node)
 
 
 def _like(*, small: bool) -> Rule:
@@ -189,21 +204,25 @@ def _matching(values: Values, node: exp.Binary, escape: str, small: bool) -> Val
 
 def _case(values: Values, node: exp.Case) -> Value:
     branches = node.args["ifs"]
-    subject = node.this
-    conditions = []
-    for branch in branches:
-        if subject is not None:
-            conditions.append(compared(values, pl.Expr.eq, values.of(subject), values.of(branch.this), node).expr)
-        else:
-            conditions.append(values.truth(branch.this, "CASE WHEN"))
     results = [values.of(branch.args["true"]) for branch in branches]
     default = node.args.get("default")
     results.append(values.of(default) if default is not None else Value(pl.lit(None), None, node))
     exprs, kind = aligned(values.source, results, "CASE")
-    choice = exprs[-1]
-    for condition, expr in zip(reversed(conditions), reversed(exprs[:-1]), strict=True):
-        choice = pl.when(condition).then(expr).otherwise(choice)
-    return Value(choice, kind, node)
+
+    def choice(conditions: Sequence[pl.Expr]) -> pl.Expr:
+        chosen = exprs[-1]
+        for condition, expr in zip(reversed(conditions), reversed(exprs[:-1]), strict=True):
+            chosen = pl.when(condition).then(expr).otherwise(chosen)
+        return chosen
+
+    if node.this is None:
+        return Value(choice([values.truth(branch.this, "CASE WHEN") for branch in branches]), kind, node)
+    others = [values.of(branch.this) for branch in branches]
+
+    def of_subject(subject: Value) -> pl.Expr:
+        return choice([compared(values, pl.Expr.eq, subject, other, node).expr for other in others])
+
+    return Value(shared([values.of(node.this)], of_subject), kind, node)
 
 
 def _if(values: Values, node: exp.If) -> Value:
@@ -217,27 +236,37 @@ def _if(values: Values, node: exp.If) -> Value:
 
 
 def _coalesce(values: Values, node: exp.Coalesce) -> Value:
-    exprs, kind = aligned(values.source, [values.of(each) for each in [node.this, *node.expressions]], "COALESCE")
+    parts = [values.of(each) for each in [node.this, *node.expressions]]
+    exprs, kind = aligned(values.source, parts, "COALESCE")
     choice = exprs[-1]
-    for expr in reversed(exprs[:-1]):
-        choice = pl.when(expr.is_not_null()).then(expr).otherwise(choice)
+    for part, expr in zip(reversed(parts[:-1]), reversed(exprs[:-1]), strict=True):
+        choice = shared([replace(part, expr=expr)], partial(_first, otherwise=choice))
     return Value(choice, kind, node)
+
+
+def _first(value: Value, otherwise: pl.Expr) -> pl.Expr:
+    return pl.when(value.expr.is_not_null()).then(value.expr).otherwise(otherwise)
 
 
 def _nullif(values: Values, node: exp.Nullif) -> Value:
     value, other = values.of(node.this), values.of(node.expression)
     if value.type is None:
         return value
-    same = compared(values, pl.Expr.eq, value, other, node).expr
-    return Value(pl.when(same).then(null(value.type)).otherwise(value.expr), value.type, node)
+    nothing = null(value.type)
+
+    def unless_same(value: Value) -> pl.Expr:
+        return pl.when(compared(values, pl.Expr.eq, value, other, node).expr).then(nothing).otherwise(value.expr)
+
+    return Value(shared([value], unless_same), value.type, node)
 
 
 def _extreme(horizontal: Callable[..., pl.Expr]) -> Rule:
     def rule(values: Values, node: exp.Func) -> Value:
-        exprs, kind = aligned(values.source, [values.of(each) for each in [node.this, *node.expressions]], shown(node))
+        exprs, kind = aligned(values.source, [values.of(each) for each in [node.this, *node.expressions]], node)
         if kind.name not in ("int64", "float64", "date", "timestamp", "decimal"):
             values.source.refuse(node, f"{node.sql_name().lower()} of {kind}")
-        return values.typed(horizontal(*exprs), node)
+        parts = [Value(expr, kind, node) for expr in exprs]
+        return values.typed(horizontal, parts, node)
 
     return rule
 
@@ -255,7 +284,7 @@ def _arithmetic(name: str, combine: Callable[[pl.Expr, pl.Expr], pl.Expr]) -> Ru
             return Value(
                 combine(as_type(values.source, left, FLOAT), as_type(values.source, right, FLOAT)), FLOAT, node
             )
-        return values.typed(combine(left.expr, right.expr), node)
+        return values.typed(combine, [left, right], node)
 
     return rule
 
@@ -263,27 +292,30 @@ def _arithmetic(name: str, combine: Callable[[pl.Expr, pl.Expr], pl.Expr]) -> Ru
 def _divided(values: Values, node: exp.Div) -> Value:
     left, right = values.number(values.of(node.this)), values.number(values.of(node.expression))
     if left.type == INT and right.type == INT:
-        floor, uneven = left.expr // right.expr, sql_function("Rem", left.expr, right.expr) != 0
-        opposed = (left.expr < 0) != (right.expr < 0)
-        return values.typed(pl.when(uneven & opposed).then(floor + 1).otherwise(floor), node)
+        return Value(left.expr.truncdiv(right.expr), INT, node)
     mine, theirs = (as_type(values.source, each, FLOAT) for each in (left, right))
-    return Value(pl.when(theirs != 0).then(mine / theirs).otherwise(null(FLOAT)), FLOAT, node)
+    divisor = replace(right, expr=theirs, type=FLOAT)
+    return Value(mine / shared([divisor], _null_for_zero), FLOAT, node)
+
+
+def _null_for_zero(value: Value) -> pl.Expr:
+    return pl.when(value.expr != 0).then(value.expr).otherwise(null(FLOAT))
 
 
 def _remainder(values: Values, node: exp.Mod) -> Value:
     left, right = (values.require(values.of(each), "int64") for each in (node.this, node.expression))
-    return values.typed(sql_function("Rem", left.expr, right.expr), node)
+    return Value(syntax.called({"Sql": {"Binary": "Rem"}}, [left.expr, right.expr]), INT, node)
 
 
 def _negative(values: Values, node: exp.Neg) -> Value:
     value = values.number(values.of(node.this))
     if isinstance(value.literal, int | float | Decimal):
         return constant(-value.literal, node)
-    return values.typed(-value.expr, node)
+    return values.typed(operator.neg, [value], node)
 
 
 def _absolute(values: Values, node: exp.Abs) -> Value:
-    return values.typed(values.number(values.of(node.this)).expr.abs(), node)
+    return values.typed(pl.Expr.abs, [values.number(values.of(node.this))], node)
 
 
 def _rounded(values: Values, node: exp.Round) -> Value:
@@ -299,7 +331,7 @@ def _rounded(values: Values, node: exp.Round) -> Value:
     if value.type.name == "decimal":
         kind = Type("decimal", 18, min(digits, value.type.scale))
         return Value(rounded.cast(kind.polars), kind, node)
-    return values.typed(rounded, node)
+    return Value(rounded, value.type, node)
 
 
 def _of_float(compute: Callable[[pl.Expr], pl.Expr]) -> Rule:
@@ -346,7 +378,7 @@ def _concat(values: Values, node: exp.Concat) -> Value:
     texts = [_text_of(values, values.of(each)) for each in node.expressions]
     joined = pl.lit("")
     for text in texts:
-        joined = joined + pl.when(text.is_not_null()).then(text).otherwise(pl.lit(""))
+        joined = joined + text.fill_null("")
     return Value(joined, TEXT, node)
 
 
@@ -369,11 +401,15 @@ def _substring(values: Values, node: exp.Substring) -> Value:
             raise values.source.error(node, f"the length is negative: {shown(node)}", "give a length of at least 0")
         end = first - 1 + int(count.literal)
         return Value(text.str.slice(max(first - 1, 0), max(end - max(first - 1, 0), 0)), TEXT, node)
-    begin = pl.when(start.expr > 1).then(start.expr - 1).otherwise(pl.lit(0, dtype=pl.Int64))
     if count is None:
-        return Value(text.str.slice(begin), TEXT, node)
-    left = start.expr - 1 + count.expr - begin
-    return Value(text.str.slice(begin, pl.when(left > 0).then(left).otherwise(pl.lit(0, dtype=pl.Int64))), TEXT, node)
+        return Value(text.str.slice((start.expr - 1).clip(lower_bound=0)), TEXT, node)
+
+    def part(start: Value, count: Value) -> pl.Expr:
+        begin = (start.expr - 1).clip(lower_bound=0)
+        length = (start.expr - 1 + count.expr - begin).clip(lower_bound=0)
+        return pl.when(count.expr.is_not_null()).then(text.str.slice(begin, length)).otherwise(null(TEXT))
+
+    return Value(shared([start, count], part), TEXT, node)
 
 
 def _trim(values: Values, node: exp.Trim) -> Value:
@@ -389,13 +425,17 @@ def _trim(values: Values, node: exp.Trim) -> Value:
 
 
 def _position(values: Values, node: exp.StrPosition) -> Value:
-    text = values.require(values.of(node.this), "string").expr
+    text = values.require(values.of(node.this), "string")
     part = values.require(values.of(node.args["substr"]), "string")
     if not isinstance(part.literal, str) or node.args.get("position") is not None:
         values.source.refuse(node, "position() of text that is no literal")
-    before = text.str.extract(f"(?s)^(.*?){re.escape(part.literal)}", 1).str.len_chars().cast(pl.Int64)
-    found = pl.when(text.is_null()).then(null(INT)).when(before.is_null()).then(pl.lit(0, dtype=pl.Int64))
-    return Value(found.otherwise(before + 1), INT, node)
+    pattern = f"(?s)^(.*?){re.escape(part.literal)}"
+
+    def found(text: Value) -> pl.Expr:
+        before = text.expr.str.extract(pattern, 1).str.len_chars().cast(pl.Int64)
+        return pl.when(text.expr.is_not_null()).then((before + 1).fill_null(0)).otherwise(null(INT))
+
+    return Value(shared([text], found), INT, node)
 
 
 def _replace(values: Values, node: exp.Replace) -> Value:
@@ -444,13 +484,15 @@ def cast(values: Values, value: Value, wanted: Type, node: exp.Expr) -> Value:  
     if isinstance(value.literal, str):
         return Value(as_type(values.source, value, wanted), wanted, node)
     pair = (value.type.name, wanted.name)
-    if pair in (("float64", "int64"), ("decimal", "int64"), ("float64", "decimal"), ("decimal", "decimal")):
+    if pair == ("float64", "int64"):
+        return Value(value.expr.round(0, mode="half_to_even").cast(wanted.polars), wanted, node)
+    if pair in (("decimal", "int64"), ("decimal", "decimal")):
         places = 0 if wanted == INT else wanted.scale
-        mode: Any = "half_to_even" if value.type == FLOAT else "half_away_from_zero"
-        rounded = (
-            value.expr.round(places, mode=mode) if value.type == FLOAT or value.type.scale > places else value.expr
-        )
+        rounded = _half_away(value.expr, places) if value.type.scale > places else value.expr
         return Value(rounded.cast(wanted.polars), wanted, node)
+    if pair in (("float64", "decimal"), ("string", "decimal")):  # a float as it is written, not as it is stored
+        written = value.expr.cast(pl.String).cast(_MOST_DIGITS)
+        return Value(_half_away(written, wanted.scale).cast(wanted.polars), wanted, node)
     if pair == ("string", "date"):
         return Value(value.expr.str.to_date("%Y-%m-%d"), wanted, node)
     if pair == ("timestamp", "date"):
@@ -458,11 +500,18 @@ def cast(values: Values, value: Value, wanted: Type, node: exp.Expr) -> Value:  
     allowed = {
         ("int64", "float64"), ("int64", "decimal"), ("int64", "string"), ("int64", "bool"), ("bool", "int64"),
         ("bool", "string"), ("decimal", "float64"), ("decimal", "string"), ("string", "int64"), ("string", "float64"),
-        ("string", "decimal"), ("date", "timestamp"), ("date", "string"),
+        ("date", "timestamp"), ("date", "string"),
     }  # fmt: skip
     if pair not in allowed:
         values.source.refuse(node, f"a cast from {value.name} to {wanted}")
     return Value(value.expr.cast(wanted.polars), wanted, node)
+
+
+_MOST_DIGITS = pl.Decimal(38, 20)
+
+
+def _half_away(number: pl.Expr, places: int) -> pl.Expr:
+    return number.round(places, mode="half_away_from_zero")
 
 
 # -- dates and times --------------------------------------------------------------------------------------------------

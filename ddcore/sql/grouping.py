@@ -16,8 +16,8 @@ from ddcore.expressions import canonical
 from ddcore.place import planning
 from ddcore.sql import joins
 from ddcore.sql.names import Column, Relation, is_named, types
-from ddcore.sql.source import called, shown
-from ddcore.sql.values import Value, Values, is_plain, null
+from ddcore.sql.source import Source, called, parts, shown
+from ddcore.sql.values import CHAINED, Value, Values, is_plain, null
 
 if TYPE_CHECKING:
     from ddcore.sql.queries import Env, Queries
@@ -29,28 +29,18 @@ _AGGREGATES = exp.Count, exp.Sum, exp.Avg, exp.Min, exp.Max, exp.LogicalOr, exp.
 
 def aggregates_in(query: exp.Expr) -> list[exp.Expr]:
     """The aggregates of a SELECT itself, with their FILTER, not those of its subqueries and windows."""
-    found: list[exp.Expr] = []
 
-    def visit(node: exp.Expr) -> None:
-        if isinstance(node, exp.Query):
-            return
+    def inside(node: exp.Expr) -> Iterable[exp.Expr]:
+        if isinstance(node, exp.Query | exp.Filter | exp.AggFunc):
+            return ()
         if isinstance(node, exp.Window):
-            for part in [*node.this.iter_expressions(), *node.iter_expressions()]:
-                if part is not node.this:
-                    visit(part)
-            return
-        if isinstance(node, exp.Filter | exp.AggFunc):
-            found.append(node)
-            return
-        for child in node.iter_expressions():
-            visit(child)
+            return [*node.this.iter_expressions(), *(each for each in node.iter_expressions() if each is not node.this)]
+        return node.iter_expressions()
 
-    for key in ("expressions", "having", "order", "qualify"):
-        value = query.args.get(key)
-        for each in value if isinstance(value, list) else [value]:
-            if isinstance(each, exp.Expr):
-                visit(each)
-    return found
+    values = [query.args.get(key) for key in ("expressions", "having", "order", "qualify")]
+    nodes = [each for value in values for each in (value if isinstance(value, list) else [value])]
+    found = parts([each for each in nodes if isinstance(each, exp.Expr)], inside)
+    return [node for node in found if isinstance(node, exp.Filter | exp.AggFunc)]
 
 
 def is_grouped(query: exp.Select) -> bool:
@@ -187,7 +177,7 @@ class _Aggregates:
         number = self._plain(ddcore.count, None, _both(value.expr.is_not_null(), where))
 
         def result(node: exp.Expr) -> Value:
-            kind = self.values.typed(value.expr, value.node).type
+            kind = value.type
             assert kind is not None
             wide = kind if kind.name != "decimal" else type(kind)("decimal", 18, kind.scale)
             expr = pl.when(number(node).expr > 0).then(total(node).expr).otherwise(null(wide))
@@ -218,10 +208,11 @@ class _Aggregates:
 
 def _nested(node: exp.Expr) -> bool:
     """Whether there is an aggregate inside of one, not counting subqueries."""
-    for child in node.iter_expressions():
-        if not isinstance(child, exp.Query) and (isinstance(child, exp.AggFunc) or _nested(child)):
-            return True
-    return False
+
+    def inside(part: exp.Expr) -> Iterable[exp.Expr]:
+        return [each for each in part.iter_expressions() if not isinstance(each, exp.Query)]
+
+    return any(isinstance(each, exp.AggFunc) for each in parts(inside(node), inside))
 
 
 def _both(one: pl.Expr, other: pl.Expr | None) -> pl.Expr:
@@ -232,14 +223,20 @@ def _both(one: pl.Expr, other: pl.Expr | None) -> pl.Expr:
 
 
 def grouped(
-    queries: Queries, query: exp.Select, relation: Relation, env: Env, known: Mapping[int, Value]
+    queries: Queries,
+    query: exp.Select,
+    relation: Relation,
+    env: Env,
+    known: Mapping[int, Value],
+    *,
+    keys: Sequence[exp.Expr],
 ) -> tuple[Relation, Callable[[Values, exp.Expr], Value | None]]:
     """One row for each group, and the values of its keys and aggregates."""
     source = queries.source
     values = Values(source, relation.columns, relation.types, lambda _, node: known.get(id(node)))
-    keys: dict[str, pl.Expr] = {name: pl.col(name) for name in relation.carried}
+    exprs: dict[str, pl.Expr] = {name: pl.col(name) for name in relation.carried}
     columns = [each for each in relation.columns if each.outer]
-    for number, node in enumerate(keys_of(queries, query, relation)):
+    for number, node in enumerate(keys):
         value = values.of(node)
         if value.type is None:
             source.refuse(node, "GROUP BY NULL")
@@ -248,14 +245,14 @@ def grouped(
             name = f"group {number}"
         elif isinstance(node, exp.Column):
             columns += [each for each in relation.columns if each.key == name and each not in columns]
-        keys[name] = value.expr
+        exprs[name] = value.expr
     is_one = not query.args.get("group")
     with planning(source.place(aggregates_in(query)[0] if aggregates_in(query) else query.args.get("group") or query)):
-        result = computed(queries, relation, aggregates_in(query), keys, values=values)
+        result = computed(queries, relation, aggregates_in(query), exprs, values=values)
         rows = result.rows
         if is_one and (aggregates_in(query) or query.args.get("having")):
             rows = _one_row(queries, relation, result, env)
-    texts = {canonical(expr): name for name, expr in keys.items()}
+    texts = {canonical(expr): name for name, expr in exprs.items()}
     kinds = types(rows)
 
     def replace(after: Values, node: exp.Expr) -> Value | None:
@@ -263,9 +260,7 @@ def grouped(
         if aggregate is not None:
             return aggregate
         if id(node) in known and is_plain(known[id(node)].expr) not in kinds:
-            raise source.error(
-                node, f"{shown(node)} is neither a key of GROUP BY nor an aggregate", "add it to GROUP BY"
-            )
+            raise _no_key(source, node)
         return _key(source, values, node, texts, kinds)
 
     gone = [dataclasses.replace(each, absent=True) for each in relation.columns if each not in columns]
@@ -276,6 +271,8 @@ def _key(
     source: Any, values: Values, node: exp.Expr, texts: Mapping[str, str], kinds: Mapping[str, Any]
 ) -> Value | None:
     """The value of a part that is a key of GROUP BY."""
+    if isinstance(node, CHAINED) and not any(text.startswith("(") for text in texts):
+        return None  # all keys are columns
     if isinstance(node, exp.Literal | exp.Null | exp.Boolean) or _nested(node):
         return None
     try:
@@ -288,10 +285,17 @@ def _key(
         name = texts[text]
         return Value(pl.col(name), kinds[name], node)
     if isinstance(node, exp.Column):
-        raise source.error(
-            node, f"{shown(node)} is neither a key of GROUP BY nor in an aggregate", "add it to GROUP BY"
-        )
+        raise _no_key(source, node)
     return None
+
+
+def _no_key(source: Source, node: exp.Expr) -> ProgramError:
+    """The error of a part of a SELECT with groups whose value the rows of a group need not share."""
+    what, hint, star = f"{shown(node)} is", "add it to GROUP BY", node.meta.get("star")
+    if star:
+        what = f"{star} stands for {shown(node)} too, which is"
+        hint = f"add it to GROUP BY, or name columns in place of {star}"
+    return source.error(node, f"{what} neither a key of GROUP BY nor in an aggregate", hint)
 
 
 def _one_row(queries: Queries, relation: Relation, result: Computed, env: Env) -> Any:
@@ -304,8 +308,8 @@ def _one_row(queries: Queries, relation: Relation, result: Computed, env: Env) -
     return result.filled(joined).drop(*(f"of {name}" for name in relation.carried))
 
 
-def keys_of(queries: Queries, query: exp.Select, relation: Relation) -> list[exp.Expr]:
-    """The keys of GROUP BY, where a number or an alias stands for a column of the SELECT."""
+def keys_of(queries: Queries, query: exp.Select, relation: Relation, columns: Sequence[exp.Expr]) -> list[exp.Expr]:
+    """The keys of GROUP BY, where a number or an alias stands for one of the columns of the SELECT."""
     group = query.args.get("group")
     if group is None:
         return []
@@ -316,25 +320,23 @@ def keys_of(queries: Queries, query: exp.Select, relation: Relation) -> list[exp
     for node in group.expressions:
         if isinstance(node, exp.Cube | exp.Rollup | exp.GroupingSets | exp.Tuple):
             queries.source.refuse(node, "this kind of GROUP BY")
-        keys.append(_meant(queries, query, relation, node))
+        keys.append(_meant(queries, columns, relation, node))
     return keys
 
 
-def _meant(queries: Queries, query: exp.Select, relation: Relation, node: exp.Expr) -> exp.Expr:
+def _meant(queries: Queries, columns: Sequence[exp.Expr], relation: Relation, node: exp.Expr) -> exp.Expr:
     if isinstance(node, exp.Literal) and not node.is_string:
         number = int(node.name) if node.name.isdigit() else 0
-        if not 0 < number <= len(query.expressions):
+        if not 0 < number <= len(columns):
             raise queries.source.error(
-                node,
-                f"GROUP BY {node.name}: the SELECT has {len(query.expressions)} columns",
-                "give one of their numbers",
+                node, f"GROUP BY {node.name}: the SELECT has {len(columns)} columns", "give one of their numbers"
             )
-        chosen: exp.Expr = query.expressions[number - 1]
+        chosen: exp.Expr = columns[number - 1]
         return chosen.this if isinstance(chosen, exp.Alias) else chosen
     if isinstance(node, exp.Column) and node.args.get("table") is None:
         own: list[Column] = [each for each in relation.columns if is_named(node.this, each.name)]
         if not own:
-            aliases = [each for each in query.expressions if isinstance(each, exp.Alias)]
+            aliases = [each for each in columns if isinstance(each, exp.Alias)]
             meant: list[exp.Expr] = [each.this for each in aliases if is_named(node.this, each.alias)]
             return meant[0] if meant else node
     return node

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -12,8 +12,21 @@ from sqlglot import exp
 from ddcore.place import planning
 from ddcore.schema import Schema
 from ddcore.sql import subqueries, windows
-from ddcore.sql.names import Column, Relation, free, is_named, mentioned, require_names, resolve, types, unwrapped
-from ddcore.sql.source import shown
+from ddcore.sql.names import (
+    Column,
+    Relation,
+    candidates,
+    free,
+    is_comma,
+    is_named,
+    mentioned,
+    require_names,
+    resolve,
+    tables_of,
+    types,
+    unwrapped,
+)
+from ddcore.sql.source import parts, shown
 from ddcore.sql.values import Value, Values, aligned, is_plain, null
 
 if TYPE_CHECKING:
@@ -23,6 +36,8 @@ __all__ = ["Pair", "conjuncts", "from_where", "paired"]
 
 Pair = tuple[pl.Expr, pl.Expr, bool]
 """The left and the right value of a key, and whether null equals null."""
+Shared = tuple[Column, Column]
+"""The left and the right column that USING or NATURAL makes one."""
 
 
 def paired(rows: Any, other: Any, pairs: Sequence[Pair], how: str = "inner") -> Any:
@@ -67,40 +82,41 @@ def safe_struct(expr: pl.Expr) -> bool:
 
 def conjuncts(node: exp.Expr | None) -> list[exp.Expr]:
     """The conditions that must all hold; what all sides of an OR share is one by itself."""
-    if node is None:
-        return []
-    if isinstance(node, exp.Paren):
-        return conjuncts(node.this)
-    if isinstance(node, exp.And):
-        return conjuncts(node.left) + conjuncts(node.right)
-    if isinstance(node, exp.Or):
-        return [*_shared(node), node]
-    return [node]
+    found: list[exp.Expr] = []
+    for each in _terms(node, exp.And) if node is not None else []:
+        found += [*_shared(each), each] if isinstance(each, exp.Or) else [each]
+    return found
+
+
+def _terms(node: exp.Expr, kind: type[exp.Connector]) -> list[exp.Expr]:
+    """What a chain of ANDs, or of ORs, connects."""
+
+    def inside(part: exp.Expr) -> list[exp.Expr]:
+        if isinstance(part, exp.Paren):
+            return [part.this]
+        return [part.left, part.right] if isinstance(part, kind) else []
+
+    return [each for each in parts([node], inside) if not isinstance(each, exp.Paren | kind)]
 
 
 def _shared(node: exp.Or) -> list[exp.Expr]:
     """Equalities that all sides of an OR have: a join needs them."""
-    sides = [{each.sql(): each for each in conjuncts(side)} for side in _sides(node)]
+    sides = [{each.sql(): each for each in conjuncts(side)} for side in _terms(node, exp.Or)]
     return [
         each for text, each in sides[0].items() if isinstance(each, exp.EQ) and all(text in side for side in sides[1:])
     ]
 
 
-def _sides(node: exp.Expr) -> list[exp.Expr]:
-    if isinstance(node, exp.Paren):
-        return _sides(node.this)
-    return _sides(node.left) + _sides(node.right) if isinstance(node, exp.Or) else [node]
-
-
 @dataclass
 class _Condition:
-    """A condition of WHERE or ON, and the keys of the columns that it needs.
+    """A condition of WHERE or ON, the keys of the columns that it needs, and the columns that it may name.
 
     ``equal`` are the two keys of a column of USING; ``node`` is then the join, and no condition itself.
     """
 
     node: exp.Expr
     keys: set[str]
+    columns: Sequence[Column] = ()
     equal: tuple[str, str] | None = None
 
     @property
@@ -111,7 +127,11 @@ class _Condition:
 
 @dataclass
 class _From:
-    """FROM under way: relations that are still to be joined, all their columns, and conditions still to be met."""
+    """FROM under way: relations that are still to be joined, all their columns, and conditions still to be met.
+
+    A comma begins a join item, for JOIN binds tighter. ``earlier`` are the relations of the items before the one under
+    way, ``start`` is the place of its first column. ``fused``: a lateral subquery has joined it with items before it.
+    """
 
     queries: Queries
     env: Env
@@ -122,6 +142,9 @@ class _From:
     conditions: list[_Condition] = field(default_factory=list)
     merged: set[str] = field(default_factory=set)
     natural: bool = False
+    earlier: list[Any] = field(default_factory=list)
+    start: int = 0
+    fused: bool = False
 
     @property
     def schema(self) -> Schema:
@@ -134,8 +157,15 @@ class _From:
     def carried(self) -> tuple[str, ...]:
         return tuple(each.key for each in self.env.outer.columns) if self.env.outer else ()
 
-    def values(self) -> Values:
-        return Values(self.queries.source, self.columns, self.schema)
+    @property
+    def item(self) -> list[Any]:
+        """The relations of the join item under way."""
+        return [each for each in self.pool if not any(each is one for one in self.earlier)]
+
+    @property
+    def visible(self) -> list[Column]:
+        """The columns that ON may name: those of its join item and of the query around."""
+        return [each for number, each in enumerate(self.columns) if number >= self.start or each.outer]
 
     # -- tables -------------------------------------------------------------------------------------------------------
 
@@ -155,14 +185,16 @@ class _From:
             relation = self.queries.query(query, self.env.alone)
         else:
             source.refuse(table, "this kind of table in FROM", "write plain tables, subqueries and JOIN ... ON")
-        if table.args.get("joins") or table.args.get("sample") or table.args.get("pivots"):
+        inside = table.args.get("joins") if table is not tables_of(self.select)[0][0] else None
+        if inside or table.args.get("sample") or table.args.get("pivots"):
             source.refuse(table, "a join in parentheses, a sample or a pivot", "write the joins one after another")
         return self._renamed(table, relation)
 
     def _is_of(self, node: Any, table: exp.Expr) -> bool:
         """Whether a part of WHERE is a column of this subquery, of which no join may make another."""
         alias = table.args.get("alias")
-        if not isinstance(node, exp.Column) or self.select.args.get("joins") or (alias and alias.args.get("columns")):
+        is_alone = len(tables_of(self.select)) == 1
+        if not isinstance(node, exp.Column) or not is_alone or (alias and alias.args.get("columns")):
             return False
         return node.args.get("table") is None or is_named(node.args["table"], table.alias)
 
@@ -185,7 +217,10 @@ class _From:
         wanted |= {each.key for each in columns if any(is_named(each.name, used) for used in self.merged)}
         kept = [each for each in columns if each.key in wanted or self.natural]
         taken = set(self.schema) | {each.key for each in self.columns}
-        placed = [replace(each, key=_unused(each.name or each.key, name, taken)) for each in kept]
+        placed = []
+        for each in kept:
+            placed.append(replace(each, key=_unused(each.name or each.key, name, taken)))
+            taken.add(placed[-1].key)
         exprs = {new.key: pl.col(old.key) for old, new in zip(kept, placed, strict=True)}
         exprs |= {key: pl.col(key) for key in relation.carried}
         if not exprs:
@@ -200,6 +235,8 @@ class _From:
 
     def add(self, table: exp.Expr, join: exp.Join | None = None) -> None:
         """One more table, by the join before it."""
+        if is_comma(join):
+            self.earlier, self.start, self.fused = list(self.pool), len(self.columns), False
         if isinstance(table, exp.Lateral) or self.is_correlated(table):
             self._lateral(table, join)
             return
@@ -213,55 +250,100 @@ class _From:
         nodes = conjuncts(join.args.get("on")) if join else []
         if side:
             assert join is not None
-            self._outer(side, rows, columns, nodes, shared=shared, join=join)
+            self._outer(side, rows, nodes, shared=shared, join=join)
         else:
             self.pool.append(rows)
-            self.conditions += [self._condition(node) for node in nodes]
-            for mine, theirs, name in shared:
-                self.conditions.append(self._equal(mine, theirs, join or table))
-                self._merge(mine, theirs, name, mine.key)
+            self._inner(nodes, shared, join)
+        self._merge(shared, side)
 
-    def _condition(self, node: exp.Expr) -> _Condition:
+    def _inner(self, nodes: Iterable[exp.Expr], shared: Iterable[Shared], join: exp.Join | None) -> None:
+        """The conditions of an inner join. One that names no column is met by its table, before any later join."""
+        last = next(iter(types(self.pool[-1])))
+        conditions = [self._condition(node, join) for node in nodes]
+        self.conditions += [replace(each, keys=each.keys or {last}) for each in conditions]
+        self.conditions += [self._equal(pair, join or self.select) for pair in shared]
+
+    def _condition(self, node: exp.Expr, join: exp.Join | None = None) -> _Condition:
+        """A condition of WHERE, or of a join's ON, which may name the tables of its own join item only."""
+        columns = self.columns if join is None else self.visible
         names = subqueries.names_in(node, self.queries.known(self.env))
-        keys = {resolve(self.queries.source, self.columns, each).key for each in names}
-        return _Condition(node, keys)
+        for each in names if self.start else []:
+            if not candidates(columns, each) and candidates(self.columns, each):
+                raise self.queries.source.error(
+                    each, f"ON names {each.sql()}, which a comma separates from this JOIN: JOIN binds tighter",
+                    "write CROSS JOIN in place of the comma, or move the condition to WHERE",
+                )  # fmt: skip
+        return _Condition(node, self._keys(node, columns), tuple(columns))
 
-    def _equal(self, mine: Column, theirs: Column, around: exp.Expr) -> _Condition:
-        return _Condition(around, {mine.key, theirs.key}, (mine.key, theirs.key))
+    def _keys(self, node: exp.Expr, columns: Sequence[Column]) -> set[str]:
+        """The keys of the columns that a part names."""
+        names = subqueries.names_in(node, self.queries.known(self.env))
+        return {resolve(self.queries.source, columns, each).key for each in names}
 
-    def _shared(self, join: exp.Join, columns: Sequence[Column]) -> list[tuple[Column, Column, str]]:
-        """The pairs of columns of USING or NATURAL, with the name of both."""
+    def _equal(self, pair: Shared, around: exp.Expr) -> _Condition:
+        mine, theirs = pair
+        return _Condition(around, {mine.key, theirs.key}, equal=(mine.key, theirs.key))
+
+    def _shared(self, join: exp.Join, columns: Sequence[Column]) -> list[Shared]:
+        """The pairs of columns that USING or NATURAL makes one."""
         source = self.queries.source
         named: list[Any] = list(join.args.get("using") or [])
-        visible = [each for each in self.columns if not each.hidden and not each.outer]
+        visible = [each for each in self.columns[self.start :] if not each.hidden and not each.outer]
         if join.method == "NATURAL":
             named = [each.name for each in visible if any(is_named(each.name, other.name) for other in columns)]
         visible = [each for each in visible if not each.absent]
-        pairs = []
+        pairs: list[Shared] = []
         for name in named:
             text = name.name if isinstance(name, exp.Expr) else name
             mine = [each for each in visible if is_named(name, each.name)]
             theirs = [each for each in columns if is_named(name, each.name)]
             if len(mine) != 1 or len(theirs) != 1:
-                raise source.error(join, f"USING ({text}): {len(mine)} columns on the left, {len(theirs)} on the right",
-                                   "name a column that both sides have once")  # fmt: skip
-            pairs.append((mine[0], theirs[0], text))
+                what = "NATURAL JOIN, column" if join.method else "USING"
+                before = any(is_named(name, each.name) for each in self.columns[: self.start] if not each.outer)
+                hint = "JOIN binds tighter than a comma: write CROSS JOIN in place of the comma"
+                raise source.error(
+                    join, f"{what} ({text}): {len(mine)} columns on the left, {len(theirs)} on the right",
+                    hint if before and not mine else "name a column that both sides have once",
+                )  # fmt: skip
+            if (mine[0], theirs[0]) in pairs:
+                raise source.error(join, f"USING names {text} twice", "name it once")
+            pairs.append((mine[0], theirs[0]))
         return pairs
 
-    def _merge(self, mine: Column, theirs: Column, name: str, key: str) -> None:
-        """One visible column in place of two, before all others."""
-        place = [number for number, each in enumerate(self.columns) if each in (mine, theirs)]
-        for number in place:
-            self.columns[number] = replace(self.columns[number], hidden=True)
-        front = next((number for number, each in enumerate(self.columns) if each.table or each.hidden), 0)
-        self.columns = [each for each in self.columns if not (each.hidden and not each.table)]
-        self.columns.insert(front, Column("", name, key))
+    def _merge(self, shared: Sequence[Shared], side: str) -> None:
+        """One visible column in place of each two, before all others of the join item."""
+        merged = [Column("", mine.name, self._merged_key(mine, theirs, side)) for mine, theirs in shared]
+        both = {each for pair in shared for each in pair}
+        rest = [replace(each, hidden=True) if each in both else each for each in self.columns[self.start :]]
+        self.columns[self.start :] = [*merged, *(each for each in rest if each.table or not each.hidden)]
+
+    def _merged_key(self, mine: Column, theirs: Column, side: str) -> str:
+        """The key of one column in place of two: that of a side that is null only where both are, in both's type."""
+        kinds = self.schema
+        first, second = (theirs, mine) if side == "RIGHT" else (mine, theirs)
+        if side != "FULL" and kinds[mine.key] == kinds[theirs.key]:
+            return first.key
+        values = [Value(pl.col(each.key), kinds[each.key], self.select) for each in (first, second)]
+        (one, other), _ = aligned(self.queries.source, values, f"USING ({mine.name})")
+        key = _unused(f"using {mine.name}", "", kinds)
+        expr = pl.when(one.is_not_null()).then(one).otherwise(other) if side == "FULL" else one
+        place = next(number for number, rows in enumerate(self.pool) if first.key in types(rows))
+        self.pool[place] = self.pool[place].with_columns(**{key: expr})
+        return key
 
     def is_correlated(self, table: exp.Expr) -> bool:
         """Whether a subquery in FROM names columns of the query around."""
         if self.env.outer is None or not isinstance(table, exp.Subquery):
             return False
         return any(True for _ in free(unwrapped(table), self.queries.known(self.env)))
+
+    def names_around(self, tables: Iterable[tuple[exp.Expr, exp.Join | None]]) -> bool:
+        """Whether a table or an ON of FROM names columns of the query around."""
+        names = {id(each) for each in free(self.select, self.queries.known(self.env))}
+        inside = [table for table, _ in tables if isinstance(table, exp.Lateral)]
+        inside += [join.args["on"] for _, join in tables if join is not None and join.args.get("on") is not None]
+        named = any(id(each) in names for part in inside for each in part.find_all(exp.Column))
+        return named or any(self.is_correlated(table) for table, _ in tables)
 
     def _lateral(self, table: exp.Expr, join: exp.Join | None) -> None:
         """A subquery that may name what stands before it, or if it is not LATERAL the query around."""
@@ -271,38 +353,38 @@ class _From:
             source.refuse(
                 join or table, "this kind of lateral join", "CROSS JOIN LATERAL, or LEFT JOIN LATERAL ... ON true"
             )
-        before = self.joined(final=False)
         query = unwrapped(table.this)
+        if not self.pool:
+            self.pool.append(self.queries.unit)
+        before = self.joined(final=False)
         if not isinstance(table, exp.Lateral):
             before = replace(before, columns=tuple(each for each in before.columns if each.outer))
         correlation = subqueries.correlated(self.queries, before, query, self.env)
         relation = self.queries.query(query, self.env.inside(correlation.outer))
         rows, columns = self._renamed(table, relation)
+        shared = self._shared(join, columns) if join else []
         pairs = [(mine, theirs, True) for mine, theirs, _ in correlation.pairs]
         joined = paired(before.rows, rows, pairs, "left" if side else "inner")
+        self.fused = bool(self.earlier)
         self.pool, self.columns = [_without(joined, relation.carried)], self.columns + columns
         if not side:
-            self.conditions += [self._condition(node) for node in conjuncts(on)]
+            self._inner(conjuncts(on), shared, join)
+            self._merge(shared, side)
 
     def _outer(
-        self,
-        side: str,
-        rows: Any,
-        columns: list[Column],
-        nodes: Sequence[exp.Expr],
-        *,
-        shared: Sequence[tuple[Column, Column, str]],
-        join: exp.Join,
+        self, side: str, rows: Any, nodes: Sequence[exp.Expr], *, shared: Sequence[Shared], join: exp.Join
     ) -> None:
         """LEFT, RIGHT and FULL: pairs, and the rows of one side or both that are in none."""
-        if side != "LEFT" and any(each.outer for each in self.columns):
+        if side != "LEFT" and set(self.carried) & set(self.schema):
             self.queries.source.refuse(
-                join,
-                f"a {side} JOIN beside a subquery in FROM that names the query around",
-                "compute the join in a view",
+                join, f"a {side} JOIN in a FROM that names the query around", "compute the join in a view"
             )
-        conditions = [self._condition(node) for node in nodes]
-        conditions += [self._equal(mine, theirs, join) for mine, theirs, _ in shared]
+        if side != "LEFT" and self.fused:
+            self.queries.source.refuse(
+                join, f"a {side} JOIN behind a comma and LATERAL", "compute the join in a subquery"
+            )
+        conditions = [self._condition(node, join) for node in nodes]
+        conditions += [self._equal(pair, join) for pair in shared]
         for each in conditions:
             if each.asks:
                 self.queries.source.refuse(
@@ -310,22 +392,13 @@ class _From:
                 )
         theirs = set(types(rows))
         needed = set().union(*(each.keys for each in conditions)) - theirs if conditions else set()
-        if side == "LEFT" and self.pool:
-            picked = [each for each in self.pool if needed & set(types(each))] or [self.pool[-1]]
-        else:
-            picked = list(self.pool)
+        picked = self.item
+        if side == "LEFT":
+            picked = [each for each in self.pool if needed & set(types(each))] or picked[-1:]
         rest = [each for each in self.pool if not any(each is one for one in picked)]
         self.pool = picked
         left = self.joined(final=False, keep=[each.node for each in conditions if each.equal is None], keys=needed).rows
-        result = _OuterJoin(self, left, rows, conditions, join).result(side)
-        self.pool = [*rest, result]
-        for mine, other, name in shared:
-            key = {"LEFT": mine.key, "RIGHT": other.key}.get(side)
-            if key is None:
-                key = f"using {name}"
-                both = pl.when(pl.col(mine.key).is_not_null()).then(pl.col(mine.key)).otherwise(pl.col(other.key))
-                self.pool[-1] = self.pool[-1].with_columns(**{key: both})
-            self._merge(mine, other, name, key)
+        self.pool = [*rest, _OuterJoin(self, left, rows, conditions, join).result(side)]
 
     # -- one relation of all ------------------------------------------------------------------------------------------
 
@@ -370,14 +443,13 @@ class _From:
                 return rows
             self.conditions = [each for each in self.conditions if not any(each is one for one in ready)]
             plain = [each for each in ready if not each.asks]
-            values = Values(self.queries.source, self.columns, schema)
             for each in plain:
                 with planning(self.queries.source.place(each.node)):
-                    rows = rows.where(_truth(values, each))
+                    rows = rows.where(_truth(Values(self.queries.source, each.columns, schema), each))
             for each in ready:
                 if not any(each is one for one in plain):
                     with planning(self.queries.source.place(each.node)):
-                        relation = Relation(rows, tuple(c for c in self.columns if c.key in schema), self.carried)
+                        relation = Relation(rows, tuple(c for c in each.columns if c.key in schema), self.carried)
                         rows = subqueries.filtered(self.queries, relation, each.node, self.env)
 
     def _equalities(self, rows: Any, other: Any) -> list[tuple[_Condition, Pair]]:
@@ -402,7 +474,7 @@ class _From:
                 return None
             values = [Value(pl.col(first), mine[first], node), Value(pl.col(second), theirs[second], node)]
         elif isinstance(node, exp.EQ) and not isinstance(node.this, exp.Tuple):
-            left, right = (self._condition(side).keys for side in (node.left, node.right))
+            left, right = (self._keys(side, condition.columns) for side in (node.left, node.right))
             if left <= theirs.keys() and right <= mine.keys():
                 one, two = node.right, node.left
             else:
@@ -411,7 +483,8 @@ class _From:
             if not left or not right or not right <= mine.keys() or not left <= theirs.keys():
                 return None
             source = self.queries.source
-            values = [Values(source, self.columns, mine).of(one), Values(source, self.columns, theirs).of(two)]
+            columns = condition.columns
+            values = [Values(source, columns, mine).of(one), Values(source, columns, theirs).of(two)]
         else:
             return None
         (a, b), kind = aligned(self.queries.source, values, shown(node))
@@ -466,9 +539,8 @@ class _OuterJoin:
             return matches.concat(*padded)
 
     def _limited(self, rows: Any, conditions: Sequence[_Condition]) -> Any:
-        values = Values(self.start.queries.source, self.start.columns, types(rows))
         for each in conditions:
-            rows = rows.where(_truth(values, each))
+            rows = rows.where(_truth(Values(self.start.queries.source, each.columns, types(rows)), each))
         return rows
 
     def _unmatched(
@@ -488,14 +560,12 @@ class _OuterJoin:
         return every.concat(paired_rows.negate())
 
 
-def _unused(name: str, table: str, taken: Iterable[str]) -> str:
+def _unused(name: str, table: str, taken: Container[str]) -> str:
     """A key for a column: its name, else with its table's, else with a number."""
-    taken = set(taken)
     key, number = name, 1
     while key in taken or key in ("count", "diff"):
         key = f"{table}.{name}" if number == 1 else f"{table}.{name} {number}"
         number += 1
-    taken.add(key)
     return key
 
 
@@ -507,13 +577,8 @@ def _without(rows: Any, keys: Iterable[str]) -> Any:
 def from_where(queries: Queries, select: exp.Select, env: Env, skip: Sequence[exp.Expr] = ()) -> Relation:
     """The rows of FROM that meet WHERE, without the conditions in ``skip``."""
     skipped = {id(each) for each in skip}
-    tables: list[tuple[exp.Expr, exp.Join | None]] = []
-    if select.args.get("from_") is not None:
-        tables.append((select.args["from_"].this, None))
-    joins = list(select.args.get("joins") or [])
-    if tables:
-        joins += tables[0][0].args.pop("joins", None) or []
-    tables += [(join.this, join) for join in joins]
+    tables = tables_of(select)
+    joins = [join for _, join in tables if join is not None]
     later = [
         each
         for key, value in select.args.items()
@@ -525,15 +590,14 @@ def from_where(queries: Queries, select: exp.Select, env: Env, skip: Sequence[ex
     start.merged = {name.name for join in joins for name in join.args.get("using") or []}
     start.natural = any(join.method == "NATURAL" for join in joins)
     outer = [env.outer] if env.outer is not None and env.outer.columns else []
-    first = any(start.is_correlated(table) for table, _ in tables)
-    for each in outer if first else []:
-        start.pool.append(each.rows)
-        start.columns += each.columns
+    start.columns += [column for each in outer for column in each.columns]
+    first = bool(outer) and start.names_around(tables)
+    if first:
+        start.pool += [each.rows for each in outer]
     for table, join in tables:
         start.add(table, join)
-    for each in [] if first else outer:
-        start.pool.append(each.rows)
-        start.columns += each.columns
+    if not first:
+        start.pool += [each.rows for each in outer]
     if not start.pool:
         start.pool.append(queries.unit)
     where = select.args.get("where")

@@ -12,7 +12,7 @@ from ddcore.errors import ProgramError
 from ddcore.sql.source import DIALECT, Source
 from ddcore.sql.tokens import is_kind, nearly, word, written
 
-__all__ = ["check_ends", "mistake"]
+__all__ = ["check_ends", "check_joins", "mistake"]
 
 _KEYWORDS = (
     "SELECT", "FROM", "WHERE", "GROUP", "HAVING", "ORDER", "LIMIT", "OFFSET", "QUALIFY", "UNION", "INTERSECT", "EXCEPT",
@@ -23,6 +23,10 @@ _CLAUSES = {
     "FROM", "WHERE", "GROUP BY", "HAVING", "ORDER BY", "LIMIT", "OFFSET", "FETCH", "QUALIFY", "UNION", "INTERSECT",
     "EXCEPT", "JOIN", "INNER", "CROSS", "NATURAL", "ON", "USING", "AND", "OR", "THEN", "WHEN", "ELSE", "END", "AS", ")",
     ",",
+}  # fmt: skip
+_ENDS_OF_FROM = {
+    ",", ")", "WHERE", "GROUP BY", "HAVING", "ORDER BY", "LIMIT", "OFFSET", "FETCH", "QUALIFY", "WINDOW", "UNION",
+    "INTERSECT", "EXCEPT", "SELECT",
 }  # fmt: skip
 _NOT_ALONE = ("SELECT", "FROM", "WHERE", "ON", "HAVING", "QUALIFY", "AND", "OR", "GROUP BY", "ORDER BY", "PARTITION BY")
 _BEFORE_NAMES = ("FROM", "JOIN", "AS", "VIEW", ".", ",")
@@ -54,6 +58,42 @@ def check_ends(query: Sequence[Token], source: Source) -> None:
         if is_clause and (number + 1 == len(query) or behind in _CLAUSES):
             text = written(source, token)
             raise source.error_at(token.start, f"{_WANTED[keyword]} is missing behind {text}", _COMPLETE)
+
+
+def check_joins(query: Sequence[Token], source: Source) -> None:
+    """Raise ProgramError for a JOIN that lacks ON or USING, which sqlglot takes for a comma, and for one too many."""
+    open_joins: list[list[Token]] = [[]]
+    for number, token in enumerate(query):
+        is_name = word(query, number - 1) in (".", "AS")
+        keyword = "" if is_name and not is_kind(query, number, TokenType.L_PAREN) else word(query, number)
+        if keyword == "(":
+            open_joins.append([])
+        elif keyword == "JOIN" and not _is_without_condition(query, number):
+            open_joins[-1].append(token)
+        elif keyword in ("ON", "USING") and word(query, number - 1) != "DISTINCT":
+            if not open_joins[-1]:
+                hint = "CROSS JOIN and NATURAL JOIN take none; other conditions belong into WHERE"
+                raise source.error_at(token.start, f"there is no JOIN for this {keyword}", hint)
+            open_joins[-1].pop()
+        elif keyword in _ENDS_OF_FROM and open_joins[-1]:
+            raise _unconditional(open_joins[-1][-1], source)
+        if keyword == ")":
+            open_joins.pop()
+    if open_joins[-1]:
+        raise _unconditional(open_joins[-1][-1], source)
+
+
+def _unconditional(join: Token, source: Source) -> ProgramError:
+    hint = "add ON condition or USING (column), or write CROSS JOIN for each row with each"
+    return source.error_at(join.start, "this JOIN has neither ON nor USING", hint)
+
+
+def _is_without_condition(query: Sequence[Token], number: int) -> bool:
+    """Whether this is a CROSS or a NATURAL JOIN."""
+    before = number - 1
+    while word(query, before) in ("INNER", "LEFT", "RIGHT", "FULL", "OUTER"):
+        before -= 1
+    return word(query, before) in ("CROSS", "NATURAL")
 
 
 def mistake(query: Sequence[Token], source: Source) -> ProgramError:

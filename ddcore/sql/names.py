@@ -9,12 +9,12 @@ from typing import Any
 from sqlglot import exp
 
 from ddcore.schema import Schema, parse_schema
-from ddcore.sql.source import Source, shown
+from ddcore.sql.source import Source, parts, shown
 from ddcore.wording import listed, meant
 
 __all__ = [
-    "Column", "Relation", "free", "is_named", "mentioned", "own", "require_names", "resolve", "result_name", "types",
-    "unwrapped",
+    "Column", "Relation", "candidates", "free", "is_comma", "is_named", "mentioned", "own", "require_names", "resolve",
+    "result_name", "tables_of", "types", "unwrapped",
 ]  # fmt: skip
 
 _SLANTED = "\u2018\u2019\u201a\u201c\u201d\u201e\u00ab\u00bb"
@@ -29,7 +29,7 @@ class Column:
 
     A ``hidden`` one answers to its qualified name only, because USING merged it with another. An ``outer`` one belongs
     to the query around. An ``absent`` one is known for messages only: nothing names it, or with a
-    key, GROUP BY has left it behind.
+    key, GROUP BY has left it behind. An ``untyped`` one is a bare NULL, which takes the type of what it meets.
     """
 
     table: str
@@ -38,6 +38,7 @@ class Column:
     hidden: bool = False
     outer: bool = False
     absent: bool = False
+    untyped: bool = False
 
 
 @dataclass(frozen=True)
@@ -79,6 +80,19 @@ def unwrapped(query: exp.Expr) -> exp.Expr:
     ):
         query = query.this
     return query
+
+
+def tables_of(query: exp.Expr) -> list[tuple[exp.Expr, exp.Join | None]]:
+    """What FROM names, in order, each with the join before it; the first one has none."""
+    start = query.args.get("from_")
+    first = [(start.this, None)] if start is not None else []
+    joins = [*(query.args.get("joins") or []), *((start.this.args.get("joins") or []) if start is not None else [])]
+    return [*first, *((join.this, join) for join in joins)]
+
+
+def is_comma(join: exp.Join | None) -> bool:
+    """Whether a table stands behind a comma, or is the first of FROM: a new join item, for JOIN binds tighter."""
+    return join is None or not any(join.args.get(key) for key in ("method", "side", "kind", "on", "using"))
 
 
 def candidates(columns: Iterable[Column], node: exp.Column) -> list[Column]:
@@ -185,12 +199,28 @@ def own(query: exp.Expr, known: Known) -> list[str]:
     tables = _tables(query, known)
     for each in query.expressions:
         if isinstance(each, exp.Star):
-            names += [name for _, columns in tables for name in columns]
+            names += _starred(query, known)
         elif isinstance(each, exp.Column) and isinstance(each.this, exp.Star):
             names += [name for table, columns in tables if is_named(each.args["table"], table) for name in columns]
         else:
             names.append(result_name(each))
     return names
+
+
+def _starred(query: exp.Expr, known: Known) -> list[str]:
+    """The names that ``*`` stands for: in each join item, columns that USING and NATURAL merge come once, and first."""
+    items: list[list[str]] = []
+    for table, join in tables_of(query):
+        names = [name for _, columns in _named(table, known) for name in columns]
+        if join is None or is_comma(join):
+            items.append(names)
+            continue
+        merged = [each.name for each in join.args.get("using") or []]
+        if join.method == "NATURAL":
+            merged = [name for name in items[-1] if any(is_named(name, other) for other in names)]
+        rest = [name for name in items[-1] + names if not any(is_named(name, other) for other in merged)]
+        items[-1] = merged + rest
+    return [name for names in items for name in names]
 
 
 def free(query: exp.Expr, known: Known) -> Iterator[exp.Column]:
@@ -234,25 +264,23 @@ def _free_of_select(query: exp.Expr, known: Known) -> Iterator[exp.Column]:
 
 def _names(node: exp.Expr, known: Known) -> Iterator[exp.Column]:
     """All names in a part of a query, of subqueries only those that are free."""
-    if isinstance(node, exp.Query) and not isinstance(node, exp.Table):
-        yield from free(node, known)
-    elif isinstance(node, exp.Column):
-        if not isinstance(node.this, exp.Star):
-            yield node
-    else:
-        for child in node.iter_expressions():
-            yield from _names(child, known)
+
+    def inside(part: exp.Expr) -> Iterable[exp.Expr]:
+        return () if is_query(part) or isinstance(part, exp.Column) else part.iter_expressions()
+
+    def is_query(part: exp.Expr) -> bool:
+        return isinstance(part, exp.Query) and not isinstance(part, exp.Table)
+
+    for part in parts([node], inside):
+        if is_query(part):
+            yield from free(part, known)
+        elif isinstance(part, exp.Column) and not isinstance(part.this, exp.Star):
+            yield part
 
 
 def _tables(query: exp.Expr, known: Known) -> list[tuple[str, Sequence[str]]]:
     """The aliases and columns of what FROM and JOIN name."""
-    start = query.args.get("from_")
-    joins = query.args.get("joins") or []
-    return [
-        named
-        for each in ([start.this] if start else []) + [join.this for join in joins]
-        for named in _named(each, known)
-    ]
+    return [named for table, _ in tables_of(query) for named in _named(table, known)]
 
 
 def _named(table: exp.Expr, known: Known) -> Iterator[tuple[str, Sequence[str]]]:
@@ -270,8 +298,6 @@ def _named(table: exp.Expr, known: Known) -> Iterator[tuple[str, Sequence[str]]]
     alias = table.args.get("alias")
     renamed = [each.name for each in (alias.args.get("columns") or [])] if isinstance(alias, exp.TableAlias) else []
     yield table.alias or table.name, renamed + list(columns[len(renamed) :])
-    for join in table.args.get("joins") or []:
-        yield from _named(join.this, known)
 
 
 def _with_bindings(query: exp.Expr, known: Known) -> Known:

@@ -39,7 +39,8 @@ def projected(
         while key in exprs:
             key += "+"
         exprs[key] = value.expr
-        results.append(Column("", name, key))
+        inner = each.this if isinstance(each, exp.Alias) else each
+        results.append(Column("", name, key, untyped=isinstance(inner, exp.Null)))
     distinct = node.args.get("distinct")
     if distinct is not None and distinct.args.get("on") is not None:
         queries.source.refuse(node, "DISTINCT ON", "use row_number(), or a lateral subquery with LIMIT 1")

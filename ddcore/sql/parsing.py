@@ -16,7 +16,7 @@ from ddcore.sql.bindings import without_recursion
 from ddcore.sql.brackets import check_brackets
 from ddcore.sql.commas import check_commas
 from ddcore.sql.heads import query_of
-from ddcore.sql.mistakes import check_ends, mistake
+from ddcore.sql.mistakes import check_ends, check_joins, mistake
 from ddcore.sql.quotes import unclosed
 from ddcore.sql.source import DIALECT, Source
 from ddcore.sql.tokens import statements
@@ -75,6 +75,7 @@ def _tree(source: Source, tokens: list[Token]) -> exp.Create:
         with _quiet(), suppress(SqlglotError):
             trees = Dialect.get_or_raise(DIALECT).parser(error_level=ErrorLevel.IMMEDIATE).parse(kept, source.text)
             if len(trees) == 1 and isinstance(trees[0], exp.Create):
+                check_joins(tokens[number:], source)
                 return trees[0]
         with _quiet():
             raise mistake(kept[number:], source)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import polars as pl
 from sqlglot import exp
 
+from ddcore.constants import constant
 from ddcore.place import planning
 from ddcore.sql import grouping, joins, ordering, recursion, subqueries, windows
 from ddcore.sql.names import Column, Relation, is_named, result_name, types, unwrapped
@@ -49,21 +51,16 @@ class Env:
 class Queries:
     """Plans queries over the inputs and the views before them."""
 
-    def __init__(self, source: Source, inputs: Mapping[str, Any], read: Iterable[str]) -> None:
+    def __init__(self, source: Source, inputs: Mapping[str, Any]) -> None:
         self.source = source
         self.tables = {name: _relation(rows) for name, rows in inputs.items()}
-        self.inputs = [inputs[name] for name in read] or list(inputs.values())
         self.bounds: dict[int, list[tuple[exp.Expr, int]]] = {}
         """What the query around bounds from above, of the columns of a subquery in FROM, by the subquery's identity."""
-        self._unit: Any = None
 
-    @property
+    @cached_property
     def unit(self) -> Any:
-        """One row, whenever an input that the program reads has rows: what constants and sums of nothing rest on."""
-        if self._unit is None:
-            first, *others = [rows.select(unit=pl.lit(1, dtype=pl.Int64)) for rows in self.inputs]
-            self._unit = (first.concat(*others) if others else first).distinct()
-        return self._unit
+        """One row: what constants and sums of nothing rest on."""
+        return constant(pl.DataFrame({"unit": [1]}))
 
     def known(self, env: Env) -> dict[str, Sequence[str]]:
         """The column names of all tables that a query may name."""
@@ -106,17 +103,17 @@ class Queries:
             if value and key not in _PARTS:
                 self.source.refuse(node, f"{key.strip('_').upper()} in a SELECT")
         relation = joins.from_where(self, node, env)
+        columns = self.expanded(node, relation)
         before: dict[int, Value] = {}
         if grouping.is_grouped(node):
-            inside = [*grouping.aggregates_in(node), *grouping.keys_of(self, node, relation)]
-            relation, before = subqueries.attached(self, relation, inside, env)
-            relation, replaced = grouping.grouped(self, node, relation, env, before)
+            keys = grouping.keys_of(self, node, relation, columns)
+            relation, before = subqueries.attached(self, relation, [*grouping.aggregates_in(node), *keys], env)
+            relation, replaced = grouping.grouped(self, node, relation, env, before, keys=keys)
             having = node.args.get("having")
             for condition in joins.conjuncts(having.this if having else None):
                 relation = self._having(relation, condition, replaced, env, before)
         else:
             replaced = None
-        columns = self._expanded(node, relation)
         order = node.args.get("order")
         parts = [*columns, *(order.expressions if order else []), *filter(None, [node.args.get("qualify")])]
         relation, known = subqueries.attached(self, relation, parts, env, before)
@@ -154,7 +151,7 @@ class Queries:
             )
             return replace(relation, rows=relation.rows.where(values.truth(condition, "HAVING")))
 
-    def _expanded(self, node: exp.Select, relation: Relation) -> list[exp.Expr]:
+    def expanded(self, node: exp.Select, relation: Relation) -> list[exp.Expr]:
         """The columns of a SELECT, with all those that a star stands for."""
         columns: list[exp.Expr] = []
         for each in node.expressions:
@@ -192,15 +189,23 @@ class Queries:
         return Relation(result, names, carried)
 
     def _combined(self, node: exp.SetOperation, env: Env) -> Relation:
+        chain = [node]
+        while isinstance(chain[-1].this, exp.SetOperation) and not _has_more(chain[-1].this):
+            chain.append(chain[-1].this)  # as deeply nested on its left side as it is long
+        left = self.query(chain[-1].this, env)
+        for each in reversed(chain):
+            left = self._both(each, left, self.query(each.expression, env))
+        return left
+
+    def _both(self, node: exp.SetOperation, left: Relation, right: Relation) -> Relation:
         if node.args.get("by_name") or node.args.get("side") or node.args.get("on"):
             self.source.refuse(node, "a set operation by names")
-        left, right = self.query(node.this, env), self.query(node.expression, env)
         if len(left.own) != len(right.own):
             raise self.source.error(
                 node, f"{node.key.upper()}: {len(left.own)} columns on the left, {len(right.own)} on the right",
                 "select as many on both sides",
             )  # fmt: skip
-        mine, theirs = self.met(left, right, node)
+        mine, theirs = self._met(left, right, node)
         distinct = bool(node.args.get("distinct"))
         if isinstance(node, exp.Union):
             both = mine.concat(theirs)
@@ -209,38 +214,36 @@ class Queries:
             if distinct:
                 mine, theirs = mine.distinct(), theirs.distinct()
             rows = mine.intersect(theirs) if isinstance(node, exp.Intersect) else mine.except_(theirs)
-        columns = tuple(replace(each, table="") for each in left.own)
+        columns = tuple(
+            replace(each, table="", untyped=each.untyped and other.untyped)
+            for each, other in zip(left.own, right.own, strict=True)
+        )
         return Relation(rows, columns, left.carried)
 
-    def met(self, left: Relation, right: Relation, node: exp.SetOperation) -> tuple[Any, Any]:
+    def _met(self, left: Relation, right: Relation, node: exp.SetOperation) -> tuple[Any, Any]:
         """Two results with the columns of the left one, by place, in types that hold both."""
         kinds, others = left.types, right.types
         mine: dict[str, pl.Expr] = {key: pl.col(key) for key in left.carried}
         theirs: dict[str, pl.Expr] = {key: pl.col(key) for key in left.carried}
-        for number, (one, other) in enumerate(zip(left.own, right.own, strict=True)):
+        for one, other in zip(left.own, right.own, strict=True):
             pair = [
-                Value(pl.col(one.key), None if _is_null(node.this, number) else kinds[one.key], node),
-                Value(pl.col(other.key), None if _is_null(node.expression, number) else others[other.key], node),
+                Value(pl.col(one.key), None if one.untyped else kinds[one.key], node),
+                Value(pl.col(other.key), None if other.untyped else others[other.key], node),
             ]
             (mine[one.key], theirs[one.key]), _ = aligned(self.source, pair, f"{node.key.upper()}, column {one.name}")
         return _selected(left.rows, mine), _selected(right.rows, theirs)
 
 
-def _is_null(query: exp.Expr, number: int) -> bool:
-    """Whether a column of a query is a bare NULL, which takes the type of the other side."""
-    query = unwrapped(query)
-    if isinstance(query, exp.SetOperation):
-        return _is_null(query.this, number) and _is_null(query.expression, number)
-    if not isinstance(query, exp.Select) or len(query.expressions) <= number:
-        return False
-    node = query.expressions[number]
-    return isinstance(node.this if isinstance(node, exp.Alias) else node, exp.Null)
+def _has_more(node: exp.SetOperation) -> bool:
+    """Whether there is more to a set operation than its two sides."""
+    return any(node.args.get(key) for key in ("with_", "order", "limit", "offset"))
 
 
 def _of_star(column: Column, star: exp.Expr) -> exp.Column:
-    """A column that a star stands for."""
-    node = exp.Column(this=exp.to_identifier(column.name, quoted=True))
-    node.meta["key"] = column.key
+    """A column that a star stands for, at the place of the star."""
+    node = exp.column(exp.to_identifier(column.name), exp.to_identifier(column.table) if column.table else None)
+    starts = [each.meta["start"] for each in star.walk() if "start" in each.meta]
+    node.meta.update(key=column.key, star=shown(star), **({"start": min(starts)} if starts else {}))
     node.parent = star.parent
     return node
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -10,12 +11,13 @@ import polars as pl
 from sqlglot import exp
 
 import ddcore
+from ddcore.constants import constant
 from ddcore.place import planning
 from ddcore.schema import Type
 from ddcore.sql import grouping, windows
-from ddcore.sql.names import Column, Relation, is_named, require_names, unwrapped
+from ddcore.sql.names import Column, Relation, is_comma, is_named, require_names, tables_of, unwrapped
 from ddcore.sql.source import DIALECT, Declared
-from ddcore.sql.values import Value, as_type, declared_type, null
+from ddcore.sql.values import Value, as_type, declared_type
 
 if TYPE_CHECKING:
     from ddcore.sql.queries import Env, Queries
@@ -152,13 +154,18 @@ def _require_linear(queries: Queries, binding: exp.CTE, step: exp.Expr) -> None:
             raise queries.source.error(node, f"{what}: OVER itself", _MUTUAL)
         if isinstance(node, exp.Join) and node.side in ("LEFT", "FULL"):
             raise queries.source.error(node, f"{what}: {node.side} JOIN with itself", _MUTUAL)
-        if (
-            isinstance(around, exp.Select)
-            and isinstance(node, exp.From)
-            and any(join.side in ("RIGHT", "FULL") for join in around.args.get("joins") or [])
-        ):
+        if isinstance(node, exp.From | exp.Join) and any(join.side in ("RIGHT", "FULL") for join in _behind(node)):
             raise queries.source.error(node, f"{what}: an outer join with itself", _MUTUAL)
         node = around
+
+
+def _behind(node: exp.Expr) -> list[exp.Join]:
+    """The joins behind a table in its join item, which a comma ends."""
+    select = node.parent_select
+    tables = tables_of(select) if select is not None else []
+    first = next((number for number, (table, _) in enumerate(tables) if table is node.this), len(tables))
+    joins = [join for _, join in tables[first + 1 :] if join is not None]
+    return list(itertools.takewhile(lambda join: not is_comma(join), joins))
 
 
 # -- WITH MUTUALLY RECURSIVE ------------------------------------------------------------------------------------------
@@ -186,11 +193,8 @@ def _mutual(queries: Queries, nodes: Sequence[exp.CTE], declared: Sequence[Decla
         if len({name.casefold() for name in columns.names}) < len(columns.names):
             raise source.error(node, f"{node.alias}: two columns have one name", "give each column its own name")
         bindings[node.alias] = _Binding(node, columns.names, kinds)
-    start = queries.inputs[0]
     empty = {
-        name: start.select(**{c: null(kind) for c, kind in zip(each.names, each.kinds, strict=True)}).where(
-            pl.lit(False)
-        )
+        name: constant(pl.DataFrame(schema={c: kind.polars for c, kind in zip(each.names, each.kinds, strict=True)}))
         for name, each in bindings.items()
     }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import NoReturn
 
@@ -10,7 +11,7 @@ from sqlglot import exp
 
 from ddcore.errors import ProgramError
 
-__all__ = ["DIALECT", "Declared", "Loop", "Source", "called", "cut", "shown"]
+__all__ = ["DIALECT", "Declared", "Loop", "Source", "called", "cut", "parts", "shown"]
 
 DIALECT = "postgres"
 _LONGEST_SHOWN = 60
@@ -69,6 +70,15 @@ class Source:
     def refuse(self, node: exp.Expr, what: str, hint: str = "docs/sql.md lists what is supported") -> NoReturn:
         """Raise the error of what is SQL but is not supported."""
         raise self.error(node, f"{what} is not supported: {shown(node)}", hint)
+
+
+def parts(nodes: Iterable[exp.Expr], inside: Callable[[exp.Expr], Iterable[exp.Expr]]) -> Iterator[exp.Expr]:
+    """These parts and what is ``inside`` them, each before its own: chains of terms are too deep to recurse."""
+    waiting = [*nodes][::-1]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        waiting += [*inside(node)][::-1]
 
 
 def shown(node: exp.Expr) -> str:

@@ -7,7 +7,7 @@ compared with is the key, and the values are not needed.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -15,9 +15,12 @@ import polars as pl
 from sqlglot import exp
 
 import ddcore
+from ddcore.errors import ExpressionError
+from ddcore.expressions import failing
+from ddcore.place import planning
 from ddcore.sql import grouping, joins
 from ddcore.sql.names import Column, Known, Relation, _names, free, resolve, types, unwrapped
-from ddcore.sql.source import shown
+from ddcore.sql.source import parts, shown
 from ddcore.sql.values import BOOL, Value, Values, aligned, null
 
 if TYPE_CHECKING:
@@ -50,26 +53,23 @@ def names_in(node: exp.Expr, known: Known) -> list[exp.Column]:
 
 def subqueries_in(nodes: Iterable[exp.Expr]) -> list[exp.Expr]:
     """The parts that hold a subquery, outermost first: EXISTS, IN, ANY, ALL and values."""
-    found: list[exp.Expr] = []
 
-    def visit(node: exp.Expr) -> None:
-        if (
-            isinstance(node, exp.Exists | exp.Subquery | exp.Select | exp.SetOperation)
-            or (isinstance(node, exp.In) and node.args.get("query") is not None)
-            or (
-                isinstance(node, exp.Binary)
-                and isinstance(node.expression, exp.Any | exp.All)
-                and isinstance(unwrapped(node.expression.this), exp.Query)
-            )
-        ):
-            found.append(node)
-            return
-        for child in node.iter_expressions():
-            visit(child)
+    def inside(node: exp.Expr) -> Iterable[exp.Expr]:
+        return () if _holds_subquery(node) else node.iter_expressions()
 
-    for node in nodes:
-        visit(node)
-    return found
+    return [node for node in parts(nodes, inside) if _holds_subquery(node)]
+
+
+def _holds_subquery(node: exp.Expr) -> bool:
+    return (
+        isinstance(node, exp.Exists | exp.Subquery | exp.Select | exp.SetOperation)
+        or (isinstance(node, exp.In) and node.args.get("query") is not None)
+        or (
+            isinstance(node, exp.Binary)
+            and isinstance(node.expression, exp.Any | exp.All)
+            and isinstance(unwrapped(node.expression.this), exp.Query)
+        )
+    )
 
 
 def correlated(queries: Queries, around: Relation, query: exp.Expr, env: Env) -> Correlation:
@@ -78,16 +78,21 @@ def correlated(queries: Queries, around: Relation, query: exp.Expr, env: Env) ->
     if not references:
         return Correlation(None, [])
     columns = {}
+    new: dict[str, str] = {}
     for node in references:
         found = resolve(queries.source, around.columns, node)
-        columns[found.key, found.table, found.name] = Column(found.table, found.name, f"outer {found.key}", outer=True)
-    keys = {column.key: key for (key, _, _), column in columns.items()}
-    values = around.rows.select(**{new: pl.col(old) for new, old in keys.items()}).distinct()
+        if found.key not in new:
+            new[found.key] = f"outer {found.key}"
+            while new[found.key] in around.types:
+                new[found.key] += "+"
+        columns[found.table, found.name] = Column(found.table, found.name, new[found.key], outer=True)
+    keys = {name: key for key, name in new.items()}
+    values = around.rows.select(**{name: pl.col(old) for name, old in keys.items()}).distinct()
     rejecting = _null_rejecting(query)
     pairs = []
-    for new, old in keys.items():
+    for name, old in keys.items():
         nodes = [node for node in references if resolve(queries.source, around.columns, node).key == old]
-        pairs.append((pl.col(old), pl.col(new), not any(id(node) in rejecting for node in nodes)))
+        pairs.append((pl.col(old), pl.col(name), not any(id(node) in rejecting for node in nodes)))
     return Correlation(Outer(values, tuple(columns.values())), pairs)
 
 
@@ -109,13 +114,15 @@ def _null_rejecting(query: exp.Expr) -> set[int]:
 
 @dataclass(frozen=True)
 class Body:
-    """A subquery's rows: ``pairs`` join them with the rows around, ``values`` makes values of their columns."""
+    """A subquery's rows, the pairs that join them with the rows around, and the values of its columns.
+
+    ``every``: there are also rows for keys that no row around has.
+    """
 
     rows: Any
     pairs: list[Pair]
     results: list[Value]
-    plain: bool
-    query: exp.Select | None = None
+    every: bool
 
 
 def _body(queries: Queries, around: Relation, query: exp.Expr, env: Env) -> Body:
@@ -124,15 +131,14 @@ def _body(queries: Queries, around: Relation, query: exp.Expr, env: Env) -> Body
     direct = _direct(queries, query, env)
     if direct is not None and not grouping.aggregates_in(query):
         assert isinstance(query, exp.Select)
-        rows, pairs, values = _keyed(queries, around, query, direct, env)
-        stars = any(isinstance(each, exp.Star) or each.is_star for each in query.expressions)
-        results = [] if stars else [values.of(_plain(each)) for each in query.expressions]
-        return Body(rows, pairs, results, True, query)
+        relation, pairs, values = _keyed(queries, around, query, direct, env)
+        results = [values.of(_plain(each)) for each in queries.expanded(query, relation)]
+        return Body(relation.rows, pairs, results, every=True)
     correlation = correlated(queries, around, query, env)
     relation = queries.query(query, env.inside(correlation.outer))
     kinds = relation.types
     results = [Value(pl.col(each.key), kinds[each.key], query) for each in relation.own]
-    return Body(relation.rows, correlation.pairs, results, False)
+    return Body(relation.rows, correlation.pairs, results, every=not correlation.pairs)
 
 
 def _plain(node: exp.Expr) -> exp.Expr:
@@ -145,7 +151,7 @@ def _keyed(
     query: exp.Select,
     direct: Sequence[tuple[exp.Column, exp.Expr, exp.Expr]],
     env: Env,
-) -> tuple[Any, list[Pair], Values]:
+) -> tuple[Relation, list[Pair], Values]:
     """A subquery without the equalities that correlate it, and the pairs of keys that they are."""
     relation = joins.from_where(queries, query, env.alone, [node for _, _, node in direct])
     values = Values(queries.source, relation.columns, relation.types)
@@ -154,7 +160,7 @@ def _keyed(
     for reference, inner, node in direct:
         (mine, theirs), _ = aligned(queries.source, [outside.of(reference), values.of(inner)], shown(node))
         pairs.append((mine, theirs, False))
-    return relation.rows, pairs, values
+    return relation, pairs, values
 
 
 def _direct(queries: Queries, query: exp.Expr, env: Env) -> list[tuple[exp.Column, exp.Expr, exp.Expr]] | None:
@@ -240,7 +246,7 @@ def _split(
     body = _body(queries, rows, query, env)
     if len(body.results) != len(subjects):
         raise source.error(
-            node, f"{len(subjects)} values are looked for among {len(body.results) or 'all'} columns: {shown(node)}",
+            node, f"{len(subjects)} values are looked for among {len(body.results)} columns: {shown(node)}",
             "name as many columns in the subquery",
         )  # fmt: skip
     outside = Values(source, rows.columns, rows.types)
@@ -252,7 +258,9 @@ def _split(
     if only:
         return inside, None, None
     if len(wanted) > 1:
-        source.refuse(node, "NOT IN of several columns", "use NOT EXISTS")
+        source.refuse(
+            node, "IN of several columns in an OR, a NOT or a value", "use EXISTS or NOT EXISTS, with equalities"
+        )
     (mine, theirs, _) = wanted[0]
     rest = rows.rows.concat(inside.negate())
     nulls = body.rows.where(theirs.is_null())
@@ -323,8 +331,12 @@ def _scalar(queries: Queries, around: Relation, query: exp.Expr, env: Env, name:
     rows = body.rows.select(**keys, **{name: body.results[0].expr})
     always = isinstance(query, exp.Select) and grouping.is_global(query)
     if not always and not _is_first(query):
-        rows = _single(queries, query, rows, list(keys), name)
-    pairs = [(mine, pl.col(f"{name} key {i}"), safe) for i, (mine, _, safe) in enumerate(body.pairs)]
+        labels = {key: _label(around, mine) for key, (mine, _, _) in zip(keys, body.pairs, strict=True)}
+        if body.every:  # several rows matter only where there is a row around
+            there = [(pl.col(key), mine, safe) for key, (mine, _, safe) in zip(keys, body.pairs, strict=True)]
+            rows = joins.paired(rows, around.rows, there, "semi")
+        rows = _single(queries, query, rows, labels, name)
+    pairs = [(mine, pl.col(key), safe) for key, (mine, _, safe) in zip(keys, body.pairs, strict=True)]
     how = "inner" if always and not body.pairs else "left"
     joined = joins.paired(around.rows, rows, pairs, how)
     return joined.select(*types(around.rows), name), Value(pl.col(name), kind, query)
@@ -335,17 +347,44 @@ def _is_first(query: exp.Expr) -> bool:
     return isinstance(limit, exp.Limit) and limit.expression.name == "1"
 
 
-def _single(queries: Queries, query: exp.Expr, rows: Any, keys: list[str], name: str) -> Any:
+@dataclass(frozen=True)
+class _Several:
+    """The error of a subquery with several rows for some row around it; ``labels`` are the names of its keys."""
+
+    place: str
+    query: str
+    labels: Mapping[str, str]
+
+    def __call__(self, values: Mapping[str, str]) -> ExpressionError:
+        keys = ", ".join(f"{label}={values[key]}" for key, label in self.labels.items())
+        return ExpressionError(
+            f"{self.place}: this subquery gives {values['rows']} rows{f' for {keys}' if keys else ''}, where one value"
+            f" is wanted: {self.query}",
+            "use an aggregate such as max(...), or a condition or LIMIT 1 that leaves one row",
+        )
+
+
+def _label(around: Relation, key: pl.Expr) -> str:
+    """What the query around calls the column of a key."""
+    name = key.meta.root_names()[0]
+    column = next(each for each in around.columns if each.key == name)
+    return f"{column.table}.{column.name}" if column.table else column.name
+
+
+def _single(queries: Queries, query: exp.Expr, rows: Any, labels: Mapping[str, str], name: str) -> Any:
     """The one row for each key: a second one is an error of the run."""
     kind = types(rows)[name]
     if kind.is_nested:
         queries.source.refuse(query, f"a subquery as a value of type {kind}")
-    grouped = rows.group_by(*keys).agg(**{name: ddcore.min(pl.col(name)), "rows": ddcore.count()})
-    message = f"the subquery at {queries.source.place(query)} gives several rows where one value is wanted: "
-    failing = (pl.lit(message) + pl.col("rows").cast(pl.String)).cast(pl.Int64)
-    counted = pl.when(pl.col("rows") > 1).then(failing).otherwise(pl.col("rows"))
-    checked = grouped.with_columns(rows=counted).where(pl.col("rows") == 1)
-    return checked.select(*keys, name)
+    place = queries.source.place(query)
+    with planning(place), failing(_Several(place, shown(query), labels)):
+        grouped = rows.group_by(*labels).agg(**{name: ddcore.min(pl.col(name)), "rows": ddcore.count()})
+        several = pl.col("rows") > 1
+        for key in labels:  # the error shows the values of the columns that the expression reads
+            several &= pl.col(key).is_null() | pl.col(key).is_not_null()
+        number = (pl.lit("several rows: ") + pl.col("rows").cast(pl.String)).cast(pl.Int64)
+        checked = grouped.with_columns(rows=pl.when(several).then(number).otherwise(pl.col("rows")))
+        return checked.where(pl.col("rows") == 1).select(*labels, name)
 
 
 def _direct_aggregate(

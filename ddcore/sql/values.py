@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timezone
-from decimal import Decimal
+from decimal import ROUND_HALF_UP, Decimal
+from functools import lru_cache
 from typing import Any
 
 import polars as pl
@@ -19,7 +21,7 @@ from ddcore.schema import Schema, Type, parse_type
 from ddcore.sql.names import Column, resolve
 from ddcore.sql.source import Source, called, shown
 
-__all__ = ["BOOL", "Value", "Values", "aligned", "declared_type", "null"]
+__all__ = ["BOOL", "CHAINED", "Value", "Values", "aligned", "declared_type", "null", "shared"]
 
 BOOL, INT, FLOAT, TEXT = Type("bool"), Type("int64"), Type("float64"), Type("string")
 DATE, TIMESTAMP = Type("date"), Type("timestamp")
@@ -64,7 +66,8 @@ def constant(value: Any, node: exp.Expr) -> Value:  # noqa: PLR0911  (one case, 
         scale = _scale(value)
         return Value(pl.lit(value, dtype=pl.Decimal(18, scale)), Type("decimal", 18, scale), node, value)
     if isinstance(value, float):
-        return Value(pl.lit(value), FLOAT, node, value)
+        finite = pl.lit(value, dtype=pl.Float64) if math.isfinite(value) else pl.lit(str(value)).cast(pl.Float64)
+        return Value(finite, FLOAT, node, value)
     if isinstance(value, datetime):
         return Value(pl.lit(value, dtype=TIMESTAMP.polars), TIMESTAMP, node, value)
     if isinstance(value, date):
@@ -93,8 +96,8 @@ def declared_type(source: Source, kind: exp.DataType) -> Type:
         raise source.error(kind, error.message, error.hint) from None
 
 
-def aligned(source: Source, values: Sequence[Value], what: str) -> tuple[list[pl.Expr], Type]:
-    """Expressions of one type. Raises ProgramError where the types have none in common."""
+def aligned(source: Source, values: Sequence[Value], what: str | exp.Expr) -> tuple[list[pl.Expr], Type]:
+    """Expressions of one type. Raises ProgramError where the types have none in common; ``what`` begins its message."""
     known = [each for each in values if each.type is not None]
     typed = [each for each in known if not isinstance(each.literal, str)] or known
     common = typed[0].type if typed else TEXT
@@ -103,8 +106,9 @@ def aligned(source: Source, values: Sequence[Value], what: str) -> tuple[list[pl
         assert each.type is not None
         joined = _joined(common, each.type)
         if joined is None:
+            place = what if isinstance(what, str) else shown(what)
             raise source.error(
-                each.node, f"{what}: the types {common} and {each.name} do not meet: {shown(each.node)}",
+                each.node, f"{place}: the types {common} and {each.name} do not meet: {shown(each.node)}",
                 "cast one of them: CAST(x AS type)",
             )  # fmt: skip
         common = joined
@@ -170,11 +174,12 @@ def _read(text: str, wanted: Type) -> Any:
             raise ValueError(text)
         return truths[text.lower()]
     if wanted.name == "decimal":
-        return Decimal(text).quantize(Decimal(1).scaleb(-wanted.scale))
+        return Decimal(text).quantize(Decimal(1).scaleb(-wanted.scale), rounding=ROUND_HALF_UP)
     raise ValueError(text)
 
 
 Replace = Callable[["Values", exp.Expr], Value | None]
+CHAINED = (exp.And, exp.Or, exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Mod, exp.DPipe)
 
 
 class Values:
@@ -187,9 +192,30 @@ class Values:
         self, source: Source, columns: Sequence[Column], schema: Schema, replace: Replace | None = None
     ) -> None:
         self.source, self.columns, self.schema, self._replace = source, columns, schema, replace
+        self._ready: dict[int, Value] = {}
+        """The left side of the part whose rule comes next in a chain, by identity."""
 
     def of(self, node: exp.Expr) -> Value:
-        """The value of a part. Raises ProgramError, with its place, for what is not supported or has no type."""
+        """The value of a part. Raises ProgramError, with its place, for what is not supported or has no type.
+
+        A chain, ``a + b + c``, is nested on its left side as deeply as it is long, so it is gone through from there.
+        """
+        chain = [node]
+        while isinstance(chain[-1], CHAINED) and isinstance(chain[-1].this, CHAINED):
+            if id(chain[-1]) in self._ready or (self._replace and self._replace(self, chain[-1]) is not None):
+                break
+            chain.append(chain[-1].this)
+        value = self._of(chain.pop())
+        while chain:
+            inner = chain[-1].this
+            self._ready[id(inner)] = value
+            value = self._of(chain.pop())
+            self._ready.pop(id(inner), None)
+        return value
+
+    def _of(self, node: exp.Expr) -> Value:
+        if id(node) in self._ready:
+            return self._ready.pop(id(node))
         known = self._replace(self, node) if self._replace else None
         if known is not None:
             return known
@@ -235,10 +261,15 @@ class Values:
         found = resolve(self.source, self.columns, node)
         return Value(pl.col(found.key), self.schema[found.key], node)
 
-    def typed(self, expr: pl.Expr, node: exp.Expr) -> Value:
-        """An expression whose type the engine finds."""
+    def typed(self, combine: Callable[..., pl.Expr], parts: Sequence[Value], node: exp.Expr) -> Value:
+        """An expression of these parts, whose type the engine finds."""
+        expr = combine(*(part.expr for part in parts))
         try:
-            kind = Projection({"x": expr}, self.schema).schema["x"]
+            return Value(expr, _typed(combine, tuple(part.type for part in parts)), node)
+        except ProgramError:
+            pass
+        try:
+            kind = Projection({"x": expr}, self.schema).schema["x"]  # in its message are the names of columns
         except ProgramError as error:
             raise self.source.error(node, f"{shown(node)}: {error.message}", error.hint) from None
         return Value(expr, kind, node)
@@ -261,17 +292,33 @@ class Values:
         return self.require(value, *_NUMBERS)
 
 
-def sql_function(name: str, left: pl.Expr, right: pl.Expr) -> pl.Expr:
-    """One of Polars' operators of SQL, such as the remainder that has the sign of what is divided."""
-    return syntax.build(
-        {"Function": {"input": [syntax.read(left), syntax.read(right)], "function": {"Sql": {"Binary": name}}}}
-    )
+@lru_cache(maxsize=1024)
+def _typed(combine: Callable[..., pl.Expr], types: tuple[Type, ...]) -> Type:
+    """The type of what ``combine`` makes of values of these types, by columns that stand in for them."""
+    schema = {f"x{number}": kind for number, kind in enumerate(types)}
+    return Projection({"x": combine(*map(pl.col, schema))}, schema).schema["x"]
+
+
+def shared(values: Sequence[Value], body: Callable[..., pl.Expr]) -> pl.Expr:
+    """What ``body`` makes of values that it may name any number of times: each is in the expression once.
+
+    Bare columns, literals and other constants are named as they are.
+    """
+    names = [number for number, each in enumerate(values) if each.literal is None and each.expr.meta.root_names()]
+    names = [number for number in names if not values[number].expr.meta.is_column()]
+    if not names:
+        return body(*values)
+
+    def inner(*exprs: pl.Expr) -> pl.Expr:
+        new = dict(zip(names, exprs, strict=True))
+        return body(*(replace(each, expr=new.get(number, each.expr)) for number, each in enumerate(values)))
+
+    return syntax.share([values[number].expr for number in names], inner)
 
 
 def is_plain(expr: pl.Expr) -> str | None:
     """The column's name, if an expression is a bare column."""
-    tree = syntax.read(expr)
-    return str(tree["Column"]) if syntax.kind(tree) == "Column" else None
+    return expr.meta.root_names()[0] if expr.meta.is_column() else None
 
 
 def like_pattern(pattern: str, escape: str) -> str:

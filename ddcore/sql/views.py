@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import polars as pl
-from sqlglot import exp
 
 from ddcore.errors import DdError
 from ddcore.place import planning
@@ -31,7 +30,7 @@ class Outputs(dict[str, Any]):
 
 def outputs(views: Sequence[View], source: Source, inputs: Mapping[str, Any]) -> Outputs:
     """The collections of the views. Raises ProgramError."""
-    queries = Queries(source, inputs, _read(views, inputs))
+    queries = Queries(source, inputs)
     results = Outputs()
     for view in views:
         source.start = view.start
@@ -59,14 +58,6 @@ def _one_line(source: Source, view: View) -> Iterator[None]:
         raise source.error(
             view.node, f"the view {view.name} cannot be planned: {described(error)}", "write it in simpler parts"
         ) from error
-
-
-def _read(views: Iterable[View], inputs: Iterable[str]) -> list[str]:
-    """The inputs that the program reads, in their order."""
-    tables = [
-        table for view in views for table in view.query.find_all(exp.Table) if isinstance(table.this, exp.Identifier)
-    ]
-    return [name for name in inputs if any(is_named(table.this, name) for table in tables)]
 
 
 def _named(queries: Queries, view: View, relation: Relation) -> Relation:

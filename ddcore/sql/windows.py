@@ -13,6 +13,7 @@ from ddcore.sql import grouping, joins
 from ddcore.sql.names import Relation, is_named
 from ddcore.sql.numbering import numbering
 from ddcore.sql.ordering import Replace
+from ddcore.sql.source import parts
 from ddcore.sql.values import INT, Value, Values, is_plain
 
 if TYPE_CHECKING:
@@ -26,20 +27,11 @@ _LONGEST = 10_000  # rows of a group that top_k keeps: beyond, all rows are numb
 
 def windows_in(nodes: Iterable[exp.Expr]) -> list[exp.Window]:
     """The windows in parts of a SELECT, not those of subqueries."""
-    found: list[exp.Window] = []
 
-    def visit(node: exp.Expr) -> None:
-        if isinstance(node, exp.Query):
-            return
-        if isinstance(node, exp.Window):
-            found.append(node)
-            return
-        for child in node.iter_expressions():
-            visit(child)
+    def inside(node: exp.Expr) -> Iterable[exp.Expr]:
+        return () if isinstance(node, exp.Query | exp.Window) else node.iter_expressions()
 
-    for node in nodes:
-        visit(node)
-    return found
+    return [node for node in parts(nodes, inside) if isinstance(node, exp.Window)]
 
 
 def bounds(conditions: Iterable[exp.Expr]) -> list[tuple[exp.Expr, int]]:

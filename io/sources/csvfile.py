@@ -6,11 +6,13 @@ An empty field is null, a quoted empty field is the empty string. Every value is
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ddcore.errors import DataError
+from ddcore.io.sources import csvrows
 from ddcore.io.sources.source import Batches, Source, first_line
 
 if TYPE_CHECKING:
@@ -18,7 +20,8 @@ if TYPE_CHECKING:
 
 __all__ = ["CsvFile"]
 
-_BLOCK = 16 << 20
+_BEGIN, _BLOCK = 64 << 10, 4 << 20  # bytes to read for the header, and at a time
+_ROW = re.compile(r"Row #([0-9]+)")
 
 
 @dataclass(frozen=True)
@@ -38,13 +41,18 @@ class CsvFile(Source):
         """The columns in the header, all of them text."""
         import pyarrow as pa
 
-        with self._reader(()) as reader:
-            return [(name, pa.string()) for name in reader.schema.names]
+        return [(name, pa.string()) for name in self._parsed(next(self._blocks(_BEGIN), b"")).schema.names]
 
     def batches(self, columns: Sequence[str]) -> Batches:
-        """Batches of some 16 MiB of the file."""
-        with self._reader(columns) as reader:
-            yield from reader
+        """Batches of some 4 MiB of the file."""
+        names, done = list[str](), 0
+        for number, block in enumerate(self._blocks(_BLOCK)):
+            if number == 1:
+                names = [name for name, _ in self.fields()]
+            if number == 0 or block.strip(b"\r\n"):
+                table = self._parsed(block, columns, names, done)
+                done += table.num_rows
+                yield table
 
     def explain(self, error: BaseException) -> DataError:
         """The error in terms of text and lines."""
@@ -53,30 +61,41 @@ class CsvFile(Source):
             return DataError(
                 f"{self.name}: not UTF-8: {first_line(error)}", "write it again as UTF-8, for example with: iconv"
             )
-        if "straddling" in text:
-            return DataError(
-                f"{self.name}: not a readable CSV file: a row of more than {_BLOCK >> 20} MiB",
-                "look for a quote that is never closed; longer rows are read from Parquet only",
-            )
         if "Empty CSV" in text:
             return DataError(f"{self.name}: an empty file, without even a header", "leave it out, or write it again")
         return super().explain(error)
 
-    def _reader(self, columns: Sequence[str]) -> Any:
-        """The batches with these columns as text; without columns, only for the header."""
+    def _blocks(self, size: int) -> Iterator[bytes]:
+        import pyarrow as pa
+
+        compression = "gzip" if self.path.lower().endswith(".gz") else None
+        with pa.input_stream(self.file, compression=compression) as file:
+            yield from csvrows.Rows(file, self.name).blocks(size)
+
+    def _parsed(self, block: bytes, columns: Sequence[str] = (), names: Sequence[str] = (), done: int = 0) -> pa.Table:
+        """The rows of a block with these columns, or with all, as text. ``names`` are those of the header, for blocks
+        that have none; ``done``: how many rows are before it.
+        """
         import pyarrow as pa
         from pyarrow import csv
 
-        # Not Polars' reader, which fills short lines with nulls. One thread, so that errors have the row's number.
-        return csv.open_csv(
-            self.file,
-            read_options=csv.ReadOptions(use_threads=False, block_size=_BLOCK),
-            parse_options=csv.ParseOptions(newlines_in_values=True),
-            convert_options=csv.ConvertOptions(
-                column_types=dict.fromkeys(columns, pa.string()),
-                include_columns=list(columns),
-                null_values=[""],
-                strings_can_be_null=True,
-                quoted_strings_can_be_null=False,
-            ),
-        )
+        text = b"\n" + block if names else block  # at the begin of a text pyarrow drops a byte order mark
+        try:
+            # Not Polars' reader, which fills short lines with nulls. One thread, so that errors have the row's number.
+            return csv.read_csv(
+                pa.BufferReader(text),
+                read_options=csv.ReadOptions(use_threads=False, block_size=len(text) + 1, column_names=list(names)),
+                parse_options=csv.ParseOptions(newlines_in_values=True),
+                convert_options=csv.ConvertOptions(
+                    column_types=dict.fromkeys(columns, pa.string()),
+                    include_columns=list(columns),
+                    null_values=[""],
+                    strings_can_be_null=True,
+                    quoted_strings_can_be_null=False,
+                ),
+            )
+        except pa.ArrowInvalid as error:
+            place = _ROW.search(str(error))
+            if not names or place is None:
+                raise
+            raise pa.ArrowInvalid(_ROW.sub(f"Row #{self.first_row + done + int(place[1]) - 1}", str(error))) from error

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from ddcore.errors import DataError
 from ddcore.io.checks import Column, Layout, fit, rows_of
 from ddcore.io.sources.events import AFTER, BEFORE, DELETE, INSERT, NOTHING, UPDATE, Events
+from ddcore.io.sources.jsonobjects import CUT, parse_object
 from ddcore.io.sources.source import Source
 from ddcore.wording import listed
 
@@ -222,6 +223,11 @@ class Envelopes(Events):
         """JSON as structs. DataError for text that is none, with its row."""
         bad = _first_undecodable(text, kind)
         if bad is not None:
+            try:
+                parse_object(text[bad])
+            except ValueError as error:
+                place = "an event" if first_row is None else f"the event in row {first_row + bad}"
+                raise DataError(f"{layout.where}: {place} is {error}", CUT) from error
             column = Column(layout.where, text.name, text, first_row)
             mask = text.is_null() & text.is_not_null()
             mask[bad] = True

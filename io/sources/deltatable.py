@@ -14,7 +14,7 @@ from ddcore.io.address import is_url
 from ddcore.io.deltalog import commit_info
 from ddcore.io.objects import denial, refused
 from ddcore.io.sources.parquetfile import MOST_ROWS
-from ddcore.io.sources.remote import address_at, delta_options, place_of
+from ddcore.io.sources.remote import address_at, opened_table, place_of
 from ddcore.io.sources.source import Batches, Source, date_of, first_line
 from ddcore.io.tables import values
 
@@ -126,9 +126,8 @@ class DeltaTable(Source):
         return int(sum(values(table.get_add_actions().column("size_bytes"))))
 
     def _table(self) -> deltalake.DeltaTable:
-        import deltalake
 
-        return deltalake.DeltaTable(self.path, version=self.version, storage_options=delta_options(self.path))
+        return opened_table(self.path, self.version)
 
 
 def delta_table(path: str, place: str, version: int | None = None) -> DeltaTable:
@@ -137,10 +136,9 @@ def delta_table(path: str, place: str, version: int | None = None) -> DeltaTable
     DataError for a log that cannot be read, and for a version that is not there or no longer; StorageError where an
     object store denies access.
     """
-    import deltalake
 
     try:
-        table = deltalake.DeltaTable(path, version=version, storage_options=delta_options(path))
+        table = opened_table(path, version)
         version, files = table.version(), values(table.get_add_actions().column("path"))
     except Exception as error:
         if is_url(path) and denial(error):
@@ -178,10 +176,9 @@ def _versions(path: str) -> list[int]:
 
 
 def _newest(path: str) -> int | None:
-    import deltalake
 
     try:
-        return deltalake.DeltaTable(path, storage_options=delta_options(path)).version()
+        return opened_table(path).version()
     except Exception:  # whatever makes it unreadable
         return None
 

@@ -13,6 +13,7 @@ from ddcore.io import store
 from ddcore.io.address import SCHEMES, Address, Place
 from ddcore.io.sources.csvfile import CsvFile
 from ddcore.io.sources.deltatable import delta_table, delta_versions
+from ddcore.io.sources.files import check_file
 from ddcore.io.sources.jsonlines import JsonLines
 from ddcore.io.sources.parquetfile import ParquetFile
 from ddcore.io.sources.remote import address_at, matching
@@ -149,6 +150,7 @@ def _sources_at(place: str) -> list[Source]:
     if not place.strip():
         raise UsageError("a source's name is empty", "is a variable not set?")
     path = _local_path(place)
+    check_file(path, place)
     try:
         if (path / "_delta_log").is_dir():
             return [delta_table(_absolute(path), place)]
@@ -223,6 +225,7 @@ def _sources_under(folder: Path, place: str) -> list[Source]:
                 parts = path.parent.relative_to(folder).parts
                 carried = tuple(_folder_column(part) for part in parts if "=" in part)
                 shown = str(Path(place, *parts, name))
+                check_file(path, shown)
                 sources.append(kind(shown, _absolute(path), carried, member=True))
     if not sources:
         raise DataError(

@@ -5,18 +5,17 @@ from __future__ import annotations
 import io
 import json
 import re
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from ddcore.errors import DdError
 from ddcore.io.sources.csvfile import CsvFile
 from ddcore.io.sources.finding import find_sources
 from ddcore.io.sources.jsonlines import JsonLines
+from ddcore.io.sources.jsontypes import guessed_types
 from ddcore.schema import parse_schema
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from ddcore.io.sources.source import Source
     from ddcore.schema import Schema
 
@@ -26,24 +25,39 @@ _ROWS = 1000  # of a CSV file, which does not say what its values are
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 
 
-def guessed_schema(places: Sequence[str], dims: Sequence[str]) -> str:
-    """The line ``schema = {...}`` for ``dd.toml`` that fits the first source, without its times and diff.
+def guessed_schema(places: Sequence[str], dims: Sequence[str], *, debezium: bool = False, op: str = "") -> str:
+    """The line ``schema = {...}`` for ``dd.toml`` that fits the first source, without its times, diff and operation.
 
-    Empty for a source that cannot be read, that no input can hold as it is, that is JSON, or that is a URL. A guess:
-    the first thousand rows of a CSV file decide about its types.
+    Of Debezium's events the rows decide; the line goes on with ``key = [...]``, if the events have keys. Empty for a
+    source that cannot be read, that no input can hold as it is, or that is a URL. A guess: the first thousand rows of
+    a CSV or JSON lines file decide about its types.
     """
     if "://" in places[0]:
         return ""
     try:
         source = find_sources(places)[0]
-        types = {} if isinstance(source, JsonLines) else _types(source)
-        schema = parse_schema({name: kind for name, kind in types.items() if name not in (*dims, "diff")})
+        key: Sequence[str] = ()
+        if isinstance(source, JsonLines):
+            types, key = guessed_types(source.first_objects(_ROWS), debezium=debezium)
+        else:
+            types = _row_types(_types(source)) if debezium else _types(source)
+        schema = parse_schema({name: kind for name, kind in types.items() if name not in (*dims, "diff", op)})
     except DdError:
         return ""
-    return _line(schema) if schema else ""
+    return _line(schema, [name for name in key if name in schema]) if schema else ""
 
 
-def _types(source: Source) -> dict[str, pl.DataType]:
+def _row_types(types: Mapping[str, Any]) -> dict[str, Any]:
+    """The types of the rows in the columns of Debezium's events; none where the rows are text."""
+    import polars as pl
+
+    envelope = types.get("payload", pl.Struct(dict(types)))
+    inside = dict(envelope.to_schema()) if isinstance(envelope, pl.Struct) else {}
+    row = inside.get("after", inside.get("before"))
+    return dict(row.to_schema()) if isinstance(row, pl.Struct) else {}
+
+
+def _types(source: Source) -> dict[str, Any]:
     import polars as pl
 
     if not isinstance(source, CsvFile):
@@ -56,6 +70,7 @@ def _types(source: Source) -> dict[str, pl.DataType]:
     return dict(pl.read_csv(text, try_parse_dates=True, infer_schema_length=_ROWS).schema)
 
 
-def _line(schema: Schema) -> str:
+def _line(schema: Schema, key: Sequence[str] = ()) -> str:
     names = {name: name if _BARE.fullmatch(name) else json.dumps(name) for name in schema}
-    return f"schema = {{ {', '.join(f'{names[name]} = {json.dumps(str(kind))}' for name, kind in schema.items())} }}"
+    columns = ", ".join(f"{names[name]} = {json.dumps(str(kind))}" for name, kind in schema.items())
+    return f"schema = {{ {columns} }}" + (f", and key = {json.dumps(list(key))}" if key else "")

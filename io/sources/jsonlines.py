@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ddcore.errors import DataError
-from ddcore.io.sources.jsonobjects import TEXTS, Object, Tree, first_misfit, kind_of, parse_object, value_at
+from ddcore.io.sources.jsonobjects import CUT, TEXTS, Object, Tree, first_misfit, kind_of, parse_object, value_at
 from ddcore.io.sources.source import Batches, Source, first_line
 from ddcore.schema import Type
 
@@ -69,6 +69,17 @@ class JsonLines(Source):
                 if name not in tree:  # any column, for the number of rows
                     table = table.append_column(name, _nulls(table.num_rows))
             yield table.select(list(columns))
+
+    def first_objects(self, most: int) -> list[Object]:
+        """The objects on the first lines. DataError for a line that is none."""
+        found = list[Object]()
+        for number, block in self._blocks():
+            for place, line in enumerate(block.split(b"\n")):
+                if len(found) == most:
+                    return found
+                if line.strip() and line.strip() != b"null":  # a tombstone of Debezium
+                    found.append(self._object(line, number + place))
+        return found
 
     # --- the fields ---
 
@@ -140,18 +151,25 @@ class JsonLines(Source):
                     chunk = chunk.removeprefix(b"\xef\xbb\xbf")
                 whole, newline, after = chunk.rpartition(b"\n")
                 if newline:
-                    yield number, self._checked(rest + whole, number)
-                    number += rest.count(b"\n") + whole.count(b"\n") + 1
+                    whole = rest + whole
+                    self._check_length(whole, number)
+                    yield number, self._checked(whole, number)
+                    number += whole.count(b"\n") + 1
                     rest = b""
                 rest += after
-                if len(rest) > _LONGEST_LINE:
-                    raise DataError(
-                        f"{self.name}: not a readable {self.kind}: line {number} has more than "
-                        f"{_LONGEST_LINE >> 20} MiB",
-                        "write one object on each line; longer ones are read from Parquet only",
-                    )
+                self._check_length(rest, number)
         if rest:
             yield number, self._checked(rest, number)
+
+    def _check_length(self, lines: bytes, number: int) -> None:
+        """Raise DataError for a first line that is too long, without its end; the others are within one chunk."""
+        end = lines.find(b"\n")
+        end = len(lines) if end < 0 else end
+        if end - (lines[end - 1 : end] == b"\r") > _LONGEST_LINE:
+            raise DataError(
+                f"{self.name}: not a readable {self.kind}: line {number} has more than {_LONGEST_LINE >> 20} MiB",
+                "write one object on each line; longer ones are read from Parquet only",
+            )
 
     def _open(self) -> pa.NativeFile:
         import pyarrow as pa
@@ -214,9 +232,8 @@ class JsonLines(Source):
         except ValueError as error:
             what = f"line {number} is {first_line(error)}"
             is_list = number == 1 and line.lstrip().startswith(b"[")
-            raise DataError(
-                f"{self.name}: not a readable {self.kind}: {what}", _ARRAY if is_list else self.hint
-            ) from error
+            hint = _ARRAY if is_list else CUT if "cut off" in what else self.hint
+            raise DataError(f"{self.name}: not a readable {self.kind}: {what}", hint) from error
 
 
 @dataclass(frozen=True)

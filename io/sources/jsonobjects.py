@@ -10,11 +10,13 @@ from typing import Any, NamedTuple
 from ddcore.io.checks import shown_value
 from ddcore.schema import Type, parse_type
 
-__all__ = ["TEXTS", "Misfit", "Object", "Tree", "first_misfit", "kind_of", "parse_object", "value_at"]
+__all__ = ["CUT", "TEXTS", "Misfit", "Object", "Tree", "first_misfit", "kind_of", "parse_object", "value_at"]
 
 TEXTS = ("string", "date", "timestamp", "binary")  # the types whose values are text in JSON
 _NUMBERS = ("int64", "float64")
 _KINDS = {dict: "an object", list: "a list", str: "text", bool: "true or false", type(None): "null"}
+_WORDS = ("true", "false", "null", "-")
+CUT = "the file may have been cut off: copy it again; or find and fix the line at the source"
 _FIX = "fix the line at the source"
 
 Tree = Mapping[str, "Type | Tree"]  # the types of fields, by the steps of their paths
@@ -46,7 +48,9 @@ def parse_object(text: str) -> Object:
     try:
         value = json.loads(text, parse_int=Number, parse_float=Number, parse_constant=Number, object_pairs_hook=Object)
     except json.JSONDecodeError as error:  # its own line number is that of a text of one line
-        raise ValueError(f"not JSON: {error.msg} at column {error.colno}") from error
+        if _is_cut(text, error):
+            raise ValueError("not JSON: it is cut off before its end") from error
+        raise ValueError(f"not JSON: {error.msg} at character {error.colno}") from error
     except ValueError as error:
         raise ValueError(f"not JSON: {error}") from error
     except RecursionError:
@@ -54,6 +58,13 @@ def parse_object(text: str) -> Object:
     if not isinstance(value, Object):
         raise ValueError(f"{_kind_of(value)}, not an object")
     return value
+
+
+def _is_cut(text: str, error: json.JSONDecodeError) -> bool:
+    """Whether a text is wrong only because it ends: inside of a string, of a word, or where something has to follow."""
+    rest = text[error.pos :].strip()
+    is_begun = error.msg.startswith("Expecting") and any(word.startswith(rest) for word in _WORDS)
+    return is_begun or error.msg.startswith("Unterminated string")
 
 
 def value_at(value: dict[str, Any], path: str) -> Any:

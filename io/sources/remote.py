@@ -13,11 +13,18 @@ from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
 
 from ddcore.io import objects, scratch
 from ddcore.io.address import Address, Place, address_of, is_url
 
-__all__ = ["address_at", "copied", "delta_options", "matching", "place_of", "size_of", "stamp_of", "written_at"]
+if TYPE_CHECKING:
+    import deltalake
+
+__all__ = [
+    "address_at", "copied", "delta_options", "matching", "opened_table", "place_of", "size_of", "stamp_of",
+    "written_at",
+]  # fmt: skip
 
 _GLOB = frozenset("*?[")
 
@@ -67,6 +74,13 @@ def stamp_of(url: str) -> str:
 def delta_options(path: str) -> dict[str, str] | None:
     """What the Delta library needs to know for a table at a path or a URL."""
     return objects.options() if "://" in path else None
+
+
+def opened_table(path: str, version: int | None = None) -> deltalake.DeltaTable:
+    """The Delta table at a path or a URL, at a version or the newest."""
+    import deltalake
+
+    return objects.complete(lambda: deltalake.DeltaTable(path, version=version, storage_options=delta_options(path)))
 
 
 def matching(url: str) -> list[Address]:

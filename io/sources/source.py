@@ -177,6 +177,8 @@ class Source(ABC):
 
         try:
             fields = self.fields()
+        except MemoryError:  # Arrow's is one of its own errors, too, and says nothing about the source
+            raise
         except _foreign() as error:
             raise self.explain(error) from error
         if len(names := dict(fields)) < len(fields):
@@ -201,6 +203,8 @@ class Source(ABC):
                 frame = pl.from_arrow(batch)
                 assert isinstance(frame, pl.DataFrame)
                 yield row, picked(frame, columns)
+        except MemoryError:
+            raise
         except _foreign() as error:
             raise (self.place_of_error(error, whole) or self.explain(error)) from error
 

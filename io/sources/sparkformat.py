@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ddcore.errors import DataError, UsageError
+from ddcore.io.sources.files import check_file
 from ddcore.io.sources.source import Batches, Source, date_of, first_line
 
 if TYPE_CHECKING:
@@ -89,6 +90,8 @@ def find_formats(places: Sequence[str], format: str, options: Mapping[str, str])
     sources: list[Source] = []
     for place in dict.fromkeys(places):
         path = place if "://" in place or place == NO_PATH else os.path.abspath(os.path.expanduser(place))
+        if "://" not in path and place != NO_PATH:
+            check_file(Path(path), place)
         if "://" not in path and place != NO_PATH and not os.path.exists(path):
             raise UsageError(f"{place}: there is no such file or folder", f"check the path; without a path: {NO_PATH}")
         sources.append(SparkFormat(place, path, format=format, options=tuple(options.items())))

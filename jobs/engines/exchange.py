@@ -22,9 +22,19 @@ from ddcore.io.gains import Gained
 from ddcore.io.layout import tables_of
 from ddcore.jobs.engines import one_task
 from ddcore.jobs.engines.partitioning import division_of
-from ddcore.jobs.engines.protocol import Report, Split, Superstep, Task, Waiting, collector, least_of, raise_first
+from ddcore.jobs.engines.protocol import (
+    Constants,
+    Report,
+    Split,
+    Superstep,
+    Task,
+    Waiting,
+    collector,
+    least_of,
+    raise_first,
+)
 from ddcore.jobs.engines.routes import routing_of
-from ddcore.jobs.fold import Fold
+from ddcore.jobs.fold import Fold, doing
 from ddcore.jobs.spark.failures import ExecutorLost, run_job
 from ddcore.jobs.spark.shipping import pickled
 from ddcore.jobs.spark.shuffle import write_shuffle
@@ -52,11 +62,12 @@ def fold_with(context: SparkContext, fold: Fold, parallelism: int, listener: Any
     splits = list(_splits(fold))
     # Queued once, here, and not by each worker: a worker may be opened several times.
     waiting = [Waiting(partition) for partition in range(parallelism)] if _resumes(fold) else []
+    constants = [Constants(fold.begin)] if fold.begin is not None and fold.plan.constants else []
     if not splits and not (fold.rebuilding and waiting):
         return one_task.fold_with(context, fold)
     for attempt in range(1, _ATTEMPTS + 1):
         try:
-            return _Exchange(context, fold, parallelism, listener).run([*splits, *waiting]), parallelism
+            return _Exchange(context, fold, parallelism, listener).run([*splits, *waiting, *constants]), parallelism
         except ExecutorLost:
             if attempt == _ATTEMPTS:
                 raise
@@ -70,7 +81,7 @@ class _Exchange:
     """The driver's side of one fold."""
 
     def __init__(self, context: SparkContext, fold: Fold, parallelism: int, listener: Any) -> None:
-        self.context, self.listener = context, listener
+        self.context, self.listener, self.plan = context, listener, fold.plan
         groups = fold.stored.groups
         self.profile = Profile()
         self.groups = groups.all_grown() if fold.rebuilding is None else groups.copy()
@@ -92,7 +103,7 @@ class _Exchange:
             fold.settings.memory,
         )
 
-    def run(self, splits: list[Split | Waiting]) -> Gained:
+    def run(self, splits: list[Split | Waiting | Constants]) -> Gained:
         """Supersteps while many updates wait; then one task, or all of them, write what the fold added."""
         step = 1
         waiting, reports = self._send(self.context.parallelize(splits, len(splits)), "feed", 0)
@@ -106,8 +117,14 @@ class _Exchange:
 
     def _superstep(self, waiting: RDD[Any], now: Superstep) -> tuple[RDD[Any], list[Report]]:
         if self.listener:
-            self.listener("superstep", now.number, None, f"position {'.'.join(map(str, now.position or ()))}")
+            self.listener("fold", now.number, None, f"exchanges between workers; now {self._doing(now)}")
         return self._send(waiting, "step", now.number, now)
+
+    def _doing(self, now: Superstep) -> str:
+        """What the workers do, in words."""
+        position, blocks = now.position or (), self.plan.blocks
+        block = next((each for each in blocks if each.path == tuple(position[::2])), None)
+        return doing(self.plan, block, max((each % 2**32 for each in position[1::2]), default=0))  # without priorities
 
     def _send(self, incoming: RDD[Any], name: str, step: int, *arguments: Any) -> tuple[RDD[Any], list[Report]]:
         """One job: run a function of the tasks in every partition, and send its messages to their owners.

@@ -14,7 +14,7 @@ from ddcore.io.gains import Gained
 from ddcore.io.scratch import limited
 from ddcore.io.state import open_rebuild, open_worker, replay, write_gains
 from ddcore.jobs.failures import fold_errors
-from ddcore.jobs.fold import Fold
+from ddcore.jobs.fold import Fold, doing
 from ddcore.threads import available
 from ddcore.worker import Worker
 
@@ -36,7 +36,13 @@ def fold(fold: Fold, listener: Any = None) -> tuple[Gained, int]:
     with fold_errors(), limited(fold.settings.memory):
         worker = _open(fold)
         worker.threads = fold.parallelism or available()
+        if fold.begin is not None:
+            worker.feed_constants(fold.begin)
+        fed = 0
         for name, batch in worker.meter.reading(updates(fold)):
+            fed += len(batch)
+            if listener:
+                listener("read", fed, fold.rows, f"updates of inputs; now {name}")
             worker.feed(name, batch)
         reported_at = 0.0
         with worker.ready():
@@ -44,7 +50,8 @@ def fold(fold: Fold, listener: Any = None) -> tuple[Gained, int]:
                 worker.step()
                 if listener and time.monotonic() - reported_at > _REPORT_EVERY:
                     reported_at = time.monotonic()
-                    listener("fold", worker.rounds, None, f"round {worker.rounds}, {worker.waiting()} differences wait")
+                    done, now = worker.handled, doing(fold.plan, worker.next_block, worker.rounds)
+                    listener("fold", done, done + worker.waiting(), f"updates known so far; now {now}")
             return write_gains(fold.plan, worker, fold.stored, "0"), 1
 
 

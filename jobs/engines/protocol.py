@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
     from pyspark.accumulators import Accumulator
 
-__all__ = ["Report", "Split", "Superstep", "Task", "Waiting", "collector", "least_of", "raise_first"]
+__all__ = ["Constants", "Report", "Split", "Superstep", "Task", "Waiting", "collector", "least_of", "raise_first"]
 
 
 @dataclass(frozen=True)
@@ -67,6 +67,13 @@ class Waiting:
     """
 
     partition: int
+
+
+@dataclass(frozen=True)
+class Constants:
+    """The rows that the program spells out, at this time."""
+
+    time: tuple[int, ...]
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from ddcore.io.store import Place
 from ddcore.io.warehouse import reporting
 from ddcore.jobs.engines import messages
 from ddcore.jobs.engines.messages import Message
-from ddcore.jobs.engines.protocol import Report, Split, Superstep, Task, Waiting
+from ddcore.jobs.engines.protocol import Constants, Report, Split, Superstep, Task, Waiting
 from ddcore.jobs.failures import fold_errors
 from ddcore.operators.base import Rounds
 from ddcore.plan import Plan, Position
@@ -84,7 +84,7 @@ def _plan(task: Task) -> Plan:
 
 
 def feed(
-    task: Task, reports: Accumulator[list[Report]], partition: int, splits: Iterable[Split | Waiting]
+    task: Task, reports: Accumulator[list[Report]], partition: int, splits: Iterable[Split | Waiting | Constants]
 ) -> Iterator[Sent]:
     """Turn input rows into messages: linear operators run here, where the rows are read. What earlier runs left waiting
     becomes messages too; the part of it that goes on waiting is staged as of step 0.
@@ -96,6 +96,9 @@ def feed(
         for split in splits:
             if isinstance(split, Waiting):
                 worker = _resume(task, split.partition, staged)
+                continue
+            if isinstance(split, Constants):
+                worker.feed_constants(split.time)
                 continue
             schema = plan.inputs[split.input]
             log = ChangeLog(task.stored.warehouse.input(split.input), schema, plan.dims)

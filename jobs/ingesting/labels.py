@@ -72,7 +72,7 @@ class Naming:
         """
         notes: list[str] = []
         known, mine = ledger.labels(), [dict[int, Label]() for _ in self.dims]
-        everyone, own = merged(known), merged(known, [self.input])
+        own = merged(known, [self.input])
         self._add_given(mine, notes)
         if not self.restates:
             self._leave_out_known(mine, own)
@@ -80,7 +80,7 @@ class Naming:
             coordinate = self._only(place, text)
             mine[place][coordinate] = Label(text, mine[place].get(coordinate, Label()).instant)
             notes += _shared(VersionNames(self.dims, lambda: known), place, coordinate, text)
-        self._add_dates(mine, everyone)
+        self._add_dates(mine, merged(known, {*ledger.inputs()} - {self.input}), own)
         return (tuple(mine) if any(mine) else ()), notes
 
     def _add_given(self, mine: list[dict[int, Label]], notes: list[str]) -> None:
@@ -127,13 +127,17 @@ class Naming:
                 if new := Label(text, label.instant if name.instant is None else None):
                     of[coordinate] = new
 
-    def _add_dates(self, mine: list[dict[int, Label]], everyone: Names) -> None:
-        """Add the dates of sources for versions of which nobody said when they were made."""
+    def _add_dates(self, mine: list[dict[int, Label]], others: Names, own: Names) -> None:
+        """Add the dates of sources for versions of which no other input said when they were made.
+
+        Nor may this input have said it, if it is restated: then that stays. Otherwise what it said first counts, and
+        this is there when that ingest is undone.
+        """
         for time, date in self.dates.items():
             (coordinate,) = coordinates(time)
             label = mine[0].get(coordinate, Label())
-            said = everyone[0].get(coordinate) if everyone else None
-            if time in self.times and label.instant is None and (said is None or said.moment is None):
+            said = [names[0].get(coordinate) for names in (others, own if self.restates else []) if names]
+            if time in self.times and label.instant is None and all(one is None or one.moment is None for one in said):
                 mine[0][coordinate] = Label(label.text, date)
 
 

@@ -16,19 +16,24 @@ from ddcore.jobs.ingesting.engines import Layouts
 from ddcore.jobs.ingesting.snapshots import Snapshots
 
 __all__ = [
-    "empty", "ignored_notes", "known_notes", "repeat_note", "replaced_notes", "series_notes", "shown_count",
+    "empty", "ignored_notes", "known_notes", "left_out", "repeat_note", "replaced_notes", "series_notes", "shown_count",
     "shown_part", "sweep_note",
 ]  # fmt: skip
 
 _NAMED = 3
 
 
-def ignored_notes(layouts: Layouts) -> list[str]:
-    """A note for every set of columns that sources have and the input does not."""
+def left_out(layouts: Layouts, ignore: Sequence[str]) -> tuple[str, ...]:
+    """The columns that sources have and the input does not, sorted, without those to ignore."""
+    return tuple(sorted({name for _, layout in layouts for name in layout.ignored if name not in ignore}))
+
+
+def ignored_notes(layouts: Layouts, ignore: Sequence[str] = ()) -> list[str]:
+    """A note for every set of columns that sources have and the input does not, without those to ignore."""
     by_columns: dict[tuple[str, ...], list[str]] = {}
     for source, layout in layouts:
-        if layout.ignored:
-            by_columns.setdefault(layout.ignored, []).append(source.name)
+        if columns := tuple(name for name in layout.ignored if name not in ignore):
+            by_columns.setdefault(columns, []).append(source.name)
     return [f"{_shorten(names)}: columns left out: {listed_names(columns)}" for columns, names in by_columns.items()]
 
 

@@ -14,7 +14,7 @@ __all__ = ["Options"]
 @dataclass(frozen=True)
 class Options:
     """What an ingest may do with rows at closed times and versions far beyond others, what it calls versions; and
-    the ``key`` of the input.
+    the ``key`` of the input, and the columns of sources to ``ignore``, without a note.
     """
 
     late: str = "refuse"
@@ -23,3 +23,4 @@ class Options:
     label: Mapping[int, str] = field(default_factory=dict)
     labels: Labels = ()
     key: tuple[str, ...] = ()
+    ignore: tuple[str, ...] = ()

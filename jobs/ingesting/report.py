@@ -20,7 +20,8 @@ class IngestReport:
     own closed times. A restatement replaced the ``removed`` updates at and beyond ``replaces``. ``restates`` are the
     least closed times whose contents changed: the next run folds again from there. ``repeated`` is how many of the
     checked rows now count more than once, where no row of the input did before; ``repeated_first`` is the first of
-    them. ``notes`` are sentences for the user, such as columns and files left out.
+    them. ``left_out`` are the columns that the sources have and the input does not.
+    ``notes`` are sentences for the user, such as columns and files left out.
     ``stale_lock``: as in :class:`~ddcore.jobs.report.RunReport`. With several time dimensions
     ``first`` and ``last`` are the least and the greatest coordinates. ``label`` and ``instant`` are those of ``last``.
     """
@@ -45,6 +46,7 @@ class IngestReport:
     replaces: Time | None = None
     removed: int = 0
     restates: Frontier = ()
+    left_out: tuple[str, ...] = ()
     stale_lock: dict[str, Any] | None = None
     label: Any = None
     instant: Any = None

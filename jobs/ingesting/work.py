@@ -44,6 +44,7 @@ from ddcore.jobs.ingesting.notes import (
     empty,
     ignored_notes,
     known_notes,
+    left_out,
     repeat_note,
     replaced_notes,
     series_notes,
@@ -83,10 +84,11 @@ class Work:
         move = options.late == "move"
         self.intake = Intake(self.log, ledger.next_ingest(), rules, key, upper, move, former=former)
         self.labels: Labels = ()
+        self.left_out: tuple[str, ...] = ()
 
     def run(self, take: Take, places: Sequence[str], layouts: Layouts) -> IngestReport:
         """Take the sources in, check them as a whole, and make them visible."""
-        notes = self.notes + ignored_notes(layouts)
+        notes = self.notes + self._left_out(layouts)
         if self.rules.appends:
             notes.append("every row counts as inserted")
             self.intake = replace(self.intake, grown=self._appended_to(layouts))
@@ -147,7 +149,7 @@ class Work:
         time = None if fitting.time is None else time_of(fitting.time)
         times = times_of(self.ledger, self.name, len(found.new), time, restated=restated, dims=self.rules.dims)
         series = found.series(self.log, self.base, fitting, times, restated)
-        notes += ignored_notes(found.parts)
+        notes += self._left_out(found.parts)
         self.tell("reading rows", 0, None, ", ".join(places))
         positions = [position(snapshot) for snapshot in found.new]  # before reading: what comes later is new
         part = take(self.intake, [(series, Layout(series.name, {n: n for n in self.rules.columns}, {}, False, ()))])
@@ -168,7 +170,7 @@ class Work:
 
     def run_followed(self, take: Take, places: Sequence[str], found: Followed) -> IngestReport:
         """Take in what is new in Delta tables, and keep how far they were read: also if it changes nothing."""
-        layouts, notes = found.layouts, [*self.notes, *found.notes, *ignored_notes(found.layouts)]
+        layouts, notes = found.layouts, [*self.notes, *found.notes, *self._left_out(found.layouts)]
         self.tell("reading rows", 0, None, ", ".join(places))
         part = take(self.intake, layouts) if layouts else Part()
         if not part.counts and found.new and len(self.rules.dims) == 1:
@@ -201,7 +203,7 @@ class Work:
             return self._report(places, Part(), found.ingest, nothing_new=True, notes=notes)
         time = found.time(self.ledger, self.name, restated)
         source = found.log(self.log, self.base, time, restated)
-        notes += ignored_notes([*found.new])
+        notes += self._left_out([*found.new])
         self.tell("reading rows", 0, None, ", ".join(places))
         positions, layout = [position(one) for one, _ in found.new], source.layout()
         part = take(self.intake, [(source, layout)])
@@ -254,6 +256,11 @@ class Work:
         self.labels, notes = Naming(self.name, dims, asked, labels, dates, times, moved, restates).labels(self.ledger)
         return notes
 
+    def _left_out(self, layouts: Layouts) -> list[str]:
+        """Keep the columns that are left out, for the record and the report. Returns notes."""
+        self.left_out = left_out(layouts, self.options.ignore)
+        return ignored_notes(layouts, self.options.ignore)
+
     def _overlap_notes(self, source: Seen) -> Iterator[str]:
         """A note if rows of a source may be in the log already, and are added all the same."""
         if before := self.earlier.other_rows(source):
@@ -290,6 +297,7 @@ class Work:
             repeated=repeated[0] if repeated else 0,
             repeated_first=shown_count(repeated[1], self.rules.dims) if repeated else None,
             notes=tuple(notes),
+            left_out=self.left_out,
         )
 
     def _appended_to(self, layouts: Layouts) -> dict[str, int]:
@@ -360,6 +368,7 @@ class Work:
             removed=replaced.rows if replaced else 0,
             before=self.base if replaced else None,
             labels=self.labels,
+            left_out=self.left_out,
         )
         carries = unrecorded.carried(record)
         without = [file.path for file in removed]

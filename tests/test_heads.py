@@ -1,0 +1,255 @@
+"""The heads of tables: what our own commits say of a table, the commits that are made from them, and where none is."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+
+from ddcore.errors import StorageError
+from ddcore.io import heads, tables
+from ddcore.io.ledger import Ledger
+from ddcore.io.records import RunRecord
+from ddcore.io.tables import AddedFile, TableState
+from ddcore.io.warehouse import Warehouse
+from ddcore.schema import Schema, parse_schema
+
+ROWS: Schema = parse_schema({"n": "int64", "s": "string"})
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A table with one commit of ours, of the Delta library."""
+    tables.create(tmp_path / "t", ROWS)
+    return tmp_path / "t"
+
+
+def write(folder: Path, *numbers: int) -> AddedFile:
+    columns = {"n": pa.array(numbers, pa.int64()), "s": pa.array([f"text {n}" for n in numbers])}
+    return tables.write_file(folder, "f", tables.arrow_table(columns, ROWS), bounded=["n", "s"])
+
+
+def commit(folder: Path, number: int, base: TableState | None, *numbers: int, **how: Any) -> TableState:
+    return tables.commit(folder, [write(folder, *numbers)], number, base=base, **how)
+
+
+def numbers(folder: Path, version: int | None = None) -> list[int]:
+    """What another reader sees: Polars, through the Delta library."""
+    return sorted(pl.read_delta(str(folder), version=version)["n"])
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """The tables that the library opens from here on."""
+    found: list[object] = []
+    before = tables.open_table
+
+    def open_table(folder: Path, version: int | None = None) -> DeltaTable:
+        found.append(folder)
+        return before(folder, version)
+
+    monkeypatch.setattr(tables, "open_table", open_table)
+    return found
+
+
+def test_a_commit_of_ours_is_the_next_ones_beginning(folder: Path, opened: list[object]) -> None:
+    one = commit(folder, 1, None, 1, 2)
+    opened.clear()
+    two = commit(folder, 2, one, 3)
+    three = commit(folder, 3, two, 4, overwrite=True)
+    assert [file.rows for file in tables.live_files(folder, three)] == [1]
+    assert opened == []
+    assert [numbers(folder, each.version) for each in (one, two, three)] == [[1, 2], [1, 2, 3], [4]]
+    assert tables.state_at(folder, three.version) == three, "as the library reads it"
+    assert DeltaTable(str(folder)).transaction_version(tables.APP) == 3
+    assert not (folder / "_delta_log" / ".commit.tmp").exists()
+
+
+def test_the_library_makes_the_checkpoints(folder: Path) -> None:
+    state = None
+    for number in range(1, 2 * tables.CHECKPOINT_EVERY + 4):
+        state = commit(folder, number, state, number)
+        assert tables.state_at(folder, state.version) == state
+    names = [path.name for path in (folder / "_delta_log").glob("*.checkpoint.parquet")]
+    assert len(names) == 2
+    assert numbers(folder) == [*range(1, 2 * tables.CHECKPOINT_EVERY + 4)]
+
+
+def test_another_programs_commit_is_seen(folder: Path, opened: list[object]) -> None:
+    one = commit(folder, 1, None, 1)
+    two = commit(folder, 2, one, 2)
+    DeltaTable(str(folder)).optimize.compact()
+    assert len(tables.live_files(folder, two)) == 1, "the files after the maintenance"
+    three = commit(folder, 3, two, 3)
+    pl.DataFrame({"n": [99], "s": ["foreign"]}).write_delta(str(folder), mode="append")
+    opened.clear()
+    four = commit(folder, 4, three, 4)
+    assert opened
+    assert numbers(folder) == [1, 2, 3, 4]
+    opened.clear()
+    assert numbers(folder, commit(folder, 5, four, 5).version) == [1, 2, 3, 4, 5]
+    assert opened == []
+
+
+def test_a_commit_at_the_same_moment_is_not_overwritten(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another program takes the number between the reading and the commit."""
+    one = commit(folder, 1, None, 1)
+    publish = heads.publish
+
+    def late(prepared: heads.Prepared) -> None:
+        monkeypatch.setattr(heads, "publish", publish)
+        pl.DataFrame({"n": [99], "s": ["foreign"]}).write_delta(str(folder), mode="append")
+        publish(prepared)
+
+    monkeypatch.setattr(heads, "publish", late)
+    two = commit(folder, 2, one, 2)
+    assert two.version == one.version + 2
+    assert numbers(folder, two.version) == [1, 2]
+    assert numbers(folder, two.version - 1) == [1, 99]
+    monkeypatch.setattr(heads, "publish", late)
+    with tables.together() as overtaken:
+        tables.commit(folder, [write(folder, 3)], 3, base=two)
+    assert overtaken == {folder}
+    assert numbers(folder, commit(folder, 3, two, 3).version) == [1, 2, 3]
+
+
+@pytest.mark.parametrize("damage", ["note", "action", "lost", "torn"])
+def test_a_damaged_commit_has_no_head(folder: Path, damage: str, opened: list[object]) -> None:
+    one = commit(folder, 1, None, 1)
+    two = commit(folder, 2, one, 2)
+    path = folder / "_delta_log" / f"{two.version:020d}.json"
+    text = path.read_text()
+    if damage == "note":
+        path.write_text(text.replace('\\"rows\\"', '\\"row\\"').replace("[1,", "[2,").replace("f-", "g-", 1))
+    elif damage == "action":
+        path.write_text(text.replace('\\"numRecords\\":1', '\\"numRecords\\":2'))
+    elif damage == "lost":
+        (folder / "_delta_log" / f"{one.version:020d}.json").unlink()
+    else:
+        path.write_text(text[: len(text) // 2])
+    assert heads.at(folder, two) is None
+    opened.clear()
+    try:
+        files = tables.live_files(folder, two)
+    except StorageError as error:
+        assert str(folder) in error.message
+    else:
+        assert damage == "note" and len(files) == 2
+    assert opened
+
+
+def test_a_group_is_synced_before_any_of_it_has_its_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folders = [tmp_path / name for name in "abcd"]
+    for each in folders:
+        tables.create(each, ROWS)
+    bases = [commit(each, 1, None, 1) for each in folders]
+    events: list[tuple[str, Path]] = []
+    fsync, publish = os.fsync, heads.publish
+
+    def synced(descriptor: int) -> None:
+        fsync(descriptor)
+        events.append(("sync", Path(os.readlink(f"/proc/self/fd/{descriptor}"))))
+
+    def published(prepared: heads.Prepared) -> None:
+        publish(prepared)
+        events.append(("commit", prepared.folder))
+
+    files = [write(each, 2) for each in folders]
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(heads, "publish", published)
+    with tables.together():
+        for each, base, file in zip(folders, bases, files, strict=True):
+            tables.commit(each, [file], 2, base=base)
+        assert [numbers(each) for each in folders] == [[1]] * 4
+    kinds = [kind for kind, _ in events]
+    assert kinds == ["sync"] * 4 + ["commit"] * 4 + ["sync"] * 4
+    assert {path.name for _, path in events[:4]} == {".commit.tmp"}
+    assert [path for _, path in events[4:8]] == folders, "in their order"
+    assert {path for _, path in events[8:]} == {each / "_delta_log" for each in folders}
+    assert [numbers(each) for each in folders] == [[1, 2]] * 4
+
+
+def test_a_group_that_fails_commits_nothing(folder: Path) -> None:
+    one = commit(folder, 1, None, 1)
+    with pytest.raises(ZeroDivisionError), tables.kept_open(), tables.together():
+        commit(folder, 2, one, 2)
+        raise ZeroDivisionError
+    assert numbers(folder) == [1]
+    assert not (folder / "_delta_log" / ".commit.tmp").exists()
+    assert commit(folder, 2, one, 2).version == one.version + 1
+
+
+def test_what_a_killed_process_left_goes_and_is_never_written_into(folder: Path) -> None:
+    """It may have its number already: the name and the number are one file then."""
+    one = commit(folder, 1, None, 1)
+    newest, left = folder / "_delta_log" / f"{one.version:020d}.json", folder / "_delta_log" / ".commit.tmp"
+    os.link(newest, left)
+    text = newest.read_text()
+    two = commit(folder, 2, one, 2)
+    assert newest.read_text() == text
+    assert numbers(folder, two.version) == [1, 2]
+    left.write_text("half a com")
+    heads.remove_left([folder, folder / "none"])
+    assert not left.exists()
+
+
+def test_data_files_are_synced_side_by_side(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[str] = []
+    monkeypatch.setattr(tables, "sync", lambda place: synced.append(place.name))
+    with tables.synced_together():
+        files = [write(tmp_path / "t", number) for number in range(4)]
+        assert synced == []
+    assert {*synced[:4]} == {file.path for file in files}
+    assert synced[4:] == ["t"], "the folder once, after its files"
+
+
+def test_the_ledger_is_read_and_written_without_the_library(tmp_path: Path, opened: list[object]) -> None:
+    warehouse = Warehouse(tmp_path)
+    for number in range(1, 4):
+        Ledger.load(warehouse).append(record(number))
+    opened.clear()
+    ledger = Ledger.load(warehouse)
+    assert ledger.last_folded() == 3
+    run = ledger.current_run()
+    assert run is not None and run.run == 3
+    ledger.append(record(4))
+    assert opened == []
+    assert [each.run for each in Ledger.load(warehouse).runs()] == [1, 2, 3, 4]
+    ledger.check()
+
+
+def test_the_ledger_through_its_merges_and_checkpoints(tmp_path: Path) -> None:
+    warehouse = Warehouse(tmp_path)
+    for number in range(1, 70):
+        Ledger.load(warehouse).append(record(number))
+    assert [each.run for each in Ledger.load(warehouse).runs()] == [*range(1, 70)]
+    rows = pl.read_delta(str(warehouse.ledger)).sort("entry")
+    assert rows["number"].to_list() == [*range(1, 70)]
+    assert rows["digest"].to_list()[:-1] == rows["before"].to_list()[1:]
+
+
+def test_a_row_in_a_commit_is_believed_by_its_digest_only(tmp_path: Path, opened: list[object]) -> None:
+    warehouse = Warehouse(tmp_path)
+    for number in range(1, 4):
+        Ledger.load(warehouse).append(record(number))
+    newest = sorted((tmp_path / "ledger" / "_delta_log").glob("*.json"))[-1]
+    lines = [json.loads(line) for line in newest.read_text().splitlines()]
+    lines[0]["commitInfo"]["ddcore.row"] = lines[0]["commitInfo"]["ddcore.row"].replace('"inline', '"spark', 1)
+    newest.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    opened.clear()
+    run = Ledger.load(warehouse).current_run()
+    assert run is not None and run.engine == "inline", "the file has the right row"
+    assert opened
+
+
+def record(number: int) -> RunRecord:
+    return RunRecord(
+        number, "ab12", number, number, "inline", 1, rounds=1, took=0.1, inputs={}, outputs={},
+        tables={"outputs/x": TableState(number, 1, 1, "cd")},
+    )  # fmt: skip

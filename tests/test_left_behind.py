@@ -1,0 +1,79 @@
+"""What another command, or a loss, left behind is told in one line of our words, with the way on."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ddcore.io.ledger import Ledger
+from ddcore.io.records import IntentRecord
+from ddcore.io.warehouse import Warehouse
+
+
+def test_a_compaction_beside_a_run_says_to_wait(mine: Path, dd: Any) -> None:
+    warehouse = Warehouse(mine / "warehouse")
+    ledger = Ledger.load(warehouse)
+    last = ledger.current_run()
+    assert last is not None
+    ledger.append(IntentRecord(last.run + 1, last.fingerprint, 6, 6, 1, "inline", base=last.run))
+    with warehouse.lock("ddcore run", last.run + 1):
+        code, _, err = dd("compact", "--dry-run")
+    assert code == 75, err
+    assert err[0].startswith(f"error: run {last.run + 1} is not finished yet: ddcore run (host ")
+    assert err[1] == "  wait until it is done, then run the same command again"
+    code, _, err = dd("compact", "--dry-run")
+    assert code == 2 and err[1] == "  finish it with: ddcore run", err
+
+
+def test_a_run_whose_record_was_lost_is_finished_with_a_note(mine: Path, dd: Any) -> None:
+    log = mine / "warehouse/ledger/_delta_log"
+    max(log.glob("*.json")).unlink()
+    code, _, err = dd("run")
+    assert code == 0, err
+    assert "note: the ledger has no record of the end of run 1: it is finished first" in err
+    assert dd("verify")[0] == 0
+    _, _, err = dd("run")
+    assert not any("no record of the end" in line for line in err)
+
+
+@pytest.mark.parametrize("place", ["folder", "socket"])
+def test_a_lock_that_is_no_file_is_named_with_the_way_on(place: str, mine: Path, dd: Any) -> None:
+    lock = mine / "warehouse/.lock"
+    lock.unlink(missing_ok=True)
+    if place == "folder":
+        lock.mkdir()
+    else:
+        with socket.socket(socket.AF_UNIX) as server, contextlib.chdir(lock.parent):
+            server.bind(lock.name)
+    for words in (["run"], ["compact"], ["ingest", "links", "data/links.csv"]):
+        code, _, err = dd(*words)
+        assert code == 1 and err[0] == f"error: the lock file {lock} is a {place}", err
+        assert err[1] == "  ddcore did not create it and has not changed it: move it away"
+
+
+@pytest.mark.parametrize("part", ["ledger", "inputs/links", "outputs/journeys"])
+def test_a_gap_in_a_log_is_told_in_our_words(part: str, mine: Path, dd: Any) -> None:
+    log = mine / "warehouse" / part / "_delta_log"
+    for number in range(2):
+        more = mine / f"more{number}.csv"
+        more.write_text(f"version,diff,src,dst,minutes\n{6 + number},1,Tower,Hill,3\n")
+        assert dd("ingest", "links", str(more))[0] == 0
+        assert dd("run")[0] == 0
+    for checkpoint in [*log.glob("*.checkpoint.parquet"), *log.glob("_last_checkpoint")]:
+        checkpoint.unlink()
+    (log / f"{1:020d}.json").unlink()
+    failed = 0
+    commands = (["status"], ["show", "journeys"], ["run", "--from-version", "2"], ["doctor"], ["run", "--full-refresh"])
+    for words in commands:
+        code, out, err = dd(*words)
+        said = " ".join([*out, *err])
+        failed += code != 0
+        assert code == 0 or "the commit of version 1 is missing from its log, and no checkpoint replaces it" in said
+        assert not any(
+            word in said for word in ("delta kernel", "DeltaKernel", "LogSegment", "log segment", "contiguous")
+        ), said
+    assert failed
