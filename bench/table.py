@@ -10,6 +10,7 @@ from pathlib import Path
 
 from bench.measure import Result
 from bench.project import REPOSITORY
+from ddcore import sorts
 
 DOCUMENT = REPOSITORY / "docs" / "performance.md"
 COMPARISON = REPOSITORY / "docs" / "comparison.md"
@@ -68,7 +69,10 @@ def _quantity(value: float, unit: str) -> str:
 
 
 def machine() -> str:
-    """Cores, memory and versions; not its name."""
+    """Cores, as LLVM calls them, memory, the sort in use and versions; not its name."""
+    from llvmlite import binding
+
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30
     libraries = ", ".join(f"{name} {version(name)}" for name in LIBRARIES)
-    return f"{os.cpu_count()} cores and {memory:.0f} GiB, Python {platform.python_version()}, {libraries}"
+    cores = f"{os.cpu_count()} cores ({binding.get_host_cpu_name()}, sort: {sorts.choice()})"
+    return f"{cores} and {memory:.0f} GiB, Python {platform.python_version()}, {libraries}"

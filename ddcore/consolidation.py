@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ddcore import kernels, packed_batch, packing, spilling
+from ddcore import kernels, packed_batch, packing, sorts, spilling
 from ddcore.encoding import key_codes
 from ddcore.errors import DiffOverflow
 from ddcore.lattice import advance
@@ -158,7 +158,7 @@ def _few(pieces: Sequence[Piece], first: int = 0, frontier: np.ndarray | None = 
     packed, table = kernels.few.pack(columns, first, np.empty((0, 0), np.int64) if frontier is None else frontier)
     if len(packed) == 0:
         return None
-    packed.sort()
+    packed, _ = sorts.stable(packed)
     summed: np.ndarray = kernels.few.unpack(packed, table)
     return summed
 
@@ -221,7 +221,7 @@ def _order(codes: np.ndarray) -> tuple[np.ndarray, int, int]:
     packed >>= np.uint64(shift)
     packed <<= np.uint64(digits)
     packed |= np.arange(n, dtype=np.uint64)
-    packed.sort()
+    packed, _ = sorts.stable(packed, digits)
     packed &= np.uint64((1 << digits) - 1)
     return packed.view(np.int64), least, shift
 

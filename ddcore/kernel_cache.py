@@ -32,7 +32,7 @@ from ddcore.cache import (
 )
 from ddcore.native import Code
 
-__all__ = ["announce", "current_kernels", "load", "store"]
+__all__ = ["announce", "current_kernels", "load", "processor", "store"]
 
 _DIGEST = 32  # bytes at the head of a file
 _SETTINGS = ("NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES", "NUMBA_ENABLE_AVX")  # that choose a processor
@@ -49,14 +49,14 @@ def load(name: str) -> Code | None:
     """A compiled kernel: the one that came with the package, else the one compiled here; None where there is none for
     this processor.
     """
-    shipped = [shipped_folder() / f"{name}.{processor}" for processor in (_processor(), level_digest()) if processor]
+    shipped = [shipped_folder() / f"{name}.{processor}" for processor in (processor(), level_digest()) if processor]
     for file in shipped:
         if code := _code(file):
             return code
     if distrust(kernel_folder()):
         return None
     _note_use()
-    return _code(kernel_folder() / f"{name}.{_processor()}")
+    return _code(kernel_folder() / f"{name}.{processor()}")
 
 
 @functools.lru_cache(maxsize=1)
@@ -103,7 +103,7 @@ def _draw(done: int, total: int, *, going_on: bool) -> None:
 
 
 @functools.lru_cache(maxsize=1)
-def _processor() -> str:
+def processor() -> str:
     """A digest of the processor that numba compiles for: its name and features."""
     from llvmlite import binding
 

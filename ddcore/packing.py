@@ -12,7 +12,7 @@ from functools import partial
 from itertools import accumulate, islice
 from typing import TYPE_CHECKING, TypeAlias
 
-from ddcore import kernels, threads
+from ddcore import kernels, sorts, threads
 from ddcore.libraries import numpy as np
 from ddcore.narrow import NarrowBatch
 
@@ -305,9 +305,10 @@ def _ranges(packed: np.ndarray, diff_bits: int) -> list[np.ndarray]:
 
 def _sorted(packed: np.ndarray, bits: int, least: int) -> tuple[np.ndarray, np.ndarray]:
     """The distinct rows of a range, packed without diffs, and the sums of these."""
-    packed.sort()
-    rows, sums = kernels.sorting.sum_equal(packed, bits, least)
-    return rows, sums
+    keys, spare = sorts.stable(packed, bits)
+    sums = spare.view(np.int64)
+    number = kernels.sorting.sum_equal(keys, sums, bits, least)
+    return keys[:number], sums[:number]
 
 
 def _unpack(places: Sequence[tuple[Field, int]], columns: Sequence[int], place: tuple[np.ndarray, np.ndarray]) -> None:

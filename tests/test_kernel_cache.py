@@ -56,7 +56,7 @@ def load(function: Callable[..., Any]) -> tuple[int, list[str]]:
 
 
 def file_of(function: Callable[..., Any]) -> Path:
-    return kernel_folder() / f"{__name__.rpartition('.')[2]}.{function.__name__}.{kernel_cache._processor()}"
+    return kernel_folder() / f"{__name__.rpartition('.')[2]}.{function.__name__}.{kernel_cache.processor()}"
 
 
 def test_a_kernel_is_compiled_once_and_then_loaded(folder: Path) -> None:
@@ -174,7 +174,7 @@ def test_kernels_are_loaded_without_numba_which_a_program_may_import_later() -> 
 @pytest.mark.parametrize("settings", [{}, {"NUMBA_CPU_NAME": "generic"}, {"NUMBA_ENABLE_AVX": "0"}])
 def test_the_processor_is_the_one_that_numba_compiles_for(settings: dict[str, str]) -> None:
     script = (
-        "from ddcore import cache, kernel_cache; name = kernel_cache._processor()\n"
+        "from ddcore import cache, kernel_cache; name = kernel_cache.processor()\n"
         "from numba.core.registry import cpu_target\n"
         "assert name == cache.processor_digest(*cpu_target.target_context.codegen().magic_tuple())\n"
     )

@@ -65,16 +65,73 @@ def divide(bounds, keys, target, places):  # type: ignore[no-untyped-def]
         at[number] += 1
 
 
-@kernel(several(UOUT1, OUT1), UOUT1, INT, INT)
-def sum_equal(keys, diff_bits, least):  # type: ignore[no-untyped-def]
-    """Of sorted keys that carry ``diff - least`` in their low bits: the distinct upper bits and each summed diff.
+@inline
+def _pass(source, target, shift, mask, places):  # type: ignore[no-untyped-def]
+    """Copy keys to the places of one of their digits."""
+    for i in range(len(source)):
+        digit = (source[i] >> shift) & mask
+        target[places[digit]] = source[i]
+        places[digit] += 1
 
-    Overwrites ``keys``; the results are their beginning and that of another array of their length.
+
+@kernel(INT, UOUT1, UOUT1, INT)
+def radix(keys, spare, low):  # type: ignore[no-untyped-def]
+    """Sort keys by their bits from ``low`` upwards; equal ones keep their order. 1 if ``spare``, of their length, has
+    the result, else 0: ``keys`` has it.
+
+    The lowest digits first; digits in which no two keys differ take no pass. A digit has so few values that a place
+    for each stays in the first cache and its pages in the processor's table of pages.
+    """
+    n = len(keys)
+    some, every, falls = np.uint64(0), ~np.uint64(0), False
+    before = np.uint64(0)
+    for i in range(n):
+        some |= keys[i]
+        every &= keys[i]
+        falls |= (keys[i] >> np.uint64(low)) < before
+        before = keys[i] >> np.uint64(low)
+    if not falls:
+        return 0
+    differing = (some & ~every) >> np.uint64(low)
+    bits = 0
+    while differing != 0:
+        differing >>= np.uint64(1)
+        bits += 1
+    most = 10 if n >= 4096 else 8
+    passes = (bits + most - 1) // most
+    width = (bits + passes - 1) // passes
+    mask = (np.uint64(1) << np.uint64(width)) - np.uint64(1)
+    places = np.zeros((passes, 1 << width), dtype=np.int64)
+    for i in range(n):
+        for p in range(passes):
+            places[p, (keys[i] >> np.uint64(low + p * width)) & mask] += 1
+    turned = 0
+    for p in range(passes):
+        shift = np.uint64(low + p * width)
+        if places[p, (keys[0] >> shift) & mask] == n:
+            continue
+        at = np.int64(0)
+        for digit in range(1 << width):
+            size = places[p, digit]
+            places[p, digit] = at
+            at += size
+        if turned:
+            _pass(spare, keys, shift, mask, places[p])
+        else:
+            _pass(keys, spare, shift, mask, places[p])
+        turned = 1 - turned
+    return turned
+
+
+@kernel(INT, UOUT1, OUT1, INT, INT)
+def sum_equal(keys, sums, diff_bits, least):  # type: ignore[no-untyped-def]
+    """Of keys that carry ``diff - least`` in their low bits and are sorted by the others: how many distinct rows there
+    are; these are the beginning of ``keys`` then, and the sums of their diffs that of ``sums``.
+
     Sums of zero are left out. Cannot overflow while ``diff_bits`` is small, which the caller ensures.
     """
     n, shift = len(keys), np.uint64(diff_bits)
     mask = (np.uint64(1) << shift) - np.uint64(1)
-    sums = np.empty(n, dtype=np.int64)
     m, row, total = np.int64(0), np.uint64(0), np.int64(0)
     for i in range(n):  # without branches: how many rows are equal cannot be predicted
         before, row, diff = row, keys[i] >> shift, np.int64(keys[i] & mask) + least
@@ -82,8 +139,7 @@ def sum_equal(keys, diff_bits, least):  # type: ignore[no-untyped-def]
         m += np.int64(fresh & (total != 0))
         total = diff if fresh else total + diff
         keys[m], sums[m] = row, total
-    m += np.int64(total != 0)
-    return keys[:m], sums[:m]
+    return m + np.int64(total != 0)
 
 
 @inline
