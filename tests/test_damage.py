@@ -37,7 +37,7 @@ from ddcore.jobs import replay
 from ddcore.jobs.ingest import ingest
 from ddcore.jobs.undo import undo
 
-TRIALS = int(os.environ.get("DDCORE_FLIPS", "200"))
+TRIALS = int(os.environ.get("DDCORE_FLIPS", "100"))
 PROGRAM = """
 import ddcore as dd
 

@@ -16,6 +16,7 @@ import pyspark
 import pytest
 from notation import dims_of, frame
 from programs import Case, case
+from seeds import nightly
 from test_random_programs import compare
 from warehouses import logs_of, project_of
 
@@ -154,7 +155,9 @@ def test_two_workers_elsewhere(command: Any, tmp_path: Path) -> None:
     compare(drawn, command.__name__, expected_of(drawn), logs_of(project, outputs))
 
 
-@pytest.mark.parametrize("seed", [seed for seed in range(120) if len(dims_of(case(seed, plain=True).frames)) > 1][:40])
+@pytest.mark.parametrize(
+    "seed", nightly([seed for seed in range(120) if len(dims_of(case(seed, plain=True).frames)) > 1][:40], 16)
+)
 def test_what_is_owed_and_held_back_is_stored(seed: int, tmp_path: Path) -> None:
     """Partially ordered times: each fold by a worker that knows only what the one before it wrote."""
     from ddcore.frames import batch_of

@@ -16,7 +16,9 @@ ENTRIES = 210
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("dimensions", [1, 2], ids=["one dimension", "two dimensions"])
+@pytest.mark.parametrize(
+    "dimensions", [pytest.param(1, marks=pytest.mark.long), 2], ids=["one dimension", "two dimensions"]
+)
 @pytest.mark.parametrize(
     "seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(1, max(2, SEEDS // 20)))]
 )

@@ -12,6 +12,7 @@ import polars as pl
 import pytest
 import sparkless
 from programs import HEADER, Case
+from seeds import nightly
 from test_exchange import outcome
 from test_random_programs import compare
 from warehouses import log_of, project_of
@@ -166,7 +167,7 @@ def test_a_tree_grows_while_updates_wait_for_another(monkeypatch: pytest.MonkeyP
     assert session.fold({}, upper=[(6,)])["sums"].rows() == [(1, 3, 5, -1), (1, 6, 5, 1)]
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", nightly(range(60), 30))
 def test_groups_grow_at_any_time(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A few groups of few rows each, which come back and vanish, in many runs: any of them finds a group large."""
     rng = random.Random(seed)

@@ -25,7 +25,7 @@ from ddcore.operators import agg, join, reduction, tree
 
 
 def seeds() -> range:
-    first, _, last = os.environ.get("DDCORE_SEEDS", "300").rpartition("-")
+    first, _, last = os.environ.get("DDCORE_SEEDS", "160").rpartition("-")
     return range(int(first or 0), int(last))
 
 

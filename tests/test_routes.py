@@ -10,6 +10,7 @@ import pytest
 import sparkless
 from notation import frame
 from programs import Case, case
+from seeds import nightly
 from test_exchange import expected_of, outcome
 from test_random_programs import compare
 from warehouses import project_of
@@ -146,7 +147,7 @@ def _schema(rows: pl.DataFrame) -> dict[str, str]:
     return {c: type_name(kind) for c, kind in rows.schema.items() if c not in (*dims, "diff")}
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", nightly(range(60), 24))
 def test_nobody_works_on_the_keys_of_others(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of every update that is queued at a position when its step begins, the code is in the worker's own range."""
     owners: dict[int, tuple[Task, int]] = {}

@@ -24,7 +24,7 @@ from ddcore.jobs import replay
 from ddcore.jobs.commits import Commits
 from ddcore.jobs.ingest import ingest
 
-CYCLES = int(os.environ.get("DDCORE_KILLS", "3"))
+CYCLES = int(os.environ.get("DDCORE_KILLS", "2"))
 VERSIONS, OUTPUTS = 16, ("reach", "degrees", "loops")
 # Places that are reached once for each file or table are reached up to ten times in a run.
 SEVERAL = ["after-write", "after-file", "after-table"]

@@ -22,6 +22,7 @@ import sparkless
 from ingesting import Desk
 from notation import dims_of, frame, log
 from programs import Case, case
+from seeds import nightly
 from test_exchange import REACH, expected_of, outcome
 from test_random_programs import compare
 from trams import Said, records
@@ -147,10 +148,6 @@ def several(seeds: Any, most: int) -> list[Any]:
     return nightly(found, most)
 
 
-def nightly(seeds: Any, most: int) -> list[Any]:
-    return [*seeds[:most], *(pytest.param(seed, marks=pytest.mark.long) for seed in seeds[most:])]
-
-
 def ends_of(drawn: Case, seed: int) -> list[Time | None]:
     """Times to run to, and at last everything. Most boxes are long along one dimension and short along the others: only
     boxes that stick out of each other leave something pending.
@@ -165,7 +162,7 @@ def ends_of(drawn: Case, seed: int) -> list[Time | None]:
     return [*ends, None]
 
 
-@pytest.mark.parametrize("seed", several(range(36), 14))
+@pytest.mark.parametrize("seed", several(range(36), 8))
 def test_the_law_holds_however_runs_cut_the_history(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if seed % 2:
         monkeypatch.setattr(arrangements, "SMALL", 0)
@@ -176,7 +173,7 @@ def test_the_law_holds_however_runs_cut_the_history(seed: int, tmp_path: Path, m
     compare(drawn, "in runs", expected, cut)
 
 
-@pytest.mark.parametrize("seed", several(range(90, 114), 10))
+@pytest.mark.parametrize("seed", several(range(90, 114), 6))
 def test_the_law_holds_when_rows_arrive_between_runs(seed: int, tmp_path: Path) -> None:
     """Before each run the rows arrive that it completes, and some of the others."""
     drawn, rng, results = case(seed, plain=True), random.Random(seed), None
@@ -568,7 +565,7 @@ def test_no_count_is_negative_at_any_time_of_the_grid(lines: list[str], says: st
     assert says in err[0] and (not says or "retracts k='a', x=1 at day=1,revision=0, and" in err[0])
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", nightly(range(60), 20))
 def test_running_counts_on_the_grid_are_the_sums(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = random.Random(seed)
     monkeypatch.setattr(io_updates, "_MOST_CELLS", rng.choice([1, 7, 100]))
