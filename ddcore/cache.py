@@ -42,7 +42,13 @@ _LEVEL_FEATURES = frozenset({
     "avx", "avx2", "bmi", "bmi2", "cx16", "f16c", "fma", "lzcnt", "movbe", "popcnt", "sahf", "sse3", "sse4.1", "sse4.2",
     "ssse3", "xsave",
 })  # fmt: skip
-_KEPT = {"kernels": 16, "code": 16, "ship": 16, "cds": 4}  # folders of the cache, and what stays of each at least
+_KEPT = {
+    "kernels": 16,
+    "sorts": 16,
+    "code": 16,
+    "ship": 16,
+    "cds": 4,
+}  # folders of the cache, and what stays of each at least
 _RECENTLY, _LONG_AGO = 7 * 86_400, 30 * 86_400  # seconds
 _FORMAT = 2  # of the files that ddcore.kernel_cache writes
 _CODE = "unpacked/"  # the sources inside the package's zip

@@ -2,7 +2,7 @@
 
 numpy chooses by what a processor has and not by how fast it is: its sort by AVX-512 is several times slower on AMD's
 Zen 4 than its sort by AVX2, and faster than a radix sort on others. So the two are measured, once, in some 10 ms of
-processor time, and the result is kept beside the compiled kernels of the same processor.
+processor time, and the result is kept in the cache folder under the name of the processor.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass
 from typing import Literal
 
 from ddcore import kernels
-from ddcore.cache import distrust, kernel_folder, make_private
+from ddcore.cache import cache_folder, distrust, make_private
 from ddcore.kernel_cache import processor
 from ddcore.libraries import numpy as np
 
@@ -65,8 +65,8 @@ def choice() -> Choice:
 
 def speeds() -> Speeds:
     """What was measured on this machine; measured now if nothing is kept, or nothing that can be read."""
-    file = kernel_folder() / f"sorts.{processor()}"
-    if not distrust(kernel_folder()):
+    file = cache_folder() / "sorts" / processor()
+    if not distrust(file.parent):
         with contextlib.suppress(OSError, ValueError, TypeError):
             return Speeds(**json.loads(file.read_text()))
     measured = Speeds(_least_time(np.ndarray.sort), _least_time(_radix))

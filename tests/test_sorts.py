@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from ddcore import kernels, sorts
-from ddcore.cache import kernel_folder
+from ddcore.cache import cache_folder
 from ddcore.consolidation import arrange
 from ddcore.kernel_cache import processor
 
@@ -93,7 +93,7 @@ def test_a_machine_is_measured_once(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_what_cannot_be_read_is_measured_again(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DDCORE_CACHE", str(tmp_path / "cache"))
     sorts.speeds()
-    file = kernel_folder() / f"sorts.{processor()}"
+    file = cache_folder() / "sorts" / processor()
     file.write_text(text, "latin-1")
     monkeypatch.setattr(sorts, "_least_time", lambda sort: 7.5)
     assert sorts.speeds() == sorts.Speeds(7.5, 7.5)
@@ -104,6 +104,6 @@ def test_what_cannot_be_read_is_measured_again(text: str, tmp_path: Path, monkey
 def test_a_folder_of_others_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DDCORE_CACHE", str(tmp_path / "cache"))
     sorts.speeds()
-    kernel_folder().chmod(0o777)
+    (cache_folder() / "sorts").chmod(0o777)
     monkeypatch.setattr(sorts, "_least_time", lambda sort: 3.0)
     assert sorts.speeds() == sorts.Speeds(3.0, 3.0)
