@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import polars as pl
 
+from ddcore import deep_stack
 from ddcore.errors import FoldError, Mismatch, ProgramChanged, UsageError
 from ddcore.io import scratch
 from ddcore.io.changelog import ChangeLog
@@ -294,7 +295,7 @@ class Verification:
         columns = {
             name: {column: kind.polars for column, kind in schema.items()} for name, schema in self.plan.outputs.items()
         }
-        return reference.outputs_of(load_program(self.project), inputs, columns)
+        return deep_stack.call(lambda: reference.outputs_of(load_program(self.project), inputs, columns))
 
     def _from_scratch(self, inputs: Mapping[str, pl.DataFrame], stack: ExitStack) -> dict[str, pl.DataFrame]:
         """The outputs of one fold over one version, the inputs, in a warehouse of its own."""

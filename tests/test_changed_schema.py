@@ -193,3 +193,34 @@ def test_a_program_that_reads_an_added_column_goes_on(old: Desk) -> None:
     frame = pl.from_arrow(DeltaTable(str(desk.project.warehouse / "outputs" / "all")).to_pyarrow_table())
     assert isinstance(frame, pl.DataFrame)
     assert sorted(frame.select("src", "note").rows(), key=repr) == [(1, "x"), (1, None), (2, None)]
+
+
+USES_NO_NOTE = """
+import ddcore as dd
+
+
+def program(edges):
+    reached = edges.select("src", "dst").join(edges.select(dst="src", then="dst"), on="dst")
+    return {"pairs": reached, "degrees": edges.group_by("src").agg(n=dd.count(), largest=dd.max("dst"))}
+"""
+
+
+def test_an_added_column_that_nothing_uses_leaves_state_and_what_was_true_before(old: Desk, dd: Any) -> None:
+    """The next run continues every arrangement; verify and explain answer for the versions of before."""
+    (old.folder / "program.py").write_text(USES_NO_NOTE)
+    run(old.project, engine="inline")
+    before = old.ledger.current_run()
+    desk = desk_with(old.folder, NEW)
+    desk.ingest(desk.source("b.parquet", (1, "x", 2, [7], 2, 1), (2, None, 3, None, 2, -1)))
+    where = ("--project", str(desk.folder))
+    code, _, told = dd("run", "--engine", "inline", *where)
+    assert code == 0 and len(told) == 1, told
+    after = desk.ledger.current_run()
+    assert before is not None and after is not None and after.base == before.run and not after.refresh
+    assert before.arrangements and set(before.arrangements) == set(after.arrangements), "none is built anew"
+    for version in ("0", "1", "2"):
+        code, out, told = dd("verify", "--at", version, *where)
+        assert code == 0 and [line.split()[0] for line in out] == ["holds", "holds"], (out, told)
+    for version, n in (("1", 1), ("2", 2)):
+        code, out, told = dd("explain", "degrees", "src=1", f"n={n}", "--at", version, *where)
+        assert code == 0 and out[3] == f"row {{src: 1, n: {n}, largest: 2}} rests on {n} input row{'s'[: n > 1]}:", told

@@ -5,7 +5,11 @@ from __future__ import annotations
 import functools
 import random
 import re
+import resource
+import subprocess
+import sys
 import tempfile
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -23,6 +27,7 @@ from real_data import example, shared_data
 from trams import records
 from warehouses import project_of, take_in
 
+from ddcore import deep_stack
 from ddcore.errors import Diverged, FoldError, Mismatch
 from ddcore.io import arrangements, tables
 from ddcore.io.changelog import ChangeLog
@@ -658,3 +663,43 @@ def test_the_page_shows_what_the_commands_print(tmp_path: Path, dd: Any, monkeyp
             trams_with_a_wrong_row(find_project(Path.cwd(), {}))
 
     pages.follow("verification.md", tmp_path, dd, monkeypatch, steps=16, before=spoil)
+
+
+def test_a_thousand_nested_choices_need_no_more_stack_than_there_is(tmp_path: Path) -> None:
+    """As many by a stack of 8 MiB; here an eighth of both. Polars descends an expression by recursion."""
+    terms = ", ".join(f"NULLIF(a, {number})" for number in range(120))
+    (tmp_path / "deep.sql").write_text(f"CREATE VIEW found AS SELECT COALESCE({terms}) AS v FROM t;\n")
+    (tmp_path / "dd.toml").write_text(
+        '[project]\nprogram = "deep.sql"\n[run]\nengine = "inline"\n[inputs.t]\nschema = { a = "int64" }\n'
+    )
+    (tmp_path / "t.csv").write_text("version,diff,a\n0,1,1\n0,1,500\n")
+
+    def little_stack() -> None:
+        resource.setrlimit(resource.RLIMIT_STACK, (1 << 20, 1 << 20))
+
+    for words in (["ingest", "t", "t.csv"], ["run"], ["verify", "--by", "reference"]):
+        command = [sys.executable, "-m", "ddcore.cli.main", *words]
+        limit = little_stack if "verify" in words else None
+        ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, preexec_fn=limit)
+        assert ended.returncode == 0, (words, ended)
+    assert ended.stdout.startswith("holds    found at version 0  2 rows  by reference")
+
+
+def test_a_call_with_a_deep_stack_returns_and_raises_as_any() -> None:
+    assert deep_stack.call(lambda: threading.current_thread().name) == "deep stack"
+    before = threading.stack_size()
+    with pytest.raises(Mismatch, match="as any"):
+        deep_stack.call(failing)
+    assert threading.stack_size() == before
+
+
+def failing() -> None:
+    raise Mismatch("as any")
+
+
+def test_without_memory_for_a_stack_the_call_has_the_one_that_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    def start(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    assert deep_stack.call(lambda: threading.current_thread().name) == "MainThread"
