@@ -45,7 +45,7 @@ __all__ = ["app", "main", "run_command"]
 # Operands of the dd that copies files: if=FILE, of=FILE, bs=4M, ...
 _COREUTILS = re.compile(r"(if|of|bs|ibs|obs|cbs|count|skip|seek|iseek|oseek|conv|iflag|oflag|status)=")
 _AGAIN_AFTER = 0.05  # seconds until a signal that could not be raised is sent again
-_OBJECTS_BETWEEN_COLLECTIONS = 100_000
+_OBJECTS_BETWEEN_COLLECTIONS = 200_000  # more than imports create
 _SIGNALED = {130: "interrupted", 143: "terminated"}
 
 app = typer.Typer(
@@ -126,6 +126,7 @@ def main() -> NoReturn:
     Objects that libraries create at import stay for good, so garbage is collected seldom, and not at the end.
     """
     open_streams()
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy's threads for matrices: none has work, all are started
     gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)
     code = run_command(sys.argv[1:], _program_name())
     gc.freeze()
