@@ -19,7 +19,7 @@ from ddcore.consolidation import arrange
 from ddcore.encoding import decode, encode
 from ddcore.errors import StorageError
 from ddcore.io import tables
-from ddcore.io.datafile import DataFile, has_digests
+from ddcore.io.datafile import Codec, DataFile, has_digests
 from ddcore.io.layout import CODE, Layout
 from ddcore.io.store import Place
 from ddcore.io.tables import AddedFile, LiveFile, TableState
@@ -31,14 +31,15 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 __all__ = [
-    "ADVANCED", "MERGED", "FileBatch", "commit", "is_exact", "open_runs", "row_group", "run_table", "write_in_pieces",
-    "write_run",
+    "ADVANCED", "CODEC", "MERGED", "FileBatch", "commit", "is_exact", "open_runs", "row_group", "run_table",
+    "write_in_pieces", "write_run",
 ]  # fmt: skip
 
 MERGED, ADVANCED = "merged", "advanced"  # in names of files: a compaction, or what was built from its files
 
 ROW_GROUP = 16 * 1024  # the most rows of a row group
 _GROUPS, _LEAST = 64, 1024  # row groups of a file, where that makes groups of at least so many rows
+CODEC: Codec = "snappy"  # of state, of which each run reads much and nobody keeps much
 SMALL = 1024  # a file of at most so many rows is read whole
 # A row group costs the same whether read alone or with others, so a whole read pays only where most groups are needed.
 _NEARLY_ALL = 0.5
@@ -76,8 +77,9 @@ def write_run(folder: Place, run: int, part: str | int, table: pa.Table) -> Adde
     ``table`` is sorted by ``_code``; ``part`` is different for each writer of a run. Runs in tasks, on any machine.
     """
     return tables.write_file(
-        folder, f"part-{part}", table, bounded=[CODE], row_group=row_group(table.num_rows), partition={"run": str(run)}
-    )
+        folder, f"part-{part}", table, bounded=[CODE], row_group=row_group(table.num_rows), partition={"run": str(run)},
+        codec=CODEC,
+    )  # fmt: skip
 
 
 def write_in_pieces(
@@ -90,7 +92,7 @@ def write_in_pieces(
     first = next(pieces)
     return tables.write_pieces(
         folder, f"part-{part}", chain([first], pieces), first.schema,
-        rows=len(batch), bounded=CODE, row_group=group, partition={"run": str(run)},
+        rows=len(batch), bounded=CODE, row_group=group, partition={"run": str(run)}, codec=CODEC,
     )  # fmt: skip
 
 
@@ -258,11 +260,14 @@ class FileBatch(SortedBatch):
                     self._columns.write(number, start, values[source : source + end - start])
 
     def _pieces(self, groups: np.ndarray) -> list[tuple[int, int, int]]:
-        """For each group: its first row of the span in the table read, and the rows [start, end) that it fills."""
-        pieces, row = [], 0
+        """For groups that follow one another: the first row in the table read, and the rows [start, end) they fill."""
+        pieces, row = list[tuple[int, int, int]](), 0
         for g in groups:
             start, end = int(self._offsets[g]), int(self._offsets[g + 1])
-            pieces.append((row + (self._first if g == 0 else 0), start, end))
+            source = row + (self._first if g == 0 else 0)
+            if pieces and pieces[-1][2] == start and pieces[-1][0] + start - pieces[-1][1] == source:
+                source, start, _ = pieces.pop()
+            pieces.append((source, start, end))
             row += self._file.rows_of(int(self._groups[g]))
         return pieces
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from ddcore.io import datafile, tables
-from ddcore.io.arrangements import MERGED, SMALL, row_group
+from ddcore.io.arrangements import CODEC, MERGED, SMALL, row_group
 from ddcore.io.changelog import ChangeLog
 from ddcore.io.deltalog import COMPACTED
 from ddcore.io.layout import CODE
@@ -90,6 +90,7 @@ class Merge:
         merged = tables.write_pieces(
             self.folder, f"part-{MERGED}", pieces, columns,
             rows=self.rows, bounded=CODE, row_group=row_group(self.rows), partition={"run": str(run)},
+            codec=CODEC,
         )  # fmt: skip
         return [merged] if merged.rows else []
 

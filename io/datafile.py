@@ -15,7 +15,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from ddcore.errors import StorageError
 from ddcore.io import store
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-__all__ = ["DataFile", "content", "digest_of", "glance", "has_digests", "notes", "verify", "write"]
+__all__ = ["Codec", "DataFile", "content", "digest_of", "glance", "has_digests", "notes", "verify", "write"]
 
 _NAME = re.compile(r"-([0-9a-f]{16})\.parquet$")
 _KEY = b"ddcore.digests"  # in the footer's metadata; its value: "[END:DIGEST,END:DIGEST]", one pair per row group
@@ -38,6 +38,7 @@ _FEW = 32  # rows; with fewer, a dictionary only adds to the size
 _WORTH_THREADS = 1 << 20  # bytes, compressed
 _TAIL = 64 * 1024  # bytes of the first read: holds most footers, and most small files
 
+Codec = Literal["snappy", "zstd"]
 Blocks = list[tuple[int, int, str]]  # begin, end and digest of each row group's bytes
 
 
@@ -48,18 +49,19 @@ def digest_of(content: bytes | memoryview) -> str:
 
 def write(
     tables: Iterable[pa.Table], schema: pa.Schema, rows: int, path: Path, row_group: int, *,
-    notes: Mapping[str, str] | None = None, synced: bool = True,
+    notes: Mapping[str, str] | None = None, synced: bool = True, codec: Codec = "zstd",
 ) -> tuple[int, str]:  # fmt: skip
     """Write rows to a new file and sync it to the disk; return its size in bytes and the digest for its name.
 
     ``synced``: False where the caller syncs it. The rows come in pieces, of which only one is in memory at a time;
     ``rows`` is the number of all, or an upper bound of it. Integers are delta-packed, which halves the time to write
-    and to read them. The same pieces give the same bytes. ``notes``: text for the footer, by name.
+    and to read them. The same pieces give the same bytes. ``notes``: text for the footer, by name. ``codec``: "snappy"
+    is read in half the time of "zstd", and takes 1.05 x its bytes where most columns are integers.
     """
     import pyarrow as pa
 
     with pa.OSFile(str(path), "wb") as sink:
-        _write_groups(tables, schema, sink, path, rows=rows, row_group=row_group, notes=notes or {})
+        _write_groups(tables, schema, sink, path, rows=rows, row_group=row_group, notes=notes or {}, codec=codec)
     if synced:
         store.sync(path)
     with store.opened(path) as file:
@@ -180,7 +182,7 @@ class DataFile:
 
 def _write_groups(
     tables: Iterable[pa.Table], schema: pa.Schema, sink: pa.NativeFile, path: Path, *, rows: int, row_group: int,
-    notes: Mapping[str, str],
+    notes: Mapping[str, str], codec: Codec,
 ) -> None:  # fmt: skip
     import pyarrow.parquet as pq
 
@@ -191,8 +193,8 @@ def _write_groups(
         pq.ParquetWriter(
             sink,
             schema,
-            compression="zstd",
-            compression_level=1,
+            compression=codec,
+            compression_level=1 if codec == "zstd" else None,
             use_dictionary=texts if rows >= _FEW else False,
             # The bounds of a single row group are those of the file, which the Delta log has already.
             write_statistics=True if rows > row_group else numbers,

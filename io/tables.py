@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ddcore.errors import DdError, StorageError, UsageError
 from ddcore.io import datafile, heads, store
+from ddcore.io.datafile import Codec
 from ddcore.io.deltalog import (
     AFTER,
     COMPACTED,
@@ -162,6 +163,7 @@ def write_file(
     row_group: int = _ROW_GROUP,
     partition: Mapping[str, str] | None = None,
     notes: Mapping[str, str] | None = None,
+    codec: Codec = "zstd",
 ) -> AddedFile:
     """Write one data file, ``STEM-DIGEST.parquet``, which no reader sees before a commit.
 
@@ -170,14 +172,15 @@ def write_file(
     """
     partition = dict(partition or {})
     path, size = _write(
-        folder, stem, [table], table.schema, rows=table.num_rows, row_group=row_group, partition=partition, notes=notes
-    )
+        folder, stem, [table], table.schema, rows=table.num_rows, row_group=row_group, partition=partition, notes=notes,
+        codec=codec,
+    )  # fmt: skip
     return AddedFile(path, size, table.num_rows, file_stats(table, bounded), partition)
 
 
 def write_pieces(
     folder: Place, stem: str, pieces: Iterable[pa.Table], schema: pa.Schema, *, rows: int, bounded: str,
-    row_group: int, partition: Mapping[str, str],
+    row_group: int, partition: Mapping[str, str], codec: Codec,
 ) -> AddedFile:  # fmt: skip
     """The same for rows in pieces, of which one is in memory at a time; at most ``rows``. ``bounded``: an int64 column
     without nulls, by which they are sorted.
@@ -194,21 +197,23 @@ def write_pieces(
                 ends.extend([piece[bounded].slice(0, 1), piece[bounded].slice(piece.num_rows - 1)])
                 yield piece
 
-    path, size = _write(folder, stem, watched(), schema, rows=rows, row_group=row_group, partition=partition)
+    path, size = _write(
+        folder, stem, watched(), schema, rows=rows, row_group=row_group, partition=partition, codec=codec
+    )
     bounds = pa.table({bounded: pa.chunked_array([chunk for end in ends for chunk in end.chunks], pa.int64())})
     return AddedFile(path, size, counted, file_stats(bounds, [bounded], rows=counted), dict(partition))
 
 
 def _write(
     folder: Place, stem: str, pieces: Iterable[pa.Table], schema: pa.Schema, *, rows: int, row_group: int,
-    partition: Mapping[str, str], notes: Mapping[str, str] | None = None,
+    partition: Mapping[str, str], notes: Mapping[str, str] | None = None, codec: Codec = "zstd",
 ) -> tuple[str, int]:  # fmt: skip
     """Write a data file and sync it to the disk; return its path below ``folder`` and its size in bytes."""
     place = "".join(f"{name}={value}/" for name, value in partition.items())
     directory = folder / place
     with reporting(directory, "write to"), store.new_file(directory, stem) as new:
         size, digest = datafile.write(
-            pieces, schema, rows, new.temporary, row_group, notes=notes, synced=_unsynced is None
+            pieces, schema, rows, new.temporary, row_group, notes=notes, synced=_unsynced is None, codec=codec
         )
         path = f"{place}{new.name}-{digest}.parquet"
         failpoint("after-write")
