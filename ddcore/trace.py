@@ -146,9 +146,7 @@ def gather(
     (coordinates, elements) long histories in several batches are at the representatives of their times beyond it, and
     added up.
     """
-    if len(keys.words):  # rows of another key may have the same code
-        batches = [batch.widen() for batch in batches]
-    spans = [batch.locate(keys.codes) for batch in batches]
+    batches, spans = _found(batches, keys)
     counts = _numbers(batches, spans, keys)
     if frontier is not None and not _has_long_histories(counts):
         frontier = None
@@ -170,6 +168,20 @@ def gather(
     if frontier is None or len(batches) < 2 or not _has_long_histories(counts):
         return rows
     return Rows(*kernels.runs.compact(rows.offsets, rows.words, rows.times, rows.diffs, frontier))
+
+
+def _found(batches: Sequence[SortedBatch], keys: Keys) -> tuple[list[SortedBatch], list[_Spans]]:
+    """Batches that have the rows of the keys in arrays or packed, and the spans of the keys there."""
+    some, spans = list[SortedBatch](), list[_Spans]()
+    for batch in batches:
+        if isinstance(batch, PackedBatch) and len(keys.words):  # rows of another key may have the same code
+            batch = batch.widen()
+        lo, hi = batch.locate(keys.codes)
+        if not isinstance(batch, PackedBatch):
+            batch, lo, hi = batch.located(lo, hi)
+        some.append(batch)
+        spans.append((lo, hi))
+    return some, spans
 
 
 def _numbers(batches: Sequence[SortedBatch], spans: Sequence[_Spans], keys: Keys) -> np.ndarray:

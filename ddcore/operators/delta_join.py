@@ -243,6 +243,7 @@ class _Rule:
         for other in others:
             lo, hi = other.locate(distinct.codes)
             if len(distinct.words):
+                other, lo, hi = other.located(lo, hi)
                 kernels.runs.count_matches(counts, distinct.words, lo, hi, other.words)
             else:
                 counts += hi - lo
