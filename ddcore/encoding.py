@@ -222,6 +222,7 @@ def words_of_floats(values: np.ndarray) -> np.ndarray:
 
 
 def floats_of(words: np.ndarray) -> np.ndarray:
+    """The floats of :func:`words_of_floats`."""
     bits = np.where(words >= 0, words, words ^ np.int64(0x7FFFFFFFFFFFFFFF))
     return np.ascontiguousarray(bits).view(np.float64)
 

@@ -174,13 +174,15 @@ def _found(batches: Sequence[SortedBatch], keys: Keys) -> tuple[list[SortedBatch
     """Batches that have the rows of the keys in arrays or packed, and the spans of the keys there."""
     some, spans = list[SortedBatch](), list[_Spans]()
     for batch in batches:
-        if isinstance(batch, PackedBatch) and len(keys.words):  # rows of another key may have the same code
-            batch = batch.widen()
-        lo, hi = batch.locate(keys.codes)
-        if not isinstance(batch, PackedBatch):
-            batch, lo, hi = batch.located(lo, hi)
-        some.append(batch)
-        spans.append((lo, hi))
+        span = batch.locate(keys.codes)
+        # Of hashed keys, rows of another key may have the same code: words are compared, which packed ones have not.
+        if isinstance(batch, PackedBatch) and len(keys.words) == 0:
+            some.append(batch)
+            spans.append(span)
+        else:
+            located, *ends = batch.located(*span)
+            some.append(located)
+            spans.append((ends[0], ends[1]))
     return some, spans
 
 

@@ -7,7 +7,7 @@ and decodes only them, where they lie (:mod:`ddcore.io.run_reader`). Tables are 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from threading import RLock
 
@@ -15,7 +15,7 @@ import polars as pl
 
 from ddcore import spilling
 from ddcore.consolidation import arrange
-from ddcore.encoding import encode
+from ddcore.encoding import NULL, encode
 from ddcore.io import run_writer, tables
 from ddcore.io.datafile import has_digests
 from ddcore.io.layout import CODE, Layout
@@ -25,16 +25,21 @@ from ddcore.io.store import Place
 from ddcore.io.tables import AddedFile, LiveFile, TableState
 from ddcore.io.warehouse import REFRESH, reporting
 from ddcore.libraries import numpy as np
+from ddcore.packed_batch import PackedBatch
+from ddcore.schema import Type
 from ddcore.sorted_batch import SortedBatch
 
-__all__ = ["ADVANCED", "MERGED", "FileBatch", "commit", "is_exact", "open_runs", "write_run"]
+__all__ = ["ADVANCED", "MERGED", "FileBatch", "commit", "is_exact", "open_runs", "write_pieces", "write_run"]
 
 MERGED, ADVANCED = "merged", "advanced"  # in names of files: a compaction, or what was built from its files
 
 SMALL = 1024  # a file of at most so many rows is read whole
-_NEARLY_ALL = 0.5  # of the rows: when so many were looked up, all are read, and the rest of the fold finds them in memory
+_NEARLY_ALL = 0.5  # of the rows: when so many were looked up, all are read, and found in memory from then on
 _READ = 1 << 18  # rows that are read at once where memory is limited
 _WORTH = 1 << 24  # bytes of arrays that are filled in a file where memory is limited
+
+_NARROW = 1 << 31
+_INT64 = Type("int64")
 
 Span = tuple[int | None, int | None]
 
@@ -46,18 +51,57 @@ def is_exact(file: Place) -> bool:
     return has_digests(file) and not file.name.startswith((f"part-{MERGED}-", f"part-{ADVANCED}-"))
 
 
-def write_run(
-    folder: Place, run: int, part: str | int, batches: Iterable[SortedBatch], layout: Layout
-) -> AddedFile:
+def write_run(folder: Place, run: int, part: str | int, batch: SortedBatch, layout: Layout) -> AddedFile:
     """Write a run, or a range of its codes, as one file that no reader sees before :func:`commit`.
 
-    The batches are sorted, and follow one another; ``part`` is different for each writer of a run. Runs in tasks, on
-    any machine. Where memory is limited, some rows are widened at once.
+    ``part`` is different for each writer of a run. Runs in tasks, on any machine. Where memory is limited, some rows
+    are widened at once.
+    """
+    spill = spilling.current()
+    size = max(1, len(batch)) if spill is None else spill.rows
+    pieces = (batch.part(start, min(start + size, len(batch))) for start in range(0, len(batch), size))
+    return write_pieces(
+        folder, run, part, [batch] if size >= len(batch) else pieces, layout, narrow=_narrow(batch, layout)
+    )
+
+
+def _narrow(batch: SortedBatch, layout: Layout) -> set[str]:
+    """The columns of int64 whose values all fit into 32 bits; not a key that is its own code, which takes no space."""
+    if len(batch) == 0:
+        return set()
+    kinds = {**layout.stored, **dict.fromkeys((*layout.times, "diff"), _INT64)}
+    if isinstance(batch, PackedBatch):
+        bounds = batch.packed.bounds()[1:]
+    else:
+        columns = (*batch.words, *batch.times, batch.diffs)
+        bounds = [_bounds(column, kind) for column, kind in zip(columns, kinds.values(), strict=True)]
+    return {
+        name
+        for (name, kind), (least, most) in zip(kinds.items(), bounds, strict=True)
+        if kind == _INT64 and least >= -_NARROW and most < _NARROW
+    }
+
+
+def _bounds(column: np.ndarray, kind: Type) -> tuple[int, int]:
+    """The least and the greatest value that is not null."""
+    if kind != _INT64:
+        return 0, 0
+    least, most = int(column.min()), int(column.max())
+    if least == NULL and most < _NARROW:
+        least = int(column.min(where=column != NULL, initial=most))
+    return least, most
+
+
+def write_pieces(
+    folder: Place, run: int, part: str | int, batches: Iterable[SortedBatch], layout: Layout, *, narrow: Collection[str]
+) -> AddedFile:
+    """The same for a run in pieces, which are sorted and follow one another. ``narrow``: columns of int64 whose values
+    all fit into 32 bits.
     """
     written: list[run_writer.Written] = []
 
     def write(path: Path, synced: bool) -> tuple[int, str]:
-        written.append(run_writer.write(batches, layout, path, synced=synced))
+        written.append(run_writer.write(batches, layout, path, narrow=narrow, synced=synced))
         return written[-1].size, written[-1].digest
 
     path, size = tables.new_file(folder, f"part-{part}", write, {"run": str(run)})
@@ -150,9 +194,9 @@ class _Gathered(SortedBatch):
 class FileBatch(SortedBatch):
     """A run in a file, or the part of it with codes in ``span``.
 
-    :meth:`locate` finds rows in the file, and :meth:`located` and :meth:`take` decode them; columns of all rows are read
-    when one is used, or when about half of the rows were looked up. Opening reads the footer, and at the ends of the
-    span a page of codes. Raises StorageError where the file is missing, damaged or of another layout.
+    :meth:`locate` finds rows in the file, and :meth:`located` and :meth:`take` decode them; columns of all rows are
+    read when one is used, or when about half of the rows were looked up. Opening reads the footer, and at the ends of
+    the span a page of codes. Raises StorageError where the file is missing, damaged or of another layout.
     """
 
     __slots__ = ("_bytes_taken", "_file", "_first", "_layout", "_lock", "_looked_up", "_rows", "_rows_read", "_whole",
@@ -245,7 +289,7 @@ class FileBatch(SortedBatch):
         """Row ranges [lo, hi) of equal code, one per probe (int64[m], ascending). Reads pages of codes."""
         if self._whole is None and len(probes) < _NEARLY_ALL * self._rows:
             lo, hi = self._file.locate(probes)
-            return tuple(np.clip(each - self._first, 0, self._rows) for each in (lo, hi))  # type: ignore[return-value]
+            return np.clip(lo - self._first, 0, self._rows), np.clip(hi - self._first, 0, self._rows)
         return self.widen().locate(probes)
 
     def located(self, lo: np.ndarray, hi: np.ndarray) -> tuple[SortedBatch, np.ndarray, np.ndarray]:

@@ -45,7 +45,9 @@ class Checked:
     :meth:`need` may be used: of an object in a store others are not there. Raises StorageError where they are damaged.
     """
 
-    __slots__ = ("_blocks", "_lock", "_source", "_units", "_units_known", "data", "end", "hint", "known", "read", "words")
+    __slots__ = (
+        "_blocks", "_known", "_lock", "_source", "_units", "_units_known", "data", "end", "hint", "read", "words",
+    )  # fmt: skip
 
     def __init__(self, source: store.Mapped, end: int, units: np.ndarray, hint: str) -> None:
         self._source, self.end, self._units, self.hint = source, end, units, hint
@@ -55,7 +57,7 @@ class Checked:
             raise damaged(source.place, hint)
         self.words = self.data[: len(self.data) // 8 * 8].view(np.int64)
         self._blocks = self.words[end // 8 : end // 8 + blocks]
-        self.known, self._units_known = np.zeros(blocks, dtype=bool), np.zeros(len(units), dtype=bool)
+        self._known, self._units_known = np.zeros(blocks, dtype=bool), np.zeros(len(units), dtype=bool)
         self.read = 0  # bytes that were read, with those of digests
         self._lock = Lock()
 
@@ -70,7 +72,7 @@ class Checked:
             offsets = np.cumsum(sizes)
             blocks = np.arange(offsets[-1]) + np.repeat(first - offsets + sizes, sizes)
         with self._lock:
-            missing = blocks[~self.known[blocks]]
+            missing = blocks[~self._known[blocks]]
             if len(missing):
                 self._have(np.unique(missing))
 
@@ -79,7 +81,7 @@ class Checked:
         if end > begin:
             first, last = begin >> _BITS, (end - 1) >> _BITS
             with self._lock:
-                missing = first + np.flatnonzero(~self.known[first : last + 1])
+                missing = first + np.flatnonzero(~self._known[first : last + 1])
                 if len(missing):
                     self._have(missing)
 
@@ -90,8 +92,10 @@ class Checked:
         units = np.unique(blocks // _UNIT)
         units = units[~self._units_known[units]]
         first, size = self.end // 8, 8 * len(self._blocks)
-        begins = np.concatenate([blocks * BLOCK, self.end + units * 8 * _UNIT])
-        ends = np.concatenate([np.minimum((blocks + 1) * BLOCK, self.end), self.end + np.minimum((units + 1) * 8 * _UNIT, size)])
+        unit = 8 * _UNIT
+        begins = np.concatenate([blocks * BLOCK, self.end + units * unit])
+        ends_of_units = self.end + np.minimum((units + 1) * unit, size)
+        ends = np.concatenate([np.minimum((blocks + 1) * BLOCK, self.end), ends_of_units])
         self._source.fetch(begins, ends)
         if len(units):
             of_units = digests(self.words, units, _UNIT, first, first + len(self._blocks))
@@ -100,7 +104,7 @@ class Checked:
             self._units_known[units] = True
         if (digests(self.words, blocks, BLOCK // 8, 0, first) != self._blocks[blocks]).any():
             raise damaged(self._source.place, self.hint)
-        self.known[blocks] = True
+        self._known[blocks] = True
         self.read += int((ends - begins).sum())
 
 

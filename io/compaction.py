@@ -19,7 +19,7 @@ import polars as pl
 
 from ddcore.encoding import encode
 from ddcore.io import datafile, tables
-from ddcore.io.arrangements import MERGED, SMALL, write_run
+from ddcore.io.arrangements import MERGED, SMALL, write_pieces
 from ddcore.io.changelog import ChangeLog
 from ddcore.io.codes import sample
 from ddcore.io.deltalog import COMPACTED
@@ -33,11 +33,11 @@ from ddcore.libraries import numpy as np
 from ddcore.schema import Schema
 from ddcore.sorted_batch import SortedBatch
 
-__all__ = ["Merge", "log_merge", "state_merge"]
+__all__ = ["Merge", "layout_of", "log_merge", "run_of", "state_merge"]
 
 _PIECE = 4 << 20  # rows of state that are merged in memory at once
 _LARGE = 8 << 20  # rows of a log's file that is not merged again
-_INT64 = 2**63
+_INT64, _INT32 = 2**63, 2**31
 
 
 @dataclass(frozen=True)
@@ -86,8 +86,18 @@ class Merge:
             datafile.verify(self.folder / file.path, tables.mend_hint(self.folder))
         rows = tables.scan(self.folder, self.files, schema, check=False)
         pieces = (self._piece(rows, schema, lo, hi) for lo, hi in self._ranges())
-        merged = write_run(self.folder, run, MERGED, pieces, _layout(schema))
+        merged = write_pieces(self.folder, run, MERGED, pieces, layout_of(schema), narrow=self._narrow(rows, schema))
         return [merged] if merged.rows else []
+
+    def _narrow(self, rows: pl.LazyFrame, schema: Schema) -> list[str]:
+        """The columns of int64 whose values all fit into 32 bits, and are not just the codes."""
+        names = [name for name, kind in schema.items() if kind.name == "int64" and name != CODE]
+        with reporting(self.folder, "read", tables.mend_hint(self.folder)):
+            fits = rows.select(
+                (pl.col(name).is_between(-_INT32, _INT32 - 1) & (pl.col(name) != pl.col(CODE)).any()).all()
+                for name in names
+            ).collect(engine="streaming")
+        return [name for name in names if fits[name].item()]
 
     def _ranges(self) -> Iterator[tuple[int | None, int | None]]:
         """Ranges [lo, hi) of key codes with about ``piece`` rows each."""
@@ -120,10 +130,7 @@ class Merge:
         plain = [name for name, kind in schema.items() if name not in (CODE, "diff") and not kind.is_nested]
         with reporting(self.folder, "read", tables.mend_hint(self.folder)):
             frame = consolidated(rows, self.dims, self.frontier).sort(CODE, *plain)
-        words = [encode(frame[name], kind) for name, kind in _layout(schema).schema.items()]
-        codes, diffs = (frame[name].to_numpy() for name in (CODE, "diff"))
-        stacked = np.stack(words) if words else np.empty((0, len(frame)), np.int64)
-        return SortedBatch(codes, stacked, np.empty((0, len(frame)), np.int64), diffs)
+        return run_of(frame, layout_of(schema))
 
     # --- logs ---
 
@@ -137,9 +144,17 @@ class Merge:
         return [log.write(f"merged-{number:06d}", frame)] if len(frame) else []
 
 
-def _layout(schema: Schema) -> Layout:
+def layout_of(schema: Schema) -> Layout:
     """The columns of a table of state, its times among them: here they are columns like others."""
     return Layout({name: kind for name, kind in schema.items() if name not in (CODE, "diff")}, (), ())
+
+
+def run_of(frame: pl.DataFrame, layout: Layout) -> SortedBatch:
+    """Rows that are sorted by code as a run."""
+    words = [encode(frame[name], kind) for name, kind in layout.schema.items()]
+    codes, diffs = (frame[name].to_numpy() for name in (CODE, "diff"))
+    none = np.empty((0, len(frame)), np.int64)
+    return SortedBatch(codes, np.stack(words) if words else none, none, diffs)
 
 
 def consolidated(rows: pl.LazyFrame, dims: Sequence[str], frontier: Frontier) -> pl.DataFrame:

@@ -15,7 +15,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,7 +28,6 @@ from ddcore.libraries import numpy as np
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
 __all__ = [
     "RUN", "content", "digest_of", "glance", "has_digests", "note_of", "notes", "rows_of", "verify", "write",
@@ -252,7 +251,8 @@ def _check(file: Contents, path: Place, expected: str, hint: str) -> None:
     if run is not None:
         parts = json.loads(run)
         units = np.frombuffer(base64.b64decode(parts["units"]), np.int64)
-        checked = Checked(store.mapped(path) if isinstance(path, Path) else _Read(path, file), parts["end"], units, hint)
+        source = store.mapped(path) if isinstance(path, Path) else _Read(path, file)
+        checked = Checked(source, parts["end"], units, hint)
         for begin in range(0, checked.end, _PORTION):
             checked.need_range(begin, min(begin + _PORTION, checked.end))
         return

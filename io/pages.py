@@ -2,9 +2,9 @@
 
 Written here and not by Arrow, whose pages nobody can point into. Numbers lie one after another, at multiples of their
 width. A column of few distinct values, and of every type that varies in width, has a dictionary; the numbers of its
-entries are "bit-packed" with 8, 16 or 32 bits, which is to say that they are an array too. A column of one value has a
-dictionary of one entry and a run of one number. Lists and structs are written by Arrow, packed: their pages are copied.
-All of this is Parquet that any reader reads.
+entries are "bit-packed" with 8, 16, 24 or 32 bits, which is to say that they are an array too. A column of one value
+has a dictionary of one entry and a run of one number. Lists and structs are written by Arrow, packed: their pages are
+copied. All of this is Parquet that any reader reads.
 """
 
 from __future__ import annotations
@@ -21,13 +21,14 @@ from ddcore.schema import Schema, Type
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Chunk", "Output", "bits_of", "copied", "footer", "numbers", "physical", "texts"]
+__all__ = ["INT32", "Chunk", "Output", "bits_of", "copied", "footer", "numbers", "physical", "texts"]
 
 _BOOLEAN, _INT32, _INT64, _DOUBLE, _BYTE_ARRAY = 0, 1, 2, 5, 6
 _TYPES = {"BOOLEAN": 0, "INT32": 1, "INT64": 2, "INT96": 3, "FLOAT": 4, "DOUBLE": 5, "BYTE_ARRAY": 6,
           "FIXED_LEN_BYTE_ARRAY": 7}  # fmt: skip
 _ENCODINGS = {"PLAIN": 0, "PLAIN_DICTIONARY": 2, "RLE": 3, "BIT_PACKED": 4, "DELTA_BINARY_PACKED": 5,
-              "DELTA_LENGTH_BYTE_ARRAY": 6, "DELTA_BYTE_ARRAY": 7, "RLE_DICTIONARY": 8, "BYTE_STREAM_SPLIT": 9}  # fmt: skip
+              "DELTA_LENGTH_BYTE_ARRAY": 6, "DELTA_BYTE_ARRAY": 7, "RLE_DICTIONARY": 8,
+              "BYTE_STREAM_SPLIT": 9}  # fmt: skip
 _CODECS = {"UNCOMPRESSED": 0, "SNAPPY": 1}
 _PLAIN, _RLE, _RLE_DICTIONARY = 0, 3, 8
 _DATA_PAGE, _DICTIONARY_PAGE = 0, 2
@@ -35,6 +36,7 @@ _OPTIONAL, _REPEATED = 1, 2
 _WORD = 64  # rows of which one word says which are null
 _SHORT_DECIMAL = 9  # digits that Parquet keeps in 32 bits
 MAGIC = b"PAR1"
+INT32 = Type("int32")  # of a column of int64 whose values all fit: readers widen them
 
 
 class Output:
@@ -92,14 +94,14 @@ def physical(kind: Type) -> str:
     """
     if kind.name == "decimal":
         return "i4" if kind.precision <= _SHORT_DECIMAL else "i8"
-    return {"int64": "i8", "timestamp": "i8", "date": "i4", "float64": "f8"}.get(kind.name, "")
+    return {"int64": "i8", "timestamp": "i8", "date": "i4", "int32": "i4", "float64": "f8"}.get(kind.name, "")
 
 
 def numbers(
     out: Output, values: np.ndarray, valid: np.ndarray | None, entries: np.ndarray | None, *, align: int = 8
 ) -> Chunk:
     """A column of numbers of fixed width, or of bools. ``values``: those that are not null; with ``entries``, a
-    dictionary, their numbers there. ``valid``: bool[rows], None without nulls.
+    dictionary, their numbers there as bytes: (n, width). ``valid``: bool[rows], None without nulls.
     """
     rows = len(values) if valid is None else len(valid)
     plain = values if entries is None else entries
@@ -107,8 +109,9 @@ def numbers(
     statistics = _statistics(plain, rows - len(values))
     if entries is None:
         stored = bits_of(values, 8) if kind == _BOOLEAN else values
-        return _plain(out, kind, stored, valid, rows, statistics, align)
-    return _with_dictionary(out, kind, entries, len(entries), values, valid, rows, statistics)
+        return _plain(out, kind, stored, valid, statistics, rows=rows, align=align)
+    dictionary = _Dictionary(kind, entries, len(entries))
+    return _with_dictionary(out, dictionary, values, valid, statistics, rows=rows)
 
 
 def texts(out: Output, ids: np.ndarray, valid: np.ndarray | None, payload: np.ndarray, entries: int) -> Chunk:
@@ -116,8 +119,8 @@ def texts(out: Output, ids: np.ndarray, valid: np.ndarray | None, payload: np.nd
     rows = len(ids) if valid is None else len(valid)
     statistics = Struct({3: I64(rows - len(ids))})
     if len(ids) == 0:
-        return _plain(out, _BYTE_ARRAY, ids, valid, rows, statistics, 8)
-    return _with_dictionary(out, _BYTE_ARRAY, payload, entries, ids, valid, rows, statistics)
+        return _plain(out, _BYTE_ARRAY, ids, valid, statistics, rows=rows, align=8)
+    return _with_dictionary(out, _Dictionary(_BYTE_ARRAY, payload, entries), ids, valid, statistics, rows=rows)
 
 
 def bits_of(flags: np.ndarray, multiple: int) -> np.ndarray:
@@ -132,8 +135,17 @@ def _statistics(values: np.ndarray, nulls: int) -> Struct:
     return Struct({3: I64(nulls), 5: values.max().tobytes(), 6: values.min().tobytes()})
 
 
+@dataclass(frozen=True)
+class _Dictionary:
+    """The type of a dictionary's entries, what Parquet has for them, and their number."""
+
+    kind: int
+    payload: np.ndarray
+    entries: int
+
+
 def _plain(
-    out: Output, kind: int, values: np.ndarray, valid: np.ndarray | None, rows: int, statistics: Struct, align: int
+    out: Output, kind: int, values: np.ndarray, valid: np.ndarray | None, statistics: Struct, *, rows: int, align: int
 ) -> Chunk:
     head, bits = _levels(valid, rows, len(values))
     page = _page([head, *bits, values], rows, _PLAIN)
@@ -147,27 +159,28 @@ def _plain(
 
 
 def _with_dictionary(
-    out: Output, kind: int, entries: np.ndarray, number: int, ids: np.ndarray, valid: np.ndarray | None, rows: int,
-    statistics: Struct,
-) -> Chunk:  # fmt: skip
-    page = _header(_DICTIONARY_PAGE, [entries], Struct({1: I32(number), 2: I32(_PLAIN)}), 7)
+    out: Output, dictionary: _Dictionary, ids: np.ndarray, valid: np.ndarray | None, statistics: Struct, *, rows: int
+) -> Chunk:
+    inner = Struct({1: I32(dictionary.entries), 2: I32(_PLAIN)})
+    page = _header(_DICTIONARY_PAGE, [dictionary.payload], inner, 7)
     out.align(8, len(page))
     begin, place = out.at, out.at + len(page)
-    out.write(page, entries)
+    out.write(page, dictionary.payload)
     head, bits = _levels(valid, rows, len(ids))
-    if number == 1:
+    if dictionary.entries == 1:
         width, run = 0, b"\1" + varint(len(ids) << 1) + b"\0"
         ids = np.empty(0, np.uint8)
     else:
-        width, run = ids.itemsize, bytes([8 * ids.itemsize]) + varint(-(-len(ids) // 8) << 1 | 1)
-        ids = np.concatenate([ids, np.zeros(-len(ids) % 8, ids.dtype)])
+        width = ids.shape[1]
+        run = bytes([8 * width]) + varint(-(-len(ids) // 8) << 1 | 1)
+        ids = np.concatenate([ids, np.zeros((-len(ids) % 8, width), np.uint8)])
     page = _page([head, *bits, run, ids], rows, _RLE_DICTIONARY)
     data = out.at
     out.write(page, head, *bits, run, ids)
     levels = data + len(page) + len(head)
     at = levels + sum(map(len, bits)) + len(run)
     return Chunk(
-        kind, (_PLAIN, _RLE, _RLE_DICTIONARY), rows, begin, data, out.at, begin, statistics,
+        dictionary.kind, (_PLAIN, _RLE, _RLE_DICTIONARY), rows, begin, data, out.at, begin, statistics,
         values=place, ids=(at, width), valid=levels,
     )  # fmt: skip
 

@@ -6,6 +6,7 @@ import base64
 import json
 from collections.abc import Mapping
 from functools import cached_property
+from itertools import pairwise
 from threading import Lock
 from typing import Any, TypeAlias
 
@@ -24,6 +25,7 @@ from ddcore.schema import Type
 
 __all__ = ["RunFile"]
 
+_THREE = 3  # bytes of a number for which no array has a type
 _CACHED = 16  # a dictionary of fewer entries for each of the rows that are read is kept as words
 
 Rows: TypeAlias = "np.ndarray | slice"
@@ -36,11 +38,11 @@ class RunFile:
     Raises StorageError where the file is missing, damaged or of another layout. Several threads may use one.
     """
 
-    __slots__ = ("__dict__", "_first_pages", "_index", "_layout", "_lock", "_pages", "_places", "_top", "_words",
+    __slots__ = ("__dict__", "_first_pages", "_index", "_kinds", "_lock", "_pages", "_places", "_top", "_words",
                  "bytes", "path", "starts")  # fmt: skip
 
     def __init__(self, path: Place, layout: Layout, hint: str) -> None:
-        self.path, self._layout, self._lock = path, layout, Lock()
+        self.path, self._lock = path, Lock()
         with reporting(path, "read", hint):
             source = store.mapped(path)
             note = json.loads(datafile.note_of(source, datafile.RUN, hint))
@@ -54,6 +56,10 @@ class RunFile:
         self.starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(rows)])  # of row groups, and the end
         self._first_pages = np.concatenate([np.zeros(1, np.int64), np.cumsum(-(-rows // PAGE))])
         self._pages = int(self._first_pages[-1])
+        narrow = dict.fromkeys(note["narrow"], pages.INT32)
+        self._kinds = {CODE: _INT64, **layout.stored, **dict.fromkeys((*layout.times, "diff"), _INT64)} | {
+            name: kind for name, kind in narrow.items() if name in layout.stored or name in (*layout.times, "diff")
+        }
         self._words: dict[tuple[str, int], np.ndarray] = {}  # of entries of dictionaries: see _entries
 
     def __len__(self) -> int:
@@ -120,13 +126,11 @@ class RunFile:
 
     def columns(self, rows: Rows) -> np.ndarray:
         """Rows of the run, by ascending number or as a range: codes, words, times, diffs: int64 (columns, m)."""
-        layout = self._layout
-        kinds = {CODE: _CODE_KIND, **layout.stored, **dict.fromkeys((*layout.times, "diff"), _CODE_KIND)}
-        size = rows.stop - rows.start if isinstance(rows, slice) else len(rows)
-        out = np.empty((len(kinds), size), np.int64)
+        kinds = self._kinds
+        out = np.empty((len(kinds), _number(rows)), np.int64)
         at = 0
         for group, some in self._divided(rows):
-            number = some.stop - some.start if isinstance(some, slice) else len(some)
+            number = _number(some)
             for line, (name, kind) in zip(out, kinds.items(), strict=True):
                 line[at : at + number] = self._column(name, group, kind, some, number)
             at += number
@@ -136,7 +140,7 @@ class RunFile:
         """The row groups of some rows, and their numbers there."""
         divided: list[tuple[int, Rows]] = []
         if isinstance(rows, slice):
-            for group, (start, stop) in enumerate(zip(self.starts[:-1].tolist(), self.starts[1:].tolist(), strict=True)):
+            for group, (start, stop) in enumerate(pairwise(self.starts.tolist())):
                 a, b = max(rows.start, start), min(rows.stop, stop)
                 if a < b:
                     divided.append((group, slice(a - start, b - start)))
@@ -162,7 +166,7 @@ class RunFile:
         else:
             return self._values(name, group, kind, rows)
         words = np.full(number, NULL, np.int64)
-        if len(rows):
+        if len(valid) and valid.any():
             words[valid] = self._values(name, group, kind, rows)
         return words
 
@@ -183,11 +187,7 @@ class RunFile:
                 return self._bits(place["at"], rows).astype(np.int64)
             return _words(self._at(place["at"], pages.physical(kind), rows), kind)
         begin, width = place["ids"]
-        if width == 0:
-            number = rows.stop - rows.start if isinstance(rows, slice) else len(rows)
-            ids = np.zeros(number, np.int64)
-        else:
-            ids = self._at(begin, f"u{width}", rows)
+        ids = np.zeros(_number(rows), np.int64) if width == 0 else self._ids(begin, width, rows)
         return self._entries(name, group, kind, ids)
 
     def _entries(self, name: str, group: int, kind: Type, ids: np.ndarray) -> np.ndarray:
@@ -196,20 +196,21 @@ class RunFile:
         if not kind.is_pooled:
             if len(ids) < place["of"]:
                 return _words(self._at(place["at"], pages.physical(kind), ids), kind)
-            return _words(self._at(place["at"], pages.physical(kind), slice(0, place["of"])), kind)[ids]
+            return np.take(_words(self._at(place["at"], pages.physical(kind), slice(0, place["of"])), kind), ids)
         if place["of"] > _CACHED * len(ids) + PAGE:
             entries, inverse = np.unique(ids, return_inverse=True)
-            return self._decoded(place, kind, entries.astype(np.int64))[inverse]
+            words = self._decoded(place, kind, entries.astype(np.int64))
+            return np.take(words, inverse)
         with self._lock:
-            words = self._words.get((name, group))
-            if words is None:
-                words = self._words[name, group] = np.full(place["of"], NULL, np.int64)
+            if (name, group) not in self._words:
+                self._words[name, group] = np.full(place["of"], NULL, np.int64)
+            words = self._words[name, group]
             needed = np.zeros(place["of"], dtype=bool)
             needed[ids] = True
             missing = np.flatnonzero(needed & (words == NULL))
             if len(missing):
                 words[missing] = self._decoded(place, kind, missing)
-        return words[ids]
+        return np.take(words, ids)
 
     def _decoded(self, place: dict[str, Any], kind: Type, entries: np.ndarray) -> np.ndarray:
         """The words of distinct entries of a dictionary, which ascend."""
@@ -242,6 +243,18 @@ class RunFile:
             words[some] = encode(series, kind)
         return words
 
+    def _ids(self, begin: int, width: int, rows: Rows) -> np.ndarray:
+        """Numbers of so many bytes: uint32[m], or narrower."""
+        if width != _THREE:
+            return self._at(begin, f"u{width}", rows)
+        if isinstance(rows, slice):
+            content = self._at(begin, "u1", slice(_THREE * rows.start, _THREE * rows.stop)).reshape(-1, _THREE)
+        else:
+            content = self._at(begin, "u1", (_THREE * rows[:, None] + np.arange(_THREE)).ravel()).reshape(-1, _THREE)
+        wide = np.zeros((len(content), 4), np.uint8)
+        wide[:, :_THREE] = content
+        return wide.view("<u4").ravel()
+
     def _bits(self, begin: int, rows: Rows) -> np.ndarray:
         """Flags that are stored as bits: bool[m]."""
         numbers = _listed(rows)
@@ -263,7 +276,11 @@ class RunFile:
         return array[places]
 
 
-_CODE_KIND = Type("int64")
+_INT64 = Type("int64")
+
+
+def _number(rows: Rows) -> int:
+    return rows.stop - rows.start if isinstance(rows, slice) else len(rows)
 
 
 def _listed(rows: Rows) -> np.ndarray:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -55,12 +55,15 @@ class _TooLong(Exception):
     """The texts of a row group have more bytes than a page may have."""
 
 
-def write(batches: Iterable[SortedBatch], layout: Layout, path: Path, *, synced: bool = True) -> Written:
+def write(
+    batches: Iterable[SortedBatch], layout: Layout, path: Path, *, narrow: Collection[str] = (), synced: bool = True
+) -> Written:
     """Write a run, which comes in one or more batches, to a new file and sync it to the disk. ``synced``: False where
-    the caller syncs it. Memory: a few columns of a row group. Equal batches give the same bytes.
+    the caller syncs it. ``narrow``: columns of int64 whose values all fit into 32 bits. Memory: a few columns of a row
+    group. Equal batches give the same bytes.
     """
     with path.open("wb") as file:
-        writer = _Writer(file, path, layout)
+        writer = _Writer(file, path, layout, narrow)
         for batch in batches:
             for start in range(0, len(batch), GROUP):
                 writer.add(batch.part(start, min(start + GROUP, len(batch))))
@@ -73,7 +76,8 @@ def write(batches: Iterable[SortedBatch], layout: Layout, path: Path, *, synced:
 class _Writer:
     """A file that is being written, row group by row group."""
 
-    def __init__(self, file: BinaryIO, path: Path, layout: Layout) -> None:
+    def __init__(self, file: BinaryIO, path: Path, layout: Layout, narrow: Collection[str]) -> None:
+        self._columns = {name: pages.INT32 if name in narrow else kind for name, kind in layout.columns.items()}
         self._file, self._path, self._layout, self._out = file, path, layout, Output(file)
         self._groups: list[tuple[int, dict[tuple[str, ...], Chunk]]] = []
         self._places: dict[str, list[dict[str, Any]]] = {name: [] for name in layout.columns}
@@ -100,7 +104,7 @@ class _Writer:
         if layout.direct:
             words[layout.key[0]] = codes
         nested = {name: kind for name, kind in layout.schema.items() if kind.is_nested}
-        for name, kind in layout.columns.items():
+        for name, kind in self._columns.items():
             if name in nested or name == CODE:
                 continue
             column = np.ascontiguousarray(batch.diffs if name == "diff" else words[name])
@@ -139,12 +143,12 @@ class _Writer:
     def _numbers(self, present: np.ndarray, valid: np.ndarray | None, kind: Type) -> tuple[Chunk, dict[str, Any]]:
         ids = entries = None
         if kind.name != "bool" and len(present):
-            ids, entries = _few(present)
+            ids, entries = _few(present, np.dtype(pages.physical(kind)).itemsize)
         plain = _physical(present if entries is None else entries, kind)
         if entries is None or ids is None:
             chunk = pages.numbers(self._out, plain, valid, None)
             return chunk, {"at": chunk.values}
-        chunk = pages.numbers(self._out, ids, valid, plain)
+        chunk = pages.numbers(self._out, _packed(ids, len(entries)), valid, plain)
         if valid is None and len(entries) == 1:
             return chunk, {"is": int(entries[0])}
         return chunk, {"at": chunk.values, "ids": chunk.ids, "of": len(entries)}
@@ -152,21 +156,22 @@ class _Writer:
     def _texts(self, present: np.ndarray, valid: np.ndarray | None, kind: Type) -> tuple[Chunk, dict[str, Any]]:
         ids, entries = _entries(present, kind)
         payload, ends = _payload(decode(entries, kind))
-        chunk = pages.texts(self._out, ids, valid, payload, len(entries))
+        chunk = pages.texts(self._out, _packed(ids, len(entries)), valid, payload, len(entries))
         return chunk, {"texts": chunk.values, "ends": self._put(ends), "ids": chunk.ids, "of": len(entries)}
 
     def _pieces(self, words: np.ndarray, kind: Type) -> dict[str, Any]:
         """Write lists or structs for look-ups: the distinct ones, in pieces."""
         valid = words != NULL
         ids, entries = _entries(words[valid], kind)
-        numbers = np.zeros(len(words), ids.dtype)
+        numbers = np.zeros(len(words), np.int64)
         numbers[valid] = ids
+        packed = _packed(numbers, len(entries))
         starts = []
         for start in range(0, len(entries), PIECE):
             starts.append(self._out.at)
             self._out.write(_serialized(decode(entries[start : start + PIECE], kind)))
         ends = np.array([*starts, self._out.at], np.int64)
-        place = {"ids": (self._put(numbers), numbers.itemsize), "pieces": self._put(ends), "of": len(entries)}
+        place = {"ids": (self._put(packed), packed.shape[1]), "pieces": self._put(ends), "of": len(entries)}
         if not valid.all():
             place["nulls"] = self._put(pages.bits_of(~valid, 8))
         return place
@@ -190,13 +195,13 @@ class _Writer:
         note = {
             "rows": [rows for rows, _ in self._groups], "end": end, "units": _text(units),
             "index": index, "top": _text(firsts[::TOP]), "step": TOP * PAGE, "columns": self._places,
+            "narrow": [name for name, kind in self._columns.items() if kind == pages.INT32],
         }  # fmt: skip
-        layout = self._layout
-        footer = pages.footer(layout.columns, self._groups, (RUN, json.dumps(note, separators=(",", ":"))))
+        footer = pages.footer(self._columns, self._groups, (RUN, json.dumps(note, separators=(",", ":"))))
         out.write(footer)
         self._file.flush()
         bounds = (self._ends[0], self._ends[-1]) if self._ends else (0, 0)
-        return Written(out.at, digest_of(footer), sum(note["rows"]), *bounds)
+        return Written(out.at, digest_of(footer), sum(rows for rows, _ in self._groups), *bounds)
 
 
 def _text(numbers: np.ndarray) -> str:
@@ -206,32 +211,40 @@ def _text(numbers: np.ndarray) -> str:
 def _physical(words: np.ndarray, kind: Type) -> np.ndarray:
     """Words as the values that Parquet has for them."""
     if kind.name == "bool":
-        return words != 0
+        flags: np.ndarray = words != 0
+        return flags
     if kind.name == "float64":
         return floats_of(words)
     return np.ascontiguousarray(words, dtype=pages.physical(kind))
 
 
-def _few(words: np.ndarray) -> tuple[np.ndarray, np.ndarray] | tuple[None, None]:
-    """Words as the numbers of dictionary entries, and these entries, ascending; None where that takes no less space."""
+def _few(words: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray] | tuple[None, None]:
+    """Words as the numbers of dictionary entries, and these entries, ascending; None where that takes no less space.
+    ``width``: the bytes of a value.
+    """
     least, most = int(words.min()), int(words.max())
     if least == most:
-        return np.zeros(len(words), np.uint8), words[:1]
+        return np.zeros(len(words), np.int64), words[:1]
     if len(words) < _FEWEST or most - least >= _MOST:
         return None, None
     present = np.zeros(most - least + 1, dtype=bool)
     distances = words - least
     present[distances] = True
     entries = np.flatnonzero(present)
-    kind = _kind_of(len(entries))
-    if np.dtype(kind).itemsize * len(words) + 8 * len(entries) >= 6 * len(words):
+    if _width_of(len(entries)) * len(words) + width * len(entries) >= (width - 1) * len(words):
         return None, None
-    numbers = np.cumsum(present, dtype=np.int32) - 1
-    return numbers.astype(kind)[distances], entries + least
+    return (np.cumsum(present, dtype=np.int32) - 1)[distances], entries + least
 
 
-def _kind_of(entries: int) -> str:
-    return "u1" if entries <= 1 << 8 else "u2" if entries <= 1 << 16 else "u4"
+def _width_of(entries: int) -> int:
+    """The bytes of the number of a dictionary's entry."""
+    return max(1, -(-(entries - 1).bit_length() // 8))
+
+
+def _packed(ids: np.ndarray, entries: int) -> np.ndarray:
+    """Numbers of entries in as many bytes as they need: uint8 (n, width)."""
+    wide = np.ascontiguousarray(ids, "<u4").view(np.uint8).reshape(-1, 4)
+    return np.ascontiguousarray(wide[:, : _width_of(entries)])
 
 
 def _entries(words: np.ndarray, kind: Type) -> tuple[np.ndarray, np.ndarray]:
@@ -244,12 +257,12 @@ def _entries(words: np.ndarray, kind: Type) -> tuple[np.ndarray, np.ndarray]:
         order = np.argsort(firsts)
         places = np.empty(len(order), np.int64)
         places[order] = np.arange(len(order))
-        return places[numbers].astype(_kind_of(len(entries))), entries[order]
+        return places[numbers], entries[order]
     firsts = np.full(size, rows, np.int64)
     firsts[words[::-1]] = np.arange(rows - 1, -1, -1)  # of rows with the same word the last one written is the first
     entries = words[firsts[words] == np.arange(rows)]
     firsts[entries] = np.arange(len(entries))
-    return firsts[words].astype(_kind_of(len(entries))), entries
+    return firsts[words], entries
 
 
 def _payload(values: pl.Series) -> tuple[np.ndarray, np.ndarray]:

@@ -175,10 +175,7 @@ def _portions(batches: list[Batch]) -> Iterator[list[Batch]]:
 
 def _write_run(stored: Stored, place: tuple[str, Layout], run: SortedBatch, part: str) -> dict[str, list[AddedFile]]:
     table, layout = place
-    spill, folder = spilling.current(), stored.warehouse.table(table)
-    size = max(1, len(run)) if spill is None else spill.rows
-    pieces = (run.part(start, min(start + size, len(run))) for start in range(0, len(run), size))
-    return {table: [arrangements.write_run(folder, stored.run, part, [run] if size >= len(run) else pieces, layout)]}
+    return {table: [arrangements.write_run(stored.warehouse.table(table), stored.run, part, run, layout)]}
 
 
 def spans_of(plan: Plan, boundaries: Mapping[int, Sequence[int]], partition: int) -> Spans:

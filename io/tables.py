@@ -55,7 +55,8 @@ if TYPE_CHECKING:
 __all__ = [
     "APP", "AddedFile", "LiveFile", "Overtaken", "TableState", "arrow_table", "change", "change_from", "commit",
     "committed", "create", "exists", "fence", "files_of", "forget", "is_kept", "is_settled", "is_writer",
-    "keep_removals", "kept_open", "lease", "live_files", "location", "lost", "mend_hint", "new_file", "open_table", "opened",
+    "keep_removals", "kept_open", "lease", "live_files", "location", "lost", "mend_hint", "new_file",
+    "open_table", "opened",
     "reading", "require_lock", "row_type", "scan", "schema_of", "settle", "sources", "state_at", "stored_columns",
     "strays", "sync_all", "synced_together", "together", "token_of", "values", "write_checkpoint",
     "write_file",

@@ -21,6 +21,7 @@ from ddcore.consolidation import arrange
 from ddcore.encoding import encode, key_codes
 from ddcore.errors import StorageError
 from ddcore.io import arrangements, run_writer, tables
+from ddcore.io import store as files
 from ddcore.io.arrangements import FileBatch
 from ddcore.io.layout import Layout, create
 from ddcore.io.tables import LiveFile, TableState
@@ -61,7 +62,7 @@ def make(layout: Layout, n: int, seed: int = 0, keys: int = 1000) -> SortedBatch
 
 
 def store(folder: Path, run: SortedBatch, layout: Layout) -> FileBatch:
-    file = arrangements.write_run(folder, 1, 0, [run], layout)
+    file = arrangements.write_run(folder, 1, 0, run, layout)
     return FileBatch(folder / file.path, layout)
 
 
@@ -136,7 +137,7 @@ def test_when_half_of_the_rows_were_looked_up_all_are_in_memory(tmp_path: Path) 
     lo, hi = stored.locate(np.unique(run.codes)[700:1500])
     whole, a, b = stored.located(lo, hi)
     assert stored.memory() > 0 and len(whole) == len(run) and (a == lo).all() and (b == hi).all()
-    assert stored.take_reads()[1] < 2 * stored.path.stat().st_size
+    assert stored.take_reads()[1] < 2 * files.size_of(stored.path)
 
 
 def test_one_key_may_fill_many_row_groups(tmp_path: Path) -> None:
@@ -168,7 +169,7 @@ def test_a_file_of_many_row_groups_is_read_in_portions_where_memory_is_limited(
             stored.located(lo, hi)
         same(run, stored)
         rows, size = stored.take_reads()
-    assert rows == len(run) and size <= stored.path.stat().st_size, "each once"
+    assert rows == len(run) and size <= files.size_of(stored.path), "each once"
 
 
 @pytest.mark.parametrize("layout", [DIRECT, HASHED], ids=["direct", "hashed"])
@@ -182,10 +183,7 @@ def test_spans_part_a_run_without_gap_or_overlap(tmp_path: Path, layout: Layout)
         )
         for s in (slice(0, half), slice(half, None))
     ]
-    files = [
-        arrangements.write_run(tmp_path, 1, part, [piece], layout)
-        for part, piece in enumerate(halves)
-    ]
+    files = [arrangements.write_run(tmp_path, 1, part, piece, layout) for part, piece in enumerate(halves)]
     version = arrangements.commit(tmp_path, files, 1, base=None)
     live = tables.live_files(tmp_path, version)
     cuts = [None, *sorted({int(code) for code in np.quantile(run.codes, [0.1, 0.13, 0.5, 0.501, 0.9])}), None]
@@ -212,7 +210,7 @@ def test_small_files_are_one_run_in_memory(tmp_path: Path, layout: Layout, sizes
     version, made = None, []
     for number, size in enumerate(sizes, 1):
         made.append(make(layout, size, number))
-        file = arrangements.write_run(tmp_path, number, 0, [made[-1]], layout)
+        file = arrangements.write_run(tmp_path, number, 0, made[-1], layout)
         version = arrangements.commit(tmp_path, [file], number, base=version)
     live = tables.live_files(tmp_path, version)
     codes = np.concatenate([run.codes for run in made])
@@ -245,9 +243,7 @@ def updates(run: SortedBatch, span: tuple[int | None, int | None]) -> dict[objec
 
 def test_a_damaged_small_file_is_named(tmp_path: Path) -> None:
     create(tmp_path, DIRECT)
-    files = [
-        arrangements.write_run(tmp_path, n, 0, [make(DIRECT, 20, n)], DIRECT) for n in (1, 2)
-    ]
+    files = [arrangements.write_run(tmp_path, n, 0, make(DIRECT, 20, n), DIRECT) for n in (1, 2)]
     version = arrangements.commit(tmp_path, files, 1, base=None)
     (tmp_path / files[1].path).write_bytes(b"PAR1")
     with pytest.raises(StorageError, match="ddcore run --full-refresh") as caught:
@@ -259,9 +255,7 @@ def test_a_span_opens_only_the_files_that_meet_it(tmp_path: Path) -> None:
     create(tmp_path, DIRECT)
     low, high = make(DIRECT, 500, keys=10), make(DIRECT, 500, keys=10)
     high = SortedBatch(high.codes + 1000, high.words, high.times, high.diffs)
-    files = [
-        arrangements.write_run(tmp_path, 1, i, [r], DIRECT) for i, r in enumerate((low, high))
-    ]
+    files = [arrangements.write_run(tmp_path, 1, i, r, DIRECT) for i, r in enumerate((low, high))]
     version = arrangements.commit(tmp_path, files, 1, base=None)
     (tmp_path / files[0].path).unlink()
     live = tables.live_files(tmp_path, version)
@@ -281,7 +275,7 @@ def test_runs_are_appended_under_their_number_and_read_by_anyone(tmp_path: Path)
     create(tmp_path, DIRECT)
     state: TableState | None = None
     for number in (1, 2):
-        file = arrangements.write_run(tmp_path, number, 0, [make(DIRECT, 100, number)], DIRECT)
+        file = arrangements.write_run(tmp_path, number, 0, make(DIRECT, 100, number), DIRECT)
         state = arrangements.commit(tmp_path, [file], number, base=state)
     table = DeltaTable(str(tmp_path), version=2)
     assert table.metadata().partition_columns == ["run"]
@@ -292,13 +286,13 @@ def test_runs_are_appended_under_their_number_and_read_by_anyone(tmp_path: Path)
 
 
 def test_what_tasks_need_travels(tmp_path: Path) -> None:
-    file = arrangements.write_run(tmp_path, 1, 0, [make(HASHED, 10)], HASHED)
+    file = arrangements.write_run(tmp_path, 1, 0, make(HASHED, 10), HASHED)
     assert pickle.loads(pickle.dumps((HASHED, file))) == (HASHED, file)
 
 
 @pytest.mark.parametrize("damage", ["missing", "truncated", "empty", "page"])
 def test_a_damaged_file_is_named_with_the_way_on(tmp_path: Path, damage: str) -> None:
-    file = arrangements.write_run(tmp_path, 1, 0, [make(DIRECT, 5000)], DIRECT)
+    file = arrangements.write_run(tmp_path, 1, 0, make(DIRECT, 5000), DIRECT)
     path = tmp_path / file.path
     content = path.read_bytes()
     if damage == "missing":
@@ -316,7 +310,7 @@ def test_any_number_of_runs_are_open_with_few_descriptors(tmp_path: Path) -> Non
     create(tmp_path, DIRECT)
     for layout_rows, place in ((1025, "large"), (3, "small")):
         for number in range(200):
-            arrangements.write_run(tmp_path / place, number, 0, [make(DIRECT, layout_rows)], DIRECT)
+            arrangements.write_run(tmp_path / place, number, 0, make(DIRECT, layout_rows), DIRECT)
     opening = """
 import resource, sys
 from pathlib import Path
@@ -342,7 +336,7 @@ for place, rows, runs in (("large", 1025, 200), ("small", 3, 1)):
 
 def test_a_file_that_another_program_wrote_in_any_order_is_read(tmp_path: Path) -> None:
     run = make(DIRECT, 5000)
-    file = arrangements.write_run(tmp_path, 1, 0, [run], DIRECT)
+    file = arrangements.write_run(tmp_path, 1, 0, run, DIRECT)
     table = pq.read_table(tmp_path / file.path, partitioning=None)
     foreign = tmp_path / "part-00000-c000.zstd.parquet"
     pq.write_table(table.take(np.random.default_rng(0).permutation(len(table))), foreign, row_group_size=64)
@@ -351,7 +345,7 @@ def test_a_file_that_another_program_wrote_in_any_order_is_read(tmp_path: Path) 
 
 
 def test_a_file_of_another_layout_is_refused(tmp_path: Path) -> None:
-    file = arrangements.write_run(tmp_path, 1, 0, [make(BARE, 10)], BARE)
+    file = arrangements.write_run(tmp_path, 1, 0, make(BARE, 10), BARE)
     with pytest.raises(StorageError, match="no column v"):
         FileBatch(tmp_path / file.path, DIRECT)
 
