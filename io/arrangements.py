@@ -19,7 +19,7 @@ from ddcore.encoding import NULL, encode
 from ddcore.io import run_writer, tables
 from ddcore.io.datafile import has_digests
 from ddcore.io.layout import CODE, Layout
-from ddcore.io.run_reader import RunFile
+from ddcore.io.run_reader import RunFile, load_texts
 from ddcore.io.stats import json_object
 from ddcore.io.store import Place
 from ddcore.io.tables import AddedFile, LiveFile, TableState
@@ -157,6 +157,7 @@ def _overlaps(file: LiveFile, span: Span) -> bool:
 
 def _in_memory(small: Sequence[FileBatch], others: Sequence[np.ndarray], layout: Layout) -> SortedBatch:
     """Several small files, and columns of other rows, as one run in memory."""
+    load_texts([file.file for file in small])
     columns = np.concatenate([*(file.columns() for file in small), *others], axis=1)
     words = len(layout.stored)
     batch = arrange(columns[0], list(columns[1 : 1 + words]), list(columns[1 + words : -1]), columns[-1])
@@ -199,13 +200,14 @@ class FileBatch(SortedBatch):
     the span a page of codes. Raises StorageError where the file is missing, damaged or of another layout.
     """
 
-    __slots__ = ("_bytes_taken", "_file", "_first", "_layout", "_lock", "_looked_up", "_rows", "_rows_read", "_whole",
-                 "path")  # fmt: skip
+    __slots__ = (
+        "_bytes_taken", "_first", "_layout", "_lock", "_looked_up", "_rows", "_rows_read", "_whole", "file", "path",
+    )  # fmt: skip
 
     def __init__(self, path: Place, layout: Layout, span: Span = (None, None)) -> None:
         self.path, self._layout, self._lock, self.high = path, layout, RLock(), None
-        self._file = RunFile(path, layout, REFRESH)
-        self._first, end = self._bound(span[0], 0), self._bound(span[1], len(self._file))
+        self.file = RunFile(path, layout, REFRESH)
+        self._first, end = self._bound(span[0], 0), self._bound(span[1], len(self.file))
         self._rows = max(0, end - self._first)
         self._whole: SortedBatch | None = None
         self._looked_up = self._rows_read = self._bytes_taken = 0
@@ -214,7 +216,7 @@ class FileBatch(SortedBatch):
         """The first row whose code is at least this one."""
         if code is None:
             return otherwise
-        return int(self._file.lower_bounds(np.array([code], np.int64))[0])
+        return int(self.file.lower_bounds(np.array([code], np.int64))[0])
 
     def __len__(self) -> int:
         return self._rows
@@ -260,25 +262,25 @@ class FileBatch(SortedBatch):
     def columns(self) -> np.ndarray:
         """Codes, words, times and diffs of all rows, read anew: int64 (columns, n)."""
         self._rows_read += self._rows
-        return self._file.columns(slice(self._first, self._first + self._rows))
+        return self.file.columns(slice(self._first, self._first + self._rows))
 
     def _read_all(self) -> np.ndarray:
         """The columns of all rows; in a file, where they are many and memory is limited."""
         spill, number = spilling.current(), self.width + len(self._layout.times) + 2
         stop = self._first + self._rows
         if spill is None or 8 * self._rows * number < _WORTH:
-            return self._file.columns(slice(self._first, stop))
+            return self.file.columns(slice(self._first, stop))
         columns = spilling.Columns(spill, number, self._rows)
         for start in range(self._first, stop, _READ):
-            some = self._file.columns(slice(start, min(start + _READ, stop)))
+            some = self.file.columns(slice(start, min(start + _READ, stop)))
             for line, values in enumerate(some):
                 columns.write(line, start - self._first, values)
         return columns.whole()
 
     def take_reads(self) -> tuple[int, int]:
         """The rows that were decoded, and the bytes of the file that were read for it, since the last call."""
-        rows, size = self._rows_read, self._file.bytes.read - self._bytes_taken
-        self._rows_read, self._bytes_taken = 0, self._file.bytes.read
+        rows, size = self._rows_read, self.file.bytes.read - self._bytes_taken
+        self._rows_read, self._bytes_taken = 0, self.file.bytes.read
         return rows, size
 
     def memory(self) -> int:
@@ -288,7 +290,7 @@ class FileBatch(SortedBatch):
     def locate(self, probes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Row ranges [lo, hi) of equal code, one per probe (int64[m], ascending). Reads pages of codes."""
         if self._whole is None and len(probes) < _NEARLY_ALL * self._rows:
-            lo, hi = self._file.locate(probes)
+            lo, hi = self.file.locate(probes)
             return np.clip(lo - self._first, 0, self._rows), np.clip(hi - self._first, 0, self._rows)
         return self.widen().locate(probes)
 
@@ -315,7 +317,7 @@ class FileBatch(SortedBatch):
         """The updates at these positions, which ascend: int64[m]."""
         if self._whole is not None:
             return self._whole.take(rows)
-        columns, width = self._file.columns(rows + self._first), self.width
+        columns, width = self.file.columns(rows + self._first), self.width
         self._rows_read += len(rows)
         return SortedBatch(columns[0], columns[1 : 1 + width], columns[1 + width : -1], columns[-1])
 

@@ -46,7 +46,8 @@ class Checked:
     """
 
     __slots__ = (
-        "_blocks", "_known", "_lock", "_source", "_units", "_units_known", "data", "end", "hint", "read", "words",
+        "_blocks", "_known", "_lock", "_source", "_units", "_units_known", "_whole", "data", "end",
+        "hint", "read", "words",
     )  # fmt: skip
 
     def __init__(self, source: store.Mapped, end: int, units: np.ndarray, hint: str) -> None:
@@ -58,14 +59,15 @@ class Checked:
         self.words = self.data[: len(self.data) // 8 * 8].view(np.int64)
         self._blocks = self.words[end // 8 : end // 8 + blocks]
         self._known, self._units_known = np.zeros(blocks, dtype=bool), np.zeros(len(units), dtype=bool)
+        self._whole = blocks == 0  # whether all are known
         self.read = 0  # bytes that were read, with those of digests
         self._lock = Lock()
 
     def need(self, begins: np.ndarray, ends: np.ndarray) -> None:
         """Have the bytes of some ranges, of which none is empty: int64[m] each."""
-        first, last = begins >> _BITS, (ends - 1) >> _BITS
-        if not len(first):
+        if self._whole or not len(begins):
             return
+        first, last = begins >> _BITS, (ends - 1) >> _BITS
         blocks = first
         if (first != last).any():
             sizes = last - first + 1
@@ -78,7 +80,7 @@ class Checked:
 
     def need_range(self, begin: int, end: int) -> None:
         """Have the bytes of one range."""
-        if end > begin:
+        if end > begin and not self._whole:
             first, last = begin >> _BITS, (end - 1) >> _BITS
             with self._lock:
                 missing = first + np.flatnonzero(~self._known[first : last + 1])
@@ -105,6 +107,7 @@ class Checked:
         if (digests(self.words, blocks, BLOCK // 8, 0, first) != self._blocks[blocks]).any():
             raise damaged(self._source.place, self.hint)
         self._known[blocks] = True
+        self._whole = bool(self._known.all())
         self.read += int((ends - begins).sum())
 
 

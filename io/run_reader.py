@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Mapping
-from functools import cached_property
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from threading import Lock
 from typing import Any, TypeAlias
@@ -23,11 +22,12 @@ from ddcore.io.warehouse import reporting
 from ddcore.libraries import numpy as np
 from ddcore.schema import Type
 
-__all__ = ["RunFile"]
+__all__ = ["RunFile", "load_texts"]
 
 _THREE = 3  # bytes of a number for which no array has a type
 _CACHED = 16  # a dictionary of fewer entries for each of the rows that are read is kept as words
 
+_Texts: TypeAlias = "tuple[np.ndarray, np.ndarray]"
 Rows: TypeAlias = "np.ndarray | slice"
 """Rows of a row group: by number, ascending, or a range."""
 
@@ -38,8 +38,10 @@ class RunFile:
     Raises StorageError where the file is missing, damaged or of another layout. Several threads may use one.
     """
 
-    __slots__ = ("__dict__", "_first_pages", "_index", "_kinds", "_lock", "_pages", "_places", "_top", "_words",
-                 "bytes", "path", "starts")  # fmt: skip
+    __slots__ = (
+        "_codes", "_first_pages", "_index", "_lock", "_pages", "_places", "_top", "_words", "bytes", "kinds", "path",
+        "starts",
+    )  # fmt: skip
 
     def __init__(self, path: Place, layout: Layout, hint: str) -> None:
         self.path, self._lock = path, Lock()
@@ -56,19 +58,15 @@ class RunFile:
         self.starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(rows)])  # of row groups, and the end
         self._first_pages = np.concatenate([np.zeros(1, np.int64), np.cumsum(-(-rows // PAGE))])
         self._pages = int(self._first_pages[-1])
+        self._codes = np.array([place["at"] // 8 for place in places[CODE]], np.int64)  # where those of groups begin
         narrow = dict.fromkeys(note["narrow"], pages.INT32)
-        self._kinds = {CODE: _INT64, **layout.stored, **dict.fromkeys((*layout.times, "diff"), _INT64)} | {
+        self.kinds = {CODE: _INT64, **layout.stored, **dict.fromkeys((*layout.times, "diff"), _INT64)} | {
             name: kind for name, kind in narrow.items() if name in layout.stored or name in (*layout.times, "diff")
         }
         self._words: dict[tuple[str, int], np.ndarray] = {}  # of entries of dictionaries: see _entries
 
     def __len__(self) -> int:
         return int(self.starts[-1])
-
-    @cached_property
-    def _code_places(self) -> np.ndarray:
-        """The word at which the codes of each row group begin: int64[groups]."""
-        return np.array([place["at"] // 8 for place in self._places[CODE]], np.int64)
 
     # --- looking up ---
 
@@ -106,7 +104,7 @@ class RunFile:
 
         group = np.searchsorted(self._first_pages, numbers, side="right") - 1
         row = (numbers - self._first_pages[group]) * PAGE
-        place = self._code_places[group] + row
+        place = self._codes[group] + row
         end = place + np.minimum(PAGE, self.starts[group + 1] - self.starts[group] - row)
         self.bytes.need(8 * place, 8 * end)
         lo, hi = search(self.bytes.words, probes, place, end)
@@ -122,11 +120,15 @@ class RunFile:
         rows[some] = self._search(page[some], codes[some])[0]
         return rows
 
+    def dictionaries(self, name: str) -> list[tuple[int, dict[str, Any]]]:
+        """The row groups that have a dictionary of texts in a column, and where it is."""
+        return [(group, place) for group, place in enumerate(self._places[name]) if "texts" in place]
+
     # --- columns ---
 
     def columns(self, rows: Rows) -> np.ndarray:
         """Rows of the run, by ascending number or as a range: codes, words, times, diffs: int64 (columns, m)."""
-        kinds = self._kinds
+        kinds = self.kinds
         out = np.empty((len(kinds), _number(rows)), np.int64)
         at = 0
         for group, some in self._divided(rows):
@@ -217,6 +219,10 @@ class RunFile:
         return self._pieces(place, kind, entries) if kind.is_nested else self._texts(place, kind, entries)
 
     def _texts(self, place: dict[str, Any], kind: Type, entries: np.ndarray) -> np.ndarray:
+        return _encoded([self._payload(place, entries)], kind)
+
+    def _payload(self, place: dict[str, Any], entries: np.ndarray) -> _Texts:
+        """The texts or bytes of entries of a dictionary."""
         from ddcore.kernels.blocks import copy_texts
 
         if len(entries) == place["of"]:
@@ -231,7 +237,7 @@ class RunFile:
         offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
         texts = np.empty(int(offsets[-1]), np.uint8)
         copy_texts(self.bytes.data, begins, lengths, texts, offsets[:-1])
-        return encode(_series(offsets, texts, kind), kind)
+        return lengths, texts
 
     def _pieces(self, place: dict[str, Any], kind: Type, entries: np.ndarray) -> np.ndarray:
         piece, words = entries // PIECE, np.empty(len(entries), np.int64)
@@ -295,14 +301,32 @@ def _words(values: np.ndarray, kind: Type) -> np.ndarray:
     return words_of_floats(values) if kind.name == "float64" else values.astype(np.int64, copy=False)
 
 
-def _series(offsets: np.ndarray, texts: np.ndarray, kind: Type) -> pl.Series:
+def load_texts(files: Sequence[RunFile]) -> None:
+    """Decode the dictionaries of several small files of one table, the texts of a column all at once."""
+    for file in files:
+        file.bytes.need_range(0, file.bytes.end)
+    for name, kind in files[0].kinds.items() if files else ():
+        if not kind.is_pooled or kind.is_nested:
+            continue
+        parts = [(file, group, place) for file in files for group, place in file.dictionaries(name)]
+        if not parts:
+            continue
+        words = _encoded([file._payload(place, np.arange(place["of"])) for file, _, place in parts], kind)
+        ends = np.cumsum([place["of"] for _, _, place in parts])
+        for (file, group, _), some in zip(parts, np.split(words, ends[:-1]), strict=True):
+            file._words[name, group] = some
+
+
+def _encoded(parts: Sequence[_Texts], kind: Type) -> np.ndarray:
+    """The words of texts or bytes, by their lengths and all their bytes."""
     import pyarrow as pa
 
+    lengths, texts = (np.concatenate(each) if len(parts) > 1 else each[0] for each in zip(*parts, strict=True))
+    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
     of = pa.large_string() if kind.name == "string" else pa.large_binary()
-    array = pa.Array.from_buffers(of, len(offsets) - 1, [None, pa.py_buffer(offsets), pa.py_buffer(texts)])
-    series = pl.from_arrow(array)
+    series = pl.from_arrow(pa.Array.from_buffers(of, len(lengths), [None, pa.py_buffer(offsets), pa.py_buffer(texts)]))
     assert isinstance(series, pl.Series)
-    return series
+    return encode(series, kind)
 
 
 def _deserialized(content: np.ndarray) -> pl.Series:

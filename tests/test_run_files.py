@@ -100,7 +100,7 @@ def test_random_runs(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
     absent = rng.integers(-(2**62), 2**62, 5)
     probes = np.unique(np.concatenate([rng.choice(run.codes, 9), absent, run.codes[[0, -1]] ^ 1]))
-    lo, hi = stored._file.locate(probes)
+    lo, hi = stored.file.locate(probes)
     wanted = np.searchsorted(run.codes, probes, "left"), np.searchsorted(run.codes, probes, "right")
     assert (hi - lo == wanted[1] - wanted[0]).all() and (lo[hi > lo] == wanted[0][hi > lo]).all()
     rows = np.concatenate([np.arange(a, b) for a, b in zip(lo, hi, strict=True)])
@@ -119,7 +119,7 @@ def test_random_runs(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     expected_frame = frame_of(run, layout)
     read = pq.ParquetFile(tmp_path / file.path, page_checksum_verification=True).read()
     for other in (pl.DataFrame(pl.from_arrow(read)), pl.read_parquet(tmp_path / file.path, hive_partitioning=False)):
-        assert other.cast(dict(expected_frame.schema)).equals(expected_frame)
+        assert other.cast(expected_frame.schema).equals(expected_frame)
     wanted_rows = Counter(map(str, expected_frame.rows()))
     through = pl.read_delta(str(tmp_path)).drop("run")
     assert through.schema == expected_frame.schema and Counter(map(str, through.rows())) == wanted_rows
