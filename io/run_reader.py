@@ -6,6 +6,7 @@ import base64
 import json
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
+from pathlib import Path
 from threading import Lock
 from typing import Any, TypeAlias
 
@@ -131,12 +132,35 @@ class RunFile:
         kinds = self.kinds
         out = np.empty((len(kinds), _number(rows)), np.int64)
         at = 0
+        if isinstance(rows, slice) and len(out[0]) == len(self) and not isinstance(self.path, Path):
+            self.bytes.need_range(0, self.bytes.end)  # in one request
         for group, some in self._divided(rows):
             number = _number(some)
+            if not isinstance(some, slice):
+                self._fetch(group, some)
             for line, (name, kind) in zip(out, kinds.items(), strict=True):
                 line[at : at + number] = self._column(name, group, kind, some, number)
             at += number
         return out
+
+    def _fetch(self, group: int, rows: np.ndarray) -> None:
+        """Have what the columns of some rows begin with all at once: of an object, in one request."""
+        begins, ends = list[np.ndarray](), list[np.ndarray]()
+        for name, kind in self.kinds.items():
+            place = self._places[name][group]
+            if "is" in place or "nulls" in place:
+                continue
+            if "valid" in place:
+                begin, width, at = place["valid"], WORD // 8, rows // WORD
+            elif "ids" in place:
+                (begin, width), at = place["ids"], rows
+            else:
+                begin, width, at = place["at"], np.dtype(pages.physical(kind) or "u1").itemsize, rows
+                at = at if pages.physical(kind) else rows >> 3
+            if width:
+                begins.append(begin + width * at)
+                ends.append(begins[-1] + width)
+        self.bytes.need(np.concatenate([_NONE, *begins]), np.concatenate([_NONE, *ends]))
 
     def _divided(self, rows: Rows) -> list[tuple[int, Rows]]:
         """The row groups of some rows, and their numbers there."""
@@ -282,7 +306,7 @@ class RunFile:
         return array[places]
 
 
-_INT64 = Type("int64")
+_INT64, _NONE = Type("int64"), np.empty(0, np.int64)
 
 
 def _number(rows: Rows) -> int:
