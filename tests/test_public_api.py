@@ -30,7 +30,7 @@ def lines() -> Iterator[str]:
         yield from _described(returned.__name__, returned)
     for name, error in sorted(vars(errors).items()):
         if inspect.isclass(error) and issubclass(error, errors.DdError):
-            yield f"class errors.{name}({error.__base__.__name__})"
+            yield f"class errors.{name}({error.__mro__[1].__name__})"
 
 
 def _described(name: str, value: Any) -> Iterator[str]:
