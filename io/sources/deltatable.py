@@ -12,7 +12,7 @@ from urllib.parse import unquote
 from ddcore.errors import DataError
 from ddcore.io import store
 from ddcore.io.address import is_url
-from ddcore.io.deltalog import commit_info
+from ddcore.io.deltalog import commit_info, gap_text, lost_versions
 from ddcore.io.objects import denial, refused
 from ddcore.io.sources.files import check_folder
 from ddcore.io.sources.parquetfile import MOST_ROWS
@@ -155,8 +155,9 @@ def delta_table(path: str, place: str, version: int | None = None) -> DeltaTable
             raise _missing(path, place, version) from error
         if not is_url(path):
             check_folder(Path(path, "_delta_log"), f"{place}/_delta_log")
+        gap = lost_versions(place_of(path), version)
         raise DataError(
-            f"{place}: not a readable Delta table: {first_line(error)}",
+            f"{place}: not a readable Delta table: {gap_text(gap) if gap else first_line(error)}",
             "write it again at its origin, or export its rows to Parquet and ingest that",
         ) from error
     for file in files:
