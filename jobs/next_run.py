@@ -28,6 +28,7 @@ from ddcore.io.times import (
     least,
     nothing_closed,
     shown,
+    shown_frontier,
     time_of,
     versions,
 )
@@ -224,6 +225,13 @@ class Runs:
     def _run(
         self, lower: Frontier, upper: Frontier, last: Time, base: RunRecord | None, appends: bool = False
     ) -> NextRun:
+        since = self.ledger.since()
+        if since and not is_open(last, since):  # there its outputs could be read at no version
+            kept = shown_frontier(since, self.dims)
+            raise UsageError(
+                f"--to-version {shown(last, self.dims)}: the history before {kept} was given up",
+                f"fold at least through {kept}",
+            )
         current = self.ledger.current_run()
         rewrites = not appends and current is not None and (base is None or base.run != current.run)
         first = least(map(time_of, lower))
