@@ -232,6 +232,20 @@ def test_of_a_join_both_rows() -> None:
     assert explanation.keeps_away == []
 
 
+def test_of_a_join_between_the_row_and_an_interval_that_holds_its_value() -> None:
+    subject = Subject(
+        lambda rows, ends: {"out": rows.join_between(ends, "x", "a", "b", on={"k": "j"}, closed="left")},
+        {
+            "rows": frame("k x", (1, 10), (2, 20)),
+            "ends": frame("j a b w", (1, 5, 10, 7), (1, 10, 12, 7), (1, 0, 99, 7), (1, 0, 99, 8), (2, 0, 99, 7)),
+        },
+    )
+    explanation = subject.check("out", row_of(k=1, x=10, w=7))
+    found = named(explanation)
+    assert found["rows"] == [(1, 10)] and found["ends"] in ([(1, 10, 12, 7)], [(1, 0, 99, 7)])
+    assert ("join_between", (), (1, 10, 7)) in steps(explanation)
+
+
 def test_of_a_sum_all_rows_of_the_group_and_of_a_minimum_one() -> None:
     rows = frame("k x", (1, 5), (1, 3), (1, 4), (2, 9))
     sums = Subject(lambda rows: {"out": rows.group_by("k").agg(n=dd.sum("x"))}, {"rows": rows})
