@@ -125,7 +125,8 @@ class Queries:
         known |= numbers
         if node.args.get("qualify") is not None:
             relation = self._qualified(node, relation, value_of)
-        return ordering.projected(self, node, relation, columns, value_of)
+        projected = ordering.projected(self, node, relation, columns, value_of)
+        return replace(projected, single=env.outer is None and grouping.is_global(node))
 
     def _qualified(self, node: exp.Select, relation: Relation, value_of: ordering.Replace) -> Relation:
         """The rows that meet QUALIFY, which may name columns of the SELECT."""

@@ -148,4 +148,4 @@ def _named(queries: Queries, view: View, relation: Relation) -> Relation:
     names = {each.key: each.name for each in relation.own}
     if list(names) != list(names.values()) or list(rows.schema) != list(names):
         rows = rows.select(**{name: pl.col(key) for key, name in names.items()})
-    return Relation(rows, tuple(Column("", name, name) for name in names.values()))
+    return Relation(rows, tuple(Column("", name, name) for name in names.values()), single=relation.single)
