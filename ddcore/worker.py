@@ -310,7 +310,7 @@ class Worker:
 
     def keyed(self, arrangement: Arrangement, batch: Batch) -> SortedBatch:
         """A batch of the arrangement's collection, sorted by key code. Several threads may call this."""
-        return consolidated(replace(arrangement, transient=False), [batch])
+        return consolidated(replace(arrangement, transient=False) if arrangement.transient else arrangement, [batch])
 
     def restore(self, arrangement: Arrangement, rounds: Rounds, updates: SortedBatch) -> None:
         """Add updates that a trace received earlier in this fold, here or in another process."""
