@@ -71,6 +71,8 @@ def combined(batches: Sequence[SortedBatch | NarrowBatch], combine: Combine) -> 
 
 def concatenated(batches: Sequence[SortedBatch]) -> SortedBatch:
     """As :func:`ddcore.consolidation.concatenated`."""
+    if len(batches) == 1:
+        return batches[0]
     spill, total = spilling.current(), sum(map(len, batches))
     if spill is None or total <= spill.rows or any(batch.high is not None for batch in batches):
         return consolidation.concatenated(batches)

@@ -191,7 +191,7 @@ def _numbers(batches: Sequence[SortedBatch], spans: Sequence[_Spans], keys: Keys
     """How many rows each key has in all batches, by the rows with its code in each."""
     counts = np.zeros(len(keys), dtype=np.int64)
     for batch, (lo, hi) in zip(batches, spans, strict=True):
-        if isinstance(batch, PackedBatch):
+        if len(keys.words) == 0:
             counts += hi - lo
         else:
             kernels.runs.count_matches(counts, keys.words, lo, hi, batch.words)
