@@ -84,14 +84,20 @@ class Changes:
 
 @dataclass(slots=True)
 class Portion:
-    """Some of the keys to evaluate, and the times that cause it: key k's are ``offsets[k]:offsets[k + 1]``."""
+    """Some of the keys to evaluate, and the times that cause it: key k's are ``offsets[k]:offsets[k + 1]``.
+
+    ``before``: the output so far, if it is known.
+    """
 
     keys: Keys
     offsets: np.ndarray
     times: np.ndarray
+    before: Rows | None = None
 
     def between(self, a: int, b: int) -> Portion:
         """Keys number ``a`` to ``b``."""
+        if b - a == len(self.keys):
+            return self
         start, end = self.offsets[a], self.offsets[b]
         return Portion(self.keys.part(a, b), self.offsets[a : b + 1] - start, self.times[:, start:end])
 
@@ -99,7 +105,8 @@ class Portion:
         """Some of its keys, by number."""
         offsets, rows = chosen(self.offsets, numbers)
         keys = Keys(self.keys.codes[numbers], np.take(self.keys.words, numbers, axis=1))
-        return Portion(keys, offsets, np.take(self.times, rows, axis=1))
+        before = None if self.before is None else self.before.of(numbers)
+        return Portion(keys, offsets, np.take(self.times, rows, axis=1), before)
 
 
 @dataclass(slots=True)
@@ -241,7 +248,9 @@ class ReductionStep(Step):
         history = gather(state.trace(self.port).batches, keys, len(self.port.values), depth, frontier)
         if self.of_large is not None:
             self._note_large(state, keys, history)
-        before = gather(state.trace(self.output).batches, keys, len(self.output.values), depth, frontier)
+        before = part.before
+        if before is None:
+            before = gather(state.trace(self.output).batches, keys, len(self.output.values), depth, frontier)
         changes = self.changes(part, history, before, state.upper, loops)
         late = np.ones(len(changes.late_keys), dtype=np.int64)
         late_words = list(np.take(keys.words, changes.late_keys, axis=1))
@@ -291,22 +300,25 @@ class ReductionStep(Step):
         """The new updates of keys that have to be evaluated, at least of those whose result may not be empty."""
         return new
 
-    def contested(self, state: State, rounds: Rounds, new: SortedBatch) -> SortedBatch:
-        """The new updates that may change a result, judged by the output so far."""
-        return new
+    def contested(self, state: State, rounds: Rounds, part: Portion, new: SortedBatch) -> Portion:
+        """The keys whose new updates may change their result, judged by the output so far."""
+        return part
 
     def _seeds(self, state: State, rounds: Rounds, new: SortedBatch | None, pending: SortedBatch | None) -> Portion:
         """The keys to evaluate, and per key the times that cause it."""
-        width = self.port.key_words
-        new = None if new is None else self.contested(state, rounds, new.widen())
-        if pending is None and new is not None:
-            return Portion(*distinct_keys(new, width), new.times)
-        parts = [batch.widen() for batch in (new, pending) if batch is not None]
+        width, parts = self.port.key_words, list[Portion]()
+        for batch in (each.widen() for each in (new, pending) if each is not None):
+            part = Portion(*distinct_keys(batch, width), batch.times)
+            parts.append(self.contested(state, rounds, part, batch) if not parts and new is not None else part)
+        if len(parts) == 1:
+            return parts[0]
+        repeats = [np.diff(part.offsets) for part in parts]
+        words = [np.repeat(part.keys.words, sizes, axis=1) for part, sizes in zip(parts, repeats, strict=True)]
         seeds = arrange(
-            np.concatenate([batch.codes for batch in parts]),
-            list(np.concatenate([batch.words[:width] for batch in parts], axis=1)),
-            list(np.concatenate([batch.times for batch in parts], axis=1)),
-            np.ones(sum(len(batch) for batch in parts), dtype=np.int64),
+            np.concatenate([np.repeat(part.keys.codes, sizes) for part, sizes in zip(parts, repeats, strict=True)]),
+            list(np.concatenate(words, axis=1)),
+            list(np.concatenate([part.times for part in parts], axis=1)),
+            np.ones(sum(part.times.shape[1] for part in parts), dtype=np.int64),
         )
         return Portion(*distinct_keys(seeds, width), seeds.times)
 
