@@ -32,6 +32,8 @@ def at_rest(batch: SortedBatch) -> SortedBatch:
 
 def merge(a: SortedBatch, b: SortedBatch, frontier: np.ndarray | None = None) -> SortedBatch:
     """As :func:`ddcore.consolidation.merge`."""
+    if spilling.current() is None:
+        return consolidation.merge(a, b, frontier)
     return combined([a, b], lambda parts: consolidation.merge(parts[0], parts[1], frontier))
 
 

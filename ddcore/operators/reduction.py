@@ -113,7 +113,7 @@ class Portion:
 class _Result:
     """What a part gives: pending times, updates of the block's output, and what arrives where, if that is known."""
 
-    late: SortedBatch
+    late: SortedBatch | None
     kept: SortedBatch
     deliveries: list[Delivery] | None
 
@@ -192,7 +192,9 @@ class ReductionStep(Step):
         if not results:
             return
         kept = _together([[result.kept for result in each] for each in sets if each])
-        state.postpone(self.block, _together([[result.late for result in each] for each in sets if each]))
+        late = [[result.late for result in each if result.late is not None] for each in sets]
+        if any(late):
+            state.postpone(self.block, _together([each for each in late if each]))
         state.keep(self.output, rounds, kept)
         if any(result.deliveries is None for result in results):
             state.emit(self.block, self.output.batch_of(kept))
@@ -252,18 +254,12 @@ class ReductionStep(Step):
         if before is None:
             before = gather(state.trace(self.output).batches, keys, len(self.output.values), depth, frontier)
         changes = self.changes(part, history, before, state.upper, loops)
-        late = np.ones(len(changes.late_keys), dtype=np.int64)
-        late_words = list(np.take(keys.words, changes.late_keys, axis=1))
         updates = self._updates(keys, rounds, changes)
         try:
             deliveries: list[Delivery] | None = state.forward(self.block, updates)
         except ExpressionError:
             deliveries = None  # perhaps the updates of another part cancel those on which an operator fails
-        return _Result(
-            at_rest(arrange(keys.codes[changes.late_keys], late_words, list(changes.late_times), late)),
-            at_rest(state.keyed(self.output, updates)),
-            deliveries,
-        )
+        return _Result(_late(keys, changes), at_rest(state.keyed(self.output, updates)), deliveries)
 
     def changes(self, part: Portion, history: Rows, before: Rows, upper: np.ndarray, loops: np.ndarray) -> Changes:
         """What the keys of a part, with their history and their output so far, give at ``loops``.
@@ -362,6 +358,14 @@ class ReductionStep(Step):
         time = (*(int(v) for v in at.versions[:, place[1]]), *(int(r) for r in loops))
         key = decode_key(self.port, at.keys, int(place[0]))
         return key[:-1] if self.inner else key, time  # without the bucket
+
+
+def _late(keys: Keys, changes: Changes) -> SortedBatch | None:
+    """The pending times of some keys."""
+    if len(changes.late_keys) == 0:
+        return None
+    words, once = np.take(keys.words, changes.late_keys, axis=1), np.ones(len(changes.late_keys), dtype=np.int64)
+    return at_rest(arrange(keys.codes[changes.late_keys], list(words), list(changes.late_times), once))
 
 
 def _side_by_side(new: PackedBatch, pending: SortedBatch | None, rows: int) -> Iterator[_Some]:
