@@ -8,6 +8,7 @@ from ddcore.libraries import numpy as np
 __all__ = ["SortedBatch", "bucket_starts"]
 
 _PORTION = 1 << 18  # rows of which one thread finds the buckets
+_ONE_BUCKET = 1 << 8  # rows that are searched without an index
 _FEWER = 4  # bits of a bucket's number that are left out where memory is limited
 
 
@@ -144,6 +145,9 @@ class SortedBatch:
             return np.zeros(2, dtype=np.int64)
         self._least = int(self.codes[0])
         spread = int(self.codes[-1]) - self._least
+        if n <= _ONE_BUCKET and spread < 2**63:
+            self._shift = spread.bit_length()
+            return np.array([0, n])
         fewer = 0 if spilling.current() is None else _FEWER
         self._shift = max(0, spread.bit_length() - max(6, n.bit_length() - fewer))
         return bucket_starts(self.codes.view(np.uint64), 0, spread, self._shift)

@@ -223,6 +223,8 @@ def matches(new: SortedBatch, heads: Heads, others: Sequence[SortedBatch], coord
     key_words = len(keys.words)
     for batch in others:
         other, (lo, hi) = batch, batch.locate(keys.codes)
+        if not (hi > lo).any():
+            continue
         if isinstance(batch, PackedBatch):
             other, lo, hi = located(batch, lo, hi)
         ends = kernels.joining.pair_starts(new.codes, new.words, starts, key_words, lo, hi, other.words)

@@ -49,7 +49,7 @@ class Env:
 
 
 class Queries:
-    """Plans queries over the inputs and the views before them."""
+    """Plans queries over the inputs and the views that they name."""
 
     def __init__(self, source: Source, inputs: Mapping[str, Any]) -> None:
         self.source = source
@@ -77,7 +77,7 @@ class Queries:
         names = [*env.bindings, *self.tables]
         raise self.source.error(
             node, f"there is no table {shown(node)}; there are: {listed(names)}",
-            meant(node.name, names) or "tables are the inputs of dd.toml and the views before this one",
+            meant(node.name, names) or "tables are the inputs of dd.toml and the views of this program",
         )  # fmt: skip
 
     def query(self, node: exp.Expr, env: Env) -> Relation:
