@@ -108,8 +108,9 @@ def test_locating_by_order_agrees_with_memory_and_fills_what_it_finds(
     file = arrangements.write_run(tmp_path, 1, 0, arrangements.run_table(run, layout))
     rng = np.random.default_rng(seed)
     for span in ((None, None), (-123, 321)):
-        part = run.part(*(np.searchsorted(run.codes, end) if end is not None else other
-                          for end, other in zip(span, (0, len(run)), strict=True)))  # fmt: skip
+        bounds = zip(span, (0, len(run)), strict=True)
+        start, stop = (end if at is None else int(np.searchsorted(run.codes, at)) for at, end in bounds)
+        part = run.part(start, stop)
         for ranges in (1, 2, 9):
             stored = FileBatch(tmp_path / file.path, layout, span)
             after = np.concatenate([rng.integers(-600, 600, ranges), [-(2**63)]])

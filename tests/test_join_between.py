@@ -17,6 +17,7 @@ from test_semantics import same
 
 import ddcore as dd
 from ddcore import col, packed_batch, trace
+from ddcore.consolidation import arrange
 from ddcore.operators import join, join_between
 from ddcore.planner import build
 
@@ -251,3 +252,18 @@ def test_arrangements_are_by_the_value_or_by_the_keys() -> None:
     assert sorted(each.key for each in plan.arrangements if not each.transient) == [(), ("n",)]
     plan = build(filtered(lower="a", on="k"), schemas)
     assert sorted(each.key for each in plan.arrangements if not each.transient) == [("k",), ("k",)]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_intervals_near_values_are_those_that_hold_one(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    rows = 60
+    begin = np.sort(rng.integers(0, 40, rows))
+    length = rng.integers(-2, 1 + int(rng.choice([1, 5, 60])), rows)
+    begin[: seed % 3], ends = join_between.NULL, join_between.Ends("a", "b", "left", seed % 2 > 0)
+    batch = arrange(np.zeros(rows, np.int64), [begin, begin + length], [np.arange(rows)], np.ones(rows, np.int64))
+    reach = join_between._Reach.of(batch, ends, ["a", "b"])
+    values = np.unique(rng.integers(-5, 60, int(rng.integers(1, 9))))
+    after, to = ends.bounds(dict(zip("ab", batch.words, strict=True)), rows)
+    expected = [row for row in range(rows) if ((values > after[row]) & (values <= to[row])).any()]
+    assert reach.holding(values).tolist() == expected
