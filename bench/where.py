@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from bench.measure import Failed, Figures, Result, Skipped, in_turn, polars_alone, prompt_costs, prompt_to_prompt
+from bench.measure import Failed, Figures, Result, Side, Skipped, in_turn, polars_alone, prompt_costs, prompt_to_prompt
 from bench.project import DDCORE, REPOSITORY
 
 ROWS = int(os.environ.get("DDCORE_BENCH_ROWS", "4_000_000"))
@@ -53,7 +53,7 @@ def run(rounds: int) -> Iterator[Result]:
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch) / "project"
         load(folder, rows)
-        sides = {"Polars": lambda: polars_alone(folder), "diff": partial(first_changes, folder)}
+        sides: dict[str, Side] = {"Polars": lambda: polars_alone(folder), "diff": partial(first_changes, folder)}
         for name, (condition, limit) in questions.items():
             for table in ("all_trips", "ten_trips"):
                 sides[f"{name}: {table}"] = partial(shown, folder, table, condition, limit)

@@ -14,11 +14,12 @@ import duckdb
 
 def main(table: Path, condition: str, limit: int) -> None:
     """Print the number of rows, as they are fetched."""
-    names = [row[0] for row in duckdb.sql(f"DESCRIBE SELECT * FROM '{table}/*.parquet'").fetchall()]
+    connection = duckdb.connect()
+    names = [row[0] for row in connection.execute(f"DESCRIBE SELECT * FROM '{table}/*.parquet'").fetchall()]
     columns = ", ".join(name for name in names if name not in ("version", "diff"))
     query = f"SELECT {columns}, sum(diff) FROM '{table}/*.parquet' WHERE {condition or 'true'} GROUP BY ALL"
     query += " HAVING sum(diff) <> 0 ORDER BY ALL" + (f" LIMIT {limit}" if limit else "")
-    print(len(duckdb.sql(query).fetchall()))
+    print(len(connection.execute(query).fetchall()))
 
 
 if __name__ == "__main__":
