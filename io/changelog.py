@@ -198,13 +198,17 @@ class ChangeLog:
         """
         return self.sums(self.counted(a, b, state, rows))
 
-    def counted(self, a: Time | None, b: Time, state: TableState | None, rows: pl.Expr | None = None) -> pl.LazyFrame:
+    def counted(
+        self, a: Time | None, b: Time, state: TableState | None, rows: pl.Expr | None = None,
+        *, files: Sequence[LiveFile] | None = None,
+    ) -> pl.LazyFrame:  # fmt: skip
         """The updates of which :meth:`between` is the sum, and maybe others with a ``diff`` of 0, as a lazy frame.
 
         ``diff`` says how often an update counts: it is an Int128, and the only column beside those of the row.
+        ``files``: those of :meth:`files_between` that can have such rows, if not all.
         """
         weight = self.counts_at(b) if a is None else self.counts_at(b) - self.counts_at(a)
-        updates = self.scan_files(self.files_between(a, b, state))
+        updates = self.scan_files(self.files_between(a, b, state) if files is None else files)
         for condition in (rows, self._within(a, b)):  # before all else, so that the reader of files skips what it can
             updates = updates if condition is None else updates.filter(condition)
         return updates.select(*self.schema, diff=pl.col("diff") * weight)
@@ -254,7 +258,7 @@ class ChangeLog:
             return frame.collect(engine="streaming")
 
     def batches(self, frame: pl.LazyFrame, size: int) -> Iterator[pl.DataFrame]:
-        """The rows of a lazy frame over this log, in batches of about ``size`` rows; StorageError as :meth:`collect`."""
+        """The rows of a lazy frame over this log, in batches of about ``size`` rows. As :meth:`collect`."""
         with reporting(self.folder, "read", tables.mend_hint(self.folder)):
             batches = frame.collect_batches(chunk_size=size, maintain_order=True, lazy=True, engine="streaming")
             yield from batches
