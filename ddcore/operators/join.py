@@ -219,7 +219,7 @@ def matches(new: SortedBatch, heads: Heads, others: Sequence[SortedBatch], coord
     key_words = len(keys.words)
     for batch in others:
         other, (lo, hi) = batch, batch.locate(keys.codes)
-        if not (hi > lo).any():
+        if not np.count_nonzero(hi > lo):
             continue
         if isinstance(batch, PackedBatch):
             other, lo, hi = _located(batch, lo, hi)

@@ -308,7 +308,7 @@ class ReductionStep(Step):
             parts.append(self.contested(state, rounds, part, batch) if not parts and new is not None else part)
         if len(parts) == 1:
             return parts[0]
-        repeats = [np.diff(part.offsets) for part in parts]
+        repeats = [part.offsets[1:] - part.offsets[:-1] for part in parts]
         words = [np.repeat(part.keys.words, sizes, axis=1) for part, sizes in zip(parts, repeats, strict=True)]
         seeds = arrange(
             np.concatenate([np.repeat(part.keys.codes, sizes) for part, sizes in zip(parts, repeats, strict=True)]),
