@@ -208,8 +208,9 @@ class ReductionStep(Step):
         """The differences of the results of all keys that changed or are pending; none without such keys."""
         if new is None and pending is None:
             return []
-        for batch in (*state.trace(self.port).batches, *state.trace(self.output).batches):
-            batch.index()
+        if threads.number() > 1:
+            for batch in (*state.trace(self.port).batches, *state.trace(self.output).batches):
+                batch.index()
         evaluated, parts = partial(self._evaluated, state, rounds), self._parts(state, rounds, new, pending)
         return list(threads.each(evaluated, parts) if self.in_parts else map(evaluated, parts))
 
