@@ -55,6 +55,8 @@ def main() -> int:
         except Failed as why:
             complete, failed = False, True
             print(f"{name}: {why}", file=sys.stderr, flush=True)
+    if results:
+        print(f"on {table.machine()}", file=sys.stderr, flush=True)
     if complete:
         table.write(results)
     return int(failed)

@@ -208,8 +208,9 @@ class ReductionStep(Step):
         """The differences of the results of all keys that changed or are pending; none without such keys."""
         if new is None and pending is None:
             return []
-        for batch in (*state.trace(self.port).batches, *state.trace(self.output).batches):
-            batch.index()
+        if threads.number() > 1:
+            for batch in (*state.trace(self.port).batches, *state.trace(self.output).batches):
+                batch.index()
         evaluated, parts = partial(self._evaluated, state, rounds), self._parts(state, rounds, new, pending)
         return list(threads.each(evaluated, parts) if self.in_parts else map(evaluated, parts))
 
@@ -308,7 +309,7 @@ class ReductionStep(Step):
             parts.append(self.contested(state, rounds, part, batch) if not parts and new is not None else part)
         if len(parts) == 1:
             return parts[0]
-        repeats = [np.diff(part.offsets) for part in parts]
+        repeats = [part.offsets[1:] - part.offsets[:-1] for part in parts]
         words = [np.repeat(part.keys.words, sizes, axis=1) for part, sizes in zip(parts, repeats, strict=True)]
         seeds = arrange(
             np.concatenate([np.repeat(part.keys.codes, sizes) for part, sizes in zip(parts, repeats, strict=True)]),
