@@ -176,6 +176,26 @@ class PackedBatch(SortedBatch):
         )
         return ranges
 
+    def locate_between(self, after: np.ndarray, to: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Row ranges [lo, hi) of the codes that are greater than ``after[k]`` and at most ``to[k]``."""
+        return self._between(np.zeros_like(after), np.full_like(to, len(self)), 0, after, to)
+
+    def between(
+        self, lo: np.ndarray, hi: np.ndarray, word: int, after: np.ndarray, to: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The part of each range [lo, hi) of rows, in which a word ascends, where it is greater than ``after[k]`` and
+        at most ``to[k]``.
+        """
+        return self._between(lo, hi, 1 + word, after, to)
+
+    def _between(
+        self, lo: np.ndarray, hi: np.ndarray, column: int, after: np.ndarray, to: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        places = [each for each in self.packed.places() if each[0].column == column]
+        table = np.array([[shift, f.bits, f.least, 32 * (f.half == "upper")] for f, shift in places], dtype=np.int64)
+        first = kernels.packed.beyond(self.packed.rows, lo, hi, after, table)
+        return first, kernels.packed.beyond(self.packed.rows, first, hi, to, table)
+
     def _bucket_starts(self) -> np.ndarray:
         """As of a batch of columns; the first bucket begins with the first code."""
         rows, down = self.packed.rows, self._down

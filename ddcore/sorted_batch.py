@@ -89,6 +89,22 @@ class SortedBatch:
         )
         return ranges
 
+    def locate_between(self, after: np.ndarray, to: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Row ranges [lo, hi) of the codes that are greater than ``after[k]`` and at most ``to[k]``: int64[m] each,
+        with ``after[k] <= to[k]``. By binary searches, without an index.
+        """
+        return np.searchsorted(self.codes, after, "right"), np.searchsorted(self.codes, to, "right")
+
+    def between(
+        self, lo: np.ndarray, hi: np.ndarray, word: int, after: np.ndarray, to: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The part of each range [lo, hi) of rows, in which a word ascends, where it is greater than ``after[k]`` and
+        at most ``to[k]``. By binary searches.
+        """
+        values = self.words[word]
+        first = kernels.runs.beyond(values, lo, hi, after)
+        return first, kernels.runs.beyond(values, first, hi, to)
+
     def index(self) -> None:
         """Make look-ups ready, once: O(n). The first does so itself; but a step that divides its keys between threads
         calls this before, so that they divide this work too.
