@@ -131,7 +131,7 @@ def flag_repeats(flags, hashes, spread, order):  # type: ignore[no-untyped-def]
         part = np.int64((hashes[i] >> down) >> np.uint64(1))
         spread[ends[part]], order[ends[part]] = hashes[i], i
         ends[part] += 1
-    size = np.int64(8)
+    size = 8
     while size < 2 * most:
         size *= 2
     mask = np.uint64(size - 1)
