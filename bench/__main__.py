@@ -22,7 +22,7 @@ BENCHMARKS = (
 )  # fmt: skip
 # These take too long or too much memory to be among the others.
 ON_REQUEST = (
-    "graphs_large", "snapshots", "first_run", "memory_limit", "superstep", "cluster", "explain", "refreshes",
+    "graphs_large", "ingest", "snapshots", "first_run", "memory_limit", "superstep", "cluster", "explain", "refreshes",
 )  # fmt: skip
 
 

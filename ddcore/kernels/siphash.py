@@ -128,9 +128,9 @@ def flag_repeats(flags, hashes, spread, order):  # type: ignore[no-untyped-def]
         total += ends[part]
         ends[part] = total - ends[part]
     for i in range(count):
-        part = np.int64((hashes[i] >> down) >> np.uint64(1))
-        spread[ends[part]], order[ends[part]] = hashes[i], i
-        ends[part] += 1
+        place = np.int64((hashes[i] >> down) >> np.uint64(1))
+        spread[ends[place]], order[ends[place]] = hashes[i], i
+        ends[place] += 1
     size = 8
     while size < 2 * most:
         size *= 2
@@ -146,8 +146,8 @@ def flag_repeats(flags, hashes, spread, order):  # type: ignore[no-untyped-def]
             if slots[slot] == 0:
                 slots[slot] = at + 1
                 continue
-            for place in (order[slots[slot] - 1], order[at]):
-                repeats += 1 - flags[place]
-                flags[place] = 1
+            for i in (order[slots[slot] - 1], order[at]):
+                repeats += 1 - flags[i]
+                flags[i] = 1
         begin = ends[part]
     return repeats
