@@ -54,7 +54,7 @@ FINDINGS: dict[int, tuple[str, dict[str, str]]] = {
         "sql_stars": "the_error_of_a_subquery_with_several_rows_shows_what_was_written",
     }),
     15: ("a collection as a condition, columns left out", {
-        "mistakes": "a_collection_as_a_value_of_python",
+        "mistakes": "a_collection_as_a_value_of_python an_aggregate_as_a_condition",
         "left_out": "",
         "feed": "only_columns_of_the_table_are_told_as_left_out",
     }),
