@@ -40,6 +40,7 @@ class Session:
         dims: Sequence[str] = ("version",),
         threads: int | None = None,
         memory: str | None = None,
+        nonnegative: bool = False,
     ) -> None:
         if not isinstance(schemas, Mapping):
             raise ProgramError(
@@ -52,7 +53,7 @@ class Session:
                     f"input {name}: a schema is a dict of types by column, not {kind_of(schema)}",
                     'for example {"town": "string", "km": "int64"}; without the time columns and diff',
                 )
-        self.plan: Plan = build(program, schemas, _dims(dims))
+        self.plan: Plan = build(program, schemas, _dims(dims), nonnegative=nonnegative)
         self._worker = Worker(self.plan, threads=_threads(threads))
         self._spilling = _spilling(memory)
         self._broken = False  # whether a fold failed: its worker holds a part of its updates
