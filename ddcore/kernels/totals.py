@@ -11,7 +11,7 @@ import numpy as np
 
 from ddcore.kernels.aggregating import COUNT, COUNT_DISTINCT, FLOAT_MEAN, FLOAT_SUM, MEAN, OVERFLOW, SUM
 from ddcore.kernels.compiling import IN1, IN2, INT, OUT1, OUT2, inline, kernel, several
-from ddcore.kernels.floats import INFINITY, LIMBS, NAN, clear, is_special, limbs_of, read_float, special_sum
+from ddcore.kernels.floats import INFINITY, LIMBS, NAN, is_special, limbs_of, read_float, special_sum
 from ddcore.kernels.means import DIGITS, mean_of_floats, mean_of_integers
 from ddcore.kernels.points import grow, holds, inside
 from ddcore.kernels.sorting import add, multiply, sort_rows
@@ -29,6 +29,7 @@ _NULL = np.int64(-(2**63))
 _LOW = np.uint64(2**LIMB - 1)
 _WINDOW = 8  # limbs of a group's sum of floats: a float with its count has five
 _FLOAT_LIMB = 32
+_MOST = 16  # limbs of a window, with its carries
 
 
 @inline
@@ -121,16 +122,8 @@ def _add_up_exactly(kind, numbers, words, diffs, highs, tops, uppers, lowers):  
 
 
 @inline
-def _put(out, used, head, component, diff):  # type: ignore[no-untyped-def]
-    if used == out.shape[1]:
-        out = grow(out, used)
-    out[0, used], out[1, used], out[2, used] = head, component, diff
-    return out, used + 1
-
-
-@inline
 def _put_number(out, used, head, q, n, top, high, low):  # type: ignore[no-untyped-def]
-    """The limbs of a number of three words that are not 0, all with its sign."""
+    """The limbs of a number of three words that are not 0, all with its sign; returns where they end."""
     negative, a, b, c = top < 0, low, high, np.uint64(top)
     if negative:
         a, b, c = ~low, ~high, ~np.uint64(top)
@@ -142,57 +135,85 @@ def _put_number(out, used, head, q, n, top, high, low):  # type: ignore[no-untyp
         limb = np.int64(a & _LOW)
         a, b, c = (a >> down) | (b << up), (b >> down) | (c << up), c >> down
         if limb != 0:
-            out, used = _put(out, used, head, component, -limb if negative else limb)
+            out[0, used], out[1, used], out[2, used] = head, component, -limb if negative else limb
+            used += 1
         component += n
-    return out, used
+    return used
 
 
 @inline
-def _put_window(out, used, head, q, n, limbs, first):  # type: ignore[no-untyped-def]
+def _put_word(out, used, head, q, n, number):  # type: ignore[no-untyped-def]
+    """The same of a number of one word."""
+    rest = np.uint64(number) if number >= 0 else np.uint64(0) - np.uint64(number)
+    component = q
+    while rest != 0:
+        limb = np.int64(rest & _LOW)
+        rest >>= np.uint64(LIMB)
+        if limb != 0:
+            out[0, used], out[1, used], out[2, used] = head, component, limb if number >= 0 else -limb
+            used += 1
+        component += n
+    return used
+
+
+@inline
+def _put_window(out, used, head, q, n, windows, g, first):  # type: ignore[no-untyped-def]
     """The limbs of a group's sum of floats that are not 0, each of 32 bits with a sign; they become 0."""
     carry, k = np.int64(0), 0
-    while k < len(limbs) or carry != 0:
+    while k < _WINDOW or carry != 0:
         value = carry
-        if k < len(limbs):
-            value += limbs[k]
-            limbs[k] = 0
+        if k < _WINDOW:
+            value += windows[g, k]
+            windows[g, k] = 0
         carry = value >> np.int64(_FLOAT_LIMB) if value >= 0 else -(-value >> np.int64(_FLOAT_LIMB))
         value -= carry << np.int64(_FLOAT_LIMB)
         if value != 0:
-            out, used = _put(out, used, head, q + (first + k) * n, value)
+            out[0, used], out[1, used], out[2, used] = head, q + (first + k) * n, value
+            used += 1
         k += 1
-    return out, used
+    return used
+
+
+@inline
+def _fits_window(at, first):  # type: ignore[no-untyped-def]
+    """Whether the five limbs from ``at`` on are in the window from ``first`` on."""
+    return 0 <= first <= at and at + 5 <= first + _WINDOW
+
+
+@inline
+def _add_to_window(windows, g, at, limbs):  # type: ignore[no-untyped-def]
+    for k in range(5):
+        windows[g, at + k] += limbs[k]
 
 
 @inline
 def _put_floats(out, used, heads, q, n, numbers, words, diffs, highs):  # type: ignore[no-untyped-def]
     """What a column of floats adds to the sum of each group: few limbs at a time, as most have close exponents."""
     windows, firsts = np.zeros((len(heads), _WINDOW), dtype=np.int64), np.full(len(heads), -1, dtype=np.int64)
+    parts = 1 if len(highs) == 0 else 2
     for row in range(len(numbers)):
         word, g = words[row], numbers[row]
         if word == _NULL or word == 0 or is_special(word):
             continue
-        count = diffs[row]
-        for part in range(1 if len(highs) == 0 else 2):
-            if part == 1:
-                count = highs[row] - (count >> np.int64(63))  # two limbs further up
+        for part in range(parts):
+            count = diffs[row] if part == 0 else highs[row] - (diffs[row] >> np.int64(63))  # the second: two limbs up
             if count == 0:
                 continue
             at, a, b, c, d, e = limbs_of(word, count)
             at += 2 * part
-            if firsts[g] < 0 or at < firsts[g] or at + 5 > firsts[g] + _WINDOW:
-                if firsts[g] >= 0:
-                    out, used = _put_window(out, used, heads[g], q, n, windows[g], firsts[g])
-                firsts[g] = max(0, at - 1)
-            limbs, at = windows[g], at - firsts[g]
-            limbs[at] += a
-            limbs[at + 1] += b
-            limbs[at + 2] += c
-            limbs[at + 3] += d
-            limbs[at + 4] += e
+            first = firsts[g]
+            if not _fits_window(at, first):
+                if first >= 0:
+                    if used + _MOST > out.shape[1]:
+                        out = grow(out, used)
+                    used = _put_window(out, used, heads[g], q, n, windows, g, first)
+                first = firsts[g] = max(0, at - 1)
+            _add_to_window(windows, g, at - first, (a, b, c, d, e))
     for g in range(len(heads)):
         if firsts[g] >= 0:
-            out, used = _put_window(out, used, heads[g], q, n, windows[g], firsts[g])
+            if used + _MOST > out.shape[1]:
+                out = grow(out, used)
+            used = _put_window(out, used, heads[g], q, n, windows, g, firsts[g])
     return out, used
 
 
@@ -204,7 +225,7 @@ def contributions(numbers, heads, words, diffs, highs, kinds, columns):  # type:
     hold, or nothing. ``kinds``, ``columns``: the quantities, each of a column of ``words``.
     """
     n, groups = len(kinds), len(heads)
-    out, used = np.empty((3, max(64, n * groups)), dtype=np.int64), 0
+    out, used = np.empty((3, _MOST + (n + 1) * groups), dtype=np.int64), 0
     sums = np.empty(groups, dtype=np.int64)
     for q in range(n):
         kind = kinds[q]
@@ -212,20 +233,18 @@ def contributions(numbers, heads, words, diffs, highs, kinds, columns):  # type:
         if kind == FLOATS:
             out, used = _put_floats(out, used, heads, q, n, numbers, column, diffs, highs)
             continue
+        while used + WHOLE * groups > out.shape[1]:
+            out = grow(out, used)
         sums[:] = 0
         if len(highs) == 0 and _add_up(kind, numbers, column, diffs, sums):
             for g in range(groups):
-                if sums[g] != 0:
-                    sign = sums[g] >> np.int64(63)
-                    out, used = _put_number(
-                        out, used, heads[g], q, n, sign, np.uint64(sign), np.uint64(sums[g])
-                    )
+                used = _put_word(out, used, heads[g], q, n, sums[g])
             continue
         tops, uppers = np.zeros(groups, dtype=np.int64), np.zeros(groups, dtype=np.uint64)
         lowers = np.zeros(groups, dtype=np.uint64)
         _add_up_exactly(kind, numbers, column, diffs, highs, tops, uppers, lowers)
         for g in range(groups):
-            out, used = _put_number(out, used, heads[g], q, n, tops[g], uppers[g], lowers[g])
+            used = _put_number(out, used, heads[g], q, n, tops[g], uppers[g], lowers[g])
     return out[:, :used].copy()
 
 
@@ -237,20 +256,20 @@ def _shifted(top, high, low, bits):  # type: ignore[no-untyped-def]
 
 
 @inline
-def _total(highs, lows, q):  # type: ignore[no-untyped-def]
-    """An integer quantity as a triple, from its limbs, each a pair."""
+def _total(highs, lows, depth, q):  # type: ignore[no-untyped-def]
+    """An integer quantity as a triple, from its first ``depth`` limbs, each a pair; the others are 0."""
     top, high, low = np.int64(0), np.uint64(0), np.uint64(0)
-    for k in range(WHOLE - 1, -1, -1):
+    for k in range(depth - 1, -1, -1):
         if top != 0 or high != 0 or low != 0:
             top, high, low = _shifted(top, high, low, LIMB)
-        if highs[q, k] != 0 or lows[q, k] != 0:
-            top, high, low = add_triple(top, high, low, highs[q, k], lows[q, k])
+        if highs[k, q] != 0 or lows[k, q] != 0:
+            top, high, low = add_triple(top, high, low, highs[k, q], lows[k, q])
     return top, high, low
 
 
 @inline
-def _pair(highs, lows, q):  # type: ignore[no-untyped-def]
-    _, high, low = _total(highs, lows, q)
+def _pair(highs, lows, depth, q):  # type: ignore[no-untyped-def]
+    _, high, low = _total(highs, lows, depth, q)
     return np.int64(high), low
 
 
@@ -265,39 +284,41 @@ def _is_positive(high, low):  # type: ignore[no-untyped-def]
 
 
 @inline
-def _sign(highs, lows, q):  # type: ignore[no-untyped-def]
+def _sign(highs, lows, depth, q):  # type: ignore[no-untyped-def]
     """1 for a number that is positive, else 0."""
-    high, low = _pair(highs, lows, q)
+    high, low = _pair(highs, lows, depth, q)
     return np.int64(_is_positive(high, low))
 
 
 @inline
-def _aggregate(kind, q, nulls, unit, highs, lows, limbs, low_limb, high_limb, digits):  # type: ignore[no-untyped-def]
+def _aggregate(kind, q, nulls, unit, highs, lows, depth, limbs, low_limb, high_limb, digits):  # type: ignore[no-untyped-def]
     """The word of an aggregate of totals, and whether int64 holds it."""
     if kind == COUNT or kind == COUNT_DISTINCT:
-        high, low = _pair(highs, lows, q)
+        high, low = _pair(highs, lows, depth, q)
         return np.int64(low), fits(high, low) and np.int64(low) != _NULL
     if kind == SUM:
-        top, upper, low = _total(highs, lows, q)
+        top, upper, low = _total(highs, lows, depth, q)
         return np.int64(low), triple_fits(top, upper, low) and np.int64(low) != _NULL
     special = np.int64(0)
     if kind == FLOAT_SUM or kind == FLOAT_MEAN:
-        special = special_sum(_sign(highs, lows, q + 1), _sign(highs, lows, q + 2), _sign(highs, lows, q + 3))
+        special = special_sum(
+            _sign(highs, lows, depth, q + 1), _sign(highs, lows, depth, q + 2), _sign(highs, lows, depth, q + 3)
+        )
         if kind == FLOAT_SUM:
             if special == 0 and high_limb > 0:
                 special = read_float(limbs, digits, low_limb, high_limb)
             return special, True
-    count_high, count_low = _pair(highs, lows, 0)
-    null_high, null_low = _pair(highs, lows, nulls)
+    count_high, count_low = _pair(highs, lows, depth, 0)
+    null_high, null_low = _pair(highs, lows, depth, nulls)
     count_high, count_low = _minus(count_high, count_low, null_high, null_low)
     if count_high == 0 and count_low == 0:
         return _NULL, True
     if kind == MEAN:
-        top, upper, low = _total(highs, lows, q)
+        top, upper, low = _total(highs, lows, depth, q)
         return mean_of_integers(top, upper, low, unit, count_high, count_low, digits), True
     if kind == FLOAT_MEAN:
         return mean_of_floats(limbs, low_limb, high_limb, special, count_high, count_low, digits), True
-    true_high, true_low = _pair(highs, lows, q)
+    true_high, true_low = _pair(highs, lows, depth, q)
     if kind == ANY:
         return np.int64(_is_positive(true_high, true_low)), True
     false_high, false_low = _minus(count_high, count_low, true_high, true_low)
@@ -305,25 +326,31 @@ def _aggregate(kind, q, nulls, unit, highs, lows, limbs, low_limb, high_limb, di
 
 
 @inline
-def _take_in(component, diff, quantities, places, highs, lows, limbs, ranges):  # type: ignore[no-untyped-def]
-    """Add an update of a component to a group's totals."""
-    q, k = component % len(quantities), component // len(quantities)
+def _take_in(component, diff, quantities, places, highs, lows, depth, limbs, ranges):  # type: ignore[no-untyped-def]
+    """Add an update of a component to a group's totals; returns how many limbs of integers there are."""
+    q, k = component, 0
+    while q >= len(quantities):
+        q -= len(quantities)
+        k += 1
     if quantities[q] == FLOATS:
         place = places[q]
         limbs[place, k] += diff
         ranges[place, 0], ranges[place, 1] = min(ranges[place, 0], k), max(ranges[place, 1], k + 1)
-    else:
-        high, low = add_pair(highs[q, k], lows[q, k], diff)
-        highs[q, k], lows[q, k] = high, low
+        return depth
+    high, low = add_pair(highs[k, q], lows[k, q], diff)
+    highs[k, q], lows[k, q] = high, low
+    return max(depth, k + 1)
 
 
 @inline
-def _forget(highs, lows, limbs, ranges):  # type: ignore[no-untyped-def]
+def _forget(highs, lows, depth, limbs, ranges):  # type: ignore[no-untyped-def]
     """Set all totals to 0."""
-    highs[:] = 0
-    lows[:] = 0
+    for k in range(depth):
+        for q in range(highs.shape[1]):
+            highs[k, q], lows[k, q] = 0, 0
     for place in range(len(limbs)):
-        clear(limbs[place], ranges[place, 0], ranges[place, 1])
+        for k in range(ranges[place, 0], ranges[place, 1]):
+            limbs[place, k] = 0
         ranges[place, 0], ranges[place, 1] = limbs.shape[1], 0
 
 
@@ -348,7 +375,11 @@ def aggregate(  # type: ignore[no-untyped-def]
         if quantities[q] == FLOATS:
             places[q] = floats
             floats += 1
-    highs, lows = np.zeros((len(quantities), WHOLE), dtype=np.int64), np.zeros((len(quantities), WHOLE), dtype=np.uint64)
+    highs, lows = (
+        np.zeros((WHOLE, len(quantities)), dtype=np.int64),
+        np.zeros((WHOLE, len(quantities)), dtype=np.uint64),
+    )
+    depth = 0
     limbs, ranges = np.zeros((floats + 1, LIMBS), dtype=np.int64), np.zeros((floats + 1, 2), dtype=np.int64)
     ranges[:, 0] = LIMBS
     order, versions = np.empty(0, dtype=np.int64), np.empty((1, 0), dtype=np.int64)
@@ -365,21 +396,24 @@ def aggregate(  # type: ignore[no-untyped-def]
                 n += 1
         if inputs == 1:
             sort_rows(order, 0, n, versions)
-        at = 0
-        _forget(highs, lows, limbs, ranges)
+        _forget(highs, lows, depth, limbs, ranges)
+        at, depth = 0, 0
         for e in range(e0, e1):
             if inputs == 1:
                 while at < n and versions[0, order[at]] <= e_times[0, e]:
                     row = offsets[k] + order[at]
-                    _take_in(components[row], diffs[row], quantities, places, highs, lows, limbs, ranges)
+                    depth = _take_in(components[row], diffs[row], quantities, places, highs, lows, depth, limbs, ranges)
                     at += 1
             else:
-                _forget(highs, lows, limbs, ranges)
+                _forget(highs, lows, depth, limbs, ranges)
+                depth = 0
                 for i in range(n):
                     row = offsets[k] + order[i]
                     if holds(times, row, e_times, e):
-                        _take_in(components[row], diffs[row], quantities, places, highs, lows, limbs, ranges)
-            top, high, low = _total(highs, lows, 0)
+                        depth = _take_in(
+                            components[row], diffs[row], quantities, places, highs, lows, depth, limbs, ranges
+                        )
+            top, high, low = _total(highs, lows, depth, 0)
             present[e] = np.int64(top != 0 or high != 0 or low != 0)
             if present[e] == 0:
                 continue
@@ -387,7 +421,17 @@ def aggregate(  # type: ignore[no-untyped-def]
                 q = firsts[a]
                 place = places[q] if quantities[q] == FLOATS else floats
                 results[a, e], fit = _aggregate(
-                    kinds[a], q, nulls[a], units[a], highs, lows, limbs[place], ranges[place, 0], ranges[place, 1], digits
+                    kinds[a],
+                    q,
+                    nulls[a],
+                    units[a],
+                    highs,
+                    lows,
+                    depth,
+                    limbs[place],
+                    ranges[place, 0],
+                    ranges[place, 1],
+                    digits,
                 )
                 if not fit:
                     error[0], error[1], error[2] = OVERFLOW, k, e
