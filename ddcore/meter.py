@@ -178,14 +178,18 @@ def _owners(plan: Plan) -> tuple[list[int], set[int], set[int]]:
     parts; and those through which rows reach totals.
     """
     owners, parts, ways_in = list(range(len(plan.nodes))), set[int](), set[int]()
+    inner = {block.node: block for block in plan.blocks if plan.operator(block).inner}
     for block in plan.blocks:
-        waiting = [plan.arrangements[port].node for port in block.ports]
+        waiting = [] if block.node in inner else [plan.arrangements[port].node for port in block.ports]
         while waiting:
-            node = waiting.pop()
-            if plan.nodes[node].operator.inner and node not in parts and not plan.operator(block).inner:
-                parts.add(node)
-                owners[node] = block.node
-                waiting += plan.nodes[node].inputs
-                if not plan.nodes[node].operator.in_tree:
-                    ways_in.add(node)
+            node = plan.nodes[waiting.pop()]
+            if not node.operator.inner or node.index in parts:
+                continue
+            parts.add(node.index)
+            owners[node.index] = block.node
+            waiting += node.inputs
+            if node.index in inner:
+                waiting += [plan.arrangements[port].node for port in inner[node.index].ports]
+            if node.operator.name == "contributions" and not plan.nodes[node.inputs[0]].operator.inner:
+                ways_in.add(node.index)
     return owners, parts, ways_in

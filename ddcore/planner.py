@@ -21,7 +21,7 @@ from ddcore.digests import digest
 from ddcore.errors import ProgramError
 from ddcore.graph import Graph, Node
 from ddcore.operators.agg import Aggregation
-from ddcore.operators.base import Keyed, Linear
+from ddcore.operators.base import Keyed, Linear, Operator
 from ddcore.operators.borders import Input, Leave, Variable
 from ddcore.operators.constant import Constant
 from ddcore.operators.reduction import Reduction
@@ -151,7 +151,7 @@ class _Planner:
 
     def _keyed(self, index: int, node: Node, operator: Keyed) -> None:
         tree, inputs = None, self._totals(node, operator)
-        if isinstance(operator, Reduction) and not operator.inner and inputs == node.inputs:
+        if isinstance(operator, Reduction) and not operator.in_tree and inputs == node.inputs:
             tree = operator.tree(self.graph.nodes[node.inputs[0]].schema)
         levels = [] if tree is None else self._levels(node, tree)
         block = self._draft(operator.name, index)
@@ -164,19 +164,29 @@ class _Planner:
             block.output = self._store(index, operator.output_key, block, "output")
 
     def _totals(self, node: Node, operator: Keyed) -> tuple[int, ...]:
-        """The nodes that a block arranges: those of its inputs, or that of what rows add to totals (:mod:`totals`)."""
+        """The nodes that a block arranges: those of its inputs, or that of totals (:mod:`ddcore.operators.totals`)."""
         if not isinstance(operator, Aggregation) or operator.inner:
             return node.inputs
         (rows,) = node.inputs
-        contributions = operator.totals(self.graph.nodes[rows].schema, nonnegative=rows in self.nonnegative)
-        if contributions is None:
+        totals = operator.totals(self.graph.nodes[rows].schema, nonnegative=rows in self.nonnegative)
+        if totals is None:
             return node.inputs
-        index = self.graph.append(contributions, (rows,), node)
-        if index not in self.targets:  # other aggregates may have the same totals
+        ends = []
+        for chain in totals.chains:
+            before = rows
+            for each in chain:
+                before = self._part(each, (before,), node)
+            ends.append(before)
+        return (self._part(totals.sums, tuple(ends), node),)
+
+    def _part(self, operator: Operator, before: tuple[int, ...], owner: Node) -> int:
+        """The node of a part of another operator; others may have the same."""
+        index = self.graph.append(operator, before, owner)
+        if index not in self.targets:
             self.targets[index] = []
             self.needed.append(index)
-            self.targets[rows].append(Target("linear", index))
-        return (index,)
+            self._visit(index)
+        return index
 
     def _levels(self, node: Node, tree: Tree) -> list[int]:
         """The nodes and blocks of a tree of partial results, before the block of the operator itself."""

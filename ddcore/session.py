@@ -30,7 +30,9 @@ class Session:
     ``schemas``: per input, column names and types: names (``"int64"``, as in dd.toml), Polars, Arrow or Python types.
     ``dims``: names of the time columns. ``threads``: how many a fold uses, by default all processors; its result is the
     same with any number. ``memory``, such as ``"2GiB"``: when the process has nearly so much, a fold writes what it
-    gains to temporary files. Raises ProgramError where the program cannot be built.
+    gains to temporary files. ``nonnegative``: the caller knows that no row of an input has a negative count at any
+    time, which nothing checks; then groups need no rows for sums and counts. Raises ProgramError where the program
+    cannot be built.
     """
 
     def __init__(
@@ -40,6 +42,7 @@ class Session:
         dims: Sequence[str] = ("version",),
         threads: int | None = None,
         memory: str | None = None,
+        *,
         nonnegative: bool = False,
     ) -> None:
         if not isinstance(schemas, Mapping):

@@ -33,7 +33,7 @@ def whole(program: Any, **frames: pl.DataFrame) -> Logs:
     return {name: reference.log_of(log, dims) for name, log in dd.replay(program, dims=dims, **frames).items()}
 
 
-def in_threads(program: Any, *, nonnegative: bool = False, **frames: pl.DataFrame) -> Logs:
+def in_threads(program: Any, *, nonnegative: Any = False, **frames: pl.DataFrame) -> Logs:
     """Whole, in three threads. Tests make the parts small, so that there is more than one."""
     dims = dims_of(frames)
     session = dd.Session(program, _schemas(frames), dims, threads=3, nonnegative=nonnegative)
@@ -46,19 +46,19 @@ def one_time_each(program: Any, **frames: pl.DataFrame) -> Logs:
     return in_runs(program, frames, [times[:end] for end in range(1, len(times))])
 
 
-def randomly_cut(program: Any, *, seed: Any = 0, nonnegative: bool = False, **frames: pl.DataFrame) -> Logs:
+def randomly_cut(program: Any, *, seed: Any = 0, nonnegative: Any = False, **frames: pl.DataFrame) -> Logs:
     """Up to four runs, cut anywhere in any order that goes forward."""
     return in_runs(program, frames, random_cuts(random.Random(str(seed)), grid(frames)), nonnegative=nonnegative)
 
 
-def compacted(program: Any, *, seed: Any = None, nonnegative: bool = False, **frames: pl.DataFrame) -> Logs:
+def compacted(program: Any, *, seed: Any = None, nonnegative: Any = False, **frames: pl.DataFrame) -> Logs:
     """A run for every time, or cut at random, and after each the times in state are advanced to what is still open."""
     times = grid(frames)
     cuts = [times[:end] for end in range(1, len(times))] if seed is None else random_cuts(random.Random(seed), times)
     return in_runs(program, frames, cuts, compact=True, nonnegative=nonnegative)
 
 
-def fed_early(program: Any, *, seed: Any = 0, nonnegative: bool = False, **frames: pl.DataFrame) -> Logs:
+def fed_early(program: Any, *, seed: Any = 0, nonnegative: Any = False, **frames: pl.DataFrame) -> Logs:
     """Cut at random, and some updates are given in runs that do not close their times yet."""
     rng = random.Random(str(seed))
     return in_runs(program, frames, random_cuts(rng, grid(frames)), rng, nonnegative=nonnegative)

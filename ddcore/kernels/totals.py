@@ -1,8 +1,8 @@
 """Totals of groups: what rows add to them, and the aggregates that they give.
 
 A total is an exact number: of an integer quantity in limbs of 36 bits, of a sum of floats in those of
-:mod:`ddcore.kernels.floats`. A limb of a total is a *component*; what updates of rows add to it is a diff. Quantity q of
-n has the components q, q + n, q + 2n and so on, the lowest limb first. Quantity 0 is the number of rows.
+:mod:`ddcore.kernels.floats`. A limb of a total is a *component*; what updates of rows add to it is a diff. Quantity q
+of n has the components q, q + n, q + 2n and so on, the lowest limb first. Quantity 0 is the number of rows.
 """
 
 from __future__ import annotations
@@ -15,11 +15,12 @@ from ddcore.kernels.floats import INFINITY, LIMBS, NAN, is_special, limbs_of, re
 from ddcore.kernels.means import DIGITS, mean_of_floats, mean_of_integers
 from ddcore.kernels.points import grow, holds, inside
 from ddcore.kernels.sorting import add, multiply, sort_rows
-from ddcore.kernels.wide import add_pair, add_triple, fits, product, triple_fits
+from ddcore.kernels.wide import add_pair, add_triple, product, triple_fits
 
-ROWS, VALUES, NULLS, TRUES, FLOATS, INFINITE, BELOW_ALL, UNDEFINED = 0, 1, 2, 3, 4, 5, 6, 7
-"""Quantities: the number of rows; of a column the sum, the numbers of nulls and of trues; of one of floats the sum of the
-finite ones, and the numbers of those that are infinite, of either sign, and of NaN."""
+ROWS, VALUES, NULLS, TRUES, FLOATS, INFINITE, BELOW_ALL, UNDEFINED, NOTHING = 0, 1, 2, 3, 4, 5, 6, 7, 8
+"""Quantities: the number of rows; of a column the sum, the numbers of nulls and of trues; of one of floats the sum of
+the finite ones, and the numbers of those that are infinite, of either sign, and of NaN; none that these rows add to.
+"""
 
 ANY, ALL = 8, 9  # aggregates, beside those of kernels.aggregating
 LIMB = 36
@@ -56,7 +57,7 @@ def group_rows(columns):  # type: ignore[no-untyped-def]
     while size < 2 * n:
         size *= 2
     table, mask = np.full(size, -1, dtype=np.int32), np.uint64(size - 1)
-    numbers, heads, m, group = np.empty(n, dtype=np.int64), np.empty(n, dtype=np.int64), 0, 0
+    numbers, heads, m, group = np.empty(n, dtype=np.int64), np.empty(n, dtype=np.int64), 0, np.int64(0)
     for row in range(n):
         if row == 0 or not _agree(columns, heads[group], row):  # most rows of some inputs come by group
             slot = _hash(columns, row) & mask
@@ -72,29 +73,33 @@ def group_rows(columns):  # type: ignore[no-untyped-def]
 
 
 @inline
-def _factor(kind, word):  # type: ignore[no-untyped-def]
+def _marked(kind):  # type: ignore[no-untyped-def]
+    """The word whose occurrences a quantity counts."""
+    if kind == NULLS:
+        return _NULL
+    if kind == TRUES:
+        return np.int64(1)
+    if kind == INFINITE:
+        return INFINITY
+    return ~INFINITY if kind == BELOW_ALL else NAN
+
+
+@inline
+def _factor(kind, marked, word):  # type: ignore[no-untyped-def]
     """What a row with a word adds to an integer quantity, as often as it occurs."""
     if kind == ROWS:
         return np.int64(1)
     if kind == VALUES:
         return word if word != _NULL else np.int64(0)
-    if kind == NULLS:
-        return np.int64(word == _NULL)
-    if kind == TRUES:
-        return np.int64(word == 1)
-    if kind == INFINITE:
-        return np.int64(word == INFINITY)
-    if kind == BELOW_ALL:
-        return np.int64(word == ~INFINITY)
-    return np.int64(word == NAN)
+    return np.int64(word == marked)
 
 
 @inline
 def _add_up(kind, numbers, words, diffs, sums):  # type: ignore[no-untyped-def]
     """Add up an integer quantity by group in one word; returns whether that is enough."""
-    enough = True
+    enough, marked = True, _marked(kind)
     for row in range(len(numbers)):
-        factor = _factor(kind, words[row])
+        factor = _factor(kind, marked, words[row])
         if factor != 0:
             part, bad = multiply(factor, diffs[row])
             total, worse = add(sums[numbers[row]], part)
@@ -106,8 +111,9 @@ def _add_up(kind, numbers, words, diffs, sums):  # type: ignore[no-untyped-def]
 @inline
 def _add_up_exactly(kind, numbers, words, diffs, highs, tops, uppers, lowers):  # type: ignore[no-untyped-def]
     """The same in three words, for diffs of two words; ``highs`` is empty where one holds each."""
+    marked = _marked(kind)
     for row in range(len(numbers)):
-        factor, g = _factor(kind, words[row]), numbers[row]
+        factor, g = _factor(kind, marked, words[row]), numbers[row]
         if factor == 0:
             continue
         high, low = product(factor, diffs[row])
@@ -229,6 +235,8 @@ def contributions(numbers, heads, words, diffs, highs, kinds, columns):  # type:
     sums = np.empty(groups, dtype=np.int64)
     for q in range(n):
         kind = kinds[q]
+        if kind == NOTHING:
+            continue
         column = words[columns[q]] if kind != ROWS else diffs
         if kind == FLOATS:
             out, used = _put_floats(out, used, heads, q, n, numbers, column, diffs, highs)
@@ -291,38 +299,50 @@ def _sign(highs, lows, depth, q):  # type: ignore[no-untyped-def]
 
 
 @inline
+def _special(highs, lows, depth, q):  # type: ignore[no-untyped-def]
+    """The word of a sum of floats from quantity q on that is not finite, or 0."""
+    return special_sum(
+        _sign(highs, lows, depth, q + 1), _sign(highs, lows, depth, q + 2), _sign(highs, lows, depth, q + 3)
+    )
+
+
+@inline
+def _exact(q, highs, lows, depth):  # type: ignore[no-untyped-def]
+    """The word of a sum or a number, and whether int64 holds it."""
+    top, high, low = _total(highs, lows, depth, q)
+    return np.int64(low), triple_fits(top, high, low) and np.int64(low) != _NULL
+
+
+@inline
+def _of_values(kind, q, nulls, unit, highs, lows, depth, limbs, low_limb, high_limb, digits):  # type: ignore[no-untyped-def]
+    """The word of an aggregate that is null where all values are."""
+    high, low = _pair(highs, lows, depth, 0)
+    high, low = _minus(high, low, *_pair(highs, lows, depth, nulls))
+    if high == 0 and low == 0:
+        return _NULL
+    if kind == MEAN:
+        top, upper, lower = _total(highs, lows, depth, q)
+        return mean_of_integers(top, upper, lower, unit, high, low, digits)
+    if kind == FLOAT_MEAN:
+        return mean_of_floats(limbs, low_limb, high_limb, _special(highs, lows, depth, q), high, low, digits)
+    true_high, true_low = _pair(highs, lows, depth, q)
+    if kind == ALL:  # is there no value that is false?
+        high, low = _minus(high, low, true_high, true_low)
+        return np.int64(high == 0 and low == 0)
+    return np.int64(true_high != 0 or true_low != 0)
+
+
+@inline
 def _aggregate(kind, q, nulls, unit, highs, lows, depth, limbs, low_limb, high_limb, digits):  # type: ignore[no-untyped-def]
     """The word of an aggregate of totals, and whether int64 holds it."""
-    if kind == COUNT or kind == COUNT_DISTINCT:
-        high, low = _pair(highs, lows, depth, q)
-        return np.int64(low), fits(high, low) and np.int64(low) != _NULL
-    if kind == SUM:
-        top, upper, low = _total(highs, lows, depth, q)
-        return np.int64(low), triple_fits(top, upper, low) and np.int64(low) != _NULL
-    special = np.int64(0)
-    if kind == FLOAT_SUM or kind == FLOAT_MEAN:
-        special = special_sum(
-            _sign(highs, lows, depth, q + 1), _sign(highs, lows, depth, q + 2), _sign(highs, lows, depth, q + 3)
-        )
-        if kind == FLOAT_SUM:
-            if special == 0 and high_limb > 0:
-                special = read_float(limbs, digits, low_limb, high_limb)
-            return special, True
-    count_high, count_low = _pair(highs, lows, depth, 0)
-    null_high, null_low = _pair(highs, lows, depth, nulls)
-    count_high, count_low = _minus(count_high, count_low, null_high, null_low)
-    if count_high == 0 and count_low == 0:
-        return _NULL, True
-    if kind == MEAN:
-        top, upper, low = _total(highs, lows, depth, q)
-        return mean_of_integers(top, upper, low, unit, count_high, count_low, digits), True
-    if kind == FLOAT_MEAN:
-        return mean_of_floats(limbs, low_limb, high_limb, special, count_high, count_low, digits), True
-    true_high, true_low = _pair(highs, lows, depth, q)
-    if kind == ANY:
-        return np.int64(_is_positive(true_high, true_low)), True
-    false_high, false_low = _minus(count_high, count_low, true_high, true_low)
-    return np.int64(not _is_positive(false_high, false_low)), True
+    if kind == COUNT or kind == COUNT_DISTINCT or kind == SUM:
+        return _exact(q, highs, lows, depth)
+    if kind != FLOAT_SUM:
+        return _of_values(kind, q, nulls, unit, highs, lows, depth, limbs, low_limb, high_limb, digits), True
+    special = _special(highs, lows, depth, q)
+    if special == 0 and high_limb > 0:
+        special = read_float(limbs, digits, low_limb, high_limb)
+    return special, True
 
 
 @inline
@@ -375,10 +395,7 @@ def aggregate(  # type: ignore[no-untyped-def]
         if quantities[q] == FLOATS:
             places[q] = floats
             floats += 1
-    highs, lows = (
-        np.zeros((WHOLE, len(quantities)), dtype=np.int64),
-        np.zeros((WHOLE, len(quantities)), dtype=np.uint64),
-    )
+    highs, lows = np.zeros((WHOLE, len(quantities)), np.int64), np.zeros((WHOLE, len(quantities)), np.uint64)
     depth = 0
     limbs, ranges = np.zeros((floats + 1, LIMBS), dtype=np.int64), np.zeros((floats + 1, 2), dtype=np.int64)
     ranges[:, 0] = LIMBS
@@ -391,7 +408,7 @@ def aggregate(  # type: ignore[no-untyped-def]
         if rows > len(order):
             order, versions = np.empty(2 * rows, dtype=np.int64), np.empty((1, 2 * rows), dtype=np.int64)
         for row in range(offsets[k], offsets[k + 1]):
-            if inside(times, row, loops, inputs):
+            if components[row] >= 0 and inside(times, row, loops, inputs):  # others: results of other aggregates
                 order[n], versions[0, row - offsets[k]] = row - offsets[k], times[0, row]
                 n += 1
         if inputs == 1:
@@ -421,18 +438,9 @@ def aggregate(  # type: ignore[no-untyped-def]
                 q = firsts[a]
                 place = places[q] if quantities[q] == FLOATS else floats
                 results[a, e], fit = _aggregate(
-                    kinds[a],
-                    q,
-                    nulls[a],
-                    units[a],
-                    highs,
-                    lows,
-                    depth,
-                    limbs[place],
-                    ranges[place, 0],
-                    ranges[place, 1],
-                    digits,
-                )
+                    kinds[a], q, nulls[a], units[a], highs, lows, depth, limbs[place], ranges[place, 0],
+                    ranges[place, 1], digits,
+                )  # fmt: skip
                 if not fit:
                     error[0], error[1], error[2] = OVERFLOW, k, e
                     return results, present, error
@@ -441,13 +449,15 @@ def aggregate(  # type: ignore[no-untyped-def]
 
 @inline
 def of_few(quantities, kinds, firsts, nulls, units, words, heads, m, counts, totals, digits, result):  # type: ignore[no-untyped-def]
-    """The aggregates of a group with few components, of integer quantities, to ``result``: 1 if the group is there, 0 if
-    not, -1 if a word may be too small for a total.
+    """The aggregates of a group with few components, of integer quantities, to ``result``: 1 if the group is there, 0
+    if not, -1 if a word may be too small for a total.
     """
     for q in range(quantities):
         totals[q] = 0
     for i in range(m):
         component, count = words[0, heads[i]], counts[i]
+        if component < 0:  # results of other aggregates
+            continue
         if component >= quantities:
             if component >= 2 * quantities or count >= 2**26 or count <= -(2**26):
                 return -1

@@ -15,7 +15,7 @@ from ddcore.digests import Part, digest
 from ddcore.errors import DiffOverflow, ProgramError
 from ddcore.expressions import Predicate, Projection, identity, parse
 from ddcore.libraries import numpy as np
-from ddcore.operators.base import Linear, Rounds, State, Step
+from ddcore.operators.base import Rounds, State, Step
 from ddcore.operators.reduction import Changes, Evaluations, Portion, Reduction, ReductionStep, Targets, decode_key
 from ddcore.place import caller
 from ddcore.schema import Schema, Type
@@ -23,6 +23,7 @@ from ddcore.trace import Rows, distinct_keys, gather
 from ddcore.wording import listed
 
 if TYPE_CHECKING:
+    from ddcore.operators.totals import Totals
     from ddcore.operators.tree import Tree
     from ddcore.plan import Block, Plan
     from ddcore.sorted_batch import SortedBatch
@@ -171,16 +172,16 @@ class Aggregation(Reduction):
 
         return partial.tree(self, source)
 
-    def totals(self, source: Schema, *, nonnegative: bool) -> Linear | None:
-        """What rows add to the totals that are enough for all aggregates; None where rows are needed."""
+    def totals(self, source: Schema, *, nonnegative: bool) -> Totals | None:
+        """The operators through which rows become totals; None where rows are needed."""
         from ddcore.operators import totals
 
-        return totals.contributions(self, source, nonnegative=nonnegative)
+        return totals.totals_of(self, source, nonnegative=nonnegative)
 
     def step(self, plan: Plan, block: Block) -> Step:
         """The work of an agg block."""
         arranged = plan.nodes[plan.arrangements[block.ports[0]].node].operator
-        if arranged.name == "contributions":
+        if arranged.name == "totals":
             from ddcore.operators.totals import TotalsStep
 
             return TotalsStep(self, plan, block)
@@ -225,7 +226,7 @@ class ResultStep(ReductionStep):
         self.aggregates = reduction.aggregates if isinstance(reduction, Aggregation) else ()
         self.result: Schema = reduction.result if isinstance(reduction, Aggregation) else {}
 
-    def in_one_pass(
+    def in_one_pass(  # noqa: PLR0917
         self, how: tuple[Any, ...], part: Portion, history: Rows, before: Rows, upper: np.ndarray, loops: np.ndarray
     ) -> Changes:
         """The changes of keys with short histories in one pass; of others in the steps one after the other.

@@ -44,8 +44,9 @@ class Operator:
 
     ``schema``: columns of the result. ``text``: the settings in words of our own, equal for equal operators in every
     process and release; fingerprints are computed from it. ``inner``: a part of another operator, which no program
-    names; ``in_tree``: of a tree of partial results, which only large groups reach. ``signs``: of the counts of its result: "kept", none is negative where none of its inputs' is; "positive",
-    none ever is; "any" says nothing (:mod:`ddcore.signs`).
+    names; ``in_tree``: of a tree of partial results, which only large groups reach. ``signs``: of the counts of its
+    result: "kept", none is negative where none of its inputs' is; "positive", none ever is; "any" says nothing
+    (:mod:`ddcore.signs`).
     """
 
     name: ClassVar[str]
