@@ -155,7 +155,14 @@ def replay(program: Program, /, dims: Sequence[str] = ("version",), **frames: An
     dims = _dims(dims)
     inputs = {name: as_frame(frame, name) for name, frame in frames.items()}
     schemas = {name: schema_of(frame, dims, name) for name, frame in inputs.items()}
-    return Session(program, schemas, dims).fold(inputs)
+    nonnegative = all(_only_inserts(frame) for frame in inputs.values())
+    return Session(program, schemas, dims, nonnegative=nonnegative).fold(inputs)
+
+
+def _only_inserts(frame: pl.DataFrame) -> bool:
+    """Whether no update of a change log is a retraction."""
+    diffs = frame["diff"]
+    return diffs.dtype.is_integer() and not (diffs < 0).any()
 
 
 def _dims(dims: Any) -> tuple[str, ...]:
