@@ -135,7 +135,7 @@ VALUES = [None, 0.1, -0.1, 0.0, 1e308, -1e308, 5e-324, 2.0**52, math.inf, -math.
 
 @pytest.mark.parametrize("seed", range(6))
 def test_totals_are_exact(seed: int) -> None:
-    """Sums beyond one and two words, of the least and the greatest floats, with infinities, by versions and in parts."""
+    """Sums beyond one and two words, of the least and the greatest floats, with infinities, in two folds."""
     rng = np.random.default_rng(seed)
     n = 400
     numbers = [0, 1, -1, 2**35, 2**36, -(2**36), 2**62, -(2**62), 2**63 - 1, -(2**63) + 1, None]
