@@ -21,7 +21,9 @@ BENCHMARKS = (
     "chain", "history_memory", "large_groups", "parallelism", "interning",
 )  # fmt: skip
 # These take too long or too much memory to be among the others.
-ON_REQUEST = ("graphs_large", "snapshots", "first_run", "memory_limit", "superstep", "cluster", "explain")
+ON_REQUEST = (
+    "graphs_large", "snapshots", "first_run", "memory_limit", "superstep", "cluster", "explain", "refreshes",
+)  # fmt: skip
 
 
 def main() -> int:

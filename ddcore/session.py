@@ -90,8 +90,7 @@ class Session:
             for name, batch in batches.items():
                 worker.feed(name, batch)
             worker.run()
-            for _ in worker.harvest():
-                pass
+            worker.settle()
         self._broken, self._begun = False, True
         if upper is not None:
             self._closed = list(upper)

@@ -65,24 +65,26 @@ def _is_covered(graph: Graph, node: Node, left: set[int]) -> bool:
 
 
 def _is_part(graph: Graph, part: int, whole: int) -> bool:
-    """Whether each row occurs in ``part`` at most as often as in ``whole``, by the operators between them: filters, and
-    joins with distinct keys. The counts of ``whole`` are not negative.
+    """Whether each row occurs in ``part`` at most as often as in ``whole``, whose counts are not negative: by the
+    operators between them, which filter, find at most one partner, or change columns that ``whole`` does not have.
     """
+    columns = graph.nodes[whole].schema
     while part != whole:
         node = graph.nodes[part]
-        is_filter = isinstance(node.operator, Where | Distinct) or (
-            isinstance(node.operator, Join) and _is_semi(graph, node.operator, node)
-        )
         if isinstance(node.operator, Select):
-            renames = node.operator.carried
-            is_filter = [*renames.items()] == [(name, name) for name in graph.nodes[node.inputs[0]].schema]
-        if not is_filter:
+            carried = node.operator.carried
+            passes = all(carried.get(name) == name for name in columns)
+        else:
+            passes = isinstance(node.operator, Where | Distinct) or _is_semi(graph, node)
+        if not passes:
             return False
         part = node.inputs[0]
     return True
 
 
-def _is_semi(graph: Graph, join: Join, node: Node) -> bool:
-    """Whether a join finds at most one partner for each row, once, and adds no column."""
+def _is_semi(graph: Graph, node: Node) -> bool:
+    """Whether a node is a join that finds at most one partner for each row, once."""
+    if not isinstance(node.operator, Join):
+        return False
     keys = graph.nodes[node.inputs[1]]
-    return isinstance(keys.operator, Distinct) and {*join.right} == {*keys.schema}
+    return isinstance(keys.operator, Distinct) and {*node.operator.right} == {*keys.schema}

@@ -216,6 +216,28 @@ class FileBatch(SortedBatch):
             hi[hits] = self._bound(probes[hits], last[hits], "right")
         return lo, hi
 
+    def locate_between(self, after: np.ndarray, to: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Row ranges [lo, hi) of the codes that are greater than ``after[k]`` and at most ``to[k]``. Reads the row
+        groups that may hold such codes.
+        """
+        if not self._missing.any():
+            return super().locate_between(after, to)
+        with self._lock:
+            first = np.searchsorted(self._greatest, after, side="right")  # the first group with a greater code
+            last = np.searchsorted(self._least_codes, to, side="right") - 1
+            hits = np.flatnonzero(first <= last)
+            self._load(_cover(first[hits], last[hits], len(self._missing)))
+            if not self._missing.any():
+                return super().locate_between(after, to)
+            lo = self._offsets[np.minimum(first, len(self._missing))].copy()
+            hi = lo.copy()
+            if len(hits):
+                order = np.argsort(first[hits], kind="stable"), np.argsort(last[hits], kind="stable")
+                for into, bounds, groups, rows in ((lo, after, first, order[0]), (hi, to, last, order[1])):
+                    some = hits[rows]
+                    into[some] = self._bound(bounds[some], groups[some], "right")
+            return lo, hi
+
     def load_all(self) -> None:
         """Read the row groups that are not in memory. O(n)."""
         self._load(np.arange(len(self._missing)))

@@ -31,6 +31,7 @@ from ddcore.io.deltalog import (
     FENCE,
     LOG,
     commit_file,
+    gap_text,
     has_commits,
     is_maintenance,
     lost_versions,
@@ -508,7 +509,7 @@ def reading(folder: Place, doing: str = "read", state: TableState | None = None)
         lost = lost_versions(folder, version)
         place = f"{doing} {folder}" if version is None else f"{doing} {folder} at version {version} of the table"
         if lost:
-            raise StorageError(f"cannot {place}: {_missing(lost)}", mend_hint(folder)) from error
+            raise StorageError(f"cannot {place}: {gap_text(lost)}", mend_hint(folder)) from error
         if doing == "read" and place not in error.message:  # an inner call may have named the version
             error.message = error.message.replace(f"{doing} {folder}", place, 1)
         raise
@@ -727,7 +728,7 @@ def _opened_at(folder: Place, version: int | None) -> DeltaTable:
         raise
     except Exception as error:
         if gap := lost_versions(folder, version):
-            raise StorageError(f"cannot read {folder}: {_missing(gap)}", mend_hint(folder)) from error
+            raise StorageError(f"cannot read {folder}: {gap_text(gap)}", mend_hint(folder)) from error
         raise
 
 
@@ -740,14 +741,6 @@ def _loaded(folder: Place, version: int | None) -> DeltaTable:
     from ddcore.io import objects
 
     return objects.complete(lambda: DeltaTable(location(folder), version=version, storage_options=options))
-
-
-def _missing(versions: Sequence[int]) -> str:
-    """That the commits of these versions are lost."""
-    what = f"the commit of version {versions[0]} is"
-    if len(versions) > 1:
-        what = f"commits {versions[0]}..{versions[-1]} are"
-    return f"{what} missing from its log, and no checkpoint replaces it"
 
 
 def write_checkpoint(folder: Place, version: int) -> None:

@@ -13,6 +13,7 @@ from ddcore.cli.main import run_command
 
 COMPILER = ("numba", "pandas", "pydantic", "pyspark", "py4j", "rich")
 ENGINE = (*COMPILER, "numpy", "llvmlite", "pyarrow", "ddcore.worker", "ddcore.session")
+FRAMES = (*ENGINE, "polars", "deltalake", "ddcore.plan", "ddcore.planner", "ddcore.operators")
 ALL = (*ENGINE, "polars", "deltalake", "ddcore.io.ledger", "ddcore.planner")
 
 # Runs a command, and then prints the modules that it has loaded.
@@ -51,8 +52,9 @@ def loaded(arguments: Sequence[str], cwd: Path) -> set[str]:
     [
         ("--help", ALL),
         ("run --help", ALL),
-        ("run", ENGINE),
-        ("run --engine inline --parallelism 1", ENGINE),
+        ("run", FRAMES),
+        ("run --engine inline --parallelism 1", FRAMES),
+        ("run --dry-run", FRAMES),
         ("status", ENGINE),
         ("status --json", ENGINE),
         ("diff journeys 3 4", ENGINE),
@@ -83,10 +85,10 @@ def test_the_versions_of_compilers_are_those_of_their_metadata() -> None:
 
     from ddcore import cache
 
-    assert [cache._version(name) for name in ("numba", "llvmlite")] == list(
+    assert [cache.version_of(name) for name in ("numba", "llvmlite")] == list(
         map(metadata.version, ("numba", "llvmlite"))
     )
-    assert cache._version("json") == __import__("json").__version__, "without metadata"
+    assert cache.version_of("json") == __import__("json").__version__, "without metadata"
 
 
 def test_a_module_that_is_loaded_is_seen(folded: Path) -> None:

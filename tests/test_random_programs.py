@@ -21,7 +21,7 @@ from shrinking import smallest
 import ddcore as dd
 from ddcore import consolidation, packed_batch, packing, queues, reference, sorted_batch, threads, trace, worker
 from ddcore.errors import DdError, DiffOverflow, Diverged
-from ddcore.operators import agg, join, reduction, tree
+from ddcore.operators import agg, join, join_between, reduction, tree
 
 
 def seeds() -> range:
@@ -33,8 +33,13 @@ PARTS = (
     (reduction, "_KEYS"),
     (join, "_KEYS"),
     (join, "_ROWS"),
+    (join_between, "_PART"),
     (packing, "_LEAST_ROWS"),
     (queues, "_NARROW_FROM"),
+    (trace, "_FEW"),
+    (trace, "_MANY"),
+    (consolidation, "_HANDFUL"),
+    (sorted_batch, "_ONE_BUCKET"),
     (worker, "_PORTION"),
     (sorted_batch, "_PORTION"),
     (threads, "_WORTH"),

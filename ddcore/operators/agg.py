@@ -19,7 +19,7 @@ from ddcore.operators.base import Rounds, State, Step
 from ddcore.operators.reduction import Changes, Evaluations, Portion, Reduction, ReductionStep, Targets, decode_key
 from ddcore.place import caller
 from ddcore.schema import Schema, Type
-from ddcore.trace import Rows, distinct_keys, gather
+from ddcore.trace import Rows, gather
 from ddcore.wording import listed
 
 if TYPE_CHECKING:
@@ -279,11 +279,11 @@ class AggregationStep(ResultStep):
         )
         self._has_short_way = self.short and self.inputs == 1 and all(map(self._is_simple, self.aggregates))
 
-    def contested(self, state: State, rounds: Rounds, new: SortedBatch) -> SortedBatch:
-        """For a minimum or a maximum: all updates but those of keys that get nothing but rows which change neither."""
+    def contested(self, state: State, rounds: Rounds, part: Portion, new: SortedBatch) -> Portion:
+        """For a minimum or a maximum: all keys but those that get nothing but rows which change neither."""
         if not self._picks_one or new.high is not None or len(new) == 0:
-            return new
-        keys, starts = distinct_keys(new, self.port.key_words)
+            return part
+        keys, starts = part.keys, part.offsets
         depth, frontier = self.inputs + len(rounds), state.frontier(rounds)
         before = gather(state.trace(self.output).batches, keys, 1, depth, frontier)
         rows = kernels.short.contested(
@@ -292,7 +292,12 @@ class AggregationStep(ResultStep):
             np.ascontiguousarray(new.times), new.diffs,
             before.offsets, before.words[0], before.times, before.diffs,
         )  # fmt: skip
-        return new if len(rows) == len(new) else new.take(rows)
+        part.before = before
+        if len(rows) == len(new):
+            return part
+        kept = np.zeros(len(new), dtype=np.bool_)
+        kept[rows] = True
+        return part.of(np.flatnonzero(kept[starts[:-1]]))
 
     def changes(self, part: Portion, history: Rows, before: Rows, upper: np.ndarray, loops: np.ndarray) -> Changes:
         """In one pass for keys with short histories; for others the steps one after the other."""

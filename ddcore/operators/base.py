@@ -79,12 +79,15 @@ class Linear(Operator, ABC):
 class Keyed(Operator, ABC):
     """An operator that looks rows up by key, in arrangements of its inputs.
 
-    ``one_worker``: all its arrangements belong to one worker, because it looks up rows by more than one key.
     ``reads_apart``: it tells new updates of an arrangement from earlier ones, with :meth:`Trace.before`.
     """
 
-    one_worker: ClassVar[bool] = False
     reads_apart: ClassVar[bool] = True
+
+    @property
+    def one_worker(self) -> bool:
+        """Whether all its arrangements belong to one worker, because it does not look rows up by one key."""
+        return False
 
     @property
     @abstractmethod

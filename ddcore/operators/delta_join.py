@@ -58,9 +58,13 @@ class DeltaJoin(Keyed):
 
     name = "delta_join"
     signs = "kept"
-    one_worker = True
     relations: tuple[Mapping[str, str], ...]
     rules: tuple[tuple[_Stage, ...], ...]
+
+    @property
+    def one_worker(self) -> bool:
+        """Inputs are looked up by several keys."""
+        return True
 
     @cached_property
     def ports(self) -> Sequence[Port]:
