@@ -58,6 +58,7 @@ class Join(Keyed):
     """
 
     name = "join"
+    signs = "kept"
     left: tuple[str, ...]
     right: tuple[str, ...]
     right_names: Mapping[str, str]
