@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 FEW = packed_batch.LEAST_ROWS
 """Fewer updates than these are consolidated by kernels that are made for few."""
 
+_HANDFUL = 64  # updates that one kernel sorts and adds up
 _NO_FLOOR = -(2**63)
 
 __all__ = ["arrange", "arrange_all", "concatenated", "merge", "narrow", "union"]
@@ -97,10 +98,18 @@ def union(batches: Sequence[SortedBatch | NarrowBatch]) -> SortedBatch:
     """The updates of one or more batches as one."""
     if len(batches) == 1:
         return _restored(batches[0])
-    pieces = [batch if isinstance(batch, NarrowBatch) else _columns(batch) for batch in batches]
-    fields, first = packing.layout(pieces), batches[0]
+    first = batches[0]
+    width = first.words if isinstance(first, NarrowBatch) else first.width
+    pieces = [batch if isinstance(batch, NarrowBatch) else _columns(batch) for batch in batches if len(batch)]
+    columns = [piece for piece in pieces if isinstance(piece, list)]
+    if len(columns) > 1:  # of which there may be many, with few rows each
+        together = [np.concatenate(each) for each in zip(*columns, strict=True)]
+        pieces = [together, *(piece for piece in pieces if not isinstance(piece, list))]
+    few = _few(pieces) if sum(map(len, batches)) < FEW else None
+    if few is not None:
+        return _of_columns(few, width)
+    fields = packing.layout(pieces) if pieces else None
     if fields is not None:
-        width = first.words if isinstance(first, NarrowBatch) else first.width
         return _batch(packing.consolidated(pieces, fields), width)
     queue = sorted(batches, key=len, reverse=True)
     while len(queue) > 1:  # the two smallest first
@@ -154,12 +163,18 @@ def _few(pieces: Sequence[Piece], first: int = 0, frontier: np.ndarray | None = 
     """
     if not pieces:
         return None
-    columns = np.concatenate([np.stack(list(piece)) for piece in pieces], axis=1)
-    packed, table = kernels.few.pack(columns, first, np.empty((0, 0), np.int64) if frontier is None else frontier)
+    parts = [np.array(list(piece)) for piece in pieces]
+    columns = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
+    frontier = np.empty((0, 0), np.int64) if frontier is None else frontier
+    summed: np.ndarray
+    if columns.shape[1] <= _HANDFUL:
+        fits, summed = kernels.few.consolidate(columns, first, frontier)
+        return summed if fits else None
+    packed, table = kernels.few.pack(columns, first, frontier)
     if len(packed) == 0:
         return None
     packed, _ = sorts.stable(packed)
-    summed: np.ndarray = kernels.few.unpack(packed, table)
+    summed = kernels.few.unpack(packed, table)
     return summed
 
 

@@ -66,7 +66,7 @@ def encode(series: pl.Series, kind: Type) -> np.ndarray:
 def decode(words: np.ndarray, kind: Type, name: str = "") -> pl.Series:
     """The series of n values that :func:`encode` turned into ``words``."""
     nulls = words == NULL
-    some = bool(nulls.any())
+    some = bool(np.count_nonzero(nulls))
     if kind.is_nested:
         return _decode_nested(words, ~nulls if some else None, kind).alias(name)
     safe = np.where(nulls, 0, words) if some else words
@@ -83,12 +83,12 @@ def decode(words: np.ndarray, kind: Type, name: str = "") -> pl.Series:
     elif kind.name == "decimal":
         series = _decimal(safe, kind)
     else:
-        series = pl.Series(safe)
+        series = pl.Series(name, safe)
     if some:
         series = series.zip_with(
             pl.Series(~nulls), pl.Series([None], dtype=series.dtype).new_from_index(0, len(series))
         )
-    return series.alias(name)
+    return series if series.name == name else series.alias(name)
 
 
 def encode_frame(frame: pl.DataFrame, schema: Schema) -> list[np.ndarray]:
@@ -98,9 +98,12 @@ def encode_frame(frame: pl.DataFrame, schema: Schema) -> list[np.ndarray]:
 
 def decode_frame(words: Sequence[np.ndarray], schema: Schema) -> pl.DataFrame:
     """The frame with the columns of ``schema`` that ``words`` (one array per column) stand for."""
-    return pl.DataFrame(
-        [decode(column, kind, name) for column, (name, kind) in zip(words, schema.items(), strict=True)]
-    )
+    return pl.DataFrame(decode_columns(words, schema))
+
+
+def decode_columns(words: Sequence[np.ndarray], schema: Schema) -> list[pl.Series]:
+    """The columns of that frame."""
+    return [decode(column, kind, name) for column, (name, kind) in zip(words, schema.items(), strict=True)]
 
 
 def key_codes(words: Sequence[np.ndarray], kinds: Sequence[Type], rows: int) -> np.ndarray:

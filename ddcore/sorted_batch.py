@@ -8,6 +8,7 @@ from ddcore.libraries import numpy as np
 __all__ = ["SortedBatch", "bucket_starts"]
 
 _PORTION = 1 << 18  # rows of which one thread finds the buckets
+_ONE_BUCKET = 1 << 8  # rows that are searched without an index
 _FEWER = 4  # bits of a bucket's number that are left out where memory is limited
 
 
@@ -95,6 +96,22 @@ class SortedBatch:
         """
         return self, lo, hi
 
+    def locate_between(self, after: np.ndarray, to: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Row ranges [lo, hi) of the codes that are greater than ``after[k]`` and at most ``to[k]``: int64[m] each,
+        with ``after[k] <= to[k]``. By binary searches, without an index.
+        """
+        return np.searchsorted(self.codes, after, "right"), np.searchsorted(self.codes, to, "right")
+
+    def between(
+        self, lo: np.ndarray, hi: np.ndarray, word: int, after: np.ndarray, to: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The part of each range [lo, hi) of rows, in which a word ascends, where it is greater than ``after[k]`` and
+        at most ``to[k]``. By binary searches.
+        """
+        values = self.words[word]
+        first = kernels.runs.beyond(values, lo, hi, after)
+        return first, kernels.runs.beyond(values, first, hi, to)
+
     def index(self) -> None:
         """Make look-ups ready, once: O(n). The first does so itself; but a step that divides its keys between threads
         calls this before, so that they divide this work too.
@@ -135,6 +152,9 @@ class SortedBatch:
             return np.zeros(2, dtype=np.int64)
         self._least = int(self.codes[0])
         spread = int(self.codes[-1]) - self._least
+        if n <= _ONE_BUCKET and spread < 2**63:
+            self._shift = spread.bit_length()
+            return np.array([0, n])
         fewer = 0 if spilling.current() is None else _FEWER
         self._shift = max(0, spread.bit_length() - max(6, n.bit_length() - fewer))
         return bucket_starts(self.codes.view(np.uint64), 0, spread, self._shift)

@@ -314,16 +314,54 @@ class FileBatch(SortedBatch):
             self._whole.index()
 
     def take(self, rows: np.ndarray) -> SortedBatch:
-        """The updates at these positions, which ascend: int64[m]."""
+        """The updates at these positions, which may come in any order: int64[m]."""
         if self._whole is not None:
             return self._whole.take(rows)
-        columns, width = self.file.columns(rows + self._first), self.width
+        width = self.width
+        if len(rows) > 1 and (rows[1:] < rows[:-1]).any():
+            order = np.argsort(rows, kind="stable")
+            columns = np.empty((width + len(self._layout.times) + 2, len(rows)), np.int64)
+            columns[:, order] = self.file.columns(rows[order] + self._first)
+        else:
+            columns = self.file.columns(rows + self._first)
         self._rows_read += len(rows)
         return SortedBatch(columns[0], columns[1 : 1 + width], columns[1 + width : -1], columns[-1])
 
     def part(self, start: int, stop: int) -> SortedBatch:
         """Updates number ``start`` to ``stop``."""
         return self.widen().part(start, stop)
+
+    def locate_between(self, after: np.ndarray, to: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Row ranges [lo, hi) of the codes that are greater than ``after[k]`` and at most ``to[k]``. Reads pages of
+        codes.
+        """
+        if self._whole is not None:
+            return self._whole.locate_between(after, to)
+        lo, hi = (self.file.upper_bounds(codes) - self._first for codes in (after, to))
+        return np.clip(lo, 0, self._rows), np.clip(hi, 0, self._rows)
+
+    def between(
+        self, lo: np.ndarray, hi: np.ndarray, word: int, after: np.ndarray, to: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The part of each range [lo, hi) of rows, in which a word ascends, where it is greater than ``after[k]`` and
+        at most ``to[k]``. Reads a value for each step of a binary search.
+        """
+        if self._whole is not None:
+            return self._whole.between(lo, hi, word, after, to)
+        first = self._beyond(lo, hi, word, after)
+        return first, self._beyond(first, hi, word, to)
+
+    def _beyond(self, lo: np.ndarray, hi: np.ndarray, word: int, bounds: np.ndarray) -> np.ndarray:
+        """For each k the first row in [lo[k], hi[k]), where a word ascends, with a word beyond ``bounds[k]``."""
+        lo, hi = lo.copy(), hi.copy()
+        while len(some := np.flatnonzero(lo < hi)):
+            middle = (lo[some] + hi[some]) // 2
+            order = np.argsort(middle)
+            values = np.empty(len(some), np.int64)
+            values[order] = self.file.words(word, middle[order] + self._first)
+            is_beyond = values > bounds[some]
+            hi[some[is_beyond]], lo[some[~is_beyond]] = middle[is_beyond], middle[~is_beyond] + 1
+        return lo
 
     def versions(self) -> np.ndarray:
         """The first coordinates of the times: int64[n]."""

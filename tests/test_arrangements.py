@@ -102,6 +102,50 @@ def test_locating_agrees_with_memory_and_fills_what_it_finds(tmp_path: Path, lay
         same(stored.take(rows), run.take(rows))
 
 
+@pytest.mark.parametrize("layout", [DIRECT, DATES], ids=["direct", "dates"])
+@pytest.mark.parametrize("seed", range(5))
+def test_locating_by_order_agrees_with_memory_and_fills_what_it_finds(
+    tmp_path: Path, layout: Layout, seed: int
+) -> None:
+    run = make(layout, 3000, seed, keys=500)
+    file = arrangements.write_run(tmp_path, 1, 0, run, layout)
+    rng = np.random.default_rng(seed)
+    for span in ((None, None), (-123, 321)):
+        bounds = zip(span, (0, len(run)), strict=True)
+        start, stop = (end if at is None else int(np.searchsorted(run.codes, at)) for at, end in bounds)
+        part = run.part(start, stop)
+        for ranges in (1, 2, 9):
+            stored = FileBatch(tmp_path / file.path, layout, span)
+            after = np.concatenate([rng.integers(-600, 600, ranges), [-(2**63)]])
+            to = np.concatenate([after[:-1] + rng.integers(0, 60, ranges), [-480]])
+            lo, hi = stored.locate_between(after, to)
+            wanted_lo, wanted_hi = part.locate_between(after, to)
+            np.testing.assert_array_equal(hi - lo, wanted_hi - wanted_lo)
+            found = hi > lo
+            np.testing.assert_array_equal(lo[found], wanted_lo[found])
+            same(stored, part, np.concatenate([np.arange(a, b) for a, b in zip(lo, hi, strict=True)]))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_words_of_a_key_are_found_by_order(tmp_path: Path, seed: int) -> None:
+    run = make(HASHED, 3000, seed, keys=3)
+    stored, rng = store(tmp_path, run, HASHED), np.random.default_rng(seed)
+    codes = np.sort(rng.choice(run.codes, 5))
+    after, to = np.sort(rng.integers(-4, 4, (2, 5)) * 100, axis=0)
+    found = stored.between(*stored.locate(codes), len(HASHED.key), after, to)
+    for lo, hi, code, a, b in zip(*found, codes, after, to, strict=True):
+        values = run.words[len(HASHED.key)]
+        np.testing.assert_array_equal(np.flatnonzero((run.codes == code) & (values > a) & (values <= b)), range(lo, hi))
+
+
+def test_a_narrow_range_reads_few_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_writer, "GROUP", 1 << 20)
+    stored = store(tmp_path, make(DIRECT, 100_000, keys=50_000), DIRECT)
+    lo, hi = stored.locate_between(np.array([100]), np.array([110]))
+    assert hi[0] > lo[0]
+    assert stored.take_reads()[1] < 20_000
+
+
 def test_a_trace_gathers_from_disk_what_it_gathers_from_memory(tmp_path: Path) -> None:
     run = make(HASHED, 3000, keys=100)
     stored = store(tmp_path, run, HASHED)

@@ -270,6 +270,22 @@ def test_T20_reads_before_since_name_both_frontiers(mine: Project) -> None:
         assert words in raised.value.message
 
 
+@pytest.mark.parametrize("settings", [{"full_refresh": True}, {"first": 3}, {"corrections": "rewrite"}], ids=str)
+def test_no_run_ends_before_the_history_that_is_kept(mine: Project, settings: dict[str, Any]) -> None:
+    """Its outputs could be read at no version, and rows would be open at versions before those that are there."""
+    compact.compact(mine, since=5)
+    before = output_log(mine, "counts").accumulate(27).sort("a", "n")
+    if "corrections" in settings:
+        text = mine.program_file.read_text()
+        mine.program_file.write_text(text.replace("dd.count()", 'dd.sum("b")'))
+    with pytest.raises(UsageError, match=r"--to-version 4: the history before version 5 was given up") as caught:
+        replay.run(mine, engine="inline", last=4, **settings)
+    assert caught.value.hint == "fold at least through version 5"
+    assert output_log(mine, "counts").accumulate(27).sort("a", "n").equals(before)
+    replay.run(mine, engine="inline", last=5, **settings)
+    assert output_log(mine, "counts").readable.tops == [5]
+
+
 def test_T21_closed_times_stay_closed(tmp_path: Path) -> None:
     words = frame("k", "cat:+1@(0,0) dog:+1@(1,1)")
     project = small(tmp_path, '{"out": words.distinct()}', words=words)

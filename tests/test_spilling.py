@@ -181,7 +181,7 @@ def test_the_pairs_of_one_heavy_key_come_in_blocks(chunk: int, monkeypatch: pyte
     seed = random.randrange(10**6)
     print(f"seed {seed}")
     rng = random.Random(seed)
-    monkeypatch.setattr(join, "_CHUNK", chunk)
+    monkeypatch.setattr(join, "CHUNK", chunk)
     sizes: list[int] = []
     matches = join.matches
 

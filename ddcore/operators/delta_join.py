@@ -57,9 +57,14 @@ class DeltaJoin(Keyed):
     """
 
     name = "delta_join"
-    one_worker = True
+    signs = "kept"
     relations: tuple[Mapping[str, str], ...]
     rules: tuple[tuple[_Stage, ...], ...]
+
+    @property
+    def one_worker(self) -> bool:
+        """Inputs are looked up by several keys."""
+        return True
 
     @cached_property
     def ports(self) -> Sequence[Port]:
