@@ -28,7 +28,7 @@ from ddcore import consolidation, queues, ranges, reference, spilling, threads
 from ddcore.cli.main import run_command
 from ddcore.consolidation import arrange
 from ddcore.errors import FoldError
-from ddcore.io import arrangements
+from ddcore.io import arrangements, run_writer
 from ddcore.io.ledger import Ledger
 from ddcore.io.program import load_program
 from ddcore.io.project import Project, find_project
@@ -279,7 +279,7 @@ def test_runs_with_little_memory(number: int, tmp_path: Path, tiny: None, monkey
     trees. In two of six, several workers exchange messages, without Spark.
     """
     monkeypatch.setattr(next_run, "_PER_VALUE", 2**20)
-    monkeypatch.setattr(arrangements, "ROW_GROUP", 2)
+    monkeypatch.setattr(run_writer, "GROUP", 2)
     monkeypatch.setattr(arrangements, "SMALL", 0)
     seed = random.randrange(10**9)
     print(f"seed {seed}")
