@@ -101,6 +101,10 @@ def union(batches: Sequence[SortedBatch | NarrowBatch]) -> SortedBatch:
     first = batches[0]
     width = first.words if isinstance(first, NarrowBatch) else first.width
     pieces = [batch if isinstance(batch, NarrowBatch) else _columns(batch) for batch in batches if len(batch)]
+    columns = [piece for piece in pieces if isinstance(piece, list)]
+    if len(columns) > 1:  # of which there may be many, with few rows each
+        together = [np.concatenate(each) for each in zip(*columns, strict=True)]
+        pieces = [together, *(piece for piece in pieces if not isinstance(piece, list))]
     few = _few(pieces) if sum(map(len, batches)) < FEW else None
     if few is not None:
         return _of_columns(few, width)

@@ -66,7 +66,7 @@ def encode(series: pl.Series, kind: Type) -> np.ndarray:
 def decode(words: np.ndarray, kind: Type, name: str = "") -> pl.Series:
     """The series of n values that :func:`encode` turned into ``words``."""
     nulls = words == NULL
-    some = bool(nulls.any())
+    some = bool(np.count_nonzero(nulls))
     if kind.is_nested:
         return _decode_nested(words, ~nulls if some else None, kind).alias(name)
     safe = np.where(nulls, 0, words) if some else words

@@ -327,7 +327,7 @@ class _Formulas:
             return None
         for name in self._without_nulls if rows else ():
             column = words[name]
-            low = column.min()
+            low = np.minimum.reduce(column)
             if low <= LEAST or (name in self._watched and (low < -self._safe or column.max() > self._safe)):
                 return None
         return {name: steps.values(words, rows) for name, steps in self._steps.items()}

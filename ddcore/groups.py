@@ -23,7 +23,7 @@ def groups(columns: Sequence[np.ndarray], n: int) -> Iterator[tuple[Rounds, np.n
     """
     if n == 0:
         return
-    if n == 1 or all(column[0] == column[-1] and column.min() == column.max() for column in columns):
+    if n == 1 or all(column[0] == column[-1] and not np.count_nonzero(column != column[0]) for column in columns):
         yield tuple(int(column[0]) for column in columns), None
         return
     order = np.lexsort(columns[::-1])

@@ -164,7 +164,7 @@ def gather(
     if len(keys.words):  # rows of another key may have the same code
         batches = [batch.widen() for batch in batches]
     located = [(batch, batch.locate(keys.codes)) for batch in batches]
-    located = [(batch, (lo, hi)) for batch, (lo, hi) in located if (hi > lo).any()]
+    located = [(batch, (lo, hi)) for batch, (lo, hi) in located if np.count_nonzero(hi > lo)]
     batches, spans = [batch for batch, _ in located], [span for _, span in located]
     counts = _numbers(batches, spans, keys)
     if frontier is not None and not _has_long_histories(counts):

@@ -7,7 +7,7 @@ arithmetic, overflow, divisions, floats and text are left to Polars, in :mod:`dd
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 

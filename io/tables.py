@@ -239,6 +239,7 @@ def commit(
     beside: Iterable[str] = (),
     restores_columns: bool = False,
     adds: Mapping[str, Type] | None = None,
+    becomes: Mapping[str, Type | str] | None = None,
     carries: Mapping[str, str] | None = None,
 ) -> TableState:
     """Make the table's live files those of ``base`` plus ``files``; return its new state.
@@ -246,7 +247,8 @@ def commit(
     ``base`` is the state in the ledger, None where the ledger has none. The files of ``base`` whose paths are in
     ``without`` are left out; ``overwrite`` leaves out all of them. ``beside``: paths of other live files to keep.
     The table is restored first where it lost files of ``base`` that are not among ``files``; with ``restores_columns``
-    also where it has other columns now.
+    also where it has other columns now. With ``becomes`` it has these columns then, and only ``files``: readers see no
+    empty table in between.
     ``carries``: notes in the commit itself; with the one of a compaction, the commit says that it changes no data, so
     that streams and change feeds pass over it. One commit per table and run. Repeating it (after a crash before the
     ledger's record) commits nothing. Changes of an attempt that was given up are reverted; maintenance by other
@@ -261,7 +263,7 @@ def commit(
         try:
             return _commit(
                 folder, files, txn, base=base, overwrite=overwrite, without=without, beside=beside,
-                restores_columns=restores_columns, adds=adds, carries=carries,
+                restores_columns=restores_columns, adds=adds, becomes=becomes, carries=carries,
             )  # fmt: skip
         except Overtaken:
             forget(folder)
@@ -271,7 +273,7 @@ def commit(
 def _commit(
     folder: Place, files: Sequence[AddedFile], txn: int, *, base: TableState | None, overwrite: bool,
     without: frozenset[str], beside: frozenset[str], restores_columns: bool, adds: Mapping[str, Type] | None,
-    carries: Mapping[str, str] | None,
+    becomes: Mapping[str, Type | str] | None, carries: Mapping[str, str] | None,
 ) -> TableState:  # fmt: skip
     known = _head(folder, base)
     if known is not None and (adds is None or {*adds} <= {name for name, _ in known.columns}):
@@ -299,11 +301,14 @@ def _commit(
                 _add_columns(head, named, adds)
         added = [file for file in files if file.path not in live]
         removed = sorted(live - kept - {file.path for file in files})
-        if added or removed:
-            change(head, added, removed, txn, carries)
+        is_other = becomes is not None and columns(head) != [(name, delta_type(kind)) for name, kind in becomes.items()]
+        if is_other:
+            added, removed = [*files], sorted(live)
+        if added or removed or is_other:
+            change(head, added, removed, txn, carries, becomes=becomes if is_other else None)
         settle(folder, since, head.version())
         state = _state(head, _live(head))
-        if added or removed:
+        if added or removed or is_other:
             failpoint("after-table")
     return state
 
@@ -411,8 +416,11 @@ def change(
     carries: Mapping[str, str] | None = None,
     *,
     fenced: bool = False,
+    becomes: Mapping[str, Type | str] | None = None,
 ) -> None:
     """Add and remove files in one commit with the transaction number ``txn``. Does not sync it to the disk.
+
+    ``becomes``: the columns that the table has then, without any of the files that it had.
 
     In an object store the commit is the one after the version that is open, or none: it raises Overtaken. ``fenced``:
     it has the token of the lock as well.
@@ -421,9 +429,10 @@ def change(
 
     now = int(time.time() * 1000)
     changes = COMPACTED not in (carries or {})
-    noted = heads.note(heads.following(table, columns(table), _live(table), heads.Change(added, removed, txn)))
+    stored = columns(table) if becomes is None else [(name, delta_type(kind)) for name, kind in becomes.items()]
+    noted = heads.note(heads.following(table, stored, _live(table), heads.Change(added, removed, txn)))
     actions: list[AddAction | RemoveAction] = [_add_action(file, now, changes=changes) for file in added]
-    if removed:
+    if removed and becomes is None:
         # Readers of the change feed need the sizes and partitions of removed files.
         live, gone = _add_actions(table), frozenset(removed)
         partitions = {name: column for name, column in live.items() if name.startswith("partition.")}
@@ -433,7 +442,8 @@ def change(
                     name.removeprefix("partition."): str(column[place]) for name, column in partitions.items()
                 }
                 actions.append(RemoveAction(path, changes, now, live["size_bytes"][place], of))
-    _write_actions(table, actions, _transaction(txn, {**(carries or {}), **noted}, fenced=fenced))
+    schema = None if becomes is None else _delta_schema(becomes)
+    _write_actions(table, actions, _transaction(txn, {**(carries or {}), **noted}, fenced=fenced), schema)
 
 
 def fence(table: DeltaTable, token: int) -> None:
@@ -450,13 +460,18 @@ def token_of(table: DeltaTable) -> int:
     return table.transaction_version(FENCE) or 0
 
 
-def _write_actions(table: DeltaTable, actions: list[AddAction | RemoveAction], properties: CommitProperties) -> None:
+def _write_actions(
+    table: DeltaTable, actions: list[AddAction | RemoveAction], properties: CommitProperties,
+    becomes: Any = None,
+) -> None:  # fmt: skip
+    """With ``becomes`` the table has this schema then, and all files that it had are removed."""
     from deltalake.exceptions import CommitFailedError
 
     try:
         table.create_write_transaction(
-            actions, "append", table.schema(), table.metadata().partition_columns, commit_properties=properties
-        )
+            actions, "append" if becomes is None else "overwrite", table.schema() if becomes is None else becomes,
+            table.metadata().partition_columns, commit_properties=properties,
+        )  # fmt: skip
     except CommitFailedError as error:
         if _lease is None:
             raise

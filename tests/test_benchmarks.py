@@ -206,6 +206,14 @@ def test_every_benchmark_can_run_and_is_listed_in_the_docs(bench: Any) -> None:
         assert callable(bench(name).run)
 
 
+def test_an_ingest_takes_the_same_rows_in_as_its_peers(bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The benchmark fails by itself where rows are lost, or other rows than those that differ are taken in."""
+    monkeypatch.setenv("DDCORE_BENCH_ROWS", "4000")
+    results = [*bench("ingest").run(1)]
+    assert [result.peer for result in results] == ["DuckDB, COPY", "DuckDB, COPY", "--snapshot"]
+    assert all(result.ours > 0 < result.theirs for result in results)
+
+
 def test_peers_that_cannot_be_had_are_named(bench: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tpch, measure = bench("tpch"), bench("measure")
     monkeypatch.setattr(tpch, "GENERATOR", tmp_path / "none")

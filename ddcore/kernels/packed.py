@@ -128,17 +128,6 @@ def beyond(rows, lo, hi, bounds, table):  # type: ignore[no-untyped-def]
     return found
 
 
-@kernel(UOUT1, UIN1, IN1, IN1, INT)
-def select(rows, lo, hi, total):  # type: ignore[no-untyped-def]
-    """The rows of the ranges, one range after the other: uint64[total]."""
-    chosen, at = np.empty(total, dtype=np.uint64), 0
-    for k in range(len(lo)):
-        for row in range(lo[k], hi[k]):
-            chosen[at] = rows[row]
-            at += 1
-    return chosen
-
-
 @kernel(several(UOUT1, OUT1, OUT1), UIN1, IN1, IN1, INT, INT, IN2)
 def collapse(rows, lo, hi, diff_bits, least, table):  # type: ignore[no-untyped-def]
     """The rows of each range with no field below its floor, and neighbours that are equal then added up: the rows

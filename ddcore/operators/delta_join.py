@@ -57,6 +57,7 @@ class DeltaJoin(Keyed):
     """
 
     name = "delta_join"
+    signs = "kept"
     relations: tuple[Mapping[str, str], ...]
     rules: tuple[tuple[_Stage, ...], ...]
 

@@ -58,6 +58,7 @@ class Join(Keyed):
     """
 
     name = "join"
+    signs = "kept"
     left: tuple[str, ...]
     right: tuple[str, ...]
     right_names: Mapping[str, str]
@@ -142,7 +143,7 @@ class _JoinStep(Step):
                 for each in state.forward(self.block, pairs.of(self._words(piece, pairs, side, swapped=swapped)))
             ]
 
-        for batch in others:
+        for batch in others if threads.number() > 1 else ():
             batch.index()
         for arrived in threads.each(arrivals, _parts(_partners(new, others), side.key_words)):
             state.deliver(arrived)
@@ -223,7 +224,7 @@ def matches(new: SortedBatch, heads: Heads, others: Sequence[SortedBatch], coord
     key_words = len(keys.words)
     for batch in others:
         other, (lo, hi) = batch, batch.locate(keys.codes)
-        if not (hi > lo).any():
+        if not np.count_nonzero(hi > lo):
             continue
         if isinstance(batch, PackedBatch):
             other, lo, hi = located(batch, lo, hi)

@@ -99,6 +99,7 @@ class JoinBetween(Keyed):
     """
 
     name = "join_between"
+    signs = "kept"
     column: str
     left: tuple[str, ...]
     right: tuple[str, ...]

@@ -162,7 +162,7 @@ class ReductionStep(Step):
 
     def __init__(self, reduction: Reduction, plan: Plan, block: Block, port: int = 0) -> None:
         assert block.output is not None
-        self.block, self.inputs, self.inner = block, len(plan.dims), reduction.inner
+        self.block, self.inputs, self.in_tree = block, len(plan.dims), reduction.in_tree
         self.allow_negative, self.label = reduction.allow_negative, f"{reduction.label} ({block.place})"
         self.port, self.output = plan.arrangements[block.ports[port]], plan.arrangements[block.output]
         self.of_large: ReductionStep | None = None  # evaluates large groups, over their partial results
@@ -208,8 +208,9 @@ class ReductionStep(Step):
         """The differences of the results of all keys that changed or are pending; none without such keys."""
         if new is None and pending is None:
             return []
-        for batch in (*state.trace(self.port).batches, *state.trace(self.output).batches):
-            batch.index()
+        if threads.number() > 1:
+            for batch in (*state.trace(self.port).batches, *state.trace(self.output).batches):
+                batch.index()
         evaluated, parts = partial(self._evaluated, state, rounds), self._parts(state, rounds, new, pending)
         return list(threads.each(evaluated, parts) if self.in_parts else map(evaluated, parts))
 
@@ -308,7 +309,7 @@ class ReductionStep(Step):
             parts.append(self.contested(state, rounds, part, batch) if not parts and new is not None else part)
         if len(parts) == 1:
             return parts[0]
-        repeats = [np.diff(part.offsets) for part in parts]
+        repeats = [part.offsets[1:] - part.offsets[:-1] for part in parts]
         words = [np.repeat(part.keys.words, sizes, axis=1) for part, sizes in zip(parts, repeats, strict=True)]
         seeds = arrange(
             np.concatenate([np.repeat(part.keys.codes, sizes) for part, sizes in zip(parts, repeats, strict=True)]),
@@ -357,7 +358,7 @@ class ReductionStep(Step):
         """The key and the time of (key number, evaluation number)."""
         time = (*(int(v) for v in at.versions[:, place[1]]), *(int(r) for r in loops))
         key = decode_key(self.port, at.keys, int(place[0]))
-        return key[:-1] if self.inner else key, time  # without the bucket
+        return key[:-1] if self.in_tree else key, time  # without the bucket
 
 
 def _late(keys: Keys, changes: Changes) -> SortedBatch | None:

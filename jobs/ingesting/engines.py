@@ -9,6 +9,7 @@ from ddcore.io.checks import Layout
 from ddcore.io.intake import Intake, Part, frames_of, merge
 from ddcore.io.project import Project
 from ddcore.io.sources.source import Source
+from ddcore.memory import reused_memory
 
 __all__ = ["Layouts", "Take", "session", "taker"]
 
@@ -24,7 +25,8 @@ def taker(engine: str, project: Project, size: int) -> AbstractContextManager[Ta
 
 
 def _take_inline(intake: Intake, layouts: Layouts) -> Part:
-    return merge([intake.take("000", frames_of(layouts))])
+    with reused_memory():
+        return merge([intake.take("000", frames_of(layouts))])
 
 
 @contextmanager
