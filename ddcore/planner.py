@@ -25,6 +25,7 @@ from ddcore.operators.constant import Constant
 from ddcore.operators.reduction import Reduction
 from ddcore.operators.tree import Tree
 from ddcore.plan import Arrangement, Block, Loop, Plan, Target
+from ddcore.pruning import pruned
 from ddcore.schema import Schema, check_names, parse_schema
 from ddcore.wording import kind_of
 
@@ -52,6 +53,8 @@ def build(program: Program, schemas: Mapping[str, Mapping[str, Any]], dims: tupl
     with making(lambda rows: Collection(graph, graph.add(Constant.of(rows)))):
         returned = program(**{name: Collection(graph, node) for name, node in sources.items()})
     outputs = _check_outputs(returned, graph, dims)
+    graph, numbers = pruned(graph, outputs.values())
+    outputs, sources = ({name: numbers[node] for name, node in each.items()} for each in (outputs, sources))
     outputs |= _inspections(graph, dims, outputs)
     return _Planner(graph, dims, inputs, sources, outputs).plan()
 
