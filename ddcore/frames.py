@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
 import polars as pl
 
@@ -19,8 +19,14 @@ _INT64 = pl.Int64
 _MOST_MILLISECONDS = (2**63 - 1) // 1000
 
 
-def batch_of(frame: pl.DataFrame, schema: Schema, dims: Sequence[str], name: str) -> Batch:
-    """A change log as an update batch. Raises DataError where columns are missing or are no integers."""
+def batch_of(
+    frame: pl.DataFrame, schema: Schema, dims: Sequence[str], name: str, read: Container[str] | None = None
+) -> Batch:
+    """A change log as an update batch. Raises DataError where columns are missing or are no integers.
+
+    ``read``: the columns that the frame has, if not all; the others are null in the batch.
+    """
+    columns, schema = schema, {column: kind for column, kind in schema.items() if read is None or column in read}
     for column in (*schema, *dims, "diff"):
         if column not in frame.columns:
             raise DataError(f"input {name}: there is no column {column}; there are {', '.join(frame.columns)}")
@@ -34,7 +40,9 @@ def batch_of(frame: pl.DataFrame, schema: Schema, dims: Sequence[str], name: str
         if len(coordinates) and coordinates.min() < 0:
             raise DataError(f"input {name}: {dim} is {int(coordinates.min())}", "times count from 0")
     diffs = _whole_numbers(frame["diff"], name)
-    return Batch(encoding.encode_frame(frame, schema), times, diffs)
+    words = dict(zip(schema, encoding.encode_frame(frame, schema), strict=True))
+    nothing = np.full(0 if len(words) == len(columns) else len(frame), encoding.NULL, dtype=np.int64)
+    return Batch([words.get(column, nothing) for column in columns], times, diffs)
 
 
 def _whole_numbers(column: pl.Series, name: str) -> np.ndarray:

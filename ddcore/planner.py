@@ -53,10 +53,11 @@ def build(program: Program, schemas: Mapping[str, Mapping[str, Any]], dims: tupl
     with making(lambda rows: Collection(graph, graph.add(Constant.of(rows)))):
         returned = program(**{name: Collection(graph, node) for name, node in sources.items()})
     outputs = _check_outputs(returned, graph, dims)
-    graph, numbers = pruned(graph, outputs.values())
-    outputs, sources = ({name: numbers[node] for name, node in each.items()} for each in (outputs, sources))
-    outputs |= _inspections(graph, dims, outputs)
-    return _Planner(graph, dims, inputs, sources, outputs).plan()
+    left = pruned(graph, outputs.values())
+    read = {name: left.read[node] for name, node in sources.items()}
+    outputs, sources = ({name: left.numbers[node] for name, node in each.items()} for each in (outputs, sources))
+    outputs |= _inspections(left.graph, dims, outputs)
+    return replace(_Planner(left.graph, dims, inputs, sources, outputs).plan(), read=read)
 
 
 @dataclass

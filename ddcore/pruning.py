@@ -14,7 +14,7 @@ before. Errors stay, too: expressions are computed even where nobody reads their
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import polars as pl
 
@@ -27,28 +27,42 @@ from ddcore.operators.join import Join
 from ddcore.operators.select import Select
 from ddcore.operators.where import Where
 
-__all__ = ["pruned"]
+__all__ = ["Pruned", "pruned"]
 
 _Narrow = Where | Concat | Negate | Select | Join
 _Port = tuple[int, tuple[str, ...]]  # a node and the key by which it is arranged
 
 
-def pruned(graph: Graph, outputs: Iterable[int]) -> tuple[Graph, Mapping[int, int]]:
-    """A graph without the columns that nothing reads, and its nodes by those of ``graph``.
+@dataclass(frozen=True)
+class Pruned:
+    """A graph without the columns that nothing reads, its nodes by those of the graph before, and what is read of each
+    input, by its node there.
+    """
+
+    graph: Graph
+    numbers: Mapping[int, int]
+    read: Mapping[int, frozenset[str]]
+
+
+def pruned(graph: Graph, outputs: Iterable[int]) -> Pruned:
+    """What is left of a graph.
 
     ``outputs``: nodes of which all columns are needed, beside those that are inspected. All loops must be closed.
     """
     roots = [*outputs, *(each.node for each in graph.inspections)]
-    arranged = _arranged(graph, roots)
+    needed, arranged = _needed(graph, roots)
+    inputs = [node.index for node in graph.nodes if isinstance(node.operator, Input)]
+    read = {index: frozenset(needed[index]) for index in inputs}
     if all(len(columns) == len(graph.nodes[node].schema) for (node, _), columns in arranged.items()):
-        return graph, {node.index: node.index for node in graph.nodes}
-    inputs = (node.index for node in graph.nodes if isinstance(node.operator, Input))
+        return Pruned(graph, {node.index: node.index for node in graph.nodes}, read)
     rebuilding = _Rebuilding(graph, {*graph.upstream(roots), *inputs}, arranged)
-    return rebuilding.graph, rebuilding.numbers
+    return Pruned(rebuilding.graph, rebuilding.numbers, read)
 
 
-def _arranged(graph: Graph, roots: Iterable[int]) -> dict[_Port, set[str]]:
-    """The columns that each arrangement of a join's input has: those that one of its users needs."""
+def _needed(graph: Graph, roots: Iterable[int]) -> tuple[list[set[str]], dict[_Port, set[str]]]:
+    """The columns of each node that matter, and those of each arrangement of a join's input: what one of its users
+    needs.
+    """
     needed: list[set[str]] = [set() for _ in graph.nodes]
     arranged: dict[_Port, set[str]] = {}
     upstream = graph.upstream(roots)
@@ -65,7 +79,7 @@ def _arranged(graph: Graph, roots: Iterable[int]) -> dict[_Port, set[str]]:
                 for place, key in node.operator.ports:
                     if place == number:
                         arranged.setdefault((node.inputs[number], key), set()).update(columns)
-    return arranged
+    return needed, arranged
 
 
 def _needs(graph: Graph, node: Node, columns: set[str]) -> Sequence[frozenset[str]]:

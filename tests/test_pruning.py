@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import folding
@@ -18,7 +18,7 @@ from ddcore.errors import ExpressionError, ProgramError
 from ddcore.graph import Graph
 from ddcore.plan import Plan
 from ddcore.planner import build
-from ddcore.pruning import pruned
+from ddcore.pruning import Pruned, pruned
 
 Program = Callable[..., dict[str, Collection]]
 A, B = ({"k": "int64", **{f"{side}{n}": "int64" for n in range(20)}} for side in "ab")
@@ -40,10 +40,15 @@ def whole_plan(monkeypatch: pytest.MonkeyPatch) -> Callable[[Program], Plan]:
 
     def plan(program: Program, *more: Any) -> Plan:
         with monkeypatch.context() as patch:
-            patch.setattr(planner, "pruned", lambda graph, _: (graph, {node.index: node.index for node in graph.nodes}))
+            patch.setattr(planner, "pruned", _as_it_is)
             return build(program, *more)
 
     return plan
+
+
+def _as_it_is(graph: Graph, _: Iterable[int]) -> Pruned:
+    every = {node.index: frozenset(node.schema) for node in graph.nodes}
+    return Pruned(graph, {node.index: node.index for node in graph.nodes}, every)
 
 
 def _first(frame: pl.DataFrame) -> pl.DataFrame:
@@ -120,15 +125,23 @@ def test_nothing_is_rebuilt_where_all_columns_are_read() -> None:
 
     graphs: list[Graph] = []
 
-    def watched(graph: Graph, outputs: Iterable[int]) -> tuple[Graph, Mapping[int, int]]:
-        after, numbers = pruned(graph, outputs)
-        graphs.extend([graph, after])
-        return after, numbers
+    def watched(graph: Graph, outputs: Iterable[int]) -> Pruned:
+        left = pruned(graph, outputs)
+        graphs.extend([graph, left.graph])
+        return left
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(planner, "pruned", watched)
         plan_of(program)
     assert graphs[0] is graphs[1]
+
+
+def test_columns_of_inputs_that_nothing_reads_are_not_read() -> None:
+    def program(a: Collection, b: Collection) -> dict[str, Collection]:
+        return {"it": a.where("a1 > 0").group_by("k").agg(s=dd.sum("a2")), "other": a.where("a3 > 1").select("a1")}
+
+    assert plan_of(program).read == {"a": {"k", "a1", "a2", "a3"}, "b": set()}
+    assert plan_of(lambda a, b: {"it": a.distinct()}).read["a"] == {*A}
 
 
 # --- what is computed -------------------------------------------------------------------------------------------------
