@@ -18,11 +18,11 @@ from bench.measure import Failed, Result, Skipped
 
 BENCHMARKS = (
     "bfs", "sessions", "graphs", "nothing_new", "ten_rows", "whole_history", "package_closure", "tpch", "bank",
-    "chain", "history_memory", "large_groups", "parallelism", "interning",
+    "where", "chain", "history_memory", "large_groups", "lookups", "moving_filter", "parallelism", "interning",
 )  # fmt: skip
 # These take too long or too much memory to be among the others.
 ON_REQUEST = (
-    "graphs_large", "snapshots", "first_run", "memory_limit", "superstep", "cluster", "explain", "refreshes",
+    "graphs_large", "ingest", "snapshots", "first_run", "memory_limit", "superstep", "cluster", "explain", "refreshes",
 )  # fmt: skip
 
 

@@ -122,7 +122,7 @@ def diff(
         from ddcore.cli.diff_page import MOST, diff_page
 
         limit = MOST if limit is None else limit or len(rows)
-        write_page(out, file, "diff.html", diff_page(log, (start, end), rows, keys, condition, limit))
+        write_page(out, file, "diff.html", diff_page(log, (start, end), rows, keys, limit, where=condition))
         return 3 if exit_code and len(rows) else 0
     _head(out, log, (start, end), rows.sizes())
     if stat:

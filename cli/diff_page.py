@@ -27,8 +27,8 @@ _STEPS = 40  # versions that are drawn
 
 
 def diff_page(
-    log: FoldedLog, span: tuple[Time | None, Time], rows: SortedRows, keys: Sequence[str], where: Condition | None,
-    limit: int,
+    log: FoldedLog, span: tuple[Time | None, Time], rows: SortedRows, keys: Sequence[str], limit: int, *,
+    where: Condition | None,
 ) -> str:  # fmt: skip
     """The page for the changes in a range, paired by key; at most ``limit`` rows are listed."""
     (start, end), (plus, minus), names = span, rows.sizes(), list(log.schema)

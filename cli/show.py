@@ -88,9 +88,7 @@ def _json_rows(out: Output, log: FoldedLog, rows: SortedRows, time: Time, limit:
             out.record(row={name: plain(value) for name, value in zip(names, row[:-1], strict=True)}, count=row[-1])
 
 
-def _text_rows(
-    out: Output, log: FoldedLog, rows: SortedRows, time: Time, limit: int | None, *, vertical: bool
-) -> None:
+def _text_rows(out: Output, log: FoldedLog, rows: SortedRows, time: Time, limit: int | None, *, vertical: bool) -> None:
     limit = (ON_TERMINAL if out.on_terminal else 0) if limit is None else limit
     total = rows.total()
     out.data((log.heading, "bold"))

@@ -47,6 +47,7 @@ _KEPT = {
     "kernels": 16,
     "sorts": 16,
     "plans": 64,
+    "linked": 8,
     "code": 16,
     "ship": 16,
     "cds": 4,

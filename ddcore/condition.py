@@ -7,7 +7,8 @@ rows that are left: a row that is not in the collection any more must not fail.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial, reduce
 from typing import Any
 
@@ -28,7 +29,18 @@ _TOTAL = {  # operations that give a value, or null, for all values
     "Boolean.Not", "Boolean.IsNull", "Boolean.IsNotNull", "Boolean.IsBetween", "Boolean.IsIn", "Boolean.AllHorizontal",
     "Boolean.AnyHorizontal", "StringExpr.StartsWith", "StringExpr.EndsWith", "StringExpr.Contains",
 }  # fmt: skip
-_BY_VALUE = ("Boolean.IsIn", "StringExpr.Contains")  # that are total for a list or a pattern which is the same for all rows
+_BY_VALUE = (
+    "Boolean.IsIn",
+    "StringExpr.Contains",
+)  # that are total for a list or a pattern which is the same for all rows
+_TURNED = {"Lt": "Gt", "Gt": "Lt", "LtEq": "GtEq", "GtEq": "LtEq"}
+_CAN_HOLD: dict[str, Callable[[float, float, int], bool]] = {
+    "Eq": lambda least, most, value: least <= value <= most,
+    "Lt": lambda least, _, value: least < value,
+    "LtEq": lambda least, _, value: least <= value,
+    "Gt": lambda _, most, value: most > value,
+    "GtEq": lambda _, most, value: most >= value,
+}
 _AND = ("And", "LogicalAnd")
 _DEEPEST = 40  # brackets: what is deeper, and more than _MOST conditions, is computed in stages
 _MOST = 20
@@ -56,6 +68,7 @@ class Condition:
         sure = [tree for tree in trees if _is_total(tree, schema)][:_MOST]
         rest = [tree for tree in trees if not any(tree is each for each in sure)]
         self.pushed = syntax.build(reduce(partial(syntax.binary, "And"), sure)) if sure else None
+        self._comparisons = [each for each in map(_comparison, sure) if each is not None and _is_int(schema, each[0])]
         with planning(origin):
             self._rest = Predicate(list(map(syntax.build, rest)), schema) if rest else None
 
@@ -72,6 +85,10 @@ class Condition:
     def scan(self, frame: pl.LazyFrame) -> pl.LazyFrame:
         """The rows of a lazy frame that meet what is pushed: all that meet the condition, and maybe others."""
         return frame if self.pushed is None else frame.filter(self.pushed)
+
+    def may_meet(self, lower: Mapping[str, Any], upper: Mapping[str, Any]) -> bool:
+        """Whether rows between these bounds of int64 columns can meet it; bounds that are not known bound nothing."""
+        return all(_can_hold(op, lower.get(name), upper.get(name), value) for name, op, value in self._comparisons)
 
     def kept(self, frame: pl.DataFrame) -> pl.DataFrame:
         """The rows that meet the condition, of those that :meth:`scan` left. Raises ExpressionError."""
@@ -95,7 +112,9 @@ def _tree(value: Any, schema: Schema) -> Tree:
 def _in_utc(node: Tree, schema: Schema) -> Tree:
     """A comparison of a column with a timestamp that has no zone, as SQL writes it: all our timestamps are in UTC."""
     match node:
-        case {"BinaryExpr": {"left": {"Column": name}, "right": {"Literal": {"Scalar": {"Datetime": [at, unit, None]}}}}}:
+        case {
+            "BinaryExpr": {"left": {"Column": name}, "right": {"Literal": {"Scalar": {"Datetime": [at, unit, None]}}}}
+        }:
             if name in schema and schema[name].name == "timestamp":
                 utc = {"Literal": {"Scalar": {"Datetime": [at, unit, {"inner": "UTC"}]}}}
                 return {"BinaryExpr": node["BinaryExpr"] | {"right": utc}}
@@ -136,6 +155,31 @@ def _is_total_node(node: Tree, types: RowTypes) -> bool:
         return True
     is_pattern = syntax.operation(node) in _BY_VALUE
     return syntax.operation(node) in _TOTAL and not (is_pattern and any(map(syntax.columns, parts[1:])))
+
+
+def _comparison(tree: Tree) -> tuple[str, str, int] | None:
+    """A column's name, the operator and the value of a comparison with an integer."""
+    match tree:
+        case {"BinaryExpr": {"left": {"Column": name}, "op": op, "right": {"Literal": literal}}}:
+            pass
+        case {"BinaryExpr": {"left": {"Literal": literal}, "op": op, "right": {"Column": name}}}:
+            op = _TURNED.get(op, op)
+        case _:
+            return None
+    match literal:
+        case {"Dyn": {"Int": value}} | {"Scalar": {"Int64": value}} if op in _CAN_HOLD:
+            return name, op, int(value)
+    return None
+
+
+def _is_int(schema: Schema, name: str) -> bool:
+    return schema[name].name == "int64"
+
+
+def _can_hold(op: str, low: Any, high: Any, value: int) -> bool:
+    """Whether a comparison can be true between two bounds, of which each may be None."""
+    least, most = low if isinstance(low, int) else -math.inf, high if isinstance(high, int) else math.inf
+    return _CAN_HOLD[op](least, most, value)
 
 
 def _hint(error: ProgramError, text: str, schema: Schema) -> str:

@@ -190,7 +190,7 @@ class Plan:
 
     @property
     def operators(self) -> list[Node]:
-        """The nodes that ``dd plan`` counts: without those of the trees of partial results."""
+        """The nodes that ``dd plan`` counts: without those of totals and of the trees of partial results."""
         return [node for node in self.nodes if not node.operator.inner]
 
     @cached_property
@@ -208,5 +208,5 @@ class Plan:
         return self.nodes[block.node].operator
 
     def is_inner(self, arrangement: Arrangement) -> bool:
-        """Whether an arrangement belongs to the tree of partial results of another operator."""
-        return self.nodes[arrangement.node].operator.inner
+        """Whether an arrangement belongs to the tree of partial results of another operator. Totals do not."""
+        return self.nodes[arrangement.node].operator.in_tree

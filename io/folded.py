@@ -85,17 +85,15 @@ class FoldedLog:
         self.check(end if start is None else greatest([start, end]))
         return self.log.between(start, end, self.table)
 
-    def rows(
-        self, start: Time | None, end: Time, where: Condition | None = None, by: Sequence[str] = ()
-    ) -> SortedRows:
+    def rows(self, start: Time | None, end: Time, where: Condition | None = None, by: Sequence[str] = ()) -> SortedRows:
         """The same in order, by ``by`` and then all columns, and in pieces; those that meet a condition."""
         from ddcore.io.sorted_rows import SortedRows
 
         self.check(end if start is None else greatest([start, end]))
-        return SortedRows(self.log, self.table, start, end, where, by)
+        return SortedRows(self.log, self.table, start, end, where=where, by=by)
 
     def updates(self, start: Time | None, end: Time | None, where: Condition | None = None) -> pl.DataFrame:
-        """The updates after ``start``, up to and including ``end``, with their times; those whose rows meet a condition.
+        """The updates after ``start``, up to and including ``end``, with their times; of rows that meet a condition.
 
         None: from the first one, to the last one.
         """
@@ -111,9 +109,7 @@ class FoldedLog:
 
         return Condition(value, self.schema, origin)
 
-    def steps(
-        self, start: Time | None, end: Time, where: Condition | None = None
-    ) -> list[tuple[Time, int, int]]:
+    def steps(self, start: Time | None, end: Time, where: Condition | None = None) -> list[tuple[Time, int, int]]:
         """Time, inserts and deletes, for each that changed something, on the way from ``start`` to ``end``. Of those
         whose rows meet a condition.
 

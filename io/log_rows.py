@@ -49,7 +49,7 @@ class Rows:
     """
 
     def __init__(
-        self, log: FoldedLog, kind: Kind, start: Time | None, end: Time | None, key: tuple[str, ...],
+        self, log: FoldedLog, kind: Kind, start: Time | None, end: Time | None, key: tuple[str, ...], *,
         where: Condition | None = None,
     ) -> None:  # fmt: skip
         self._log, self.kind, self.start, self.end, self._key, self._where = log, kind, start, end, key, where
@@ -73,7 +73,8 @@ class Rows:
             return self._log.updates(self.start, self.end, self._where)
         assert self.end is not None
         rows = self._log.rows(None if self.kind == "at" else self.start, self.end, self._where)
-        return pl.concat([rows.nothing, *rows])
+        frame: pl.DataFrame = pl.concat([rows.nothing, *rows])
+        return frame
 
     # --- frames ---
 

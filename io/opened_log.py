@@ -99,7 +99,7 @@ class Log:
         return self._rows("updates", first, last, where)
 
     def _rows(self, kind: Kind, start: Time | None, end: Time | None, where: Any) -> Rows:
-        return Rows(self._log, kind, start, end, self.key, self._log.condition(where, f"{self.name}: where"))
+        return Rows(self._log, kind, start, end, self.key, where=self._log.condition(where, f"{self.name}: where"))
 
     def _time(self, version: Any, what: str, *, or_before: bool = False) -> Time:
         origin = f"{self.name}: {what}"

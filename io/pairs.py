@@ -42,8 +42,8 @@ def changes_of(pieces: Iterable[pl.DataFrame], places: Sequence[int]) -> Iterato
 def number_of_changes(pieces: Iterable[pl.DataFrame], keys: Sequence[str], rows: int) -> int:
     """How many changes there are in frames as those of :func:`changes_of`, which have so many rows.
 
-    The deletes of a key lie one after another as its inserts do, each as long as its count: a change ends where a row of
-    either ends.
+    Lay the deletes of a key one after another, each as long as its count, and the inserts beside them: a change ends
+    where a row of either ends.
     """
     import polars as pl
 

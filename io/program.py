@@ -116,7 +116,7 @@ def plan_of(program: Program, project: Project) -> Plan:
     """
     from ddcore.planner import build
 
-    plan = build(program.function, project.inputs, project.dims)
+    plan = build(program.function, project.inputs, project.dims, nonnegative=True)  # ingest checks every row
     _check_columns(plan.outputs)
     ours = [name for name in plan.outputs if not is_test(name)]
     for name in project.outputs:

@@ -1,13 +1,15 @@
 """Rows of a log in order, piece by piece, in memory that does not grow with their number.
 
-Updates of a row may lie in any file, so all of them are read before the first row is known. What is more than a piece is
-sorted in runs, which wait in temporary files and are merged as they are read. The first rows alone are found without
+Updates of a row may lie in any file, so all of them are read before the first row is known. What is more than a piece
+is sorted in runs, which wait in temporary files and are merged as they are read. The first rows alone are found without
 that: a sample tells beyond which row none of them can be, and the files' statistics where to look.
 """
 
 from __future__ import annotations
 
+import shutil
 import tempfile
+import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -21,15 +23,15 @@ from ddcore.io import scratch
 if TYPE_CHECKING:
     from ddcore.condition import Condition
     from ddcore.io.changelog import ChangeLog
-    from ddcore.io.tables import TableState
+    from ddcore.io.tables import LiveFile, TableState
     from ddcore.io.times import Time
 
 __all__ = ["PIECE", "SortedRows"]
 
 PIECE = 1 << 20  # rows in memory; a run of a merge has as many
-_SAMPLE = 1 << 16  # updates that tell where the first rows end
+SAMPLE = 1 << 16  # updates that tell where the first rows end
 _MARGIN = 4  # times as many rows as are wanted, since some of them may be gone again
-_LEAST_BLOCK = 4_096  # rows of a run that are merged at once
+LEAST_BLOCK = 4_096  # rows of a run that are merged at once
 _INT128 = pl.Int128()
 
 
@@ -41,8 +43,8 @@ class SortedRows:
     """
 
     def __init__(
-        self, log: ChangeLog, state: TableState | None, start: Time | None, end: Time, where: Condition | None = None,
-        by: Sequence[str] = (),
+        self, log: ChangeLog, state: TableState | None, start: Time | None, end: Time, *,
+        where: Condition | None = None, by: Sequence[str] = (),
     ) -> None:  # fmt: skip
         self._log, self._state, self._start, self._end, self._where = log, state, start, end, where
         self.order = [*by, *(name for name in log.schema if name not in by)]
@@ -51,17 +53,22 @@ class SortedRows:
     def _updates(self) -> pl.LazyFrame:
         """The updates; the files are checked once."""
         pushed = None if self._where is None else self._where.pushed
-        return self._log.counted(self._start, self._end, self._state, pushed)
+        return self._log.counted(self._start, self._end, self._state, pushed, files=self._files)
+
+    @cached_property
+    def _files(self) -> list[LiveFile]:
+        files, where = self._log.files_between(self._start, self._end, self._state), self._where
+        return files if where is None else [file for file in files if where.may_meet(file.lower, file.upper)]
 
     @cached_property
     def _sample(self) -> pl.DataFrame:
         """The first updates; where they are few, all of them."""
-        return self._log.collect(self._updates.head(_SAMPLE))
+        return self._log.collect(self._updates.head(SAMPLE))
 
     @property
     def is_of_one_file(self) -> bool:
         """Whether one file has all the updates."""
-        return len(self._log.files_between(self._start, self._end, self._state)) == 1
+        return len(self._files) == 1
 
     @property
     def _is_exact(self) -> bool:
@@ -70,10 +77,10 @@ class SortedRows:
 
     def total(self) -> int:
         """The sum of all diffs: how many rows there are, each as often as it occurs."""
-        if self._is_exact and len(self._sample) == _SAMPLE:
+        if self._is_exact and len(self._sample) == SAMPLE:
             sums = self._log.collect(self._updates.select(pl.col("diff").sum()))
             return int(sums.item() or 0)
-        return sum(int(piece["diff"].cast(_INT128).sum()) for piece in self)
+        return self._settled.plus - self._settled.minus
 
     def sizes(self) -> tuple[int, int]:
         """The sums of the positive diffs and of the negative ones; both are positive."""
@@ -86,8 +93,8 @@ class SortedRows:
     def head(self, limit: int) -> pl.DataFrame:
         """The first rows, at most ``limit``."""
         wanted = _MARGIN * limit
-        is_large = "_settled" not in vars(self) and self._is_exact and len(self._sample) == _SAMPLE
-        while is_large and self._plain and wanted < _SAMPLE:
+        is_large = "_settled" not in vars(self) and self._is_exact and len(self._sample) == SAMPLE
+        while is_large and self._plain and wanted < SAMPLE:
             last = self._sample.sort(self.order)[wanted].select(self._plain)
             updates = self._log.collect(self._updates.filter(_at_most(last, self._plain)).head(PIECE + 1))
             if len(updates) > PIECE:
@@ -103,7 +110,7 @@ class SortedRows:
         yield from self._settled.pieces()
 
     def parts(self, size: int, limit: int = 0) -> Iterator[pl.DataFrame]:
-        """All rows, or the first ones, in frames of exactly so many rows but for the last: the same in every process."""
+        """All rows, or the first ones, in frames of so many rows, but for the last: the same in each process."""
         waiting: list[pl.DataFrame] = []
         for piece in [self.head(limit)] if limit else self:
             waiting.append(piece)
@@ -136,7 +143,7 @@ class SortedRows:
 
     def batches(self) -> Iterator[pl.DataFrame]:
         """The updates in batches, those of rows that cannot meet the condition left out."""
-        is_small = len(self._sample) < _SAMPLE
+        is_small = len(self._sample) < SAMPLE
         for batch in [self._sample] if is_small else self._log.batches(self._updates, max(1, PIECE // 4)):
             kept = batch if self._where is None else self._where.thinned(batch)
             if len(kept):
@@ -153,7 +160,7 @@ class _Settled:
 
     def __init__(self, rows: SortedRows) -> None:
         self._rows, self._order, self.plus, self.minus, self.length = rows, rows.order, 0, 0, 0
-        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self.folder: Path | None = None
         self._files: list[_File] = []
         self._frame: pl.DataFrame | None = None
         if not (rows.is_of_one_file and self._is_sorted()):
@@ -208,10 +215,11 @@ class _Settled:
         self.minus -= int(diff.filter(diff < 0).sum() or 0)
 
     def _write(self, frame: pl.DataFrame, name: str) -> _File:
-        if self._folder is None:
-            self._folder = tempfile.TemporaryDirectory(dir=scratch.folder(), prefix="sorted-")
-        path = Path(self._folder.name) / name
-        frame.write_ipc(path, record_batch_size=_LEAST_BLOCK)
+        if self.folder is None:
+            self.folder = Path(tempfile.mkdtemp(dir=scratch.folder(), prefix="sorted-"))
+            weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)
+        path = self.folder / name
+        frame.write_ipc(path, record_batch_size=LEAST_BLOCK)
         return _File(path, len(frame))
 
 
@@ -230,7 +238,7 @@ class _File:
 def _added_up(rows: pl.DataFrame, order: Sequence[str]) -> pl.DataFrame:
     """The sums of the diffs of equal rows, those of 0 left out; the rows are sorted, and stay so."""
     if not _ascends(rows, order):
-        rows = rows.group_by(order, maintain_order=True).agg(pl.col("diff").sum())
+        rows = rows.group_by(order, maintain_order=True).agg(pl.col("diff").sum()).select(rows.columns)
     return rows.filter(pl.col("diff") != 0)
 
 
@@ -260,9 +268,9 @@ def _merged(runs: Sequence[_File], order: Sequence[str]) -> Iterator[pl.DataFram
 
     A block of each run is in memory. All rows up to the least last row of a block are known then.
     """
-    size = max(_LEAST_BLOCK, PIECE // len(runs))
+    size = max(LEAST_BLOCK, PIECE // len(runs))
     places = [0] * len(runs)
-    marked = range(len(runs))  # the runs of which the next block is needed
+    marked = [*range(len(runs))]  # the runs of which the next block is needed
     left = runs[0].rows(0, 0).with_columns(_run=pl.lit(None, pl.Int64))
     while True:
         blocks = []

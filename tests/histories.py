@@ -308,13 +308,13 @@ class History:
             form, version = self.rng.choice(["append", "snapshot", "upsert"]), "next"
         changes = Counter(rows)
         if form == "snapshot":
-            rows |= {row for row in held if self.rng.random() < 0.7}
+            rows |= {row for row in held.elements() if self.rng.random() < 0.7}
             changes = Counter(rows)
             changes.subtract(held)
         elif form == "upsert":  # the second column is the key
             if max(Counter(key for _, key in held.elements()).values(), default=0) > 1:
                 return
-            rows |= {(self.rng.randrange(3), key) for _, key in sorted(held) if self.rng.random() < 0.3}
+            rows |= {(self.rng.randrange(3), key) for _, key in sorted(held.elements()) if self.rng.random() < 0.3}
             changes = Counter(rows)
             keys = {key for _, key in rows}
             changes.subtract(row for row in held.elements() if row[1] in keys)

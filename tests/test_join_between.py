@@ -16,7 +16,9 @@ from notation import DIMS, frame, log
 from test_semantics import same
 
 import ddcore as dd
-from ddcore import col, packed_batch, trace
+from ddcore import col, consolidation, encoding, packed_batch, trace
+from ddcore.consolidation import arrange
+from ddcore.encoding import NULL
 from ddcore.operators import join, join_between
 from ddcore.planner import build
 
@@ -224,6 +226,9 @@ def test_a_moving_end_reads_the_rows_of_a_day(monkeypatch: pytest.MonkeyPatch, k
     more = rows.filter(col("id") == 5).with_columns(ts=pl.Series([99 * DAY, 5])[:1], version=pl.lit(94), id=pl.lit(-1))
     assert len(session.fold({"rows": more})["out"]) == 1
     assert sum(numbers) == 1, "a new row meets the interval that is there, not all that ever were"
+    del numbers[:]
+    gone = more.with_columns(ts=pl.lit(91 * DAY + 5), version=pl.lit(95))
+    assert session.fold({"rows": gone})["out"].is_empty() and sum(numbers) == 0, "nor one that has been there once"
 
 
 def test_new_rows_meet_only_intervals_near_them(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -251,3 +256,30 @@ def test_arrangements_are_by_the_value_or_by_the_keys() -> None:
     assert sorted(each.key for each in plan.arrangements if not each.transient) == [(), ("n",)]
     plan = build(filtered(lower="a", on="k"), schemas)
     assert sorted(each.key for each in plan.arrangements if not each.transient) == [("k",), ("k",)]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_intervals_near_values_are_those_that_hold_one(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    rows = 60
+    begin = np.sort(rng.integers(0, 40, rows))
+    length = rng.integers(-2, 1 + int(rng.choice([1, 5, 60])), rows)
+    begin[: seed % 3], ends = NULL, join_between.Ends("a", "b", "left", seed % 2 > 0)
+    batch = arrange(np.zeros(rows, np.int64), [begin, begin + length], [np.arange(rows)], np.ones(rows, np.int64))
+    reach = join_between._Reach.of(batch, ends, ["a", "b"])
+    values = np.unique(rng.integers(-5, 60, int(rng.integers(1, 9))))
+    after, to = ends.bounds(dict(zip("ab", batch.words, strict=True)), rows)
+    expected = [row for row in range(rows) if ((values > after[row]) & (values <= to[row])).any()]
+    assert reach.holding(values).tolist() == expected
+
+
+def test_keys_with_one_code_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if all keys of text had the same hash: rows of a key lie among those of others."""
+    for module in (consolidation, encoding):
+        monkeypatch.setattr(module, "key_codes", lambda words, kinds, rows: np.full(rows, 7))
+    rows = pl.DataFrame({"k": list("abcabc"), "n": [1, 1, 1, 5, 6, 7], "version": [0, 0, 0, 1, 1, 1], "diff": 1})
+    ends = pl.DataFrame({"k": list("bca"), "a": [0, 2, 4], "w": [1, 2, 3], "version": [1, 2, 0], "diff": 1})
+    program = filtered(lower="a", on="k")
+    expected = folding.by_reference(program, rows=rows, ends_=ends)
+    assert folding.whole(program, rows=rows, ends_=ends) == expected and len(expected["out"]) == 4
+    assert folding.one_time_each(program, rows=rows, ends_=ends) == expected

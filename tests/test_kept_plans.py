@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import pickle
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -21,7 +22,10 @@ from ddcore.cli.main import run_command
 from ddcore.errors import DdError
 from ddcore.io import kept_plans
 from ddcore.io.kept_plans import KeptPlan, PlannedProgram, kept_plan, planned
-from ddcore.io.project import find_project
+from ddcore.io.ledger import Ledger
+from ddcore.io.program import Program, load
+from ddcore.io.project import Project, find_project
+from ddcore.io.warehouse import Warehouse
 from ddcore.plan import Plan
 
 TOML = """
@@ -147,6 +151,22 @@ def test_a_run_with_nothing_new_does_not_load_the_plan(home: Path, monkeypatch: 
     assert run(home) == 0
     monkeypatch.setattr(KeptPlan, "program", lambda _: pytest.fail("it is not needed"))
     assert run(home) == 0
+
+
+def test_a_run_that_was_killed_is_given_up_where_nothing_else_is_new(home: Path) -> None:
+    """It was that of another program, which was put back since."""
+    bring(home, ("north", 3))
+    assert run(home) == 0
+    (home / "rates.py").write_text("RATE = 9\n")
+    killed = {**os.environ, "DDCORE_FAILPOINT": "after-intent"}
+    done = subprocess.run([sys.executable, "-m", "ddcore.cli.main", "run"], cwd=home, env=killed, check=False)
+    assert done.returncode == -signal.SIGKILL
+    (home / "rates.py").write_text("RATE = 2\n")
+    assert is_kept(home)
+    warehouse = Warehouse(home / "warehouse")
+    assert Ledger.load(warehouse).open_intent() is not None
+    assert run(home) == 0
+    assert Ledger.load(warehouse).open_intent() is None
 
 
 def test_commands_that_check_plan_anew(home: Path, built: list[str]) -> None:
@@ -333,7 +353,8 @@ READERS = {
     "the environment": 'import os\nRATE = int(os.environ.get("RATE", 1))',
     "the environment by name": 'from os import environ\nRATE = int(environ.get("RATE", 1))',
     "a library's library": "import polars as pl\nRATE = len(pl.config.os.environ)",
-    "a library as a value": "import polars\nlibraries = [polars]\nRATE = libraries[0].thread_pool_size()",
+    "a library as a value": "import polars\nlibraries = [polars]\nRATE = len([libraries[0].col])",
+    "a part of a library": "import numpy as np\nRATE = int(np.linalg.norm([1]))",
     "a library in another's name": "import ddcore.cache\nRATE = len(str(ddcore.cache.cache_folder()))",
     "today": "import datetime\nRATE = datetime.date.today().day",
     "now": "from datetime import datetime\nRATE = datetime.now().day + 1",
@@ -426,15 +447,15 @@ def test_a_user_s_function_stays_out_of_the_cache(home: Path, built: list[str], 
 
 
 def test_a_text_that_changes_while_it_is_planned_is_not_kept(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    build = planner.build
+    """Else the plan of a text that was there for a moment would be taken for that of the text before it."""
 
-    def edited(*arguments: Any) -> Plan:
-        plan = build(*arguments)
+    def edited(project: Project) -> Program:
         (home / "rates.py").write_text("RATE = 9\n")
-        return plan
+        return load(project)
 
-    monkeypatch.setattr(planner, "build", edited)
+    monkeypatch.setattr("ddcore.io.kept_plans.load", edited)
     plan_of(home)
+    (home / "rates.py").write_text("RATE = 2\n")
     assert not is_kept(home)
 
 

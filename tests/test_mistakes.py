@@ -352,6 +352,18 @@ def test_a_collection_as_a_value_of_python(mistake: Callable[[Any], Any], messag
     assert error.message.endswith(f": {named} {message}, because its rows come when the program runs")
 
 
+@pytest.mark.parametrize(
+    "mistake",
+    [
+        lambda t: t.group_by("n").agg(m=dd.count() or dd.min("n")),  # wrong
+        lambda t: t.group_by("n").agg(m=dd.count()) if dd.max("n") else t,  # wrong
+        lambda t: t.group_by("n").agg(m=dd.count() and dd.min("n")),  # wrong
+    ],
+)
+def test_an_aggregate_as_a_condition(mistake: Callable[[Any], Any]) -> None:
+    assert " has no truth value, because its rows come when the program runs" in at_the_line(mistake).message
+
+
 def test_a_collection_may_still_be_a_key_and_be_compared_by_identity() -> None:
     def program(t: Any) -> dict[str, Any]:
         small, large = t.where("n < 3"), t.where("n >= 3")

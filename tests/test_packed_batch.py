@@ -112,7 +112,7 @@ def test_look_ups_by_order_find_the_rows_between_two_values(seed: int) -> None:
 def test_look_ups_by_order_in_words_that_are_packed_in_halves() -> None:
     values = np.sort(np.random.default_rng(1).choice(8, 300) * 2**40 + np.random.default_rng(2).choice(3, 300) - 2**41)
     zeros = np.zeros(300, dtype=np.int64)
-    batch = arrange_all([[zeros, values, zeros, np.arange(300), zeros + 1]], 2)
+    batch = arrange_all([[zeros, values, zeros, np.arange(300) << 16, zeros + 1]], 2)
     assert isinstance(batch, PackedBatch) and any(field.half for field in batch.packed.fields)
     ends = np.unique(np.concatenate([values - 1, values]))
     everything = (np.zeros(len(ends) - 1, np.int64), np.full(len(ends) - 1, len(batch)))

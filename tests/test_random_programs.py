@@ -79,6 +79,8 @@ def test_same_logs_with_a_run_for_every_time(seed: int) -> None:
     expected = outcome(folding.by_reference, drawn)
     compare(drawn, "a run for every time", expected, outcome(folding.one_time_each, drawn))
     compare(drawn, "compacted after every time", expected, outcome(folding.compacted, drawn))
+    totals = outcome(folding.compacted, drawn, nonnegative=True)
+    compare(drawn, "of totals, compacted after every time", expected, totals)
 
 
 _SHRUNK: list[int] = []
@@ -92,6 +94,11 @@ def check(drawn: Case) -> None:
     compare(drawn, "cut at random", expected, outcome(folding.randomly_cut, drawn, seed=drawn.seed))
     compare(drawn, "fed early", expected, outcome(folding.fed_early, drawn, seed=drawn.seed))
     compare(drawn, "compacted", expected, outcome(folding.compacted, drawn, seed=drawn.seed))
+    # The histories have no negative counts, so groups may have totals in the place of their rows.
+    compare(drawn, "of totals", expected, outcome(folding.in_threads, drawn, nonnegative=True))
+    ways = [folding.randomly_cut, folding.fed_early, folding.compacted]
+    way = ways[drawn.seed % len(ways)]
+    compare(drawn, f"of totals, {way.__name__}", expected, outcome(way, drawn, seed=drawn.seed, nonnegative=True))
 
 
 def failure_of(drawn: Case) -> type[Exception] | None:

@@ -6,7 +6,6 @@ import os
 import random
 import re
 import sys
-from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -24,16 +23,10 @@ from ddcore.planner import build
 from ddcore.sql import program
 
 
-def differences(query: str, logs: dict[str, pl.DataFrame], read: Sequence[str] = ()) -> str:
-    """How ddcore's result of a query differs from DuckDB's at some version, or nothing.
-
-    Not at versions at which all tables of the query are empty: there a sum of nothing has no row (docs/sql.md).
-    """
+def differences(query: str, logs: dict[str, pl.DataFrame]) -> str:
+    """How ddcore's result of a query differs from DuckDB's at some version, or nothing."""
     log = ddcore.replay(program(f"CREATE VIEW result AS {query}"), ("version",), **logs)["result"]
-    read = read or [name for name in logs if f"{name} AS" in query]
     for version in range(3):
-        if not any(len(accumulated(logs[name], version)) for name in read):
-            continue
         with database(logs, version) as connection:
             theirs = bag(connection.execute(query).fetchall())
         mine = bag(accumulated(log, version).rows())
@@ -69,6 +62,17 @@ def test_the_reference_gives_the_same_as_the_engine_for_random_queries() -> None
         print(f"seed {seed}: {query}")
         views = program(f"CREATE VIEW result AS {query}")
         assert whole(views, **logs) == by_reference(views, **logs), f"seed {seed}: {query}"
+
+
+@pytest.mark.parametrize("quantifier", ["ANY", "SOME", "ALL"])
+@pytest.mark.parametrize("inner", ["SELECT c FROM q", "SELECT c FROM q WHERE q.a = r.a", "SELECT c FROM q WHERE a > 9"])
+def test_comparisons_with_any_and_all_equal_duckdb(inner: str, quantifier: str) -> None:
+    truths = [f"b {sign} {quantifier} ({inner}) AS t{n}" for n, sign in enumerate(("=", "<>", "<", ">=", "<=", ">"))]
+    for seed in range(3):
+        logs = random_logs(random.Random(f"quantified {seed}"))
+        assert not differences(f"SELECT a, b, {', '.join(truths)} FROM r", logs), seed
+        for truth in truths:
+            assert not differences(f"SELECT a, b FROM r WHERE {truth.partition(' AS ')[0]}", logs), (seed, truth)
 
 
 # -- single queries ---------------------------------------------------------------------------------------------------
@@ -299,7 +303,7 @@ def test_recursion_over_random_tables_equals_duckdb_at_every_version(query: str)
     for seed in range(12):
         logs = random_logs(random.Random(f"recursion {seed}"))
         print(f"seed {seed}")
-        assert not differences(query, logs, read=("r", "q")), f"seed {seed}"
+        assert not differences(query, logs), f"seed {seed}"
 
 
 def test_bindings_of_mutual_recursion_use_the_newest_of_those_before_them() -> None:

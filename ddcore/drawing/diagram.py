@@ -282,9 +282,9 @@ class _Reader:
     # -- edges, arrangements and loops --------------------------------------------------------------------------------
 
     def _source(self, number: int) -> Box:
-        """The box whose collection a node's is."""
+        """The box whose collection a node's is, or from which another operator's parts compute it."""
         node = self.plan.nodes[number]
-        while isinstance(node.operator, Leave | Inspect):
+        while node.operator.inner or isinstance(node.operator, Leave | Inspect):
             node = self.plan.nodes[node.inputs[0]]
         return self.boxes[node.index]
 

@@ -23,11 +23,12 @@ from ddcore.trace import Rows, gather
 from ddcore.wording import listed
 
 if TYPE_CHECKING:
+    from ddcore.operators.totals import Totals
     from ddcore.operators.tree import Tree
     from ddcore.plan import Block, Plan
     from ddcore.sorted_batch import SortedBatch
 
-__all__ = ["Aggregation", "AggregationStep", "Distinct", "Named", "Needed"]
+__all__ = ["Aggregation", "AggregationStep", "Distinct", "Named", "Needed", "ResultStep"]
 
 Named = tuple[str, str, str | None]
 """The name of a result, its aggregate, and the column of the argument."""
@@ -147,6 +148,7 @@ class Aggregation(Reduction):
     """One row per group: its key and the aggregates: by result name the kind and the argument column."""
 
     name = "agg"
+    signs = "positive"
     aggregates: tuple[Named, ...]
     result: Schema
 
@@ -170,8 +172,19 @@ class Aggregation(Reduction):
 
         return partial.tree(self, source)
 
+    def totals(self, source: Schema, *, nonnegative: bool) -> Totals | None:
+        """The operators through which rows become totals; None where rows are needed."""
+        from ddcore.operators import totals
+
+        return totals.totals_of(self, source, nonnegative=nonnegative)
+
     def step(self, plan: Plan, block: Block) -> Step:
         """The work of an agg block."""
+        arranged = plan.nodes[plan.arrangements[block.ports[0]].node].operator
+        if arranged.name == "totals":
+            from ddcore.operators.totals import TotalsStep
+
+            return TotalsStep(self, plan, block)
         step = AggregationStep(self, plan, block)
         if len(block.ports) > 1:
             step.of_large = AggregationStep(self._root(plan, block), plan, block, 1)
@@ -189,6 +202,7 @@ class Distinct(Reduction):
     """One of each row whose count is positive: an aggregation by all columns, without aggregates."""
 
     name = "distinct"
+    signs = "positive"
 
     @classmethod
     def of(cls, schema: Schema, allow_negative: bool) -> Distinct:
@@ -201,8 +215,8 @@ class Distinct(Reduction):
         return AggregationStep(self, plan, block)
 
 
-class AggregationStep(ReductionStep):
-    """The work of an aggregation at one position."""
+class ResultStep(ReductionStep):
+    """The work of an operator with one row per group, of built-in aggregates."""
 
     quantity = "a sum or a count"
     short = True  # whether keys with short histories are evaluated in one pass
@@ -211,6 +225,53 @@ class AggregationStep(ReductionStep):
         super().__init__(reduction, plan, block, port)
         self.aggregates = reduction.aggregates if isinstance(reduction, Aggregation) else ()
         self.result: Schema = reduction.result if isinstance(reduction, Aggregation) else {}
+
+    def in_one_pass(  # noqa: PLR0917
+        self, how: tuple[Any, ...], part: Portion, history: Rows, before: Rows, upper: np.ndarray, loops: np.ndarray
+    ) -> Changes:
+        """The changes of keys with short histories in one pass; of others in the steps one after the other.
+
+        ``how``: of each aggregate what :func:`ddcore.kernels.short.reduce` needs.
+        """
+        rest, updates, pending = kernels.short.reduce(
+            loops, *how, self.allow_negative, part.offsets, np.ascontiguousarray(part.times),
+            history.offsets, history.words, history.times, history.diffs,
+            before.offsets, before.words, before.times, before.diffs,
+        )  # fmt: skip
+        if self._has_too_many_digits(updates[3:]).any():
+            return super().changes(part, history, before, upper, loops)  # which says where
+        changes = Changes(updates[0], updates[1:2], updates[3:], updates[2], pending[0], pending[1:])
+        if len(rest) == 0:
+            return changes
+        others = super().changes(part.of(rest), history.of(rest), before.of(rest), upper, loops)
+        return changes.and_of(others, rest)
+
+    def check_digits(self, results: np.ndarray, at: Evaluations, evals: np.ndarray) -> None:
+        """Raises DiffOverflow for a sum of decimals with too many digits; the kernel checks int64 only."""
+        beyond = np.argwhere(self._has_too_many_digits(results))
+        if len(beyond):
+            place, row = beyond[0]
+            key, name = decode_key(self.port, at.keys, int(at.key_of()[evals[row]])), self.aggregates[place][0]
+            raise DiffOverflow(f"{self.label}: key {key!r}: {name} has too many digits for {self.result[name]}")
+
+    def _has_too_many_digits(self, results: np.ndarray) -> np.ndarray:
+        """For each result, in the shape of ``results``, whether it is a sum of decimals beyond its type."""
+        limits = [
+            10**dtype.precision if kind == "sum" and (dtype := self.result[name]).name == "decimal" else 0
+            for name, kind, _ in self.aggregates
+        ]
+        beyond = np.zeros(results.shape, dtype=np.bool_)
+        for place, limit in enumerate(limits):
+            if limit:
+                beyond[place] = np.abs(results[place]) >= limit
+        return beyond
+
+
+class AggregationStep(ResultStep):
+    """The work of an aggregation at one position."""
+
+    def __init__(self, reduction: Aggregation | Distinct, plan: Plan, block: Block, port: int = 0) -> None:
+        super().__init__(reduction, plan, block, port)
         self._kinds, self._columns, self._units = self._arguments()
         picks = (kernels.aggregating.MIN, kernels.aggregating.MAX)
         self._picks_one = (
@@ -242,18 +303,8 @@ class AggregationStep(ReductionStep):
         """In one pass for keys with short histories; for others the steps one after the other."""
         if not self._has_short_way or upper.shape[1]:
             return super().changes(part, history, before, upper, loops)
-        rest, updates, pending = kernels.short.reduce(
-            loops, self._kinds, self._columns, self.allow_negative, part.offsets, np.ascontiguousarray(part.times),
-            history.offsets, history.words, history.times, history.diffs,
-            before.offsets, before.words, before.times, before.diffs,
-        )  # fmt: skip
-        if self._has_too_many_digits(updates[3:]).any():
-            return super().changes(part, history, before, upper, loops)  # which says where
-        changes = Changes(updates[0], updates[1:2], updates[3:], updates[2], pending[0], pending[1:])
-        if len(rest) == 0:
-            return changes
-        others = super().changes(part.of(rest), history.of(rest), before.of(rest), upper, loops)
-        return changes.and_of(others, rest)
+        how = self._kinds, self._columns, self._columns, self._units, 0
+        return self.in_one_pass(how, part, history, before, upper, loops)
 
     def evaluate(self, evaluations: Evaluations, history: Rows, loops: np.ndarray) -> Targets:
         """The aggregates of each group that is not empty, once."""
@@ -265,7 +316,7 @@ class AggregationStep(ReductionStep):
         self.raise_if(error, evaluations, loops)
         evals = np.flatnonzero(present)
         results = np.take(results, evals, axis=1)
-        self._check_digits(results, evaluations, evals)
+        self.check_digits(results, evaluations, evals)
         self._unrank(results, tables)
         return Targets(evals, results, np.ones(len(evals), dtype=np.int64))
 
@@ -277,26 +328,6 @@ class AggregationStep(ReductionStep):
         dtype = self.port.schema[argument]
         number = getattr(kernels.aggregating, AGGREGATES[kind].kind(dtype))
         return number in kernels.short.KINDS and not dtype.is_pooled
-
-    def _check_digits(self, results: np.ndarray, at: Evaluations, evals: np.ndarray) -> None:
-        """Raises DiffOverflow for a sum of decimals with too many digits; the kernel checks int64 only."""
-        beyond = np.argwhere(self._has_too_many_digits(results))
-        if len(beyond):
-            place, row = beyond[0]
-            key, name = decode_key(self.port, at.keys, int(at.key_of()[evals[row]])), self.aggregates[place][0]
-            raise DiffOverflow(f"{self.label}: key {key!r}: {name} has too many digits for {self.result[name]}")
-
-    def _has_too_many_digits(self, results: np.ndarray) -> np.ndarray:
-        """For each result, in the shape of ``results``, whether it is a sum of decimals beyond its type."""
-        limits = [
-            10**dtype.precision if kind == "sum" and (dtype := self.result[name]).name == "decimal" else 0
-            for name, kind, _ in self.aggregates
-        ]
-        beyond = np.zeros(results.shape, dtype=np.bool_)
-        for place, limit in enumerate(limits):
-            if limit:
-                beyond[place] = np.abs(results[place]) >= limit
-        return beyond
 
     def _rank_strings(self, words: np.ndarray) -> tuple[np.ndarray, dict[int, np.ndarray]]:
         """Words in which string arguments of min and max are ordered as strings.

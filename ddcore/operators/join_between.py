@@ -8,12 +8,12 @@ found by binary search, because rows are sorted by the value: as the key of thei
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from ddcore import arguments, kernels, threads
+from ddcore import arguments, kernels, spilling, threads
 from ddcore.consolidation import arrange
 from ddcore.digests import digest
 from ddcore.encoding import NULL
@@ -21,8 +21,7 @@ from ddcore.errors import ProgramError
 from ddcore.lattice import advance
 from ddcore.libraries import numpy as np
 from ddcore.operators.base import Keyed, Needs, Port, Rounds, State, Step
-from ddcore.operators.join import CHUNK, Pairs, chunks, key_pairs, keys_once, located, right_names
-from ddcore.packed_batch import PackedBatch
+from ddcore.operators.join import CHUNK, Pairs, chunks, key_pairs, keys_once, right_names
 from ddcore.place import caller
 from ddcore.ranges import portions
 from ddcore.schema import Schema
@@ -99,6 +98,7 @@ class JoinBetween(Keyed):
     """
 
     name = "join_between"
+    signs = "kept"
     column: str
     left: tuple[str, ...]
     right: tuple[str, ...]
@@ -212,13 +212,48 @@ class _Segments:
         )  # fmt: skip
 
 
+@dataclass(frozen=True)
+class _Reach:
+    """The intervals of a batch by ascending beginning, and up to which value any of those so far reaches."""
+
+    batch: SortedBatch
+    after: np.ndarray
+    to: np.ndarray
+    reach: np.ndarray
+
+    @classmethod
+    def of(cls, batch: SortedBatch, ends: Ends, columns: Sequence[str]) -> _Reach:
+        """Of a batch without keys, whose first column is the first end. O(n)."""
+        batch.load_all()
+        words = dict(zip(columns, batch.widen().words, strict=True))
+        after, to = ends.bounds({name: words[name] for name in ends.columns}, len(batch))
+        return cls(batch, after, to, np.maximum.accumulate(to))
+
+    def holding(self, values: np.ndarray) -> np.ndarray:
+        """The rows of intervals that hold one of some values, which ascend. O(log n) for each value, and the intervals
+        that begin before it after the first that reaches it; a pass over all where these are more.
+        """
+        first, last = np.searchsorted(self.reach, values, "left"), np.searchsorted(self.after, values, "left")
+        last = np.maximum(first, last)
+        if (last - first).sum() < len(self.batch):
+            sizes = last - first
+            rows = np.unique(np.arange(sizes.sum()) + np.repeat(first - (np.cumsum(sizes) - sizes), sizes))
+        else:
+            rows = np.arange(len(self.batch))
+        before, behind = (np.searchsorted(values, each[rows], "right") for each in (self.after, self.to))
+        found: np.ndarray = rows[before < behind]
+        return found
+
+
 class _JoinBetweenStep(Step):
     def __init__(self, join: JoinBetween, plan: Plan, block: Block) -> None:
         self.join, self.block = join, block
         self.rows, self.intervals = (plan.arrangements[port] for port in block.ports)
         self.coordinates = len(plan.dims) + block.depth
         self.is_keyed = bool(join.left)
+        self._reaches: dict[int, _Reach] = {}  # of the batches of intervals that were searched last
         assert not self.is_keyed or self.rows.values[0] == join.column
+        assert self.is_keyed or self.intervals.values[0] == join.ends.columns[0]
 
     @cached_property
     def columns(self) -> list[tuple[bool, int]]:
@@ -257,7 +292,7 @@ class _JoinBetweenStep(Step):
         else:
             keys = Keys(np.zeros(1, dtype=np.int64), np.empty((0, 1), dtype=np.int64))
             if sum(map(len, batches)) > _FEWER * len(new):
-                batches = [self._near(new.widen().codes, batch) for batch in batches]
+                batches = self._near(new.widen().codes, batches)
         found = gather(batches, keys, len(self.intervals.values), self.coordinates, frontier)
         of = np.repeat(np.arange(len(keys)), np.diff(found.offsets))
         codes = keys.codes[of]
@@ -265,13 +300,12 @@ class _JoinBetweenStep(Step):
         words = dict(zip(self.intervals.schema, [*columns, *found.words], strict=True))
         return self._segments(codes, words, advance(found.times, frontier), found.diffs)
 
-    def _near(self, values: np.ndarray, batch: SortedBatch) -> SortedBatch:
-        """The intervals that hold one of some values, which ascend. A pass over all."""
-        batch.load_all()
-        batch = batch.widen()
-        after, to = self.join.ends.bounds(dict(zip(self.intervals.values, batch.words, strict=True)), len(batch))
-        first, last = (np.searchsorted(values, each, "right") for each in (after, to))
-        return batch.take(np.flatnonzero(first < last))
+    def _near(self, values: np.ndarray, batches: Sequence[SortedBatch]) -> list[SortedBatch]:
+        """The intervals that hold one of some values, which ascend. The first time in a batch is a pass over it."""
+        known = self._reaches
+        reaches = [known.get(id(batch)) or _Reach.of(batch, self.join.ends, self.intervals.values) for batch in batches]
+        self._reaches = {} if spilling.current() else {id(each.batch): each for each in reaches}
+        return [each.batch.take(each.holding(values)) for each in reaches]
 
     def _segments(
         self, codes: np.ndarray, words: Mapping[str, np.ndarray], times: np.ndarray, diffs: np.ndarray
@@ -308,9 +342,8 @@ class _JoinBetweenStep(Step):
         which, lo, hi = _cut(*self._located(segments, batch))
         ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(hi - lo)])
         for first, last in chunks(ends):
-            of, a, b, other = which[first:last], lo[first:last], hi[first:last], batch
-            if isinstance(batch, PackedBatch):
-                other, a, b = located(batch, a, b)
+            of = which[first:last]
+            other, a, b = batch.located(lo[first:last], hi[first:last])
             times, diffs = np.take(segments.times, of, axis=1), segments.diffs[of]
             left, right, at, products, overflow = kernels.joining.pairs(
                 np.arange(len(of) + 1), segments.keys, times, diffs, 0, ends[first : last + 1] - ends[first], a, b,
@@ -380,11 +413,13 @@ def join_between(
     rows, pairs = keys_once(rows, pairs)
     operator = JoinBetween.of(rows.schema, others.schema, column, ends, on=pairs, order=order)
     if pairs:
-        rows = _value_first(rows, column, pairs)
+        rows = _with_first(rows, column, pairs)
+    else:
+        others = _with_first(others, ends.columns[0], ())
     return rows._add(operator, others._index)
 
 
-def _value_first(rows: Collection, column: str, keys: Mapping[str, str]) -> Collection:
+def _with_first(rows: Collection, column: str, keys: Container[str]) -> Collection:
     """The rows with a column before all others but keys: so an arrangement by these is sorted by it within a key."""
     names = rows.columns
     if next(name for name in names if name not in keys) == column:

@@ -162,7 +162,7 @@ class ReductionStep(Step):
 
     def __init__(self, reduction: Reduction, plan: Plan, block: Block, port: int = 0) -> None:
         assert block.output is not None
-        self.block, self.inputs, self.inner = block, len(plan.dims), reduction.inner
+        self.block, self.inputs, self.in_tree = block, len(plan.dims), reduction.in_tree
         self.allow_negative, self.label = reduction.allow_negative, f"{reduction.label} ({block.place})"
         self.port, self.output = plan.arrangements[block.ports[port]], plan.arrangements[block.output]
         self.of_large: ReductionStep | None = None  # evaluates large groups, over their partial results
@@ -358,7 +358,7 @@ class ReductionStep(Step):
         """The key and the time of (key number, evaluation number)."""
         time = (*(int(v) for v in at.versions[:, place[1]]), *(int(r) for r in loops))
         key = decode_key(self.port, at.keys, int(place[0]))
-        return key[:-1] if self.inner else key, time  # without the bucket
+        return key[:-1] if self.in_tree else key, time  # without the bucket
 
 
 def _late(keys: Keys, changes: Changes) -> SortedBatch | None:

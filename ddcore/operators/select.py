@@ -27,6 +27,7 @@ class Select(Linear):
     """Named expressions over rows of ``source``. Rows that become equal are not deduplicated."""
 
     name = "select"
+    signs = "kept"
     source: Schema
     projection: Projection
     texts: Mapping[str, str]

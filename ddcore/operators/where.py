@@ -23,6 +23,7 @@ class Where(Linear):
     """The rows for which a predicate is true; null is not true."""
 
     name = "where"
+    signs = "kept"
     predicate: Predicate
 
     @classmethod
