@@ -56,7 +56,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 def make_many(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
     for module, name, value in (
         (spilling, "_LEAST_ROWS", rows), (spilling, "_PER_ROW", 2**60), (spilling, "_WORTH", 1),
-        (spilling, "_RESTING", 0), (queues, "_NARROW_EARLIER_FROM", 2), (join, "_CHUNK", rows - 1),
+        (spilling, "_RESTING", 0), (queues, "_NARROW_EARLIER_FROM", 2), (join, "CHUNK", rows - 1),
         (arrangements, "_WORTH", 1),
     ):  # fmt: skip
         monkeypatch.setattr(module, name, value)

@@ -87,6 +87,11 @@ class Join(Keyed):
         text = digest(self.text, sorted(mine), [[name, theirs[name]] for name in sorted(theirs)])
         return text, [mine | {*self.left}, frozenset((*theirs, *self.right))]
 
+    def narrowed(self, left: Schema, right: Schema) -> Join:
+        """The same for inputs that lack some columns, but no keys; the others keep their names in the result."""
+        names = {name: result for name, result in self.right_names.items() if name in right}
+        return replace(self, schema={**left, **{names[name]: right[name] for name in names}}, right_names=names)
+
     def step(self, plan: Plan, block: Block) -> Step:
         """The work of a join block."""
         return _JoinStep.of(self, plan, block)
