@@ -89,6 +89,13 @@ class SortedBatch:
         )
         return ranges
 
+    def located(self, lo: np.ndarray, hi: np.ndarray) -> tuple[SortedBatch, np.ndarray, np.ndarray]:
+        """The updates in the ranges lo[k]:hi[k], at least, in a batch whose columns are arrays, and their ranges there.
+
+        For batches whose rows lie elsewhere: packed, or in a file. Codes need not ascend in it.
+        """
+        return self, lo, hi
+
     def locate_between(self, after: np.ndarray, to: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Row ranges [lo, hi) of the codes that are greater than ``after[k]`` and at most ``to[k]``: int64[m] each,
         with ``after[k] <= to[k]``. By binary searches, without an index.
@@ -104,13 +111,6 @@ class SortedBatch:
         values = self.words[word]
         first = kernels.runs.beyond(values, lo, hi, after)
         return first, kernels.runs.beyond(values, first, hi, to)
-
-    def located(self, lo: np.ndarray, hi: np.ndarray) -> tuple[SortedBatch, np.ndarray, np.ndarray]:
-        """The updates in the ranges lo[k]:hi[k], at least, in a batch whose columns are arrays, and their ranges there.
-
-        For batches whose rows lie elsewhere: packed, or in a file. Codes need not ascend in it.
-        """
-        return self, lo, hi
 
     def index(self) -> None:
         """Make look-ups ready, once: O(n). The first does so itself; but a step that divides its keys between threads

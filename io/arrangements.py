@@ -295,7 +295,7 @@ class FileBatch(SortedBatch):
         return self.widen().locate(probes)
 
     def located(self, lo: np.ndarray, hi: np.ndarray) -> tuple[SortedBatch, np.ndarray, np.ndarray]:
-        """The updates in the ranges lo[k]:hi[k], in any order, with columns that are arrays, and their ranges there."""
+        """The updates in the ranges lo[k]:hi[k], with columns that are arrays, and their ranges there."""
         rows, whole = int((hi - lo).sum()), self._whole
         if whole is None:
             with self._lock:
@@ -306,11 +306,7 @@ class FileBatch(SortedBatch):
             return whole, lo, hi
         stops = np.cumsum(hi - lo)
         starts = stops - (hi - lo)
-        wanted = np.arange(rows) + np.repeat(lo - starts, hi - lo)
-        if (lo[1:] >= hi[:-1]).all():
-            return self.take(wanted), starts, stops
-        distinct, places = np.unique(wanted, return_inverse=True)
-        return self.take(distinct).take(places), starts, stops
+        return self.take(np.arange(rows) + np.repeat(lo - starts, hi - lo)), starts, stops
 
     def index(self) -> None:
         """Only of rows in memory: others are found by the index of the file."""
@@ -318,12 +314,22 @@ class FileBatch(SortedBatch):
             self._whole.index()
 
     def take(self, rows: np.ndarray) -> SortedBatch:
-        """The updates at these positions, which ascend: int64[m]."""
+        """The updates at these positions, which may come in any order: int64[m]."""
         if self._whole is not None:
             return self._whole.take(rows)
-        columns, width = self.file.columns(rows + self._first), self.width
+        width = self.width
+        if len(rows) > 1 and (rows[1:] < rows[:-1]).any():
+            order = np.argsort(rows, kind="stable")
+            columns = np.empty((width + len(self._layout.times) + 2, len(rows)), np.int64)
+            columns[:, order] = self.file.columns(rows[order] + self._first)
+        else:
+            columns = self.file.columns(rows + self._first)
         self._rows_read += len(rows)
         return SortedBatch(columns[0], columns[1 : 1 + width], columns[1 + width : -1], columns[-1])
+
+    def part(self, start: int, stop: int) -> SortedBatch:
+        """Updates number ``start`` to ``stop``."""
+        return self.widen().part(start, stop)
 
     def locate_between(self, after: np.ndarray, to: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Row ranges [lo, hi) of the codes that are greater than ``after[k]`` and at most ``to[k]``. Reads pages of
@@ -331,29 +337,31 @@ class FileBatch(SortedBatch):
         """
         if self._whole is not None:
             return self._whole.locate_between(after, to)
-        return self._behind(after), self._behind(to)
-
-    def _behind(self, codes: np.ndarray) -> np.ndarray:
-        """The first row whose code is greater than each of these."""
-        most = np.iinfo(np.int64).max
-        rows = self.file.lower_bounds(np.minimum(codes, most - 1) + 1)
-        rows[codes == most] = len(self.file)
-        found: np.ndarray = np.clip(rows - self._first, 0, self._rows)
-        return found
+        lo, hi = (self.file.upper_bounds(codes) - self._first for codes in (after, to))
+        return np.clip(lo, 0, self._rows), np.clip(hi, 0, self._rows)
 
     def between(
         self, lo: np.ndarray, hi: np.ndarray, word: int, after: np.ndarray, to: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """The part of each range [lo, hi) of rows in which a word is greater than ``after[k]`` and at most ``to[k]``.
-        Reads the rows of the ranges.
+        """The part of each range [lo, hi) of rows, in which a word ascends, where it is greater than ``after[k]`` and
+        at most ``to[k]``. Reads a value for each step of a binary search.
         """
-        some, starts, stops = self.located(lo, hi)
-        first, end = some.between(starts, stops, word, after, to)
-        return lo + (first - starts), lo + (end - starts)
+        if self._whole is not None:
+            return self._whole.between(lo, hi, word, after, to)
+        first = self._beyond(lo, hi, word, after)
+        return first, self._beyond(first, hi, word, to)
 
-    def part(self, start: int, stop: int) -> SortedBatch:
-        """Updates number ``start`` to ``stop``."""
-        return self.widen().part(start, stop)
+    def _beyond(self, lo: np.ndarray, hi: np.ndarray, word: int, bounds: np.ndarray) -> np.ndarray:
+        """For each k the first row in [lo[k], hi[k]), where a word ascends, with a word beyond ``bounds[k]``."""
+        lo, hi = lo.copy(), hi.copy()
+        while len(some := np.flatnonzero(lo < hi)):
+            middle = (lo[some] + hi[some]) // 2
+            order = np.argsort(middle)
+            values = np.empty(len(some), np.int64)
+            values[order] = self.file.words(word, middle[order] + self._first)
+            is_beyond = values > bounds[some]
+            hi[some[is_beyond]], lo[some[~is_beyond]] = middle[is_beyond], middle[~is_beyond] + 1
+        return lo
 
     def versions(self) -> np.ndarray:
         """The first coordinates of the times: int64[n]."""

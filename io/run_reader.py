@@ -40,8 +40,8 @@ class RunFile:
     """
 
     __slots__ = (
-        "_codes", "_first_pages", "_index", "_lock", "_pages", "_places", "_top", "_words", "bytes", "kinds", "path",
-        "starts",
+        "_codes", "_first_pages", "_index", "_lock", "_pages", "_places", "_stored", "_top", "_words", "bytes", "kinds",
+        "path", "starts",
     )  # fmt: skip
 
     def __init__(self, path: Place, layout: Layout, hint: str) -> None:
@@ -64,6 +64,7 @@ class RunFile:
         self.kinds = {CODE: _INT64, **layout.stored, **dict.fromkeys((*layout.times, "diff"), _INT64)} | {
             name: kind for name, kind in narrow.items() if name in layout.stored or name in (*layout.times, "diff")
         }
+        self._stored = list(layout.stored)
         self._words: dict[tuple[str, int], np.ndarray] = {}  # of entries of dictionaries: see _entries
 
     def __len__(self) -> int:
@@ -120,6 +121,25 @@ class RunFile:
         some = np.flatnonzero(page >= 0)
         rows[some] = self._search(page[some], codes[some])[0]
         return rows
+
+    def upper_bounds(self, codes: np.ndarray) -> np.ndarray:
+        """The first row whose code is greater than each of these: int64[m]."""
+        rows, page = np.zeros(len(codes), np.int64), np.full(len(codes), -1)
+        if self._pages:
+            page = self._pages_of(codes, "right")
+        some = np.flatnonzero(page >= 0)
+        rows[some] = self._search(page[some], codes[some])[1]
+        return rows
+
+    def words(self, number: int, rows: np.ndarray) -> np.ndarray:
+        """One of the words of some rows, which ascend: int64[m]."""
+        name = self._stored[number]
+        out, at = np.empty(len(rows), np.int64), 0
+        for group, some in self._divided(rows):
+            count = _number(some)
+            out[at : at + count] = self._column(name, group, self.kinds[name], some, count)
+            at += count
+        return out
 
     def dictionaries(self, name: str) -> list[tuple[int, dict[str, Any]]]:
         """The row groups that have a dictionary of texts in a column, and where it is."""

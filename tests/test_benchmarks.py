@@ -121,6 +121,17 @@ def test_results_of_a_large_group_are_checked(bench: Any, capsys: pytest.Capture
     assert stored.change()["cpu_s"] > 0
 
 
+def test_results_of_look_ups_are_checked(bench: Any, tmp_path: Path) -> None:
+    lookups, measure = bench("lookups"), bench("measure")
+    table = lookups.Table(tmp_path, 300, 40)
+    assert table.change(10)["cpu_s"] > 0
+    assert 0 < table.change(20)["read"] < 100_000
+    table.check()
+    table.logs[0] = table.logs[0].with_columns(value=pl.col("value") - 1)
+    with pytest.raises(measure.Failed, match="not that of the rows"):
+        table.check()
+
+
 def test_readings_in_a_moving_window_are_checked(
     bench: Any, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
