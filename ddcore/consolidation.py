@@ -57,11 +57,11 @@ def arrange_all(pieces: Sequence[Piece], words: int, key: Sequence[Type] | None 
 
     With ``key``, the types of the key columns, which are the first words, the pieces have no codes.
     """
-    if sum(map(packing.rows_of, pieces)) < FEW:
-        few = _few(pieces)
-        if few is not None:
-            return _coded(few[:-1], few[-1], words, key) if key else _of_columns(few, words)
-    fields = packing.layout(pieces)
+    are_few = sum(map(packing.rows_of, pieces)) < FEW
+    few = _few(pieces) if are_few else None
+    if few is not None:
+        return _coded(few[:-1], few[-1], words, key) if key else _of_columns(few, words)
+    fields = None if are_few else packing.layout(pieces)
     if fields is not None:
         summed = packing.consolidated(pieces, fields)
         return _coded(summed.columns(), summed.diffs(), words, key) if key else _batch(summed, words)
@@ -77,11 +77,12 @@ def merge(a: SortedBatch, b: SortedBatch, frontier: np.ndarray | None = None) ->
     With a ``frontier`` (coordinates, elements) times become their representatives beyond it. Costs one sort of packed
     integers where columns fit into one, else a pass over both.
     """
-    if len(a) + len(b) < FEW:
+    are_few = len(a) + len(b) < FEW
+    if are_few:
         columns = _few([_columns(batch) for batch in (a, b) if len(batch)], 1 + a.width, frontier)
         if columns is not None:
             return _of_columns(columns, a.width)
-    pieces = [_columns(batch, frontier) for batch in (a, b) if len(batch)]
+    pieces = [] if are_few else [_columns(batch, frontier) for batch in (a, b) if len(batch)]
     fields = packing.layout(pieces) if pieces else None
     if fields is not None:
         return _batch(packing.consolidated(pieces, fields), a.width)
@@ -105,10 +106,11 @@ def union(batches: Sequence[SortedBatch | NarrowBatch]) -> SortedBatch:
     if len(columns) > 1:  # of which there may be many, with few rows each
         together = [np.concatenate(each) for each in zip(*columns, strict=True)]
         pieces = [together, *(piece for piece in pieces if not isinstance(piece, list))]
-    few = _few(pieces) if sum(map(len, batches)) < FEW else None
+    are_few = sum(map(len, batches)) < FEW
+    few = _few(pieces) if are_few else None
     if few is not None:
         return _of_columns(few, width)
-    fields = packing.layout(pieces) if pieces else None
+    fields = packing.layout(pieces) if pieces and not are_few else None
     if fields is not None:
         return _batch(packing.consolidated(pieces, fields), width)
     queue = sorted(batches, key=len, reverse=True)
@@ -157,7 +159,8 @@ def _batch(summed: Summed, words: int) -> SortedBatch:
 
 
 def _few(pieces: Sequence[Piece], first: int = 0, frontier: np.ndarray | None = None) -> np.ndarray | None:
-    """Few updates consolidated: int64 (columns, m), the last of which has the sums; None if integers cannot hold them.
+    """Few updates consolidated: int64 (columns, m), the last of which has the sums; None if integers cannot hold them,
+    and no :func:`packing.layout` either.
 
     Times, which begin with column ``first``, become their representatives beyond a ``frontier``.
     """

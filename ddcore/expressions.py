@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
+from copy import copy
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from decimal import Decimal
@@ -123,6 +124,14 @@ class Projection:
         """The words of those results by name, computed on the words of the rows; None where Polars has to do that."""
         results = self._formulas.on_words(words, rows)
         return results and {name: values.astype(np.int64, copy=False) for name, values in results.items()}
+
+    def without(self, names: Iterable[str]) -> Projection:
+        """The same without some results that are bare columns."""
+        gone, other = frozenset(names), copy(self)
+        other.schema = {name: kind for name, kind in self.schema.items() if name not in gone}
+        other.renames = {name: column for name, column in self.renames.items() if name not in gone}
+        other.reads = {name: columns for name, columns in self.reads.items() if name not in gone}
+        return other
 
     def computed(self, frame: pl.DataFrame) -> pl.DataFrame:
         """The results that are no bare columns, in order, for the rows of ``frame``.

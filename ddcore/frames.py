@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
 import polars as pl
 
@@ -19,24 +19,32 @@ _INT64 = pl.Int64
 _MOST_MILLISECONDS = (2**63 - 1) // 1000
 
 
-def batch_of(frame: pl.DataFrame, schema: Schema, dims: Sequence[str], name: str) -> Batch:
-    """A change log as an update batch. Raises DataError where columns are missing or are no integers."""
+def batch_of(
+    frame: pl.DataFrame, schema: Schema, dims: Sequence[str], name: str, read: Container[str] | None = None
+) -> Batch:
+    """A change log as an update batch. Raises DataError where columns are missing or are no integers.
+
+    ``read``: the columns that the frame has, if not all; the others are null in the batch.
+    """
     columns = {column.name: column for column in frame.get_columns()}
-    for column in (*schema, *dims, "diff"):
+    present = {column: kind for column, kind in schema.items() if read is None or column in read}
+    for column in (*present, *dims, "diff"):
         if column not in columns:
             raise DataError(f"input {name}: there is no column {column}; there are {', '.join(columns)}")
     for column in (*dims, "diff"):
         dtype = columns[column].dtype
         if not dtype.is_integer() or columns[column].null_count():
             raise DataError(f"input {name}: column {column} must be integers without nulls, not {dtype}")
-    for column, kind in schema.items():
+    for column, kind in present.items():
         check_column(columns[column], kind, f"input {name}")
     times = [_whole_numbers(columns[dim], name) for dim in dims]
     for dim, coordinates in zip(dims, times, strict=True):
         if len(coordinates) and coordinates.min() < 0:
             raise DataError(f"input {name}: {dim} is {int(coordinates.min())}", "times count from 0")
     diffs = _whole_numbers(columns["diff"], name)
-    return Batch([encoding.encode(columns[column], kind) for column, kind in schema.items()], times, diffs)
+    words = {column: encoding.encode(columns[column], kind) for column, kind in present.items()}
+    nothing = np.full(0 if len(words) == len(schema) else len(frame), encoding.NULL, dtype=np.int64)
+    return Batch([words.get(column, nothing) for column in schema], times, diffs)
 
 
 def _whole_numbers(column: pl.Series, name: str) -> np.ndarray:

@@ -127,7 +127,7 @@ class Meter:
         for arrangement in self.plan.arrangements:
             for batch in traces[arrangement.index].stored:
                 rows, size = batch.take_reads()
-                if rows:
+                if rows or size:
                     cost = self.owner(arrangement)
                     cost.rows_read += rows
                     cost.bytes_read += size

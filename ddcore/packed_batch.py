@@ -125,6 +125,12 @@ class PackedBatch(SortedBatch):
         kernels.packed.scatter(ends - sizes, columns, self.packed.rows, lo, hi, self._whole_table)
         return columns
 
+    def located(self, lo: np.ndarray, hi: np.ndarray) -> tuple[SortedBatch, np.ndarray, np.ndarray]:
+        """The updates in the ranges lo[k]:hi[k] as columns, and their ranges there."""
+        columns, stops = self.ranges(lo, hi), np.cumsum(hi - lo)
+        some = SortedBatch(columns[0], columns[1 : 1 + self._width], columns[1 + self._width : -1], columns[-1])
+        return some, stops - (hi - lo), stops
+
     def collapsed(
         self, lo: np.ndarray, hi: np.ndarray, since: np.ndarray
     ) -> tuple[PackedBatch, tuple[np.ndarray, np.ndarray]] | None:

@@ -12,7 +12,7 @@ once it is built, so it can be pickled and shared between threads.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -170,7 +170,8 @@ class Plan:
 
     ``inputs`` and ``outputs`` are schemas by name, ``sources`` the nodes of the inputs. ``targets`` has one list for
     each node, ``depths`` the number of enclosing loops; ``loops`` are keyed by scope. ``fingerprint`` is the same for
-    the same program in every process and release.
+    the same program in every process and release. ``read``: the columns of each input that something reads; the others
+    may be null.
     """
 
     dims: tuple[str, ...]
@@ -184,6 +185,7 @@ class Plan:
     blocks: Sequence[Block]
     arrangements: Sequence[Arrangement]
     fingerprint: str
+    read: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         return f"Plan({', '.join(self.inputs)} -> {', '.join(self.outputs)}: {len(self.operators)} operators)"

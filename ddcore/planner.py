@@ -27,6 +27,7 @@ from ddcore.operators.constant import Constant
 from ddcore.operators.reduction import Reduction
 from ddcore.operators.tree import Tree
 from ddcore.plan import Arrangement, Block, Loop, Plan, Target
+from ddcore.pruning import pruned
 from ddcore.schema import Schema, check_names, parse_schema
 from ddcore.wording import kind_of
 
@@ -62,8 +63,11 @@ def build(
     with making(lambda rows: Collection(graph, graph.add(Constant.of(rows)))):
         returned = program(**{name: Collection(graph, node) for name, node in sources.items()})
     outputs = _check_outputs(returned, graph, dims)
-    outputs |= _inspections(graph, dims, outputs)
-    return _Planner(graph, dims, inputs, sources, outputs, nonnegative=nonnegative).plan()
+    left = pruned(graph, outputs.values())
+    read = {name: left.read[node] for name, node in sources.items()}
+    outputs, sources = ({name: left.numbers[node] for name, node in each.items()} for each in (outputs, sources))
+    outputs |= _inspections(left.graph, dims, outputs)
+    return replace(_Planner(left.graph, dims, inputs, sources, outputs, nonnegative=nonnegative).plan(), read=read)
 
 
 @dataclass

@@ -64,7 +64,7 @@ class SortedBatch:
         return len(self._words)
 
     def widen(self) -> SortedBatch:
-        """The same updates with columns that are arrays in memory: each is read at once."""
+        """The same updates with columns that are arrays: all rows of a batch in a file."""
         return self
 
     def take(self, rows: np.ndarray) -> SortedBatch:
@@ -105,6 +105,13 @@ class SortedBatch:
         first = kernels.runs.beyond(values, lo, hi, after)
         return first, kernels.runs.beyond(values, first, hi, to)
 
+    def located(self, lo: np.ndarray, hi: np.ndarray) -> tuple[SortedBatch, np.ndarray, np.ndarray]:
+        """The updates in the ranges lo[k]:hi[k], at least, in a batch whose columns are arrays, and their ranges there.
+
+        For batches whose rows lie elsewhere: packed, or in a file. Codes need not ascend in it.
+        """
+        return self, lo, hi
+
     def index(self) -> None:
         """Make look-ups ready, once: O(n). The first does so itself; but a step that divides its keys between threads
         calls this before, so that they divide this work too.
@@ -113,7 +120,7 @@ class SortedBatch:
             self._starts = self._bucket_starts()
 
     def load_all(self) -> None:
-        """Have all rows in memory. Before, a batch in a file has only those that :meth:`locate` has found."""
+        """Have all rows in memory, where some are in a file."""
 
     def take_reads(self) -> tuple[int, int]:
         """The rows and bytes that were read from a file since the last call."""

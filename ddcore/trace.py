@@ -161,11 +161,7 @@ def gather(
     (coordinates, elements) long histories in several batches are at the representatives of their times beyond it, and
     added up.
     """
-    if len(keys.words):  # rows of another key may have the same code
-        batches = [batch.widen() for batch in batches]
-    located = [(batch, batch.locate(keys.codes)) for batch in batches]
-    located = [(batch, (lo, hi)) for batch, (lo, hi) in located if np.count_nonzero(hi > lo)]
-    batches, spans = [batch for batch, _ in located], [span for _, span in located]
+    batches, spans = _found(batches, keys)
     counts = _numbers(batches, spans, keys)
     if frontier is not None and not _has_long_histories(counts):
         frontier = None
@@ -187,6 +183,24 @@ def gather(
     if frontier is None or len(batches) < 2 or not _has_long_histories(counts):
         return rows
     return Rows(*kernels.runs.compact(rows.offsets, rows.words, rows.times, rows.diffs, frontier))
+
+
+def _found(batches: Sequence[SortedBatch], keys: Keys) -> tuple[list[SortedBatch], list[_Spans]]:
+    """Batches that have the rows of the keys in arrays or packed, and the spans of the keys there."""
+    some, spans = list[SortedBatch](), list[_Spans]()
+    for batch in batches:
+        span = batch.locate(keys.codes)
+        if not np.count_nonzero(span[1] > span[0]):
+            continue
+        # Of hashed keys, rows of another key may have the same code: words are compared, which packed ones have not.
+        if isinstance(batch, PackedBatch) and len(keys.words) == 0:
+            some.append(batch)
+            spans.append(span)
+        else:
+            located, *ends = batch.located(*span)
+            some.append(located)
+            spans.append((ends[0], ends[1]))
+    return some, spans
 
 
 def _numbers(batches: Sequence[SortedBatch], spans: Sequence[_Spans], keys: Keys) -> np.ndarray:

@@ -168,7 +168,7 @@ class Worker:
     def _history(self, arrangement: Arrangement, codes: np.ndarray) -> Iterator[SortedBatch]:
         """The updates that a trace has of keys, in parts where memory is limited."""
         spill = spilling.current()
-        for batch in (batch.widen() for batch in self.traces[arrangement.index].batches):
+        for batch in self.traces[arrangement.index].batches:
             lo, hi = batch.locate(codes)
             rows = np.concatenate([np.arange(a, b) for a, b in zip(lo, hi, strict=True)])
             size = max(1, len(rows)) if spill is None else spill.rows

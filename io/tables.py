@@ -16,7 +16,7 @@ import json
 import os
 import re
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,7 +24,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ddcore.errors import DdError, StorageError, UsageError
 from ddcore.io import datafile, heads, store
-from ddcore.io.datafile import Codec
 from ddcore.io.deltalog import (
     AFTER,
     COMPACTED,
@@ -57,10 +56,11 @@ if TYPE_CHECKING:
 __all__ = [
     "APP", "AddedFile", "LiveFile", "Overtaken", "TableState", "arrow_table", "change", "change_from", "commit",
     "committed", "create", "exists", "fence", "files_of", "forget", "is_kept", "is_settled", "is_writer",
-    "keep_removals", "kept_open", "lease", "live_files", "location", "lost", "mend_hint", "open_table", "opened",
+    "keep_removals", "kept_open", "lease", "live_files", "location", "lost", "mend_hint", "new_file",
+    "open_table", "opened",
     "reading", "require_lock", "row_type", "scan", "schema_of", "settle", "sources", "state_at", "stored_columns",
     "strays", "sync_all", "synced_together", "together", "token_of", "values", "write_checkpoint",
-    "write_file", "write_pieces",
+    "write_file",
 ]  # fmt: skip
 
 APP = "ddcore"  # the one application id of our transactions; its version is the number of the run or ingest
@@ -164,7 +164,6 @@ def write_file(
     row_group: int = _ROW_GROUP,
     partition: Mapping[str, str] | None = None,
     notes: Mapping[str, str] | None = None,
-    codec: Codec = "zstd",
 ) -> AddedFile:
     """Write one data file, ``STEM-DIGEST.parquet``, which no reader sees before a commit.
 
@@ -172,50 +171,25 @@ def write_file(
     ``table`` does not have the partition columns. ``notes``: text for the file's footer, by name.
     """
     partition = dict(partition or {})
-    path, size = _write(
-        folder, stem, [table], table.schema, rows=table.num_rows, row_group=row_group, partition=partition, notes=notes,
-        codec=codec,
-    )  # fmt: skip
+
+    def write(path: Path, synced: bool) -> tuple[int, str]:
+        return datafile.write([table], table.schema, table.num_rows, path, row_group, notes=notes, synced=synced)
+
+    path, size = new_file(folder, stem, write, partition)
     return AddedFile(path, size, table.num_rows, file_stats(table, bounded), partition)
 
 
-def write_pieces(
-    folder: Place, stem: str, pieces: Iterable[pa.Table], schema: pa.Schema, *, rows: int, bounded: str,
-    row_group: int, partition: Mapping[str, str], codec: Codec,
-) -> AddedFile:  # fmt: skip
-    """The same for rows in pieces, of which one is in memory at a time; at most ``rows``. ``bounded``: an int64 column
-    without nulls, by which they are sorted.
+def new_file(
+    folder: Place, stem: str, write: Callable[[Path, bool], tuple[int, str]], partition: Mapping[str, str]
+) -> tuple[str, int]:
+    """Have a data file written and sync it to the disk; return its path below ``folder`` and its size in bytes.
+
+    ``write`` gets a path, and whether it has to sync the file; it returns the size and the digest for the name.
     """
-    import pyarrow as pa
-
-    counted, ends = 0, list[pa.Array]()
-
-    def watched() -> Iterator[pa.Table]:
-        nonlocal counted
-        for piece in pieces:
-            if piece.num_rows:
-                counted += piece.num_rows
-                ends.extend([piece[bounded].slice(0, 1), piece[bounded].slice(piece.num_rows - 1)])
-                yield piece
-
-    path, size = _write(
-        folder, stem, watched(), schema, rows=rows, row_group=row_group, partition=partition, codec=codec
-    )
-    bounds = pa.table({bounded: pa.chunked_array([chunk for end in ends for chunk in end.chunks], pa.int64())})
-    return AddedFile(path, size, counted, file_stats(bounds, [bounded], rows=counted), dict(partition))
-
-
-def _write(
-    folder: Place, stem: str, pieces: Iterable[pa.Table], schema: pa.Schema, *, rows: int, row_group: int,
-    partition: Mapping[str, str], notes: Mapping[str, str] | None = None, codec: Codec = "zstd",
-) -> tuple[str, int]:  # fmt: skip
-    """Write a data file and sync it to the disk; return its path below ``folder`` and its size in bytes."""
     place = "".join(f"{name}={value}/" for name, value in partition.items())
     directory = folder / place
     with reporting(directory, "write to"), store.new_file(directory, stem) as new:
-        size, digest = datafile.write(
-            pieces, schema, rows, new.temporary, row_group, notes=notes, synced=_unsynced is None, codec=codec
-        )
+        size, digest = write(new.temporary, _unsynced is None)
         path = f"{place}{new.name}-{digest}.parquet"
         failpoint("after-write")
         new.finish(folder / path)
@@ -885,11 +859,8 @@ def _short_text(texts: pa.Array) -> pa.Array:
     return pa.Array.from_buffers(pa.string(), len(texts), [nulls, pa.py_buffer(short), data], texts.null_count)
 
 
-def file_stats(table: pa.Table, bounded: Iterable[str], *, rows: int | None = None) -> str:
-    """Delta's statistics of a file, as JSON text. Values without a JSON form (NaN, bytes) get no bounds.
-
-    ``rows``: how many the file has, where the table has only those with the bounds.
-    """
+def file_stats(table: pa.Table, bounded: Iterable[str]) -> str:
+    """Delta's statistics of a file, as JSON text. Values without a JSON form (NaN, bytes) get no bounds."""
     from ddcore.io.stats import bounds, json_object
 
     lower, upper = {}, {}
@@ -900,7 +871,7 @@ def file_stats(table: pa.Table, bounded: Iterable[str], *, rows: int | None = No
             lower[name], upper[name] = pair
     return json_object(
         {
-            "numRecords": str(table.num_rows if rows is None else rows),
+            "numRecords": str(table.num_rows),
             "minValues": json_object(lower),
             "maxValues": json_object(upper),
             "nullCount": json_object(nulls),

@@ -27,7 +27,7 @@ from warehouses import logs_of, project_of, take_in
 
 from ddcore import lattice
 from ddcore.errors import DdError, UsageError
-from ddcore.io import arrangements, compaction, datafile, retention, tables
+from ddcore.io import arrangements, compaction, datafile, retention, run_writer, tables
 from ddcore.io.changelog import ChangeLog
 from ddcore.io.folded import output_log
 from ddcore.io.intent import give_up
@@ -86,7 +86,7 @@ def test_random_programs_compacted_between_runs(seed: int, tmp_path: Path, monke
     rng = random.Random(seed)
     monkeypatch.setattr(arrangements, "SMALL", rng.choice([0, 1024]))
     monkeypatch.setattr(compaction, "_PIECE", rng.choice([2, 4 << 20]))
-    monkeypatch.setattr(arrangements, "ROW_GROUP", 4)
+    monkeypatch.setattr(run_writer, "GROUP", 4)
     drawn = case(seed, plain=True)
     expected = outcome(folding.by_reference, drawn)
     project = with_retention(project_of(tmp_path / "project", drawn))

@@ -226,6 +226,9 @@ def test_a_moving_end_reads_the_rows_of_a_day(monkeypatch: pytest.MonkeyPatch, k
     more = rows.filter(col("id") == 5).with_columns(ts=pl.Series([99 * DAY, 5])[:1], version=pl.lit(94), id=pl.lit(-1))
     assert len(session.fold({"rows": more})["out"]) == 1
     assert sum(numbers) == 1, "a new row meets the interval that is there, not all that ever were"
+    del numbers[:]
+    gone = more.with_columns(ts=pl.lit(91 * DAY + 5), version=pl.lit(95))
+    assert session.fold({"rows": gone})["out"].is_empty() and sum(numbers) == 0, "nor one that has been there once"
 
 
 def test_new_rows_meet_only_intervals_near_them(monkeypatch: pytest.MonkeyPatch) -> None:

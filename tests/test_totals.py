@@ -61,6 +61,9 @@ UNPROVED: dict[str, Callable[[Any, Any], Any]] = {
     "a loop that subtracts": lambda t, u: t.select("k", "v").iterate(
         lambda w: halved(w).negate().concat(t.select("k", "v")), max_rounds=3, at_limit="return"
     ),
+    "a group in such a loop": lambda t, u: t.select("k", "v").iterate(
+        lambda w: summed(w).select("k", v="s").negate(), max_rounds=3, at_limit="return"
+    ),
     "what reaches a loop": lambda t, u: t.negate().select("k", "v").iterate(halved, max_rounds=3, at_limit="return"),
 }
 

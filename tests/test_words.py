@@ -40,7 +40,8 @@ def on_words(expr: pl.Expr, frame: pl.DataFrame = FRAME) -> list[int] | None:
 
 def by_polars(expr: pl.Expr, frame: pl.DataFrame = FRAME) -> list[int]:
     projection = Projection({"r": expr}, SCHEMA)
-    return encoding.encode(projection.computed(frame)["r"], projection.schema["r"]).tolist()
+    words: list[int] = encoding.encode(projection.computed(frame)["r"], projection.schema["r"]).tolist()
+    return words
 
 
 def number(rng: random.Random, depth: int) -> pl.Expr:

@@ -248,7 +248,8 @@ class _Rule:
         for other in others:
             lo, hi = other.locate(distinct.codes)
             if len(distinct.words):
-                kernels.runs.count_matches(counts, distinct.words, lo, hi, other.words)
+                found, lo, hi = other.located(lo, hi)
+                kernels.runs.count_matches(counts, distinct.words, lo, hi, found.words)
             else:
                 counts += hi - lo
         row_counts = np.empty(len(codes), dtype=np.int64)

@@ -37,7 +37,6 @@ __all__ = [
     "join",
     "key_pairs",
     "keys_once",
-    "located",
     "matches",
     "right_names",
 ]  # fmt: skip
@@ -87,6 +86,11 @@ class Join(Keyed):
         mine = columns - {*theirs.values()}
         text = digest(self.text, sorted(mine), [[name, theirs[name]] for name in sorted(theirs)])
         return text, [mine | {*self.left}, frozenset((*theirs, *self.right))]
+
+    def narrowed(self, left: Schema, right: Schema) -> Join:
+        """The same for inputs that lack some columns, but no keys; the others keep their names in the result."""
+        names = {name: result for name, result in self.right_names.items() if name in right}
+        return replace(self, schema={**left, **{names[name]: right[name] for name in names}}, right_names=names)
 
     def step(self, plan: Plan, block: Block) -> Step:
         """The work of a join block."""
@@ -167,7 +171,7 @@ def _partners(new: SortedBatch, others: Sequence[SortedBatch]) -> SortedBatch:
     for other in others:
         other.load_all()
     codes = np.unique(np.concatenate([np.empty(0, dtype=np.int64), *(other.codes for other in others)]))
-    some, _, _ = located(new, *new.locate(codes))
+    some, _, _ = new.located(*new.locate(codes))
     return some
 
 
@@ -223,11 +227,10 @@ def matches(new: SortedBatch, heads: Heads, others: Sequence[SortedBatch], coord
     keys, starts = heads.keys, heads.starts
     key_words = len(keys.words)
     for batch in others:
-        other, (lo, hi) = batch, batch.locate(keys.codes)
+        lo, hi = batch.locate(keys.codes)
         if not np.count_nonzero(hi > lo):
             continue
-        if isinstance(batch, PackedBatch):
-            other, lo, hi = located(batch, lo, hi)
+        other, lo, hi = batch.located(lo, hi)
         ends = kernels.joining.pair_starts(new.codes, new.words, starts, key_words, lo, hi, other.words)
         if coordinates == len(new.times) == len(other.times) == 1 and len(ends) > 1:
             sweep, ends = _Sweep.of(new, other, heads, ends, (lo, hi))
@@ -246,13 +249,6 @@ def matches(new: SortedBatch, heads: Heads, others: Sequence[SortedBatch], coord
                 if overflow:
                     diffs, high = kernels.joining.products(new.diffs[left], other.diffs[right])
                 yield Pairs(other, left, right, list(times), diffs, high)
-
-
-def located(batch: PackedBatch, lo: np.ndarray, hi: np.ndarray) -> tuple[SortedBatch, np.ndarray, np.ndarray]:
-    """The updates of some ranges as columns, and the ranges there; the codes are not ascending any more."""
-    columns, width, stops = batch.ranges(lo, hi), batch.width, np.cumsum(hi - lo)
-    some = SortedBatch(columns[0], columns[1 : 1 + width], columns[1 + width : -1], columns[-1])
-    return some, stops - (hi - lo), stops
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,7 @@ from ddcore.errors import ProgramError
 from ddcore.lattice import advance
 from ddcore.libraries import numpy as np
 from ddcore.operators.base import Keyed, Needs, Port, Rounds, State, Step
-from ddcore.operators.join import CHUNK, Pairs, chunks, key_pairs, keys_once, located, right_names
-from ddcore.packed_batch import PackedBatch
+from ddcore.operators.join import CHUNK, Pairs, chunks, key_pairs, keys_once, right_names
 from ddcore.place import caller
 from ddcore.ranges import portions
 from ddcore.schema import Schema
@@ -343,9 +342,8 @@ class _JoinBetweenStep(Step):
         which, lo, hi = _cut(*self._located(segments, batch))
         ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(hi - lo)])
         for first, last in chunks(ends):
-            of, a, b, other = which[first:last], lo[first:last], hi[first:last], batch
-            if isinstance(batch, PackedBatch):
-                other, a, b = located(batch, a, b)
+            of = which[first:last]
+            other, a, b = batch.located(lo[first:last], hi[first:last])
             times, diffs = np.take(segments.times, of, axis=1), segments.diffs[of]
             left, right, at, products, overflow = kernels.joining.pairs(
                 np.arange(len(of) + 1), segments.keys, times, diffs, 0, ends[first : last + 1] - ends[first], a, b,

@@ -86,6 +86,14 @@ class Select(Linear):
             frozenset().union(*(self.projection.reads[name] for name in columns))
         ]
 
+    def narrowed(self, source: Schema) -> Select:
+        """The same for rows that lack some columns: without the results that are these columns."""
+        projection = self.projection.without(
+            name for name, column in self.projection.renames.items() if column not in source
+        )
+        texts = {name: self.texts[name] for name in projection.schema}
+        return Select(projection.schema, digest([*texts.values()]), source, projection, texts)
+
     def constants(self) -> dict[str, int]:
         """The columns that have the same value in all rows, and the word of that."""
         if not self.projection.constants:
