@@ -20,6 +20,7 @@ from ddcore.cli.options import (
     ProjectOption,
     VerticalOption,
     WarehouseOption,
+    WhereOption,
     filled_path,
     open_project,
 )
@@ -27,16 +28,19 @@ from ddcore.cli.output import SCHEMA_VERSION, Output
 from ddcore.cli.report import write_page
 from ddcore.cli.text import aligned, count, laid_out, plain
 from ddcore.errors import UsageError
-from ddcore.io.pairs import cells_of, changes_of, sign
+from ddcore.io.pairs import cells_of, changes_of, number_of_changes, sign
 from ddcore.io.times import Time, json_time, shown
 from ddcore.wording import meant
 
 if TYPE_CHECKING:
-    import polars as pl
-
+    from ddcore.condition import Condition
     from ddcore.io.folded import FoldedLog
+    from ddcore.io.pairs import Change
+    from ddcore.io.sorted_rows import SortedRows
 
 __all__ = ["diff"]
+
+LINES = 10_000  # changes of a table that are aligned together
 
 _COLORS = {"+": "green", "-": "red", "~": "yellow"}
 
@@ -60,6 +64,7 @@ def diff(
     *,
     or_before: OrBeforeOption = False,
     stat: Annotated[bool, typer.Option("--stat", help="Counts only, version by version.")] = False,
+    where: WhereOption = None,
     limit: LimitOption = None,
     key: Annotated[
         list[str] | None,
@@ -95,7 +100,8 @@ def diff(
 
     First the schema, then the counts, then the rows: + inserted, - deleted, ~ changed. A range may be open: `..B`
     begins with nothing, `A..` ends at latest. With A later than B it shows the way back. A value of more than 1,000
-    characters is cut, except with --json.
+    characters is cut, except with --json. With --where it is the difference of the rows that meet the condition, also
+    for the counts and for --exit-code. Longer tables are aligned in parts of 10,000 changes.
     """
     out = Output(json=as_json)
     if file is not None and not html:
@@ -106,30 +112,30 @@ def diff(
 
     settings = open_project(project, warehouse=warehouse)
     log = output_log(settings, output)
+    condition = log.condition(where, "--where")
     start, end = log.readable.range(a, b, or_before=or_before)
     # The shape of JSON lines follows from the command line alone, not from dd.toml.
     configured = settings.outputs[output].key if output in settings.outputs and not as_json else ()
-    places = _key_places(configured, key, log)
-    rows = log.between(start, end)
-    plus, minus = _counts(rows)
+    keys = _keys(configured, key, log)
+    rows = log.rows(start, end, condition, keys)
     if html:
         from ddcore.cli.diff_page import MOST, diff_page
 
         limit = MOST if limit is None else limit or len(rows)
-        write_page(out, file, "diff.html", diff_page(log, (start, end), (plus, minus), changes_of(rows, places), limit))
+        write_page(out, file, "diff.html", diff_page(log, (start, end), rows, keys, limit, where=condition))
         return 3 if exit_code and len(rows) else 0
-    _head(out, log, (start, end), (plus, minus))
+    _head(out, log, (start, end), rows.sizes())
     if stat:
-        _stat(out, log, start, end)
+        _stat(out, log, start, end, condition)
     elif out.json:
-        _json_rows(out, log, rows, places, limit)
+        _json_rows(out, log, rows, keys, limit)
     else:
-        _text_rows(out, log, rows, places, limit, vertical=vertical)
+        _text_rows(out, log, rows, keys, limit, vertical=vertical)
     return 3 if exit_code and len(rows) else 0
 
 
-def _key_places(configured: Sequence[str], option: list[str] | None, log: FoldedLog) -> list[int]:
-    """The places of the key columns in a row; UsageError for a column that does not exist."""
+def _keys(configured: Sequence[str], option: list[str] | None, log: FoldedLog) -> list[str]:
+    """The key columns; UsageError for a column that does not exist."""
     names = [name.strip() for text in option or [] for name in text.split(",") if name.strip()]
     if option is None:
         names = list(configured)
@@ -141,15 +147,7 @@ def _key_places(configured: Sequence[str], option: list[str] | None, log: Folded
                 f"{place}: {log.name} has no column {name!r}; it has: {', '.join(columns)}",
                 meant(name, columns),
             )
-    return [columns.index(name) for name in names]
-
-
-def _counts(rows: pl.DataFrame) -> tuple[int, int]:
-    import polars as pl
-
-    wide = pl.col("diff").cast(pl.Int128)
-    plus, minus = rows.select(plus=wide.filter(wide > 0).sum(), minus=wide.filter(wide < 0).sum()).row(0)
-    return int(plus or 0), -int(minus or 0)
+    return list(dict.fromkeys(names))
 
 
 def _head(out: Output, log: FoldedLog, span: tuple[Time | None, Time], counts: tuple[int, int]) -> None:
@@ -167,8 +165,8 @@ def _head(out: Output, log: FoldedLog, span: tuple[Time | None, Time], counts: t
     out.data(f"{begin}..{log.names.shown(end)}  ", (f"+{count(plus)}", "green"), " ", (f"-{count(minus)}", "red"))
 
 
-def _stat(out: Output, log: FoldedLog, start: Time | None, end: Time) -> None:
-    steps, dims = log.steps(start, end), log.log.dims
+def _stat(out: Output, log: FoldedLog, start: Time | None, end: Time, where: Condition | None) -> None:
+    steps, dims = log.steps(start, end, where), log.log.dims
     name = "version" if len(dims) == 1 else "time"
     if out.json:
         for version, plus, minus in steps:
@@ -185,16 +183,16 @@ def _stat(out: Output, log: FoldedLog, start: Time | None, end: Time) -> None:
             out.data(line)
 
 
-def _json_rows(out: Output, log: FoldedLog, rows: pl.DataFrame, places: list[int], limit: int | None) -> None:
+def _json_rows(out: Output, log: FoldedLog, rows: SortedRows, keys: list[str], limit: int | None) -> None:
     names = list(log.schema)
 
     def named(row: tuple[Any, ...] | None) -> dict[str, Any] | None:
         return None if row is None else {name: plain(value) for name, value in zip(names, row, strict=True)}
 
-    for change in islice(changes_of(rows, places), limit or None):
+    for change in islice(changes_of(rows, _places(log, keys)), limit or None):
         if out.unread:
             return
-        if places:
+        if keys:
             out.record(before=named(change.before), after=named(change.after), count=change.times)
         else:
             sign = 1 if change.before is None else -1
@@ -202,18 +200,33 @@ def _json_rows(out: Output, log: FoldedLog, rows: pl.DataFrame, places: list[int
 
 
 def _text_rows(
-    out: Output, log: FoldedLog, rows: pl.DataFrame, places: list[int], limit: int | None, *, vertical: bool
+    out: Output, log: FoldedLog, rows: SortedRows, keys: list[str], limit: int | None, *, vertical: bool
 ) -> None:
     limit = (ON_TERMINAL if out.on_terminal else 0) if limit is None else limit
-    changes = changes_of(rows, places)
-    part = list(islice(changes, limit or None))
-    if not part:
-        return
-    cells = [[sign(change), *cells_of(change)] for change in part]
-    numbers = [1 + number for number in log.numbers]
-    out.data()
-    for place, line in laid_out(["", *log.schema], cells, numbers, out.width, vertical=vertical):
-        out.data((line, "dim" if place is None else _COLORS[cells[place][0][0]]))
-    left = sum(1 for _ in changes)
+    changes, shown = changes_of(rows, _places(log, keys)), 0
+    while part := list(islice(changes, min(LINES, limit - shown) if limit else LINES)):
+        if out.unread:
+            return
+        _table(out, log, part, follows=bool(shown), vertical=vertical)
+        shown += len(part)
+    left = number_of_changes(rows, keys, len(rows)) - shown if limit and next(changes, None) else 0
     if left:
         out.say(f"... and {count(left)} more; all of them with --limit 0")
+
+
+def _table(out: Output, log: FoldedLog, changes: Sequence[Change], *, follows: bool, vertical: bool) -> None:
+    """Some changes; ``follows``: after others."""
+    cells = [[sign(change), *cells_of(change)] for change in changes]
+    numbers = [1 + number for number in log.numbers]
+    lines = laid_out(["", *log.schema], cells, numbers, out.width, vertical=vertical)
+    if follows and not vertical:
+        next(lines)  # the header
+    else:
+        out.data()
+    for place, line in lines:
+        out.data((line, "dim" if place is None else _COLORS[cells[place][0][0]]))
+
+
+def _places(log: FoldedLog, keys: Sequence[str]) -> list[int]:
+    names = list(log.schema)
+    return [names.index(name) for name in keys]

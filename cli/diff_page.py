@@ -10,11 +10,14 @@ from ddcore.cli.charts import bars
 from ddcore.cli.page import Html, figure, page, section, tag, tiles
 from ddcore.cli.text import count
 from ddcore.io.diff_table import diff_table
+from ddcore.io.pairs import changes_of, number_of_changes
 from ddcore.io.times import shown
 
 if TYPE_CHECKING:
+    from ddcore.condition import Condition
     from ddcore.io.folded import FoldedLog
     from ddcore.io.pairs import Change
+    from ddcore.io.sorted_rows import SortedRows
     from ddcore.io.times import Time
 
 __all__ = ["diff_page"]
@@ -24,22 +27,25 @@ _STEPS = 40  # versions that are drawn
 
 
 def diff_page(
-    log: FoldedLog, span: tuple[Time | None, Time], counts: tuple[int, int], changes: Iterable[Change], limit: int
-) -> str:
-    """The page for the changes in a range; at most ``limit`` rows are listed."""
-    (start, end), (plus, minus) = span, counts
+    log: FoldedLog, span: tuple[Time | None, Time], rows: SortedRows, keys: Sequence[str], limit: int, *,
+    where: Condition | None,
+) -> str:  # fmt: skip
+    """The page for the changes in a range, paired by key; at most ``limit`` rows are listed."""
+    (start, end), (plus, minus), names = span, rows.sizes(), list(log.schema)
     begin = "nothing" if start is None else log.names.shown(start)
-    left = iter(changes)
-    listed = list(islice(left, limit))
-    more = sum(1 for _ in left)
+    listed = list(islice(changes_of(rows, [names.index(name) for name in keys]), limit))
+    more = number_of_changes(rows, keys, len(rows)) - len(listed)
     tops = [("after", begin, ""), ("up to", log.names.shown(end), ""), ("inserted", f"+{count(plus)}", "")]
     tops.append(("deleted", f"-{count(minus)}", ""))
-    head = tag("header", tag("h1", log.name), tag("p", log.heading, class_="dim mono"), tiles(tops))
-    return page(f"{log.name} {begin}..{log.names.shown(end)}", head, *_steps(log, start, end), _rows(log, listed, more))
+    about = [log.heading, *([] if where is None else [f"where {where.text}"])]
+    lines = [tag("p", text, class_="dim mono") for text in about]
+    head = tag("header", tag("h1", log.name), *lines, tiles(tops))
+    title = f"{log.name} {begin}..{log.names.shown(end)}"
+    return page(title, head, *_steps(log, start, end, where), _rows(log, listed, more))
 
 
-def _steps(log: FoldedLog, start: Time | None, end: Time) -> Iterable[Html]:
-    steps = log.steps(start, end)
+def _steps(log: FoldedLog, start: Time | None, end: Time, where: Condition | None) -> Iterable[Html]:
+    steps = log.steps(start, end, where)
     if 1 < len(steps) <= _STEPS:
         values = [(shown(time, log.log.dims), plus + minus) for time, plus, minus in steps]
         yield section("Versions", "", figure("updates at each version", bars("updates at each version", values)))

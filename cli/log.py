@@ -7,11 +7,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ddcore.cli.options import DebugOption, JsonOption, ProjectOption, WarehouseOption, limit_option, open_project
+from ddcore.cli.options import (
+    DebugOption,
+    JsonOption,
+    ProjectOption,
+    WarehouseOption,
+    filled,
+    limit_option,
+    open_project,
+)
 from ddcore.cli.output import SCHEMA_VERSION, Output
 from ddcore.cli.text import aligned, count
 from ddcore.errors import UsageError
-from ddcore.io.history import entries, folded_versions, history_table, run_entry, spelled
+from ddcore.io.history import entries, folded_versions, history_table, run_entry, selected, spelled
 from ddcore.io.times import span
 
 if TYPE_CHECKING:
@@ -35,6 +43,17 @@ def log(
             help="What each operator of the newest run did: updates, time, memory, state. More runs: --limit.",
         ),
     ] = False,
+    where: Annotated[
+        str | None,
+        typer.Option(
+            "--where",
+            parser=filled,
+            metavar="SQL",
+            help="Only entries that meet this condition, in SQL, over their fields in JSON that are one value, and "
+            "in_plus, in_minus, out_plus, out_minus: \"kind = 'run' AND took > 60\".",
+            show_default=False,
+        ),
+    ] = None,
     limit: Annotated[
         int | None,
         limit_option(
@@ -57,10 +76,13 @@ def log(
     ledger = Ledger.load(home)
     ledger.check_dims(dims)
     if operators:
-        if versions:
-            raise UsageError("--operators: it does not go with --versions", "leave one of the two out")
+        if versions or where is not None:
+            other = "--versions" if versions else "--where"
+            raise UsageError(f"--operators: it does not go with {other}", "leave one of the two out")
         return _tell_operators(out, ledger, ledger.version_names(dims), 1 if limit is None else limit)
     records, names = folded_versions(ledger) if versions else entries(ledger), ledger.version_names(dims)
+    if where is not None:
+        records = selected(records, dims, where, versions=versions)
     limit = (ON_TERMINAL if out.on_terminal else 0) if limit is None else limit
     part = records[: limit or None]
     if out.json:
@@ -69,10 +91,13 @@ def log(
                 break
             out.record(schema_version=SCHEMA_VERSION, **spelled(record, names))
         return 0
-    if not records:
+    if not records and where is None:
         waits = versions and ledger.newest() is not None
         begin = "no ingest and no run yet; begin with: ddcore ingest INPUT SOURCE"
         out.say("nothing is folded yet; fold the waiting versions with: ddcore run" if waits else begin)
+        return 0
+    if not records:
+        out.say("no entry meets the condition")
         return 0
     table, right = history_table(part, names)
     for place, line in enumerate(aligned(table, right, out.width, header=True)):

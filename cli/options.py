@@ -34,6 +34,7 @@ __all__ = [
     "VersionCommand",
     "VerticalOption",
     "WarehouseOption",
+    "WhereOption",
     "filled",
     "filled_path",
     "open_project",
@@ -146,6 +147,16 @@ def limit_option(text: str) -> Any:
 
 LimitOption = Annotated[
     int | None, limit_option(f"At most N rows; 0 for all. Default: {ON_TERMINAL} on a terminal, else all.")
+]
+WhereOption = Annotated[
+    str | None,
+    typer.Option(
+        "--where",
+        parser=filled,
+        metavar="SQL",
+        help="Only rows that meet this condition, in SQL as in programs: \"town = 'Ashby' AND distance > 3\".",
+        show_default=False,
+    ),
 ]
 VerticalOption = Annotated[
     bool,

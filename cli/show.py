@@ -17,6 +17,7 @@ from ddcore.cli.options import (
     ProjectOption,
     VerticalOption,
     WarehouseOption,
+    WhereOption,
     open_project,
 )
 from ddcore.cli.output import SCHEMA_VERSION, Output
@@ -27,8 +28,11 @@ if TYPE_CHECKING:
     import polars as pl
 
     from ddcore.io.folded import FoldedLog
+    from ddcore.io.sorted_rows import SortedRows
 
 __all__ = ["show"]
+
+LINES = 10_000  # rows of a table that are aligned together
 
 
 def show(
@@ -45,6 +49,7 @@ def show(
         ),
     ] = "latest",
     or_before: OrBeforeOption = False,
+    where: WhereOption = None,
     limit: LimitOption = None,
     vertical: VerticalOption = False,
     as_json: JsonOption = False,
@@ -54,14 +59,16 @@ def show(
 ) -> int:
     """Show the rows of OUTPUT as of a version, sorted, with a count where rows occur several times.
 
-    A value of more than 1,000 characters is cut, except with --json.
+    A value of more than 1,000 characters is cut, except with --json. Into a pipe or a file rows are written as they are
+    read: a table is aligned in parts of 10,000 rows, and longer ones always have the count.
     """
     out = Output(json=as_json)
     from ddcore.io.folded import output_log
 
     log = output_log(open_project(project, warehouse=warehouse), output)
+    condition = log.condition(where, "--where")
     time = log.readable.time(at, "--at", or_before=or_before)
-    rows = log.accumulate(time)
+    rows = log.rows(None, time, condition)
     if out.json:
         _json_rows(out, log, rows, time, limit)
     else:
@@ -69,38 +76,48 @@ def show(
     return 0
 
 
-def _json_rows(out: Output, log: FoldedLog, rows: pl.DataFrame, time: Time, limit: int | None) -> None:
+def _json_rows(out: Output, log: FoldedLog, rows: SortedRows, time: Time, limit: int | None) -> None:
     schema = {name: str(kind) for name, kind in log.schema.items()}
     out.record(schema_version=SCHEMA_VERSION, output=log.name, schema=schema)
-    out.record(at=json_time(time, log.log.dims), **log.names.fields(time), rows=len(rows))
+    out.record(at=json_time(time, log.log.dims), **log.names.fields(time), rows=rows.total())
     names = list(log.schema)
-    for row in _first(rows, names, limit or 0).iter_rows():
+    for part in rows.parts(LINES, limit or 0):
+        for row in part.iter_rows():
+            if out.unread:
+                return
+            out.record(row={name: plain(value) for name, value in zip(names, row[:-1], strict=True)}, count=row[-1])
+
+
+def _text_rows(out: Output, log: FoldedLog, rows: SortedRows, time: Time, limit: int | None, *, vertical: bool) -> None:
+    limit = (ON_TERMINAL if out.on_terminal else 0) if limit is None else limit
+    total = rows.total()
+    out.data((log.heading, "bold"))
+    out.data(f"at {log.names.shown(time)}  {count(total)} {'row' if total == 1 else 'rows'}")
+    shown, times, repeated, is_cut = 0, 0, False, False
+    for part in rows.parts(LINES, limit and limit + 1):
+        is_cut = 0 < limit < shown + len(part)
+        listed = part.head(limit - shown) if is_cut else part
+        if not shown:  # when the header is written, no more than this part is known
+            repeated = len(part) == LINES or bool((listed["diff"] != 1).any())
+        if len(listed) and not out.unread:
+            _table(out, log, listed, repeated=repeated, follows=bool(shown), vertical=vertical)
         if out.unread:
             return
-        out.record(row={name: plain(value) for name, value in zip(names, row[:-1], strict=True)}, count=row[-1])
+        shown, times = shown + len(listed), times + sum(listed["diff"].to_list())
+    if is_cut:
+        rest = f"{count(total - times)} more" if total > times else "more"
+        out.say(f"... and {rest}; all of them with --limit 0")
 
 
-def _text_rows(
-    out: Output, log: FoldedLog, rows: pl.DataFrame, time: Time, limit: int | None, *, vertical: bool
-) -> None:
-    limit = (ON_TERMINAL if out.on_terminal else 0) if limit is None else limit
+def _table(out: Output, log: FoldedLog, part: pl.DataFrame, *, repeated: bool, follows: bool, vertical: bool) -> None:
+    """Some rows; ``repeated``: with their counts; ``follows``: after others."""
     names = list(log.schema)
-    part = _first(rows, names, limit)
-    out.data((log.heading, "bold"))
-    out.data(f"at {log.names.shown(time)}  {count(len(rows))} {'row' if len(rows) == 1 else 'rows'}")
-    if not len(part):
-        return
-    repeated = bool((rows["diff"] != 1).any())
     cells = [[*map(cell, row[:-1]), *([count(row[-1])] if repeated else [])] for row in part.iter_rows()]
     headers = [*names, *(["times" if "count" in names else "count"] if repeated else [])]
-    out.data()
-    for place, line in laid_out(headers, cells, [*log.numbers, len(names)], out.width, vertical=vertical):
+    lines = laid_out(headers, cells, [*log.numbers, len(names)], out.width, vertical=vertical)
+    if follows and not vertical:
+        next(lines)  # the header
+    else:
+        out.data()
+    for place, line in lines:
         out.data((line, "dim" if place is None else ""))
-    if len(rows) > len(part):
-        out.say(f"... and {count(len(rows) - len(part))} more; all of them with --limit 0")
-
-
-def _first(rows: pl.DataFrame, names: list[str], limit: int) -> pl.DataFrame:
-    """The first ``limit`` rows (0: all) of the sorted ones. O(n log n): Polars' ``bottom_k`` puts nulls elsewhere."""
-    ordered = rows.sort(names)
-    return ordered.head(limit) if limit else ordered

@@ -191,14 +191,21 @@ class Graph:
         for result in results:
             self._require_open(result, "the body of iterate")
         scope.results, scope.closed = list(results), True
-        limit = [str(scope.max_rounds)] if scope.returns else []  # otherwise reaching it is an error: no result changes
-        ends = [[self.nodes[node].digest for node in side] for side in (scope.variables, results)]
-        scope.text = digest(ends, limit)
+        scope.text = self.loop_text(scope)
         leaves = []
         for number, result in enumerate(results):
             leave = Leave(self.nodes[result].schema, digest(scope.text, str(number)), scope.index, number)
             leaves.append(self._intern(leave, (result,), scope.parent))
         return leaves
+
+    def loop_text(self, scope: Scope) -> str:
+        """What identifies a loop whose variables and results are known."""
+        limit = [str(scope.max_rounds)] if scope.returns else []  # otherwise reaching it is an error: no result changes
+        return digest([[self.nodes[node].digest for node in side] for side in (scope.variables, scope.results)], limit)
+
+    def rebuilt(self, operator: Operator, inputs: tuple[int, ...], node: Node) -> int:
+        """The node for an operator in the place and the scope of a node of another graph with the same scopes."""
+        return self._intern(operator, inputs, node.scope, node.place)
 
     def encloses(self, outer: int, inner: int) -> bool:
         """Whether scope ``inner`` is ``outer`` or lies inside it."""

@@ -6,7 +6,7 @@ Rows are compared as in the engine: null equals null, NaN equals NaN, -0.0 equal
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -187,8 +187,7 @@ class ChangeLog:
         """The collection at a time: distinct rows and their ``count``, never 0, in no particular order. O(updates)."""
         until = self._time(at)
         files = [file for file in self.files(state) if not self._after(file, until)]
-        updates = self.scan_files(files).filter(is_before(self.dims, until)).with_columns(count=pl.col("diff"))
-        return self._sums(updates, "count")
+        return self.sums(self.scan_files(files).filter(is_before(self.dims, until))).rename({"diff": "count"})
 
     def between(self, a: Time | None, b: Time, state: TableState | None, rows: pl.Expr | None = None) -> pl.DataFrame:
         """The collection at time ``b`` minus the one at time ``a``: distinct rows and their ``diff``, never 0.
@@ -197,18 +196,43 @@ class ChangeLog:
         With one dimension these are the consolidated updates in (a, b]. None for ``a``: before the first update. Does
         not open files whose updates are all before ``a`` or all after ``b``.
         """
+        return self.sums(self.counted(a, b, state, rows))
+
+    def counted(
+        self, a: Time | None, b: Time, state: TableState | None, rows: pl.Expr | None = None,
+        *, files: Sequence[LiveFile] | None = None,
+    ) -> pl.LazyFrame:  # fmt: skip
+        """The updates of which :meth:`between` is the sum, and maybe others with a ``diff`` of 0, as a lazy frame.
+
+        ``diff`` says how often an update counts: it is an Int128, and the only column beside those of the row.
+        ``files``: those of :meth:`files_between` that can have such rows, if not all.
+        """
+        weight = self.counts_at(b) if a is None else self.counts_at(b) - self.counts_at(a)
+        updates = self.scan_files(self.files_between(a, b, state) if files is None else files)
+        for condition in (rows, self._within(a, b)):  # before all else, so that the reader of files skips what it can
+            updates = updates if condition is None else updates.filter(condition)
+        return updates.select(*self.schema, diff=pl.col("diff") * weight)
+
+    def _within(self, a: Time | None, b: Time) -> pl.Expr | None:
+        """True for all updates that count at one of two times only; None where no condition on a column says so."""
+        if a is None:
+            return is_before(self.dims, self._time(b))
+        if len(self.dims) > 1:
+            return None
+        (first,), (last,) = sorted([self._time(a), self._time(b)])
+        return pl.col(self.dims[0]).is_between(first, last, closed="right")
+
+    def files_between(self, a: Time | None, b: Time, state: TableState | None) -> list[LiveFile]:
+        """The files that have updates which count at one of two times only."""
         times = [self._time(time) for time in (a, b) if time is not None]
         files = [file for file in self.files(state) if not all(self._after(file, time) for time in times)]
-        if a is not None:
-            files = [file for file in files if not self._before(file, times)]
-        weight = self.counts_at(b) if a is None else self.counts_at(b) - self.counts_at(a)
-        updates = self.scan_files(files)
-        if rows is not None:  # before all else, so that the reader of the files skips what it can
-            updates = updates.filter(rows)
-        return self._sums(updates.with_columns(diff=pl.col("diff") * weight), "diff")
+        return files if a is None else [file for file in files if not self._before(file, times)]
 
-    def updates(self, a: Time | None, b: Time | None, state: TableState | None) -> pl.DataFrame:
+    def updates(
+        self, a: Time | None, b: Time | None, state: TableState | None, rows: pl.Expr | None = None
+    ) -> pl.DataFrame:
         """The updates at or before time ``b`` (None: all) and not at or before ``a``, consolidated: rows, times, diff.
+        Only those for which ``rows`` is true.
 
         Sorted by time and row. Does not open files that have none of them.
         """
@@ -220,7 +244,8 @@ class ChangeLog:
         if a is not None:
             files = [file for file in files if not self._before(file, [self._time(a)])]
             chosen = chosen & ~is_before(self.dims, self._time(a))
-        sums = self._sums(self.scan_files(files).filter(chosen), "diff", [*self.schema, *self.dims])
+        updates = self.scan_files(files) if rows is None else self.scan_files(files).filter(rows)
+        sums = self.sums(updates.filter(chosen), [*self.schema, *self.dims])
         return sums.sort([*self.dims, *self.schema])
 
     def counts_at(self, time: Time) -> pl.Expr:
@@ -232,18 +257,28 @@ class ChangeLog:
         with reporting(self.folder, "read", tables.mend_hint(self.folder)):
             return frame.collect(engine="streaming")
 
-    def _sums(self, updates: pl.LazyFrame, name: str, columns: Sequence[str] = ()) -> pl.DataFrame:
-        """Distinct rows, or values of ``columns``, and the sum of ``name``, without sums of 0.
+    def batches(self, frame: pl.LazyFrame, size: int) -> Iterator[pl.DataFrame]:
+        """The rows of a lazy frame over this log, in batches of about ``size`` rows. As :meth:`collect`."""
+        with reporting(self.folder, "read", tables.mend_hint(self.folder)):
+            batches = frame.collect_batches(chunk_size=size, maintain_order=True, lazy=True, engine="streaming")
+            yield from batches
+
+    def sums(self, updates: pl.LazyFrame, columns: Sequence[str] = ()) -> pl.DataFrame:
+        """Distinct rows, or values of ``columns``, and the sum of ``diff``, without sums of 0.
 
         Sums have 128 bits, so they cannot wrap.
         """
         rows = list(columns or self.schema)
-        sums = updates.group_by(rows).agg(pl.col(name).cast(pl.Int128).sum()).filter(pl.col(name) != 0)
-        frame = self.collect(sums)
-        beyond = frame.filter((pl.col(name) < _LEAST) | (pl.col(name) > _GREATEST))
+        sums = updates.group_by(rows).agg(pl.col("diff").cast(pl.Int128).sum()).filter(pl.col("diff") != 0)
+        return self.narrowed(self.collect(sums)).select(*rows, "diff")
+
+    def narrowed(self, sums: pl.DataFrame) -> pl.DataFrame:
+        """The same with ``diff`` as int64. Raises DiffOverflow for a sum beyond that."""
+        beyond = sums.filter((pl.col("diff") < _LEAST) | (pl.col("diff") > _GREATEST))
         if len(beyond):
-            raise DiffOverflow(f"{self.folder.name}: the diffs of {beyond.row(0, named=True)} leave the range of int64")
-        return frame.select(*rows, pl.col(name).cast(pl.Int64))
+            row = beyond.row(0, named=True)
+            raise DiffOverflow(f"{self.folder.name}: the diffs of {row} leave the range of int64")
+        return sums.with_columns(pl.col("diff").cast(pl.Int64))
 
     def _normalise(self, updates: pl.DataFrame) -> pl.DataFrame:
         """The table's columns in order and of their types, with one NaN and one zero."""

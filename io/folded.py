@@ -5,8 +5,9 @@ Data that no ledger entry names is ignored. Nothing here takes a lock, runs the 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ddcore.errors import UsageError
 from ddcore.io.changelog import ChangeLog
@@ -22,7 +23,9 @@ from ddcore.schema import Schema
 if TYPE_CHECKING:
     import polars as pl
 
+    from ddcore.condition import Condition
     from ddcore.io.project import Project
+    from ddcore.io.sorted_rows import SortedRows
     from ddcore.io.store import Place
     from ddcore.io.tables import TableState
 
@@ -82,15 +85,33 @@ class FoldedLog:
         self.check(end if start is None else greatest([start, end]))
         return self.log.between(start, end, self.table)
 
-    def updates(self, start: Time | None, end: Time | None) -> pl.DataFrame:
-        """The updates after ``start``, up to and including ``end``, with their times.
+    def rows(self, start: Time | None, end: Time, where: Condition | None = None, by: Sequence[str] = ()) -> SortedRows:
+        """The same in order, by ``by`` and then all columns, and in pieces; those that meet a condition."""
+        from ddcore.io.sorted_rows import SortedRows
+
+        self.check(end if start is None else greatest([start, end]))
+        return SortedRows(self.log, self.table, start, end, where=where, by=by)
+
+    def updates(self, start: Time | None, end: Time | None, where: Condition | None = None) -> pl.DataFrame:
+        """The updates after ``start``, up to and including ``end``, with their times; of rows that meet a condition.
 
         None: from the first one, to the last one.
         """
-        return self.log.updates(start, end, self.table)
+        if where is None:
+            return self.log.updates(start, end, self.table)
+        return where.kept(self.log.updates(start, end, self.table, where.pushed))
 
-    def steps(self, start: Time | None, end: Time) -> list[tuple[Time, int, int]]:
-        """Time, inserts and deletes, for each that changed something, on the way from ``start`` to ``end``.
+    def condition(self, value: Any, origin: str) -> Condition | None:
+        """A condition on rows of this log; ``origin`` begins messages. None for None. Raises UsageError."""
+        if value is None:
+            return None
+        from ddcore.condition import Condition
+
+        return Condition(value, self.schema, origin)
+
+    def steps(self, start: Time | None, end: Time, where: Condition | None = None) -> list[tuple[Time, int, int]]:
+        """Time, inserts and deletes, for each that changed something, on the way from ``start`` to ``end``. Of those
+        whose rows meet a condition.
 
         The updates between ``start`` and ``end`` are those that count at one of them only. Those that count at
         ``start`` are taken back.
@@ -104,9 +125,13 @@ class FoldedLog:
             if isinstance(start, int) and isinstance(end, int):
                 window = versions(min(start, end) + 1, max(start, end))
         wide = pl.col("diff").cast(pl.Int128) * weight
+        updates = self.log.window(window, self.table)
+        if where is not None:
+            updates = where.scan(updates)
+            if not where.is_pushed:
+                updates = where.kept(self.log.collect(updates.filter(weight != 0))).lazy()
         sums = (
-            self.log.window(window, self.table)
-            .filter(weight != 0)
+            updates.filter(weight != 0)
             .group_by(dims)
             .agg(plus=wide.filter(wide > 0).sum(), minus=wide.filter(wide < 0).sum())
         )

@@ -10,6 +10,7 @@ from ddcore.cells import cell, count
 from ddcore.io.labels import json_instant
 from ddcore.io.times import (
     Time,
+    coordinates,
     frontier_json,
     json_time,
     least,
@@ -26,9 +27,19 @@ if TYPE_CHECKING:
     from ddcore.io.records import Counts, FailureRecord, IngestRecord, IntentRecord, RunRecord, UndoRecord
     from ddcore.io.version_names import VersionNames
 
-__all__ = ["changed", "entries", "folded_versions", "history_table", "moment", "run_entry", "spelled"]
+__all__ = ["changed", "entries", "folded_versions", "history_table", "moment", "run_entry", "selected", "spelled"]
 
 _TIMES = ("first", "last", "version", "replaces")
+_ENDS = {False: ("first", "last"), True: ("version",)}  # which times a record has, by whether it is one of a version
+_FIELDS = {
+    False: {
+        "kind": "string", "run": "int64", "ingest": "int64", "at": "timestamp", "input": "string", "rows": "int64",
+        "engine": "string", "parallelism": "int64", "rounds": "int64", "took": "float64", "program": "string",
+        "refresh": "bool", "error": "string",
+    },
+    True: {"run": "int64", "at": "timestamp"},
+}  # fmt: skip
+_COUNTS = ("in_plus", "in_minus", "out_plus", "out_minus")
 _HEADERS = {
     False: ["", "when", "versions", "in", "out", "what"],
     True: ["version", "run", "when", "in", "out"],
@@ -177,6 +188,43 @@ def _only(counts: Counts, version: Time) -> Counts:
 
 def _sides(counts: Counts) -> dict[str, int]:
     return {"plus": sum(plus for plus, _ in counts.values()), "minus": sum(minus for _, minus in counts.values())}
+
+
+def selected(
+    records: Sequence[dict[str, Any]], dims: Sequence[str], condition: str, *, versions: bool
+) -> list[dict[str, Any]]:
+    """The records that meet a condition in SQL, over the columns of :func:`_fields`. Raises UsageError.
+
+    ``versions``: they are those of :func:`folded_versions`.
+    """
+    import polars as pl
+
+    from ddcore.condition import Condition
+    from ddcore.schema import parse_type
+
+    times = [name if len(dims) == 1 else f"{name}_{dim}" for name in _ENDS[versions] for dim in dims]
+    kinds = {**_FIELDS[versions], **dict.fromkeys((*times, *_COUNTS), "int64")}
+    chosen = Condition(condition, {name: parse_type(kind) for name, kind in kinds.items()}, "--where")
+    rows = [_fields(record, dims, versions=versions) for record in records]
+    frame = pl.DataFrame(
+        {name: [row.get(name) for row in rows] for name in kinds},
+        schema={name: parse_type(kind).polars for name, kind in kinds.items()},
+    )
+    kept = chosen.kept(chosen.scan(frame.with_row_index("=").lazy()).collect())
+    return [records[place] for place in kept["="]]
+
+
+def _fields(record: dict[str, Any], dims: Sequence[str], *, versions: bool) -> dict[str, Any]:
+    """What conditions on a record read: its fields that are one value, its times, and its counts."""
+    ends = {
+        name if len(dims) == 1 else f"{name}_{dim}": coordinate
+        for name in _ENDS[versions]
+        for dim, coordinate in zip(dims, coordinates(record[name]), strict=True)
+    }
+    sides = [record.get(side, {}).values() for side in ("inputs", "outputs")]
+    counts = [sum(each[sign] for each in side) for side in sides for sign in ("plus", "minus")]
+    at = datetime.fromisoformat(record["at"])
+    return {**record, **ends, **dict(zip(_COUNTS, counts, strict=True)), "at": at}
 
 
 def history_table(records: Sequence[dict[str, Any]], names: VersionNames) -> tuple[list[list[str]], list[int]]:

@@ -9,9 +9,11 @@ from importlib.util import find_spec
 from itertools import islice
 from typing import TYPE_CHECKING, Literal
 
+import polars as pl
+
 from ddcore.cells import cell, count
 from ddcore.errors import StorageError, UsageError
-from ddcore.io.pairs import cells_of, changes_of, sign
+from ddcore.io.pairs import Change, cells_of, changes_of, number_of_changes, sign
 from ddcore.io.times import Time, coordinates
 from ddcore.listing import laid_out
 from ddcore.schema import Schema, Type
@@ -19,10 +21,10 @@ from ddcore.wording import one_line
 
 if TYPE_CHECKING:
     import pandas as pd
-    import polars as pl
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
+    from ddcore.condition import Condition
     from ddcore.io.folded import FoldedLog
 
 __all__ = ["Kind", "Rows"]
@@ -46,8 +48,11 @@ class Rows:
     ``pl.DataFrame(rows)``, ``pa.table(rows)``, and ``dd.replay``.
     """
 
-    def __init__(self, log: FoldedLog, kind: Kind, start: Time | None, end: Time | None, key: tuple[str, ...]) -> None:
-        self._log, self.kind, self.start, self.end, self._key = log, kind, start, end, key
+    def __init__(
+        self, log: FoldedLog, kind: Kind, start: Time | None, end: Time | None, key: tuple[str, ...], *,
+        where: Condition | None = None,
+    ) -> None:  # fmt: skip
+        self._log, self.kind, self.start, self.end, self._key, self._where = log, kind, start, end, key, where
 
     @property
     def schema(self) -> Schema:
@@ -65,12 +70,11 @@ class Rows:
     @cached_property
     def _frame(self) -> pl.DataFrame:
         if self.kind == "updates":
-            return self._log.updates(self.start, self.end)
+            return self._log.updates(self.start, self.end, self._where)
         assert self.end is not None
-        names = list(self._log.schema)
-        if self.kind == "at":
-            return self._log.accumulate(self.end).sort(names)
-        return self._log.between(self.start, self.end).sort([*names, "diff"])
+        rows = self._log.rows(None if self.kind == "at" else self.start, self.end, self._where)
+        frame: pl.DataFrame = pl.concat([rows.nothing, *rows])
+        return frame
 
     # --- frames ---
 
@@ -100,6 +104,11 @@ class Rows:
         ``session``: by default the active one. It needs Delta's package. UsageError where there is none of them.
         """
         table = self._log.table
+        if self._where is not None:
+            raise UsageError(
+                f"{self._log.name}: Spark reads the table by itself, without where=",
+                "filter its frame; or: session.createDataFrame(rows.arrow())",
+            )
         if table is None:
             raise UsageError(f"{self._log.name} has no table yet", "begin with: ddcore ingest INPUT SOURCE")
         reader = _session(session).read.format("delta").option("versionAsOf", table.version)
@@ -137,10 +146,12 @@ class Rows:
     def title(self) -> str:
         """What these rows are: ``at 13 (2026-11-19)``, ``12..13``."""
         names = self._log.names
+        where = "" if self._where is None else f" where {self._where.text}"
         if self.kind == "at" and self.end is not None:
-            return f"at {names.shown(self.end)}"
+            return f"at {names.shown(self.end)}{where}"
         first, last = ("" if time is None else names.shown(time) for time in (self.start, self.end))
-        return "all updates" if not (first or last) else f"{'updates ' * (self.kind == 'updates')}{first}..{last}"
+        range_ = f"{'updates ' * (self.kind == 'updates')}{first}..{last}" if first or last else "all updates"
+        return range_ + where
 
     def __repr__(self) -> str:
         heads, cells, right, left = self._cells()
@@ -156,9 +167,7 @@ class Rows:
 
         head = heading(self._log.name, f"{self.title}, {self._sizes()}")
         if self.kind == "between":
-            changes = changes_of(self._frame, self._places())
-            listed = list(islice(changes, SHOWN))
-            left = sum(1 for _ in changes)
+            listed, left = self._changes()
             body = (
                 diff_table(list(self._log.schema), self._log.numbers, listed)
                 if listed
@@ -172,21 +181,25 @@ class Rows:
     def _sizes(self) -> str:
         if self.kind == "at":
             return f"{count(len(self))} {'row' if len(self) == 1 else 'rows'}"
-        diffs = self._frame["diff"].to_list()
-        plus, minus = sum(diff for diff in diffs if diff > 0), -sum(diff for diff in diffs if diff < 0)
+        diffs = self._frame["diff"].cast(pl.Int128)
+        plus, minus = int(diffs.filter(diffs > 0).sum()), -int(diffs.filter(diffs < 0).sum())
         return f"+{count(plus)} -{count(minus)}"
 
-    def _places(self) -> list[int]:
+    def _changes(self) -> tuple[list[Change], int]:
+        """The first changes, paired by the key, and how many are left."""
         names = list(self._log.schema)
-        return [names.index(name) for name in self._key if name in names]
+        keys = [name for name in self._key if name in names]
+        rows = self._frame.sort([*keys, *(name for name in names if name not in keys)])
+        listed = list(islice(changes_of([rows], [names.index(name) for name in keys]), SHOWN))
+        return listed, number_of_changes([rows], keys, len(rows)) - len(listed)
 
     def _cells(self) -> tuple[list[str], list[list[str]], list[int], int]:
         """Headers, the first rows as text, the places of numbers, and how many rows are left."""
         names, numbers = list(self._log.schema), self._log.numbers
         if self.kind == "between":
-            changes = changes_of(self._frame, self._places())
-            cells = [[sign(change), *cells_of(change)] for change in islice(changes, SHOWN)]
-            return ["", *names], cells, [1 + place for place in numbers], sum(1 for _ in changes)
+            listed, left = self._changes()
+            cells = [[sign(change), *cells_of(change)] for change in listed]
+            return ["", *names], cells, [1 + place for place in numbers], left
         part, left = self._frame.head(SHOWN), max(0, len(self) - SHOWN)
         if self.kind == "at" and bool((self._frame["diff"] == 1).all()):
             return names, [[*map(cell, row[:-1])] for row in part.iter_rows()], numbers, left

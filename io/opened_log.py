@@ -66,19 +66,27 @@ class Log:
         """The last folded version. UsageError if nothing is folded."""
         return self._time("latest", "latest")
 
-    def at(self, version: Version = "latest", *, or_before: bool = False) -> Rows:
-        """The collection as of a version, inclusive: its distinct rows, and in ``diff`` how often each is there."""
-        return self._rows("at", None, self._time(version, "at", or_before=or_before))
+    def at(self, version: Version = "latest", *, where: Any = None, or_before: bool = False) -> Rows:
+        """The collection as of a version, inclusive: its distinct rows, and in ``diff`` how often each is there.
 
-    def between(self, start: Version | None, end: Version = "latest", *, or_before: bool = False) -> Rows:
+        ``where``, here and below: only rows that meet this condition, as SQL text or as an expression of Polars. Of
+        files only what may have such rows is read.
+        """
+        return self._rows("at", None, self._time(version, "at", or_before=or_before), where)
+
+    def between(
+        self, start: Version | None, end: Version = "latest", *, where: Any = None, or_before: bool = False
+    ) -> Rows:
         """What changed after ``start``, up to and including ``end``; None for ``start``: from nothing.
 
         With ``start`` later than ``end`` it is the way back.
         """
         first = None if start is None else self._time(start, "start", or_before=or_before)
-        return self._rows("between", first, self._time(end, "end", or_before=or_before))
+        return self._rows("between", first, self._time(end, "end", or_before=or_before), where)
 
-    def updates(self, start: Version | None = None, end: Version | None = None, *, or_before: bool = False) -> Rows:
+    def updates(
+        self, start: Version | None = None, end: Version | None = None, *, where: Any = None, or_before: bool = False
+    ) -> Rows:
         """The updates after ``start``, up to and including ``end``, with their times; by default all of them."""
         first = None if start is None else self._time(start, "start", or_before=or_before)
         last = None if end is None else self._time(end, "end", or_before=or_before)
@@ -88,10 +96,10 @@ class Log:
                 f"{self.name}: {names.named(last)} is not at or after {names.named(first)}",
                 "name the earlier one first",
             )
-        return self._rows("updates", first, last)
+        return self._rows("updates", first, last, where)
 
-    def _rows(self, kind: Kind, start: Time | None, end: Time | None) -> Rows:
-        return Rows(self._log, kind, start, end, self.key)
+    def _rows(self, kind: Kind, start: Time | None, end: Time | None, where: Any) -> Rows:
+        return Rows(self._log, kind, start, end, self.key, where=self._log.condition(where, f"{self.name}: where"))
 
     def _time(self, version: Any, what: str, *, or_before: bool = False) -> Time:
         origin = f"{self.name}: {what}"

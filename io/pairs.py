@@ -17,7 +17,7 @@ from ddcore.cells import cell, count
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["Change", "cells_of", "changes_of", "paired", "sign"]
+__all__ = ["Change", "cells_of", "changes_of", "number_of_changes", "paired", "sign"]
 
 Row = tuple[Any, ...]
 
@@ -31,12 +31,44 @@ class Change:
     times: int = 1
 
 
-def changes_of(rows: pl.DataFrame, places: list[int]) -> Iterator[Change]:
-    """The changes of a frame whose last column is ``diff``; ``places`` are those of the key columns."""
-    names = rows.columns[:-1]
-    keys = [names[place] for place in places]
-    ordered = rows.sort([*keys, *(name for name in names if name not in keys)])
-    return paired(((row[:-1], row[-1]) for row in ordered.iter_rows()), places)
+def changes_of(pieces: Iterable[pl.DataFrame], places: Sequence[int]) -> Iterator[Change]:
+    """The changes of frames whose last column is ``diff``; ``places`` are those of the key columns.
+
+    The frames follow each other sorted by key, and then by all other columns.
+    """
+    return paired(((row[:-1], row[-1]) for piece in pieces for row in piece.iter_rows()), places)
+
+
+def number_of_changes(pieces: Iterable[pl.DataFrame], keys: Sequence[str], rows: int) -> int:
+    """How many changes there are in frames as those of :func:`changes_of`, which have so many rows.
+
+    Lay the deletes of a key one after another, each as long as its count, and the inserts beside them: a change ends
+    where a row of either ends.
+    """
+    import polars as pl
+
+    if not keys:
+        return rows
+    number = 0
+    for piece in _by_key(pieces, keys):
+        ends = pl.col("diff").abs().cast(pl.Int128).cum_sum().over(*keys, pl.col("diff") > 0).alias("diff")
+        number += piece.lazy().select(*keys, ends).unique().select(pl.len()).collect().item()
+    return number
+
+
+def _by_key(pieces: Iterable[pl.DataFrame], keys: Sequence[str]) -> Iterator[pl.DataFrame]:
+    """The same rows in frames of which none ends within a key."""
+    left: pl.DataFrame | None = None
+    for piece in pieces:
+        rows = piece if left is None else left.vstack(piece)
+        last = rows.tail(1).select(keys)
+        is_last = rows.select(keys).lazy().with_row_index("=").join(last.lazy(), on=list(keys), nulls_equal=True)
+        first = is_last.select("=").min().collect().item() if len(rows) else None
+        if first:
+            yield rows[:first]
+        left = rows if first is None else rows[first:]
+    if left is not None and len(left):
+        yield left
 
 
 def paired(rows: Iterable[tuple[Row, int]], key: Sequence[int]) -> Iterator[Change]:

@@ -342,7 +342,7 @@ def test_tables_hold_values_of_every_type(seed: int, tmp_path: Path) -> None:
     run = arrange(encoding.key_codes(words, [kind], len(series)), words, times, np.ones(len(series), dtype=np.int64))
     create(tmp_path / "state", layout)
     for number in (1, 2):
-        files = [arrangements.write_run(tmp_path / "state", number, "0", arrangements.run_table(run, layout))]
+        files = [arrangements.write_run(tmp_path / "state", number, "0", run, layout)]
         state = arrangements.commit(tmp_path / "state", files, number, base=None)
         (stored,) = arrangements.open_runs(tmp_path / "state", live_files(tmp_path / "state", state), layout)
         stored.locate(np.sort(run.codes))

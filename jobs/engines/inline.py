@@ -75,7 +75,9 @@ def updates(fold: Fold) -> Iterator[tuple[str, Batch]]:
         state = fold.inputs[name]
         frames = [log.window(fold.window, state)] if spill is None else _portions(fold, log, state, spill.rows)
         for frame in frames:
-            yield name, batch_of(log.collect(frame), schema, fold.plan.dims, name)
+            read = [column for column in schema if column in fold.plan.read[name]]
+            rows = log.collect(frame.select(*read, *fold.plan.dims, "diff"))
+            yield name, batch_of(rows, schema, fold.plan.dims, name, read)
 
 
 def _portions(fold: Fold, log: ChangeLog, state: TableState | None, rows: int) -> Iterator[pl.LazyFrame]:

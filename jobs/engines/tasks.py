@@ -102,8 +102,10 @@ def feed(
                 continue
             schema = plan.inputs[split.input]
             log = ChangeLog(task.stored.warehouse.input(split.input), schema, plan.dims)
-            rows = log.scan_files([split.file]).slice(split.start, split.rows)
-            batch = batch_of(log.collect(rows.filter(window)), schema, plan.dims, split.input)
+            rows = log.scan_files([split.file]).slice(split.start, split.rows).filter(window)
+            read = [column for column in schema if column in plan.read[split.input]]
+            frame = log.collect(rows.select(*read, *plan.dims, "diff"))
+            batch = batch_of(frame, schema, plan.dims, split.input, read)
             with fold_errors():
                 worker.feed(split.input, batch)
         profile = worker.meter.take(worker.traces)

@@ -1,0 +1,400 @@
+"""``--where`` and ``where=``: the rows that meet a condition, in order, in pieces, and what is read for them."""
+
+from __future__ import annotations
+
+import gc
+import itertools
+import json
+import math
+import random
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, date, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from choices import Choices
+from notation import dims_of
+from programs import INPUTS, Named, Writer, history
+from trams import Command, records
+
+import ddcore
+from ddcore import reference
+from ddcore.cli import diff, show
+from ddcore.cli.main import run_command
+from ddcore.cli.output import Output
+from ddcore.condition import Condition
+from ddcore.errors import ExpressionError, UsageError
+from ddcore.io import datafile, sorted_rows
+from ddcore.io.changelog import ChangeLog
+from ddcore.io.pairs import changes_of, number_of_changes
+from ddcore.io.sorted_rows import SortedRows
+from ddcore.io.tables import TableState
+from ddcore.io.times import Time, time_of
+from ddcore.schema import Schema, parse_schema, type_of
+
+TRIPS = parse_schema({"town": "string", "distance": "int64", "day": "date", "at": "timestamp", "fare": "decimal(10,2)"})
+
+
+def written(folder: Path, frame: pl.DataFrame, rng: random.Random) -> tuple[ChangeLog, TableState]:
+    """A log of these updates, in some files in any order."""
+    dims = tuple(dims_of({"it": frame}))
+    schema: Schema = {name: type_of(kind) for name, kind in frame.schema.items() if name not in (*dims, "diff")}
+    log, state = ChangeLog(folder, schema, dims), None
+    shuffled = frame.sample(fraction=1.0, shuffle=True, seed=rng.randrange(1000))
+    cuts = sorted(rng.randrange(len(frame) + 1) for _ in range(rng.randrange(3)))
+    for number, (start, end) in enumerate(itertools.pairwise([0, *cuts, len(frame)])):
+        state = log.append(shuffled[start:end], number, base=state)
+    assert state is not None
+    return log, state
+
+
+def at(log: ChangeLog, state: TableState, time: Time) -> list[tuple[Any, ...]]:
+    """All rows of the collection at a time, in order."""
+    return log.between(None, time, state).sort([*log.schema]).rows()
+
+
+def same(one: Any, other: Any) -> bool:
+    """Whether rows are equal; NaN equals NaN."""
+    if isinstance(one, list | tuple):
+        return len(one) == len(other) and all(map(same, one, other))
+    if isinstance(one, dict):
+        return same([*one.values()], [*other.values()])
+    return one == other or (isinstance(one, float) and math.isnan(one) and math.isnan(other))
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Tiny pieces, so that few rows are sorted in runs and merged. Lists the lengths of frames that were sorted."""
+    lengths: list[int] = []
+    added_up = sorted_rows._added_up
+
+    def watched(rows: pl.DataFrame, order: Sequence[str]) -> pl.DataFrame:
+        lengths.append(len(rows))
+        return added_up(rows, order)
+
+    monkeypatch.setattr(sorted_rows, "_added_up", watched)
+    monkeypatch.setattr(sorted_rows, "PIECE", 8)
+    monkeypatch.setattr(sorted_rows, "SAMPLE", 8)
+    monkeypatch.setattr(sorted_rows, "LEAST_BLOCK", 1)
+    return lengths
+
+
+# --- the rows that meet a condition are those of the collection that meet it ------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_rows_are_those_of_the_collection_that_meet_the_condition(
+    seed: int, tmp_path: Path, small: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if seed % 3 == 0:
+        monkeypatch.undo()
+    rng, dice = Choices.of_seed(seed), random.Random(seed)
+    name = dice.choice([*INPUTS])
+    frame = history(rng, {name: INPUTS[name]})[name]
+    log, state = written(tmp_path / "log", frame, dice)
+    writer = Writer(rng)
+    conditions = [eval(text, {"col": pl.col, "pl": pl}) for _ in range(dice.randrange(1, 4))
+                  if (text := writer.predicate(Named(name, INPUTS[name])))]  # fmt: skip
+    print(f"seed {seed}: {conditions}\n{frame}")
+    times = reference.grid(frame.select(log.dims).iter_rows())
+    time = dice.choice(times)
+    naive = reference.NaiveCollection(
+        {name: kind.polars for name, kind in log.schema.items()}, reference.accumulate(frame, time, log.dims).items()
+    )
+    expected = naive.where(*conditions).rows
+    by = dice.sample([*log.schema], dice.randrange(len(log.schema) + 1))
+    rows = SortedRows(log, state, None, time_of(time), where=Condition(conditions, log.schema, "where"), by=by)
+    kept = pl.concat([rows.nothing, *rows])
+    assert reference.NaiveCollection(naive.columns, ((row[:-1], row[-1]) for row in kept.rows())).rows == expected
+    assert len(rows) == len(kept) == len(expected)
+    assert same(kept.rows(), kept.sort(rows.order).rows())
+    assert rows.total() == sum(expected.values())
+    for limit in (1, 2, len(kept), len(kept) + 1):
+        fresh = SortedRows(log, state, None, time_of(time), where=Condition(conditions, log.schema, "where"), by=by)
+        assert same(fresh.head(limit).rows(), kept.rows()[:limit])
+        assert same(rows.head(limit).rows(), kept.rows()[:limit])
+    sizes = [len(part) for part in rows.parts(3)]
+    assert sizes == [3] * (len(kept) // 3) + [len(kept) % 3] * (len(kept) % 3 > 0)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_differences_are_those_of_the_rows_that_meet_the_condition(seed: int, tmp_path: Path, small: list[int]) -> None:
+    rng, dice = Choices.of_seed(seed), random.Random(seed)
+    name = dice.choice(["edges", "words", "marks", "bills", "limits"])
+    frame = history(rng, {name: INPUTS[name]})[name]
+    log, state = written(tmp_path / "log", frame, dice)
+    text = Writer(rng).predicate(Named(name, INPUTS[name]))
+    condition = Condition(eval(text, {"col": pl.col, "pl": pl}), log.schema, "where")
+    times = reference.grid(frame.select(log.dims).iter_rows())
+    start, end = (time_of(dice.choice(times)) for _ in range(2))
+    everything = log.between(start, end, state)
+    expected = condition.kept(condition.scan(everything.lazy()).collect())
+    keys = dice.sample([*log.schema], dice.randrange(len(log.schema) + 1))
+    rows = SortedRows(log, state, start, end, where=condition, by=keys)
+    kept = pl.concat([rows.nothing, *rows])
+    assert same(kept.rows(), expected.sort(rows.order).rows())
+    signs = expected["diff"].to_list()
+    assert rows.sizes() == (sum(n for n in signs if n > 0), -sum(n for n in signs if n < 0))
+    places = [[*log.schema].index(key) for key in keys]
+    assert number_of_changes(rows, keys, len(rows)) == len([*changes_of(rows, places)])
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_number_of_changes_is_that_of_the_pairs(seed: int) -> None:
+    dice = random.Random(seed)
+    cells = {(dice.choice([None, 0, 1, 2]), dice.randrange(6)): dice.choice([-3, -2, -1, 1, 2, 4]) for _ in range(20)}
+    frame = pl.DataFrame([(*row, diff) for row, diff in cells.items()], schema=["k", "v", "diff"], orient="row")
+    frame = frame.sort("k", "v")
+    cuts = [0, *sorted(dice.randrange(len(frame)) for _ in range(4)), len(frame)]
+    pieces = [frame[start:end] for start, end in itertools.pairwise(cuts)]
+    assert number_of_changes(pieces, ["k"], len(frame)) == len([*changes_of(pieces, [0])])
+
+
+# --- memory -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("order", [[], ["v"]])
+def test_memory_does_not_grow_with_the_rows(
+    order: list[str], tmp_path: Path, small: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of 4,000 updates of 2,000 rows at most some pieces are in memory, and the files are gone afterwards."""
+    monkeypatch.setattr(sorted_rows, "PIECE", 256)
+    dice = random.Random(1)
+    log, state = ChangeLog(tmp_path / "log", parse_schema({"k": "int64", "v": "int64"})), None
+    numbers = dice.sample(range(2000), 2000)
+    for version in range(2):
+        updates = [(number, number * 7 % 97, version, 1) for number in numbers]
+        frame = pl.DataFrame(updates, schema=["k", "v", "version", "diff"], orient="row")
+        state = log.append(frame, version, base=state)
+    rows = SortedRows(log, state, None, 1, by=order)
+    assert sum(map(len, rows)) == 2000
+    assert rows.sizes() == (4000, 0)
+    assert max(small) < 1000, "a block of each run, and a batch"
+    folder = rows._settled.folder
+    assert folder is not None
+    assert all(file.name.startswith("rows-") for file in folder.iterdir())
+    del rows
+    gc.collect()
+    assert not folder.exists()
+
+
+def test_a_log_that_is_sorted_is_not_sorted_again(tmp_path: Path, small: list[int]) -> None:
+    log = ChangeLog(tmp_path / "log", parse_schema({"k": "int64", "s": "string"}))
+    frame = pl.DataFrame({"k": [1] * 50 + [2] * 50, "s": [f"{n:03}" for n in range(100)], "version": 3, "diff": 1})
+    state = log.append(frame, 1, base=None)
+    rows = SortedRows(log, state, 2, 3)
+    assert (rows.sizes(), len(rows), small) == ((100, 0), 100, [])
+    assert [row[1] for piece in rows for row in piece.rows()] == [f"{n:03}" for n in range(100)]
+
+
+def test_no_more_is_read_when_the_reader_has_gone(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Rows come in parts, and the one after which stdout has no reader is the last that is read."""
+    parts: list[int] = []
+
+    def endless(rows: SortedRows, *_: object) -> Iterator[pl.DataFrame]:
+        for number in itertools.count():
+            parts.append(number)
+            yield pl.DataFrame({"stop": [f"stop {number}"], "total": [number], "diff": [1]})
+
+    monkeypatch.setattr(SortedRows, "parts", endless)
+    monkeypatch.setattr(SortedRows, "__iter__", endless)
+    for module, command in ((show, ["show", "journeys"]), (diff, ["diff", "journeys", "3.."])):
+        monkeypatch.setattr(module, "LINES", 1)
+        for more in ([], ["--json"]):
+            unread = iter([False] * 5 + [True] * 50)
+            monkeypatch.setattr(Output, "unread", property(partial(_next, unread)))
+            parts.clear()
+            assert run_command([*command, *more]) == 0
+            assert 2 < len(parts) < 9
+    capsys.readouterr()
+
+
+def _next(flags: Iterator[bool], _: Output) -> bool:
+    return next(flags)
+
+
+# --- what is read -----------------------------------------------------------------------------------------------------
+
+
+def test_only_files_that_may_have_such_rows_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log, state = ChangeLog(tmp_path / "log", parse_schema({"k": "int64", "s": "string"})), None
+    for version in range(4):
+        frame = pl.DataFrame({"k": [version * 10, version * 10 + 5], "s": ["a", "b"], "version": version, "diff": 1})
+        state = log.append(frame, version, base=state)
+    opened: list[str] = []
+    verify = datafile.verify
+
+    def watched(path: Path, hint: str) -> None:
+        opened.append(path.name[:6])
+        verify(path, hint)
+
+    monkeypatch.setattr(datafile, "verify", watched)
+
+    def files(condition: Any) -> list[str]:
+        opened.clear()
+        list(SortedRows(log, state, None, 3, where=Condition(condition, log.schema, "where")))
+        return sorted(opened)
+
+    assert files("k = 15") == ["000001"]
+    assert files("k > 20 AND s = 'a'") == ["000002", "000003"]
+    assert files("20 > k") == ["000000", "000001"]
+    assert files("k BETWEEN 12 AND 14") == ["000001"]
+    assert files("k >= 10 AND k < 10") == []
+    assert files("k > 99") == []
+    assert files("k > 99 OR s = 'a'") == ["000000", "000001", "000002", "000003"]
+    assert files("k + 1 > 99") == ["000000", "000001", "000002", "000003"]
+
+
+@pytest.mark.parametrize(
+    ("text", "pushed"),
+    [
+        ("town = 'Ashby' AND distance > 3", True),
+        ("town LIKE 'A%' OR NOT distance IN (1, 2)", True),
+        ("day >= DATE '2026-01-02' AND at < TIMESTAMP '2026-01-02 00:00:00'", True),
+        ("town IS NULL", True),
+        ("distance * 2 > 3", False),
+        ("fare > 1.5", False),
+        ("town = 'Ashby' AND distance % 2 = 1", False),
+        ("CAST(town AS bigint) > 3", False),
+    ],
+)
+def test_what_cannot_fail_is_pushed(text: str, pushed: bool) -> None:
+    assert Condition(text, TRIPS, "where").is_pushed is pushed
+
+
+def test_a_row_that_is_gone_does_not_fail(tmp_path: Path) -> None:
+    """A text that is no number was there until version 1."""
+    log = ChangeLog(tmp_path / "log", parse_schema({"s": "string"}))
+    frame = pl.DataFrame({"s": ["1", "x", "x"], "version": [0, 0, 1], "diff": [1, 1, -1]})
+    state = log.append(frame, 1, base=None)
+    condition = Condition("CAST(s AS bigint) > 0", log.schema, "where")
+    assert pl.concat(SortedRows(log, state, None, 1, where=condition)).rows() == [("1", 1)]
+    with pytest.raises(ExpressionError, match=r"where: .* in the row s='x'"):
+        list(SortedRows(log, state, None, 0, where=condition))
+
+
+def test_conditions_on_dates_and_timestamps(tmp_path: Path) -> None:
+    schema = parse_schema({"day": "date", "at": "timestamp"})
+    rows = [(date(2026, 1, day), datetime(2026, 1, day, 12, tzinfo=UTC)) for day in (1, 2, 3)]
+    log = ChangeLog(tmp_path / "log", schema)
+    types = {name: kind.polars for name, kind in log.columns.items()}
+    state = log.append(pl.DataFrame([(*row, 0, 1) for row in rows], schema=types, orient="row"), 1, base=None)
+    for text, days in (
+        ("day = DATE '2026-01-02'", [2]),
+        ("at > TIMESTAMP '2026-01-02 11:00:00'", [2, 3]),
+        ("at BETWEEN TIMESTAMP '2026-01-01 00:00:00' AND TIMESTAMP '2026-01-02 12:00:00'", [1, 2]),
+        ("day + INTERVAL '1 day' > DATE '2026-01-03'", [3]),
+    ):
+        kept = pl.concat(SortedRows(log, state, None, 0, where=Condition(text, schema, "where")))
+        assert [row[0].day for row in kept.rows()] == days, text
+
+
+# --- commands ---------------------------------------------------------------------------------------------------------
+
+
+def test_show(here: Path, dd: Command) -> None:
+    head = ["journeys (stop string, total int64)", "at 5  2 rows", "", "stop        total"]
+    lines = [*head, "Harbour        11", "Lighthouse     18"]
+    assert dd("show", "journeys", "--where", "total > 10 AND stop <> 'Zoo'") == (0, lines, [])
+    code, lines, notes = dd("show", "journeys", "--where", "total > 2", "--limit", "1", "--json")
+    assert (code, notes) == (0, [])
+    assert records(lines)[1:] == [
+        {"at": 5, "label": None, "instant": records(lines)[1]["instant"], "rows": 6},
+        {"row": {"stop": "Bridge", "total": 6}, "count": 1},
+    ]
+    more = dd("show", "journeys", "--where", "total > 2", "--limit", "1")[2]
+    assert more == ["... and 5 more; all of them with --limit 0"]
+    assert dd("show", "journeys", "--where", "total > 99")[1][1:] == ["at 5  0 rows"]
+
+
+def test_diff(here: Path, dd: Command) -> None:
+    arguments = ["diff", "journeys", "3", "4", "--where"]
+    lines = ["journeys (stop string, total int64)", "3..4  +0 -1", "", "   stop     total", "-  Harbour     12"]
+    assert dd(*arguments, "stop = 'Harbour'") == (0, lines, [])
+    assert dd(*arguments, "stop = 'Harbour'", "--exit-code") == (3, lines, [])
+    assert dd(*arguments, "stop = 'Zoo'", "--exit-code") == (0, [lines[0], "3..4  +0 -0"], [])
+    code, lines, _ = dd("diff", "journeys", "..", "--stat", "--where", "stop = 'Harbour'")
+    steps = [["1", "+1", "-0"], ["2", "+1", "-1"], ["4", "+0", "-1"], ["5", "+1", "-0"]]
+    assert (code, [line.split() for line in lines[4:]]) == (0, steps)
+    assert dd("diff", "journeys", "..", "--stat", "--where", "stop || '' = 'Harbour'")[1] == lines
+    page = dd("diff", "journeys", "..", "--html", "-o", "-", "--where", "stop = 'Zoo' AND total < 99")[1]
+    assert any("where stop = &#x27;Zoo&#x27; AND total &lt; 99" in line for line in page)
+
+
+def test_log(here: Path, dd: Command) -> None:
+    entries = records(dd("log", "--json")[1])
+    kept: Callable[[dict[str, Any]], bool]
+    for text, kept in (
+        ("kind = 'ingest' AND input = 'links'", lambda each: each.get("input") == "links"),
+        ("took >= 0", lambda each: each["kind"] == "run"),
+        ("rows > 1 OR rounds > 1", lambda each: each.get("rows", 0) > 1 or each.get("rounds", 0) > 1),
+        ("at > TIMESTAMP '2100-01-01 00:00:00'", lambda each: False),
+        ("in_minus > 0", lambda each: any(side["minus"] for side in each["inputs"].values())),
+    ):
+        assert records(dd("log", "--json", "--where", text)[1]) == [each for each in entries if kept(each)], text
+    versions = records(dd("log", "--versions", "--json")[1])
+    chosen = records(dd("log", "--versions", "--json", "--where", "version > 2 AND out_minus > 0")[1])
+    assert [each["version"] for each in chosen] == [4, 3]
+    assert all(each in versions for each in chosen)
+    assert dd("log", "--where", "took < 0") == (0, [], ["no entry meets the condition"])
+    assert dd("log", "--operators", "--where", "took < 0")[0] == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "hint"),
+    [
+        ("totl > 3", "--where: there is no column totl: the columns are stop, total", "did you mean 'total'?"),
+        ('stop = "Zoo"', "--where: there is no column Zoo", "a text has single quotes: 'Zoo'"),
+        ("stop =", "--where: cannot read the SQL text 'stop ='", "write a condition in SQL, for example"),
+        ("total", "--where: the condition total is Int64, not bool", "compare with something"),
+        ("count(*) > 3", "is no map of single rows", "each row by itself"),
+        ("total > now()", "reads the clock", ""),
+        ("stop > 3", "--where: ", "cast so that the types meet"),
+        ("", "'--where'", ""),
+    ],
+)  # fmt: skip
+def test_a_wrong_condition_is_one_line_and_exit_code_2(
+    text: str, message: str, hint: str, here: Path, dd: Command
+) -> None:
+    for command in (["show", "journeys"], ["diff", "journeys", "3", "4"]):
+        code, lines, notes = dd(*command, "--where", text)
+        assert (code, lines) == (2, [])
+        assert message in " ".join(notes)
+        assert hint in "\n".join(notes[1:])
+        assert len(notes) <= 2
+
+
+def test_a_row_that_fails_is_named(here: Path, dd: Command) -> None:
+    code, _, notes = dd("show", "journeys", "--where", "CAST(stop AS bigint) > 3")
+    assert code == 1
+    assert notes[0].startswith("error: --where: ")
+    assert "in the row stop='Bridge'" in notes[0]
+
+
+# --- Python -----------------------------------------------------------------------------------------------------------
+
+
+def test_in_python(here: Path) -> None:
+    journeys = ddcore.open()["journeys"]
+    for where in ("total > 10", pl.col("total") > 10, ["total > 10", pl.col("stop").is_not_null()]):
+        assert journeys.at(3, where=where).polars().equals(journeys.at(3).polars().filter(pl.col("total") > 10))
+        assert len(journeys.between(3, 4, where=where)) == 2
+        updates = journeys.updates().polars()
+        assert journeys.updates(where=where).polars().equals(updates.filter(pl.col("total") > 10))
+    rows = journeys.at(where="total > 10")
+    assert rows.title == "at 5 where total > 10"
+    assert "at 5 where total &gt; 10" in rows._repr_html_()
+    with pytest.raises(UsageError, match=r"journeys: where: there is no column toal"):
+        journeys.at(where="toal > 3")
+    with pytest.raises(UsageError, match="without where="):
+        rows.spark()
+
+
+def test_json_has_whole_values(here: Path, dd: Command) -> None:
+    lines = dd("show", "journeys", "--json", "--where", "stop = 'Zoo'")[1]
+    assert json.loads(lines[-1]) == {"row": {"stop": "Zoo", "total": 14}, "count": 1}
