@@ -6,7 +6,7 @@ MAKEFLAGS += --no-print-directory
 PY := .venv/bin/python
 READY := .venv/ready
 
-.PHONY: help setup demo test test-all test-airflow test-tpch test-slt test-browser test-notebook notebook pictures check format docs bench soak wheel clean
+.PHONY: help setup demo test test-all coverage test-airflow test-tpch test-slt test-browser test-notebook notebook pictures check format docs bench soak wheel clean
 
 help: ## list the targets
 	@printf 'make TARGET, where TARGET is one of\n\n'
@@ -27,6 +27,9 @@ test: $(READY) ## all tests but those marked long
 
 test-all: $(READY) ## all tests, those marked long and 2,000 random programs among them: for every night
 	@DDCORE_SEEDS=$${DDCORE_SEEDS:-2000} $(PY) -m pytest -m "" $(ARGS)
+
+coverage: $(READY) ## all tests but those marked long, and which lines they ran: a figure, and pages in build/coverage
+	@$(PY) -m pytest -n 2 --dist loadfile --cov --cov-report=term:skip-covered --cov-report=html:build/coverage $(ARGS)
 
 test-tpch: $(READY) ## TPC-H's 22 queries in SQL equal DuckDB at every version of a stream of refreshes
 	@$(PY) -m pytest -m "" tests/test_tpch_sql.py $(ARGS)

@@ -18,10 +18,12 @@ from bench.measure import Failed, Result, Skipped
 
 BENCHMARKS = (
     "bfs", "sessions", "graphs", "nothing_new", "ten_rows", "whole_history", "package_closure", "tpch", "bank",
-    "where", "chain", "history_memory", "large_groups", "parallelism", "interning",
+    "where", "chain", "history_memory", "large_groups", "lookups", "moving_filter", "parallelism", "interning",
 )  # fmt: skip
 # These take too long or too much memory to be among the others.
-ON_REQUEST = ("graphs_large", "snapshots", "first_run", "memory_limit", "superstep", "cluster", "explain")
+ON_REQUEST = (
+    "graphs_large", "ingest", "snapshots", "first_run", "memory_limit", "superstep", "cluster", "explain", "refreshes",
+)  # fmt: skip
 
 
 def main() -> int:
@@ -53,6 +55,8 @@ def main() -> int:
         except Failed as why:
             complete, failed = False, True
             print(f"{name}: {why}", file=sys.stderr, flush=True)
+    if results:
+        print(f"on {table.machine()}", file=sys.stderr, flush=True)
     if complete:
         table.write(results)
     return int(failed)

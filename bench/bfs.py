@@ -17,10 +17,10 @@ PEERS = {
 }
 OURS = {1: "ours", 2: "ours, 2 threads"}
 LIMITS = {
-    ("load", "crate, shared, 1 worker"): 0.6,
-    ("load", "crate, shared, 2 workers"): 0.65,
+    ("load", "crate, shared, 1 worker"): 0.4,
+    ("load", "crate, shared, 2 workers"): 0.6,
     ("replay", "crate, shared, 1 worker"): 0.45,
-    ("replay", "crate, shared, 2 workers"): 0.55,
+    ("replay", "crate, shared, 2 workers"): 0.6,
 }
 MEMORY_LIMIT = 2.0
 SINGLE = {"POLARS_MAX_THREADS": "1", "NUMBA_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}  # threads of the libraries

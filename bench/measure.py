@@ -8,6 +8,7 @@ import resource
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -100,20 +101,35 @@ def peak_mib() -> float:
 
 
 def prompt_costs(command: Sequence[object], cwd: Path, environment: Mapping[str, str] | None = None) -> Figures:
-    """Seconds from starting ``command`` to its end, and its processor time, user and system. Raises Failed."""
-    before = _children_cpu()
-    seconds, _ = prompt_to_prompt(command, cwd, environment)
-    return {"s": seconds, "cpu_s": _children_cpu() - before}
+    """Seconds from starting ``command`` to its end, its processor time, user and system, and its peak memory.
+
+    The processor time includes that of processes that it waited for. The peak is that of the process alone, but on
+    Linux at least what this process has. Raises Failed.
+    """
+    words = [str(word) for word in command]
+    with tempfile.TemporaryFile() as output:
+        start = time.perf_counter()
+        process = subprocess.Popen(
+            words,
+            cwd=cwd,
+            env=_environment(environment),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+        )
+        _, status, usage = os.wait4(process.pid, 0)
+        seconds = time.perf_counter() - start
+        process.returncode = os.waitstatus_to_exitcode(status)
+        if process.returncode != 0:
+            output.seek(0)
+            raise _ended(words, process.returncode, output.read().decode(errors="replace"))
+    peak = usage.ru_maxrss / (2**20 if sys.platform == "darwin" else 2**10)
+    return {"s": seconds, "cpu_s": usage.ru_utime + usage.ru_stime, "peak_mib": peak}
 
 
 def polars_alone(cwd: Path) -> Figures:
     """The same for Python starting and importing Polars: what every command that computes with frames needs."""
     return prompt_costs([sys.executable, "-c", "import polars"], cwd)
-
-
-def _children_cpu() -> float:
-    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return usage.ru_utime + usage.ru_stime
 
 
 def prompt_to_prompt(
@@ -125,7 +141,7 @@ def prompt_to_prompt(
     process = subprocess.run(
         words,
         cwd=cwd,
-        env={**os.environ, **_BYTECODE, **(environment or {})},
+        env=_environment(environment),
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -133,6 +149,14 @@ def prompt_to_prompt(
     )
     seconds = time.perf_counter() - start
     if process.returncode != 0:
-        last_lines = "\n".join((process.stdout + process.stderr).splitlines()[-20:])
-        raise Failed(f"{' '.join(words)}: exit {process.returncode}\n{last_lines}")
+        raise _ended(words, process.returncode, process.stdout + process.stderr)
     return seconds, process.stdout
+
+
+def _environment(more: Mapping[str, str] | None) -> dict[str, str]:
+    return {**os.environ, **_BYTECODE, **(more or {})}
+
+
+def _ended(words: Sequence[str], code: int, output: str) -> Failed:
+    last_lines = "\n".join(output.splitlines()[-20:])
+    return Failed(f"{' '.join(words)}: exit {code}\n{last_lines}")

@@ -355,23 +355,27 @@ def _text_derivation(out: Output, explanation: Explanation, *, whole: bool) -> N
     lines: list[list[str]] = []
     told: set[Fact] = set()
     waiting: list[tuple[int, Fact]] = [(0, fact) for fact in reversed(derivation.roots)]
-    while waiting and (whole or len(lines) < _FACTS):
+    more = 0
+    while waiting:
         depth, fact = waiting.pop()
         fact = _settled(explanation, fact)
         again = fact in told and bool(derivation.supports[fact])
         told.add(fact)
+        if not again:
+            waiting += [(depth + 1, each) for each in reversed(_below(explanation, fact))]
+        if len(lines) == _FACTS and not whole:
+            more += 1
+            continue
         node = derivation.watch.node(fact[0])
         name, place = node.operator.name, node.place
         if name == "input":
             name, place = f"input {node.operator.text}", ""
         text = "  " * depth + cell(explanation.row(fact))
         lines.append([text, name, place, "as above" if again else _rounds(fact[1])])
-        if not again:
-            waiting += [(depth + 1, each) for each in reversed(_below(explanation, fact))]
     for line in aligned(lines, width=None):
         out.data(f"  {line}")
-    if waiting:
-        out.data(f"  ... the derivation has more than {count(_FACTS)} steps; all of them with --all")
+    if more:
+        out.data(f"  ... and {count(more)} more step{'s' if more > 1 else ''}; all of them with --all")
 
 
 def _settled(explanation: Explanation, fact: Fact) -> Fact:

@@ -22,14 +22,15 @@ _OUT = re.compile(
     "failed to map segment|cannot allocate memory|memory allocation|out of memory|can't start new thread|bad_alloc",
     re.I,
 )
-_LIGHT = ("init", "--help", "-h", "--version", "--show-completion", "--install-completion")
+_LIGHT = ("init", "--version", "--show-completion", "--install-completion")  # as the first word
 _RAISE = "raise it: ulimit -v unlimited; for folds in little memory there is: ddcore run --memory SIZE"
 
 
 def check_limit(arguments: Sequence[str]) -> None:
     """Raise UsageError where the limit of address space is too small for the libraries; warn where it is close."""
     limit = _limit()
-    if limit is None or limit >= _ENOUGH or not arguments or set(arguments) & set(_LIGHT):
+    is_light = not arguments or arguments[0] in _LIGHT or bool({"-h", "--help"} & {*arguments})
+    if limit is None or limit >= _ENOUGH or is_light:
         return
     if limit < _LEAST:
         raise UsageError(

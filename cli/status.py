@@ -185,11 +185,11 @@ def _of_run(project: Project, warehouse: Warehouse, ledger: Ledger) -> list[_Tab
 
 def _uses(project: Project) -> dict[str, Use]:
     """What the tables of state are for, by table; nothing where the program cannot be planned."""
+    from ddcore.io.kept_plans import kept_plan, planned
     from ddcore.io.layout import uses_of
-    from ddcore.io.program import load_plan
 
     try:
-        return uses_of(load_plan(project))
+        return uses_of(planned(project, kept_plan(project)).plan)
     except DdError:
         return {}
 

@@ -87,6 +87,13 @@ class Aggregate:
     expr: pl.Expr | None = None
     where: pl.Expr | None = None
 
+    def __bool__(self) -> bool:
+        """No value yet: ``dd.min("a") or dd.min("b")`` would be the first of them in silence."""
+        raise ProgramError(
+            f"{caller()}: the aggregate {self.kind} has no truth value, because its rows come when the program runs",
+            "compute it with agg(name=...), and go on with the column: where(), select()",
+        )
+
 
 def _aggregate(kind: str, where: Any, *argument: Any) -> Aggregate:
     """Text is a column as an argument and SQL as a condition. Raises ProgramError."""

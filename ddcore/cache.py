@@ -34,6 +34,7 @@ __all__ = [
     "shipped_folder",
     "shipped_kernels",
     "unpacked",
+    "version_of",
 ]
 
 OWN_FOLDER = "set DDCORE_CACHE to a folder that only you can write to"  # the hint where the cache cannot be used
@@ -45,6 +46,8 @@ _LEVEL_FEATURES = frozenset({
 _KEPT = {
     "kernels": 16,
     "sorts": 16,
+    "plans": 64,
+    "linked": 8,
     "code": 16,
     "ship": 16,
     "cds": 4,
@@ -176,14 +179,14 @@ def _kernel_state() -> str:
     """A digest of everything that the compiled kernels depend on, except the processor."""
     digest = hashlib.blake2b(digest_size=8)
     python = f"{sys.implementation.cache_tag}{getattr(sys, 'abiflags', '')}"
-    for part in (_FORMAT, python, _version("numba"), _version("llvmlite")):
+    for part in (_FORMAT, python, version_of("numba"), version_of("llvmlite")):
         digest.update(f"{part}\0".encode())
     for name, source in _kernel_sources():
         digest.update(f"{name} {len(source)}\0".encode() + source)
     return digest.hexdigest()
 
 
-def _version(package: str) -> str:
+def version_of(package: str) -> str:
     """The version of an installed package: from the name of the folder beside it, else from its metadata.
 
     The metadata are a message as of mail, and Python's parser of those takes longer to import than many commands work.

@@ -15,13 +15,14 @@ from ddcore import arguments
 from ddcore.aggregates import Aggregate
 from ddcore.errors import ProgramError
 from ddcore.graph import Graph
-from ddcore.operators import delta_join, flat_map, iterate, join, multiset
+from ddcore.operators import delta_join, flat_map, iterate, join, join_between, multiset
 from ddcore.operators.agg import Aggregation, Distinct, Needed
 from ddcore.operators.base import Operator
 from ddcore.operators.calling import Frames
 from ddcore.operators.concat import Concat, Negate, aligned
 from ddcore.operators.intern import MOST_TRIES, Numbering, identified
 from ddcore.operators.iterate import DEFAULT_MAX_ROUNDS, AtLimit
+from ddcore.operators.join_between import Closed, Ends
 from ddcore.operators.outer_join import How
 from ddcore.operators.reduce import Reduce
 from ddcore.operators.row_hash import MOST_BITS
@@ -179,6 +180,29 @@ class Collection(_Symbol):
         Cost: proportional to the pairs that change.
         """
         return join.join(self, other, on, how)
+
+    def join_between(
+        self,
+        intervals: Collection,
+        column: str,
+        lower: str | None = None,
+        upper: str | None = None,
+        *,
+        on: str | Sequence[str] | Mapping[str, str] = (),
+        closed: Closed = "both",
+        open_nulls: bool = False,
+    ) -> Collection:
+        """Pairs of a row and an interval that its value in ``column`` lies in; multiplicities multiply.
+
+        ``lower`` and ``upper`` are columns of ``intervals``; without one of them, intervals have no end on that side.
+        ``closed``: which ends belong to an interval, as in Polars: "both", "left", "right" or "none". An interval with
+        a null end holds nothing, or with ``open_nulls`` has no end there; no interval holds null.
+        ``on``: keys that must be equal, too, as in :meth:`join`. The result has the columns of the rows, then those of
+        the intervals without keys and ends, with the suffix ``_right`` where a name is taken.
+        Cost: proportional to the pairs that change and the intervals that change, with a search for each: a row between
+        the old and the new end of an interval is looked at, others are not.
+        """
+        return join_between.join_between(self, intervals, column, Ends.of(lower, upper, closed, open_nulls), on)
 
     def group_by(self, *keys: Any) -> GroupBy:
         """Groups of rows with equal keys (nulls group together); no keys: one group of everything.

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 FEW = packed_batch.LEAST_ROWS
 """Fewer updates than these are consolidated by kernels that are made for few."""
 
+_HANDFUL = 64  # updates that one kernel sorts and adds up
 _NO_FLOOR = -(2**63)
 
 __all__ = ["arrange", "arrange_all", "concatenated", "merge", "narrow", "union"]
@@ -56,11 +57,11 @@ def arrange_all(pieces: Sequence[Piece], words: int, key: Sequence[Type] | None 
 
     With ``key``, the types of the key columns, which are the first words, the pieces have no codes.
     """
-    if sum(map(packing.rows_of, pieces)) < FEW:
-        few = _few(pieces)
-        if few is not None:
-            return _coded(few[:-1], few[-1], words, key) if key else _of_columns(few, words)
-    fields = packing.layout(pieces)
+    are_few = sum(map(packing.rows_of, pieces)) < FEW
+    few = _few(pieces) if are_few else None
+    if few is not None:
+        return _coded(few[:-1], few[-1], words, key) if key else _of_columns(few, words)
+    fields = None if are_few else packing.layout(pieces)
     if fields is not None:
         summed = packing.consolidated(pieces, fields)
         return _coded(summed.columns(), summed.diffs(), words, key) if key else _batch(summed, words)
@@ -76,11 +77,12 @@ def merge(a: SortedBatch, b: SortedBatch, frontier: np.ndarray | None = None) ->
     With a ``frontier`` (coordinates, elements) times become their representatives beyond it. Costs one sort of packed
     integers where columns fit into one, else a pass over both.
     """
-    if len(a) + len(b) < FEW:
+    are_few = len(a) + len(b) < FEW
+    if are_few:
         columns = _few([_columns(batch) for batch in (a, b) if len(batch)], 1 + a.width, frontier)
         if columns is not None:
             return _of_columns(columns, a.width)
-    pieces = [_columns(batch, frontier) for batch in (a, b) if len(batch)]
+    pieces = [] if are_few else [_columns(batch, frontier) for batch in (a, b) if len(batch)]
     fields = packing.layout(pieces) if pieces else None
     if fields is not None:
         return _batch(packing.consolidated(pieces, fields), a.width)
@@ -97,10 +99,19 @@ def union(batches: Sequence[SortedBatch | NarrowBatch]) -> SortedBatch:
     """The updates of one or more batches as one."""
     if len(batches) == 1:
         return _restored(batches[0])
-    pieces = [batch if isinstance(batch, NarrowBatch) else _columns(batch) for batch in batches]
-    fields, first = packing.layout(pieces), batches[0]
+    first = batches[0]
+    width = first.words if isinstance(first, NarrowBatch) else first.width
+    pieces = [batch if isinstance(batch, NarrowBatch) else _columns(batch) for batch in batches if len(batch)]
+    columns = [piece for piece in pieces if isinstance(piece, list)]
+    if len(columns) > 1:  # of which there may be many, with few rows each
+        together = [np.concatenate(each) for each in zip(*columns, strict=True)]
+        pieces = [together, *(piece for piece in pieces if not isinstance(piece, list))]
+    are_few = sum(map(len, batches)) < FEW
+    few = _few(pieces) if are_few else None
+    if few is not None:
+        return _of_columns(few, width)
+    fields = packing.layout(pieces) if pieces and not are_few else None
     if fields is not None:
-        width = first.words if isinstance(first, NarrowBatch) else first.width
         return _batch(packing.consolidated(pieces, fields), width)
     queue = sorted(batches, key=len, reverse=True)
     while len(queue) > 1:  # the two smallest first
@@ -148,18 +159,25 @@ def _batch(summed: Summed, words: int) -> SortedBatch:
 
 
 def _few(pieces: Sequence[Piece], first: int = 0, frontier: np.ndarray | None = None) -> np.ndarray | None:
-    """Few updates consolidated: int64 (columns, m), the last of which has the sums; None if integers cannot hold them.
+    """Few updates consolidated: int64 (columns, m), the last of which has the sums; None if integers cannot hold them,
+    and no :func:`packing.layout` either.
 
     Times, which begin with column ``first``, become their representatives beyond a ``frontier``.
     """
     if not pieces:
         return None
-    columns = np.concatenate([np.stack(list(piece)) for piece in pieces], axis=1)
-    packed, table = kernels.few.pack(columns, first, np.empty((0, 0), np.int64) if frontier is None else frontier)
+    parts = [np.array(list(piece)) for piece in pieces]
+    columns = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
+    frontier = np.empty((0, 0), np.int64) if frontier is None else frontier
+    summed: np.ndarray
+    if columns.shape[1] <= _HANDFUL:
+        fits, summed = kernels.few.consolidate(columns, first, frontier)
+        return summed if fits else None
+    packed, table = kernels.few.pack(columns, first, frontier)
     if len(packed) == 0:
         return None
     packed, _ = sorts.stable(packed)
-    summed: np.ndarray = kernels.few.unpack(packed, table)
+    summed = kernels.few.unpack(packed, table)
     return summed
 
 

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from ddcore.collection import Collection
 
 __all__ = [
-    "ERROR", "PREFIX", "SEVERITIES", "Agree", "Check", "DataTest", "Empty", "Side", "Unique", "in_module", "is_test",
-    "test", "with_tests",
+    "ERROR", "PREFIX", "SEVERITIES", "Agree", "Check", "DataTest", "Empty", "Planned", "Side", "Unique", "in_module",
+    "is_test", "test", "with_tests",
 ]  # fmt: skip
 
 PREFIX = "tests."  # of the names of hidden outputs; names in dd.toml have no dot
@@ -269,6 +269,15 @@ class _Written:
             )
         collection: Collection = rows
         return collection
+
+
+@dataclass(frozen=True)
+class Planned:
+    """What a test looked for when its program was planned, of a plan that is kept: its hidden output is in the plan."""
+
+    def rows(self, tables: Tables) -> Collection:
+        """There are none any more: only the plan has them."""
+        raise ProgramError("the tests of a kept plan cannot be planned again", "load the program anew")
 
 
 def in_module(names: Mapping[str, Any]) -> list[DataTest]:

@@ -49,7 +49,7 @@ def encode(series: pl.Series, kind: Type) -> np.ndarray:
         return _encode_pooled(series, kind)
     nulls = series.is_null().to_numpy() if series.null_count() else None
     if kind.name == "float64":
-        words = _ordered(series.fill_null(0.0).to_numpy())
+        words = words_of_floats(series.fill_null(0.0).to_numpy())
     else:
         physical = series if kind.name in ("int64", "bool") else series.to_physical()
         integers = physical if physical.dtype == pl.Int64 else physical.cast(pl.Int64)
@@ -66,14 +66,14 @@ def encode(series: pl.Series, kind: Type) -> np.ndarray:
 def decode(words: np.ndarray, kind: Type, name: str = "") -> pl.Series:
     """The series of n values that :func:`encode` turned into ``words``."""
     nulls = words == NULL
-    some = bool(nulls.any())
+    some = bool(np.count_nonzero(nulls))
     if kind.is_nested:
         return _decode_nested(words, ~nulls if some else None, kind).alias(name)
     safe = np.where(nulls, 0, words) if some else words
     if kind.is_pooled:
         series = _decode_pooled(safe, kind)
     elif kind.name == "float64":
-        series = pl.Series(_unordered(safe))
+        series = pl.Series(floats_of(safe))
     elif kind.name == "bool":
         series = pl.Series(safe != 0)
     elif kind.name == "date":
@@ -83,12 +83,12 @@ def decode(words: np.ndarray, kind: Type, name: str = "") -> pl.Series:
     elif kind.name == "decimal":
         series = _decimal(safe, kind)
     else:
-        series = pl.Series(safe)
+        series = pl.Series(name, safe)
     if some:
         series = series.zip_with(
             pl.Series(~nulls), pl.Series([None], dtype=series.dtype).new_from_index(0, len(series))
         )
-    return series.alias(name)
+    return series if series.name == name else series.alias(name)
 
 
 def encode_frame(frame: pl.DataFrame, schema: Schema) -> list[np.ndarray]:
@@ -98,9 +98,12 @@ def encode_frame(frame: pl.DataFrame, schema: Schema) -> list[np.ndarray]:
 
 def decode_frame(words: Sequence[np.ndarray], schema: Schema) -> pl.DataFrame:
     """The frame with the columns of ``schema`` that ``words`` (one array per column) stand for."""
-    return pl.DataFrame(
-        [decode(column, kind, name) for column, (name, kind) in zip(words, schema.items(), strict=True)]
-    )
+    return pl.DataFrame(decode_columns(words, schema))
+
+
+def decode_columns(words: Sequence[np.ndarray], schema: Schema) -> list[pl.Series]:
+    """The columns of that frame."""
+    return [decode(column, kind, name) for column, (name, kind) in zip(words, schema.items(), strict=True)]
 
 
 def key_codes(words: Sequence[np.ndarray], kinds: Sequence[Type], rows: int) -> np.ndarray:
@@ -213,7 +216,7 @@ def _decode_nested(words: np.ndarray, valid: np.ndarray | None, kind: Type) -> p
     return nested.structs({name: decode(column, inner) for (name, inner), column in fields}, valid)
 
 
-def _ordered(values: np.ndarray) -> np.ndarray:
+def words_of_floats(values: np.ndarray) -> np.ndarray:
     """Floats as integers in the same order; one NaN, above all numbers; one zero."""
     with np.errstate(invalid="ignore"):  # a signalling NaN
         bits = (values + 0.0).view(np.int64)  # -0.0 + 0.0 is 0.0
@@ -221,7 +224,8 @@ def _ordered(values: np.ndarray) -> np.ndarray:
     return np.where(np.isnan(values), _NAN_WORD, words)
 
 
-def _unordered(words: np.ndarray) -> np.ndarray:
+def floats_of(words: np.ndarray) -> np.ndarray:
+    """The floats of :func:`words_of_floats`."""
     bits = np.where(words >= 0, words, words ^ np.int64(0x7FFFFFFFFFFFFFFF))
     return np.ascontiguousarray(bits).view(np.float64)
 

@@ -33,6 +33,7 @@ from ddcore.stages import Staged
 from ddcore.syntax import Tree
 from ddcore.temporal import Guard
 from ddcore.wording import brief, meant
+from ddcore.words import Steps, steps_of
 
 __all__ = ["ListProjection", "Predicate", "Projection", "RowTypes", "canonical", "failing", "identity", "parse"]
 
@@ -113,11 +114,16 @@ class Projection:
                 self.constants.append(name)
             term = exactness.analyse(tree, types)
             self.schema[name] = _result_type(term.dtype, tree)
-            formulas.append(_formula(name, tree, term, self.schema[name].polars))
+            formulas.append(_formula(name, tree, term, self.schema[name].polars, schema))
         self._formulas = _Formulas(formulas)
         self.columns: list[str] | None = self._formulas.columns if formulas else None
         self.reads = {name: frozenset((source,)) for name, source in self.renames.items()}
         self.reads |= {formula.name: frozenset(formula.columns) for formula in formulas}
+
+    def on_words(self, words: Mapping[str, np.ndarray], rows: int) -> dict[str, np.ndarray] | None:
+        """The words of those results by name, computed on the words of the rows; None where Polars has to do that."""
+        results = self._formulas.on_words(words, rows)
+        return results and {name: values.astype(np.int64, copy=False) for name, values in results.items()}
 
     def without(self, names: Iterable[str]) -> Projection:
         """The same without some results that are bare columns."""
@@ -161,8 +167,13 @@ class Predicate:
         if total is None:
             total = {"Literal": {"Scalar": {"Boolean": True}}}
         met = syntax.function("FillNull", total, {"Literal": {"Scalar": {"Boolean": False}}})
-        self._formulas = _Formulas([_formula("met", total, exactness.analyse(met, types), pl.Boolean())])
+        self._formulas = _Formulas([_formula("met", total, exactness.analyse(met, types), pl.Boolean(), schema)])
         self.columns = self._formulas.columns
+
+    def on_words(self, words: Mapping[str, np.ndarray], rows: int) -> np.ndarray | None:
+        """Which rows meet all conditions, computed on their words; None where Polars has to do that."""
+        results = self._formulas.on_words(words, rows)
+        return None if results is None else results["met"]
 
     def evaluate(self, frame: pl.DataFrame) -> np.ndarray:
         """Which rows of ``frame`` meet all conditions: bool[rows].
@@ -193,7 +204,7 @@ class ListProjection:
                     'for example col("tags").str.split(",")',
                 )
             elements[name] = _result_type(_instance(term.dtype.inner), tree)
-            formulas.append(_formula(name, tree, term, pl.List(elements[name].polars)))
+            formulas.append(_formula(name, tree, term, pl.List(elements[name].polars), schema))
         self.names = tuple(elements)
         self.schema: Schema = {name: kind for name, kind in schema.items() if name not in elements} | elements
         self._formulas = _Formulas(formulas)
@@ -233,7 +244,9 @@ class _Form:
 
 @dataclass(slots=True)
 class _Formula:
-    """An expression in both forms. ``safe``: columns whose integers are all within +-safe cannot overflow."""
+    """An expression in both forms. ``safe``: columns whose integers are all within +-safe cannot overflow. ``steps``:
+    the same on words, where that is possible.
+    """
 
     name: str
     text: str
@@ -245,13 +258,14 @@ class _Formula:
     computes: bool
     dtype: pl.DataType
     safe: int
+    steps: Steps | None
 
     @property
     def is_int(self) -> bool:
         return self.dtype == pl.Int64()
 
 
-def _formula(name: str, tree: Tree, term: Term, dtype: pl.DataType) -> _Formula:
+def _formula(name: str, tree: Tree, term: Term, dtype: pl.DataType, schema: Schema) -> _Formula:
     to = None if term.dtype == dtype else dtype
     direct_form = wide_form = _form(name, term.tree, to, temporal.guards(term, lambda part: part.tree))
     if term.computes:
@@ -259,9 +273,11 @@ def _formula(name: str, tree: Tree, term: Term, dtype: pl.DataType) -> _Formula:
         wide_form = _form(name, wide.tree, None if term.op else to, wide.guards)
     bounds, columns = Bounds.of(term), syntax.columns(term.tree)
     safe = _safe(bounds, bool(term.op), columns) if term.computes else GREATEST
+    steps = steps_of(term.tree, schema) if safe > 0 and to is None and not direct_form.guards else None
     return _Formula(
-        name, syntax.display(tree), columns, direct_form, wide_form, _integers(term), bounds, bool(term.op), dtype, safe
-    )
+        name, syntax.display(tree), columns, direct_form, wide_form, _integers(term), bounds, bool(term.op), dtype,
+        safe, steps,
+    )  # fmt: skip
 
 
 def _form(name: str, tree: Tree, to: pl.DataType | None, guards: list[Guard]) -> _Form:
@@ -309,6 +325,21 @@ class _Formulas:
         self._watched = sorted(watched)
         # Results that are integers but not computed as such (a cast, a bit operation) may be the reserved value.
         self._checked = [each for each in formulas if (each.is_int and not each.computes) or each.dtype.is_nested()]
+        self._steps = {each.name: each.steps for each in formulas if each.steps is not None}
+        self._without_nulls = sorted({name for steps in self._steps.values() for name in steps.columns})
+
+    def on_words(self, words: Mapping[str, np.ndarray], rows: int) -> dict[str, np.ndarray] | None:
+        """The results on words, truth values as such; None where they are not possible or these words do not allow it:
+        a null, or integers that may overflow.
+        """
+        if len(self._steps) < len(self._formulas):
+            return None
+        for name in self._without_nulls if rows else ():
+            column = words[name]
+            low = np.minimum.reduce(column)
+            if low <= LEAST or (name in self._watched and (low < -self._safe or column.max() > self._safe)):
+                return None
+        return {name: steps.values(words, rows) for name, steps in self._steps.items()}
 
     def evaluate(self, frame: pl.DataFrame) -> pl.DataFrame:
         """The results, one column per expression. Raises ExpressionError."""

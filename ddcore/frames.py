@@ -26,28 +26,30 @@ def batch_of(
 
     ``read``: the columns that the frame has, if not all; the others are null in the batch.
     """
-    columns, schema = schema, {column: kind for column, kind in schema.items() if read is None or column in read}
-    for column in (*schema, *dims, "diff"):
-        if column not in frame.columns:
-            raise DataError(f"input {name}: there is no column {column}; there are {', '.join(frame.columns)}")
+    columns = {column.name: column for column in frame.get_columns()}
+    present = {column: kind for column, kind in schema.items() if read is None or column in read}
+    for column in (*present, *dims, "diff"):
+        if column not in columns:
+            raise DataError(f"input {name}: there is no column {column}; there are {', '.join(columns)}")
     for column in (*dims, "diff"):
-        if not frame.schema[column].is_integer() or frame[column].null_count():
-            raise DataError(f"input {name}: column {column} must be integers without nulls, not {frame.schema[column]}")
-    for column, kind in schema.items():
-        check_column(frame[column], kind, f"input {name}")
-    times = [_whole_numbers(frame[dim], name) for dim in dims]
+        dtype = columns[column].dtype
+        if not dtype.is_integer() or columns[column].null_count():
+            raise DataError(f"input {name}: column {column} must be integers without nulls, not {dtype}")
+    for column, kind in present.items():
+        check_column(columns[column], kind, f"input {name}")
+    times = [_whole_numbers(columns[dim], name) for dim in dims]
     for dim, coordinates in zip(dims, times, strict=True):
         if len(coordinates) and coordinates.min() < 0:
             raise DataError(f"input {name}: {dim} is {int(coordinates.min())}", "times count from 0")
-    diffs = _whole_numbers(frame["diff"], name)
-    words = dict(zip(schema, encoding.encode_frame(frame, schema), strict=True))
-    nothing = np.full(0 if len(words) == len(columns) else len(frame), encoding.NULL, dtype=np.int64)
-    return Batch([words.get(column, nothing) for column in columns], times, diffs)
+    diffs = _whole_numbers(columns["diff"], name)
+    words = {column: encoding.encode(columns[column], kind) for column, kind in present.items()}
+    nothing = np.full(0 if len(words) == len(schema) else len(frame), encoding.NULL, dtype=np.int64)
+    return Batch([words.get(column, nothing) for column in schema], times, diffs)
 
 
 def _whole_numbers(column: pl.Series, name: str) -> np.ndarray:
     """Integers of any width without nulls as int64[n]. Raises DataError for the first that does not fit."""
-    words = column.cast(_INT64, strict=False)
+    words = column if column.dtype == _INT64 else column.cast(_INT64, strict=False)
     if words.null_count():
         place = int(words.is_null().arg_max() or 0)
         raise DataError(f"input {name}: {column.name} is {column[place]}, beyond int64", "fix the row")
@@ -56,7 +58,7 @@ def _whole_numbers(column: pl.Series, name: str) -> np.ndarray:
 
 def check_column(column: pl.Series, kind: Type, where: str) -> None:
     """Raises DataError, naming ``where``, for a column whose values the type does not hold exactly."""
-    if column.dtype == pl.Null():
+    if column.dtype == pl.Null() or (kind.name == "int64" and column.dtype == _INT64):
         return
     column_type = type_of(column.dtype, f"{where}: column {column.name}")
     if not _is_alike(column_type, kind):
@@ -105,9 +107,9 @@ def output_frame(batches: Sequence[Batch], schema: Schema, dims: Sequence[str]) 
 
 
 def _frame(batch: Batch, schema: Schema, dims: Sequence[str]) -> pl.DataFrame:
-    frame = encoding.decode_frame(batch.words, schema)
+    values = encoding.decode_columns(batch.words, schema)
     times = [pl.Series(dim, column) for dim, column in zip(dims, batch.times, strict=True)]
-    return pl.DataFrame([*frame.get_columns(), *times, pl.Series("diff", batch.diffs)])  # it may have no other column
+    return pl.DataFrame([*values, *times, pl.Series("diff", batch.diffs)])
 
 
 def values_of(batch: Batch, schema: Schema, columns: Sequence[str]) -> pl.DataFrame:

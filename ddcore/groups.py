@@ -14,15 +14,17 @@ __all__ = ["by_rounds", "groups"]
 def by_rounds(batch: Batch, inputs: int) -> Iterator[tuple[Rounds, Batch]]:
     """The batch cut by loop coordinates."""
     for rounds, rows in groups(batch.times[inputs:], len(batch)):
-        yield rounds, batch if len(rows) == len(batch) else batch.take(rows)
+        yield rounds, batch if rows is None else batch.take(rows)
 
 
-def groups(columns: Sequence[np.ndarray], n: int) -> Iterator[tuple[Rounds, np.ndarray]]:
-    """Distinct settings of the columns, with the row numbers of each: O(n) where all are alike, else a sort."""
+def groups(columns: Sequence[np.ndarray], n: int) -> Iterator[tuple[Rounds, np.ndarray | None]]:
+    """Distinct settings of the columns, with the row numbers of each, None for all: O(n) where all are alike, else a
+    sort.
+    """
     if n == 0:
         return
-    if all(column[0] == column[-1] and column.min() == column.max() for column in columns):
-        yield tuple(int(column[0]) for column in columns), np.arange(n)
+    if n == 1 or all(column[0] == column[-1] and not np.count_nonzero(column != column[0]) for column in columns):
+        yield tuple(int(column[0]) for column in columns), None
         return
     order = np.lexsort(columns[::-1])
     ordered = [column[order] for column in columns]

@@ -1,4 +1,4 @@
-"""Libraries that are imported when they are first used: a run with nothing new builds the program and uses no array."""
+"""Libraries that are imported when they are first used: a run with nothing new uses neither arrays nor frames."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-__all__ = ["numpy"]
+__all__ = ["numpy", "polars"]
 
 
 class _Library(ModuleType):
@@ -20,5 +20,7 @@ class _Library(ModuleType):
 
 if TYPE_CHECKING:
     import numpy
+    import polars
 else:
     numpy = _Library("numpy")
+    polars = _Library("polars")

@@ -39,7 +39,7 @@ class Meter:
 
     def __init__(self, plan: Plan) -> None:
         self.plan, self.profile = plan, Profile()
-        self._nodes, self._parts = _owners(plan)
+        self._nodes, self._parts, self._ways_in = _owners(plan)
         self._blocks = [self._name(block) for block in plan.blocks]
         self._lock = Lock()
         self._carried = 0  # nanoseconds of linear operators
@@ -61,8 +61,9 @@ class Meter:
             cost = self.profile.of(self._nodes[node])
             cost.nanoseconds += nanoseconds
             if node not in self._parts:
-                cost.taken += taken
                 cost.sent += sent
+            if node not in self._parts or node in self._ways_in:
+                cost.taken += taken
 
     def entered(self, node: int, taken: int, sent: int) -> None:
         """Updates reached a loop's variable, or came from an input. Several threads may call this."""
@@ -126,7 +127,7 @@ class Meter:
         for arrangement in self.plan.arrangements:
             for batch in traces[arrangement.index].stored:
                 rows, size = batch.take_reads()
-                if rows:
+                if rows or size:
                     cost = self.owner(arrangement)
                     cost.rows_read += rows
                     cost.bytes_read += size
@@ -135,7 +136,7 @@ class Meter:
         return profile
 
     def _is_input(self, block: Block, arrangement: Arrangement) -> bool:
-        """Whether an operator reads the arrangement, and neither of them is part of a tree of partial results."""
+        """Whether an operator reads the arrangement, and neither of them is a part of another operator."""
         is_part = block.node in self._parts or arrangement.node in self._parts
         return not is_part and arrangement.index in block.ports
 
@@ -172,17 +173,23 @@ class Meter:
         return self._nodes[block.node]
 
 
-def _owners(plan: Plan) -> tuple[list[int], set[int]]:
-    """For each node the operator that it is a part of, itself or one with a tree of partial results; and the parts."""
-    owners, parts = list(range(len(plan.nodes))), set[int]()
+def _owners(plan: Plan) -> tuple[list[int], set[int], set[int]]:
+    """For each node the operator that it is a part of, itself or one with totals or a tree of partial results; the
+    parts; and those through which rows reach totals.
+    """
+    owners, parts, ways_in = list(range(len(plan.nodes))), set[int](), set[int]()
+    inner = {block.node: block for block in plan.blocks if plan.operator(block).inner}
     for block in plan.blocks:
-        if block.spread is None:
-            continue
-        waiting = [block.spread, plan.arrangements[block.ports[-1]].node]
+        waiting = [] if block.node in inner else [plan.arrangements[port].node for port in block.ports]
         while waiting:
-            node = waiting.pop()
-            if plan.nodes[node].operator.inner and node not in parts:
-                parts.add(node)
-                owners[node] = block.node
-                waiting += plan.nodes[node].inputs
-    return owners, parts
+            node = plan.nodes[waiting.pop()]
+            if not node.operator.inner or node.index in parts:
+                continue
+            parts.add(node.index)
+            owners[node.index] = block.node
+            waiting += node.inputs
+            if node.index in inner:
+                waiting += [plan.arrangements[port].node for port in inner[node.index].ports]
+            if node.operator.name == "contributions" and not plan.nodes[node.inputs[0]].operator.inner:
+                ways_in.add(node.index)
+    return owners, parts, ways_in

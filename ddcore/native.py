@@ -1,8 +1,8 @@
 """Functions from compiled kernels, without numba: importing it takes longer than the whole fold of a few rows.
 
-What numba compiles is object code that takes its arguments from Python by itself. LLVM links it into this process in
-less than a millisecond. Of numba it needs three small extension modules, which are loaded here by themselves: importing
-numba would load its compiler too.
+What numba compiles is object code that takes its arguments from Python by itself. It is in an image that was linked
+before (:mod:`ddcore.linked_kernels`), else LLVM links it into this process. Of numba it needs three small extension
+modules, which are loaded here by themselves: importing numba would load its compiler too.
 """
 
 from __future__ import annotations
@@ -20,9 +20,12 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib.machinery import EXTENSION_SUFFIXES, ExtensionFileLoader, ModuleSpec
 from importlib.util import find_spec, module_from_spec
 from types import FunctionType, ModuleType
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-__all__ = ["Array", "Code", "function_of"]
+if TYPE_CHECKING:
+    from ddcore.linking import Entry
+
+__all__ = ["Array", "Code", "function_at", "function_of", "linked", "symbols"]
 
 _READ, _WRITTEN = 0x0001 | 0x0100, 0x0400  # numpy's flags: rows one after another and aligned; writeable
 _linking = threading.Lock()
@@ -59,13 +62,15 @@ class Code(NamedTuple):
         return cls(entry, environments, objects)
 
 
-def function_of(name: str, code: Code, arguments: Sequence[Array | str]) -> Callable[..., Any]:
+def function_of(name: str, native: Callable[..., Any], arguments: Sequence[Array | str]) -> Callable[..., Any]:
     """A kernel as a Python function. It raises TypeError for an array of another kind than the kernel was compiled for:
     compiled code would read it as if it were of that kind.
+
+    ``native``: the compiled function itself, which checks no types.
     """
     import numpy as np
 
-    native, count = _linked(name, code), len(arguments)
+    count = len(arguments)
     arrays = [
         (place, _READ | _WRITTEN if kind.writes else _READ, np.dtype(kind.dtype), kind.dims)
         for place, kind in enumerate(arguments)
@@ -92,51 +97,72 @@ def _check(array: Any, what: str, flags: int, dtype: Any, dims: int) -> None:
         raise TypeError(f"{what} is {kind}; it takes {dtype} of {dims} dimensions")
 
 
-def _linked(name: str, code: Code) -> Callable[..., Any]:
-    """The compiled function itself, which checks no types."""
-    import numpy as np
+def linked(name: str, code: Code) -> Callable[..., Any]:
+    """A kernel that LLVM links into this process."""
     from llvmlite import binding
 
     with _linking:
-        engine, dynfunc = _engine()
+        engine = _engine()
         engine.add_object_file(binding.ObjectFileRef.from_data(code.objects))
         engine.finalize_object()
-        environments = []
-        for symbol, constants in code.environments.items():
-            environment = dynfunc.Environment({})
-            environment.consts.extend(map(np.dtype, constants))
-            environments.append(environment)
-            ctypes.c_void_p.from_address(engine.get_global_value_address(symbol)).value = id(environment)
-        address = engine.get_function_address(code.entry)
-        kept = (engine, *environments)  # as long as the function
-        function: Callable[..., Any] = dynfunc.make_function(
-            sys.modules[__name__], name.rpartition(".")[2], name, address, environments[0], kept
-        )
+        places = [(engine.get_global_value_address(each), types) for each, types in code.environments.items()]
+        return _function(name, engine.get_function_address(code.entry), places, engine)
+
+
+def function_at(name: str, base: int, entry: Entry) -> Callable[..., Any]:
+    """A kernel of an image that lies at an address."""
+    return _function(name, base + entry.function, [(base + place, types) for place, types in entry.environments], None)
+
+
+def _function(
+    name: str, address: int, environments: Sequence[tuple[int, Sequence[str]]], owner: Any
+) -> Callable[..., Any]:
+    """The compiled function at an address. Its environments get their constants: where the pointer to each goes."""
+    import numpy as np
+
+    made, (_, dynfunc, _) = [], _extensions()
+    for place, constants in environments:
+        environment = dynfunc.Environment({})
+        environment.consts.extend(map(np.dtype, constants))
+        made.append(environment)
+        ctypes.c_void_p.from_address(place).value = id(environment)
+    kept = (owner, *made)  # as long as the function
+    function: Callable[..., Any] = dynfunc.make_function(
+        sys.modules[__name__], name.rpartition(".")[2], name, address, made[0], kept
+    )
     return function
 
 
 @functools.lru_cache(maxsize=1)
-def _engine() -> tuple[Any, Any]:
-    """LLVM's linker with the symbols that compiled kernels need, and numba's module for functions."""
-    from llvmlite import binding
-
+def _extensions() -> tuple[Any, Any, Any]:
+    """numba's modules with what compiled code calls, ready to be called."""
     helpers, dynfunc, memory = map(_extension, ("_helperlib", "_dynfunc", "core.runtime._nrt_python"))
     _read_constants(helpers)
     memory.memsys_use_cpython_allocator()
     atexit.register(memory.memsys_shutdown)
-    for module in (helpers, dynfunc):
-        for name, address in module.c_helpers.items():
-            binding.add_symbol(f"numba_{name}", address)
-    for name, address in memory.c_helpers.items():
-        binding.add_symbol(name if name.startswith("_") else f"NRT_{name}", address)
-    for kind in vars(builtins).values():
-        if isinstance(kind, type) and issubclass(kind, BaseException):
-            binding.add_symbol(f"PyExc_{kind.__name__}", id(kind))
-    binding.add_symbol("_Py_NoneStruct", id(None))
+    return helpers, dynfunc, memory
+
+
+def symbols() -> dict[str, int]:
+    """The addresses of what compiled code calls and names, without the functions of Python and C."""
+    helpers, dynfunc, memory = _extensions()
+    found = {f"numba_{name}": address for module in (helpers, dynfunc) for name, address in module.c_helpers.items()}
+    found |= {name if name.startswith("_") else f"NRT_{name}": address for name, address in memory.c_helpers.items()}
+    errors = (kind for kind in vars(builtins).values() if isinstance(kind, type) and issubclass(kind, BaseException))
+    return found | {f"PyExc_{kind.__name__}": id(kind) for kind in errors} | {"_Py_NoneStruct": id(None)}
+
+
+@functools.lru_cache(maxsize=1)
+def _engine() -> Any:
+    """LLVM's linker with the symbols that compiled kernels need."""
+    from llvmlite import binding
+
+    for name, address in symbols().items():
+        binding.add_symbol(name, address)
     binding.initialize_native_target()
     binding.initialize_native_asmprinter()
     machine = binding.Target.from_triple(binding.get_process_triple()).create_target_machine(jit=True)
-    return binding.create_mcjit_compiler(binding.parse_assembly(""), machine), dynfunc
+    return binding.create_mcjit_compiler(binding.parse_assembly(""), machine)
 
 
 def _read_constants(helpers: Any) -> None:

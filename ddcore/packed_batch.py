@@ -20,13 +20,14 @@ class PackedBatch(SortedBatch):
     ``width``: how many words an update has; :class:`SortedBatch` has the meaning of the columns.
     """
 
-    __slots__ = ("_down", "_table", "_width", "packed")
+    __slots__ = ("_down", "_table", "_whole_table", "_width", "packed")
 
     def __init__(self, packed: Packed, width: int) -> None:
         self.packed, self._width, self.high = packed, width, None
         self._starts, self._least, self._shift = None, 0, 0
         self._down = sum(field.bits for field in packed.fields[1:])  # how far the code is shifted up in an integer
         self._table: tuple[int, np.ndarray] | None = None
+        self._whole_table: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.packed)
@@ -115,8 +116,20 @@ class PackedBatch(SortedBatch):
 
     def ranges(self, lo: np.ndarray, hi: np.ndarray) -> np.ndarray:
         """All columns of the updates in the ranges lo[k]:hi[k], one range after the other: int64 (columns, m)."""
-        rows = kernels.packed.select(self.packed.rows, lo, hi, int((hi - lo).sum()))
-        return packing.unpacked([rows], self.packed.fields, range(self._diff + 1))
+        if self._whole_table is None:
+            table = [_moved(field, shift, field.column) for field, shift in self.packed.places()]
+            self._whole_table = np.array(table, dtype=np.int64)
+        sizes = hi - lo
+        ends = sizes.cumsum()
+        columns = np.empty((self._diff + 1, int(ends[-1]) if len(ends) else 0), dtype=np.int64)
+        kernels.packed.scatter(ends - sizes, columns, self.packed.rows, lo, hi, self._whole_table)
+        return columns
+
+    def located(self, lo: np.ndarray, hi: np.ndarray) -> tuple[SortedBatch, np.ndarray, np.ndarray]:
+        """The updates in the ranges lo[k]:hi[k] as columns, and their ranges there."""
+        columns, stops = self.ranges(lo, hi), np.cumsum(hi - lo)
+        some = SortedBatch(columns[0], columns[1 : 1 + self._width], columns[1 + self._width : -1], columns[-1])
+        return some, stops - (hi - lo), stops
 
     def collapsed(
         self, lo: np.ndarray, hi: np.ndarray, since: np.ndarray
@@ -156,8 +169,7 @@ class PackedBatch(SortedBatch):
         for field, shift in self.packed.places():
             if field.column:
                 column = field.column - 1 + (inner if field.column == self._diff else 0)
-                is_upper = field.half == "upper"
-                table.append([shift, field.bits, field.least, 32 * is_upper, is_upper, column])
+                table.append(_moved(field, shift, column))
         return np.array(table, dtype=np.int64)
 
     def locate(self, probes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -170,9 +182,35 @@ class PackedBatch(SortedBatch):
         )
         return ranges
 
+    def locate_between(self, after: np.ndarray, to: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Row ranges [lo, hi) of the codes that are greater than ``after[k]`` and at most ``to[k]``."""
+        return self._between(np.zeros_like(after), np.full_like(to, len(self)), 0, after, to)
+
+    def between(
+        self, lo: np.ndarray, hi: np.ndarray, word: int, after: np.ndarray, to: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The part of each range [lo, hi) of rows, in which a word ascends, where it is greater than ``after[k]`` and
+        at most ``to[k]``.
+        """
+        return self._between(lo, hi, 1 + word, after, to)
+
+    def _between(
+        self, lo: np.ndarray, hi: np.ndarray, column: int, after: np.ndarray, to: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        places = [each for each in self.packed.places() if each[0].column == column]
+        table = np.array([[shift, f.bits, f.least, 32 * (f.half == "upper")] for f, shift in places], dtype=np.int64)
+        first = kernels.packed.beyond(self.packed.rows, lo, hi, after, table)
+        return first, kernels.packed.beyond(self.packed.rows, first, hi, to, table)
+
     def _bucket_starts(self) -> np.ndarray:
         """As of a batch of columns; the first bucket begins with the first code."""
         rows, down = self.packed.rows, self._down
         spread = (int(rows[-1]) >> down) - (int(rows[0]) >> down)
         self._shift = max(0, spread.bit_length() - len(rows).bit_length())
         return bucket_starts(rows, down, spread, self._shift)
+
+
+def _moved(field: Field, shift: int, column: int) -> list[int]:
+    """A row of the table of :func:`ddcore.kernels.packed.scatter`: the field's values go to a column."""
+    is_upper = field.half == "upper"
+    return [shift, field.bits, field.least, 32 * is_upper, is_upper, column]

@@ -72,38 +72,49 @@ class Arrangement:
     transient: bool = False
     output: str = ""
 
-    @property
+    @cached_property
     def schema(self) -> Schema:
         """Key columns, then value columns."""
         columns = self.collection
         return {name: columns[name] for name in self.key} | {n: t for n, t in columns.items() if n not in self.key}
 
-    @property
+    @cached_property
     def key_types(self) -> list[Type]:
         """Types of the key columns."""
         return [self.collection[name] for name in self.key]
 
-    @property
+    @cached_property
     def direct(self) -> bool:
         """Whether the key is its own code and not stored among the words."""
         return is_direct(self.key_types)
 
-    @property
+    @cached_property
     def key_words(self) -> int:
         """How many words of a sorted batch are the key's."""
         return 0 if self.direct else len(self.key)
 
-    @property
+    @cached_property
     def values(self) -> list[str]:
         """Names of the value columns."""
         return [name for name in self.collection if name not in self.key]
 
+    @cached_property
+    def stored_order(self) -> list[int]:
+        """For each column of the schema, its number in the collection."""
+        columns = list(self.collection)
+        return [columns.index(name) for name in self.schema]
+
+    @cached_property
+    def collection_order(self) -> list[int]:
+        """For each column of the collection, its number in the schema."""
+        columns = list(self.schema)
+        return [columns.index(name) for name in self.collection]
+
     def batch_of(self, batch: SortedBatch) -> Batch:
         """The updates of a sorted batch as a batch of the arranged collection."""
         batch = batch.widen()
-        columns = ([batch.codes] if self.direct else []) + list(batch.words)
-        words = dict(zip(self.schema, columns, strict=True))
-        return Batch([words[name] for name in self.collection], list(batch.times), batch.diffs, batch.high)
+        columns = [batch.codes, *batch.words] if self.direct else list(batch.words)
+        return Batch([columns[number] for number in self.collection_order], list(batch.times), batch.diffs, batch.high)
 
 
 @dataclass(frozen=True)
@@ -181,7 +192,7 @@ class Plan:
 
     @property
     def operators(self) -> list[Node]:
-        """The nodes that ``dd plan`` counts: without those of the trees of partial results."""
+        """The nodes that ``dd plan`` counts: without those of totals and of the trees of partial results."""
         return [node for node in self.nodes if not node.operator.inner]
 
     @cached_property
@@ -199,5 +210,5 @@ class Plan:
         return self.nodes[block.node].operator
 
     def is_inner(self, arrangement: Arrangement) -> bool:
-        """Whether an arrangement belongs to the tree of partial results of another operator."""
-        return self.nodes[arrangement.node].operator.inner
+        """Whether an arrangement belongs to the tree of partial results of another operator. Totals do not."""
+        return self.nodes[arrangement.node].operator.in_tree

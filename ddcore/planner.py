@@ -14,12 +14,14 @@ from dataclasses import dataclass, field, replace
 from os import PathLike
 from typing import Any
 
+from ddcore import signs
 from ddcore.collection import Collection
 from ddcore.constants import making
 from ddcore.digests import digest
 from ddcore.errors import ProgramError
 from ddcore.graph import Graph, Node
-from ddcore.operators.base import Keyed, Linear
+from ddcore.operators.agg import Aggregation
+from ddcore.operators.base import Keyed, Linear, Operator
 from ddcore.operators.borders import Input, Leave, Variable
 from ddcore.operators.constant import Constant
 from ddcore.operators.reduction import Reduction
@@ -38,8 +40,16 @@ _TO_NODES = ("linear", "spread", "leave")
 _LONGEST_NAME = 200  # bytes; file systems allow 255
 
 
-def build(program: Program, schemas: Mapping[str, Mapping[str, Any]], dims: tuple[str, ...] = ("version",)) -> Plan:
+def build(
+    program: Program,
+    schemas: Mapping[str, Mapping[str, Any]],
+    dims: tuple[str, ...] = ("version",),
+    *,
+    nonnegative: bool = False,
+) -> Plan:
     """Call the program once with symbolic collections and plan what it returns.
+
+    ``nonnegative``: at no time has a row of an input a negative count.
 
     Raises ProgramError: parameters that are no inputs, anything the operators refuse, a result that is no dict of
     collections.
@@ -57,7 +67,7 @@ def build(program: Program, schemas: Mapping[str, Mapping[str, Any]], dims: tupl
     read = {name: left.read[node] for name, node in sources.items()}
     outputs, sources = ({name: left.numbers[node] for name, node in each.items()} for each in (outputs, sources))
     outputs |= _inspections(left.graph, dims, outputs)
-    return replace(_Planner(left.graph, dims, inputs, sources, outputs).plan(), read=read)
+    return replace(_Planner(left.graph, dims, inputs, sources, outputs, nonnegative=nonnegative).plan(), read=read)
 
 
 @dataclass
@@ -83,9 +93,12 @@ class _Planner:
         inputs: Mapping[str, Schema],
         sources: Mapping[str, int],
         outputs: Mapping[str, int],
+        *,
+        nonnegative: bool,
     ) -> None:
         self.graph, self.dims, self.inputs, self.sources, self.outputs = graph, dims, inputs, sources, outputs
         self.needed = sorted({*graph.upstream(outputs.values()), *sources.values()})
+        self.nonnegative = signs.nonnegative(graph, self.needed, inputs=nonnegative)
         self.targets: dict[int, list[Target]] = {node: [] for node in self.needed}
         self.drafts: list[_Draft] = []
         self.arrangements: list[Arrangement] = []
@@ -141,18 +154,43 @@ class _Planner:
             self.targets[node.inputs[0]].append(Target("leave", index))
 
     def _keyed(self, index: int, node: Node, operator: Keyed) -> None:
-        tree = None
-        if isinstance(operator, Reduction) and not operator.inner:
+        tree, inputs = None, self._totals(node, operator)
+        if isinstance(operator, Reduction) and not operator.in_tree and inputs == node.inputs:
             tree = operator.tree(self.graph.nodes[node.inputs[0]].schema)
         levels = [] if tree is None else self._levels(node, tree)
         block = self._draft(operator.name, index)
         for number, key in operator.ports:
-            block.ports.append(self._arrange(node.inputs[number], key, block))
+            block.ports.append(self._arrange(inputs[number], key, block))
         if tree is not None:
             block.spread = levels[0]
             block.ports.append(self._arrange(levels[-1], tree.root.group, block))
         if operator.output_key is not None:
             block.output = self._store(index, operator.output_key, block, "output")
+
+    def _totals(self, node: Node, operator: Keyed) -> tuple[int, ...]:
+        """The nodes that a block arranges: those of its inputs, or that of totals (:mod:`ddcore.operators.totals`)."""
+        if not isinstance(operator, Aggregation) or operator.inner:
+            return node.inputs
+        (rows,) = node.inputs
+        totals = operator.totals(self.graph.nodes[rows].schema, nonnegative=rows in self.nonnegative)
+        if totals is None:
+            return node.inputs
+        ends = []
+        for chain in totals.chains:
+            before = rows
+            for each in chain:
+                before = self._part(each, (before,), node)
+            ends.append(before)
+        return (self._part(totals.sums, tuple(ends), node),)
+
+    def _part(self, operator: Operator, before: tuple[int, ...], owner: Node) -> int:
+        """The node of a part of another operator; others may have the same."""
+        index = self.graph.append(operator, before, owner)
+        if index not in self.targets:
+            self.targets[index] = []
+            self.needed.append(index)
+            self._visit(index)
+        return index
 
     def _levels(self, node: Node, tree: Tree) -> list[int]:
         """The nodes and blocks of a tree of partial results, before the block of the operator itself."""

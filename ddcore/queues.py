@@ -97,8 +97,8 @@ def columns_of(arrangement: Arrangement, batch: Batch) -> list[np.ndarray]:
     """
     if not arrangement.key or arrangement.transient:
         return [np.zeros(len(batch), np.int64), *batch.words, *batch.times, batch.diffs]
-    columns = dict(zip(arrangement.collection, batch.words, strict=True))
-    return [*(columns[name] for name in arrangement.schema), *batch.times, batch.diffs]
+    words = batch.words
+    return [*(words[number] for number in arrangement.stored_order), *batch.times, batch.diffs]
 
 
 def types_of(arrangement: Arrangement) -> list[Type | None]:
@@ -151,5 +151,4 @@ def widened(arrangement: Arrangement, queued: Queued) -> Batch:
     width = len(arrangement.collection)
     if not arrangement.key or arrangement.transient:
         return Batch(columns[1 : 1 + width], columns[1 + width :], diffs)
-    words = dict(zip(arrangement.schema, columns[:width], strict=True))
-    return Batch([words[name] for name in arrangement.collection], columns[width:], diffs)
+    return Batch([columns[number] for number in arrangement.collection_order], columns[width:], diffs)

@@ -32,6 +32,8 @@ def at_rest(batch: SortedBatch) -> SortedBatch:
 
 def merge(a: SortedBatch, b: SortedBatch, frontier: np.ndarray | None = None) -> SortedBatch:
     """As :func:`ddcore.consolidation.merge`."""
+    if spilling.current() is None:
+        return consolidation.merge(a, b, frontier)
     return combined([a, b], lambda parts: consolidation.merge(parts[0], parts[1], frontier))
 
 
@@ -71,6 +73,8 @@ def combined(batches: Sequence[SortedBatch | NarrowBatch], combine: Combine) -> 
 
 def concatenated(batches: Sequence[SortedBatch]) -> SortedBatch:
     """As :func:`ddcore.consolidation.concatenated`."""
+    if len(batches) == 1:
+        return batches[0]
     spill, total = spilling.current(), sum(map(len, batches))
     if spill is None or total <= spill.rows or any(batch.high is not None for batch in batches):
         return consolidation.concatenated(batches)

@@ -454,6 +454,44 @@ class NaiveCollection:
         named = {f"{name}_right" if name in self.columns else name: other.columns[name] for name in rest}
         return NaiveCollection(self.columns | named, rows)
 
+    def join_between(
+        self,
+        intervals: NaiveCollection,
+        column: str,
+        lower: str | None = None,
+        upper: str | None = None,
+        *,
+        on: Any = (),
+        closed: str = "both",
+        open_nulls: bool = False,
+    ) -> NaiveCollection:
+        """Each pair of a row and an interval that its value lies in and that agree on the key, if there is one, as
+        often as the product of their counts.
+
+        ``closed`` are the ends that belong to an interval. A null agrees with nothing and lies in nothing; where an end
+        is null, nothing lies in the interval, or with ``open_nulls`` there is no end. Columns: all of the row, then the
+        interval's without key and ends; one whose name the row has too gets ``_right``.
+        """
+        pairs = dict(on) if isinstance(on, Mapping) else {name: name for name in _names(on)}
+        rest = [name for name in intervals.columns if name not in (*pairs.values(), lower, upper)]
+        left_key, right_key, right_rest = (
+            self._picker(pairs), intervals._picker(pairs.values()), intervals._picker(rest)
+        )  # fmt: skip
+        value = self._picker([column])
+        begin, end = (intervals._picker([] if name is None else [name]) for name in (lower, upper))
+        _recorders[-1].keep(self.rows)
+        _recorders[-1].keep(intervals.rows)
+        rows = [
+            (row + right_rest(interval), count * other)
+            for row, count in self.rows.items()
+            for interval, other in intervals.rows.items()
+            if left_key(row) == right_key(interval)
+            and None not in left_key(row)
+            and _lies_in(value(row)[0], begin(interval), end(interval), closed, open_nulls)
+        ]
+        named = {f"{name}_right" if name in self.columns else name: intervals.columns[name] for name in rest}
+        return NaiveCollection(self.columns | named, rows)
+
     @staticmethod
     def delta_join(*relations: tuple[NaiveCollection, Sequence[str]]) -> NaiveCollection:
         """Every choice of a row of each relation in which equal attributes have equal values, none of them null where
@@ -1034,6 +1072,21 @@ def _word(value: Any, kind: pl.DataType) -> int:
     if isinstance(kind, pl.Date | pl.Datetime):
         return int(pl.Series([value], dtype=kind).to_physical().item())
     return int(value)
+
+
+def _lies_in(value: Any, lower: Sequence[Any], upper: Sequence[Any], closed: str, open_nulls: bool) -> bool:
+    """Whether a value lies in the interval with these ends, each a sequence of one value, or of none if it has none."""
+    if value is None or (None in (*lower, *upper) and not open_nulls):
+        return False
+    begun = all(
+        end is None or _order(end) < _order(value) or (_order(end) == _order(value) and closed in ("both", "left"))
+        for end in lower
+    )
+    lasting = all(
+        end is None or _order(value) < _order(end) or (_order(end) == _order(value) and closed in ("both", "right"))
+        for end in upper
+    )
+    return begun and lasting
 
 
 def _row_order(row: Row) -> list[Any]:

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from typing import TYPE_CHECKING, Any, get_args, get_origin
 
-import polars as pl
-
 from ddcore.errors import ProgramError
+from ddcore.libraries import polars as pl
 from ddcore.wording import brief
 
 if TYPE_CHECKING:
@@ -25,7 +24,6 @@ _WIDENED = {
 _PYTHON = {
     int: "int64", float: "float64", bool: "bool", str: "string", bytes: "binary", date: "date", datetime: "timestamp",
 }  # fmt: skip
-_TOO_WIDE = (pl.UInt64(), pl.UInt128(), pl.Int128())
 _MOST_DIGITS = 18
 _DECIMAL = re.compile(r"decimal\(\s*(\d+)\s*,\s*(\d+)\s*\)")
 _TOKEN = re.compile(r'\s*("(?:[^"\\]|\\.)*"|\w+\s*\([^()]*\)|[^\s\[\],:"]+|[\[\],:])\s*')
@@ -119,12 +117,12 @@ def parse_type(kind: Any, place: str = "") -> Type:
     """
     if isinstance(kind, Type):
         return kind
+    if isinstance(kind, str):
+        return _Text(kind, place).whole()
     if isinstance(kind, pl.DataType) or (isinstance(kind, type) and issubclass(kind, pl.DataType)):
         return type_of(kind, place)
     if type(kind).__module__ == "pyarrow.lib" and hasattr(kind, "num_fields"):
         return type_of(polars_type(kind), place)
-    if isinstance(kind, str):
-        return _Text(kind, place).whole()
     if get_origin(kind) is list:
         return Type("list", element=parse_type(get_args(kind)[0], f"{place}[]"))
     return _named(_PYTHON.get(kind, "") if isinstance(kind, type) else "", repr(kind), place)
@@ -147,7 +145,7 @@ def type_of(dtype: pl.DataType | type[pl.DataType], place: str = "") -> Type:
 
 
 def _plain_type(dtype: pl.DataType, place: str) -> Type:
-    if dtype.is_integer() and dtype not in _TOO_WIDE:
+    if dtype.is_integer() and dtype not in (pl.UInt64(), pl.UInt128(), pl.Int128()):
         return Type("int64")
     if dtype.is_float():
         return Type("float64")

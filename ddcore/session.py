@@ -30,7 +30,9 @@ class Session:
     ``schemas``: per input, column names and types: names (``"int64"``, as in dd.toml), Polars, Arrow or Python types.
     ``dims``: names of the time columns. ``threads``: how many a fold uses, by default all processors; its result is the
     same with any number. ``memory``, such as ``"2GiB"``: when the process has nearly so much, a fold writes what it
-    gains to temporary files. Raises ProgramError where the program cannot be built.
+    gains to temporary files. ``nonnegative``: the caller knows that no row of an input has a negative count at any
+    time, which nothing checks; then groups need no rows for sums and counts. Raises ProgramError where the program
+    cannot be built.
     """
 
     def __init__(
@@ -40,6 +42,8 @@ class Session:
         dims: Sequence[str] = ("version",),
         threads: int | None = None,
         memory: str | None = None,
+        *,
+        nonnegative: bool = False,
     ) -> None:
         if not isinstance(schemas, Mapping):
             raise ProgramError(
@@ -52,7 +56,7 @@ class Session:
                     f"input {name}: a schema is a dict of types by column, not {kind_of(schema)}",
                     'for example {"town": "string", "km": "int64"}; without the time columns and diff',
                 )
-        self.plan: Plan = build(program, schemas, _dims(dims))
+        self.plan: Plan = build(program, schemas, _dims(dims), nonnegative=nonnegative)
         self._worker = Worker(self.plan, threads=_threads(threads))
         self._spilling = _spilling(memory)
         self._broken = False  # whether a fold failed: its worker holds a part of its updates
@@ -86,8 +90,7 @@ class Session:
             for name, batch in batches.items():
                 worker.feed(name, batch)
             worker.run()
-            for _ in worker.harvest():
-                pass
+            worker.settle()
         self._broken, self._begun = False, True
         if upper is not None:
             self._closed = list(upper)
@@ -151,7 +154,14 @@ def replay(program: Program, /, dims: Sequence[str] = ("version",), **frames: An
     dims = _dims(dims)
     inputs = {name: as_frame(frame, name) for name, frame in frames.items()}
     schemas = {name: schema_of(frame, dims, name) for name, frame in inputs.items()}
-    return Session(program, schemas, dims).fold(inputs)
+    nonnegative = all(_only_inserts(frame) for frame in inputs.values())
+    return Session(program, schemas, dims, nonnegative=nonnegative).fold(inputs)
+
+
+def _only_inserts(frame: pl.DataFrame) -> bool:
+    """Whether no update of a change log is a retraction."""
+    diffs = frame["diff"]
+    return diffs.dtype.is_integer() and not (diffs < 0).any()
 
 
 def _dims(dims: Any) -> tuple[str, ...]:

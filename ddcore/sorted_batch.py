@@ -8,6 +8,7 @@ from ddcore.libraries import numpy as np
 __all__ = ["SortedBatch", "bucket_starts"]
 
 _PORTION = 1 << 18  # rows of which one thread finds the buckets
+_ONE_BUCKET = 1 << 8  # rows that are searched without an index
 _FEWER = 4  # bits of a bucket's number that are left out where memory is limited
 
 
@@ -63,7 +64,7 @@ class SortedBatch:
         return len(self._words)
 
     def widen(self) -> SortedBatch:
-        """The same updates with columns that are arrays in memory: each is read at once."""
+        """The same updates with columns that are arrays: all rows of a batch in a file."""
         return self
 
     def take(self, rows: np.ndarray) -> SortedBatch:
@@ -88,6 +89,29 @@ class SortedBatch:
         )
         return ranges
 
+    def locate_between(self, after: np.ndarray, to: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Row ranges [lo, hi) of the codes that are greater than ``after[k]`` and at most ``to[k]``: int64[m] each,
+        with ``after[k] <= to[k]``. By binary searches, without an index.
+        """
+        return np.searchsorted(self.codes, after, "right"), np.searchsorted(self.codes, to, "right")
+
+    def between(
+        self, lo: np.ndarray, hi: np.ndarray, word: int, after: np.ndarray, to: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The part of each range [lo, hi) of rows, in which a word ascends, where it is greater than ``after[k]`` and
+        at most ``to[k]``. By binary searches.
+        """
+        values = self.words[word]
+        first = kernels.runs.beyond(values, lo, hi, after)
+        return first, kernels.runs.beyond(values, first, hi, to)
+
+    def located(self, lo: np.ndarray, hi: np.ndarray) -> tuple[SortedBatch, np.ndarray, np.ndarray]:
+        """The updates in the ranges lo[k]:hi[k], at least, in a batch whose columns are arrays, and their ranges there.
+
+        For batches whose rows lie elsewhere: packed, or in a file. Codes need not ascend in it.
+        """
+        return self, lo, hi
+
     def index(self) -> None:
         """Make look-ups ready, once: O(n). The first does so itself; but a step that divides its keys between threads
         calls this before, so that they divide this work too.
@@ -96,7 +120,7 @@ class SortedBatch:
             self._starts = self._bucket_starts()
 
     def load_all(self) -> None:
-        """Have all rows in memory. Before, a batch in a file has only those that :meth:`locate` has found."""
+        """Have all rows in memory, where some are in a file."""
 
     def take_reads(self) -> tuple[int, int]:
         """The rows and bytes that were read from a file since the last call."""
@@ -128,6 +152,9 @@ class SortedBatch:
             return np.zeros(2, dtype=np.int64)
         self._least = int(self.codes[0])
         spread = int(self.codes[-1]) - self._least
+        if n <= _ONE_BUCKET and spread < 2**63:
+            self._shift = spread.bit_length()
+            return np.array([0, n])
         fewer = 0 if spilling.current() is None else _FEWER
         self._shift = max(0, spread.bit_length() - max(6, n.bit_length() - fewer))
         return bucket_starts(self.codes.view(np.uint64), 0, spread, self._shift)

@@ -2,18 +2,20 @@
 
 numpy chooses by what a processor has and not by how fast it is: its sort by AVX-512 is several times slower on AMD's
 Zen 4 than its sort by AVX2, and faster than a radix sort on others. So the two are measured, once, in some 10 ms of
-processor time, and the result is kept in the cache folder under the name of the processor.
+processor time, and the result is kept in the cache folder for the processor and the state of numpy.
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
+import hashlib
 import json
 import os
 import tempfile
 import time
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Literal
 
 from ddcore import kernels
@@ -21,12 +23,13 @@ from ddcore.cache import cache_folder, distrust, make_private
 from ddcore.kernel_cache import processor
 from ddcore.libraries import numpy as np
 
-__all__ = ["Speeds", "choice", "speeds", "stable"]
+__all__ = ["Speeds", "choice", "kept", "speeds", "stable"]
 
 FEW = 1024  # updates: numpy sorts so few as fast, whatever the processor
 _MEASURED = 1 << 16  # updates: more than the first cache holds, so few that it takes milliseconds
 _BITS = 40  # of them, as the rows of an everyday arrangement have
 _TRIES = 3
+_FEATURES = ("NPY_DISABLE_CPU_FEATURES", "NPY_ENABLE_CPU_FEATURES")  # numpy reads them when it is imported
 Choice = Literal["numpy", "radix"]
 
 
@@ -65,7 +68,7 @@ def choice() -> Choice:
 
 def speeds() -> Speeds:
     """What was measured on this machine; measured now if nothing is kept, or nothing that can be read."""
-    file = cache_folder() / "sorts" / processor()
+    file = kept()
     if not distrust(file.parent):
         with contextlib.suppress(OSError, ValueError, TypeError):
             return Speeds(**json.loads(file.read_text()))
@@ -76,6 +79,13 @@ def speeds() -> Speeds:
             json.dump(asdict(measured), fresh)
         os.replace(fresh.name, file)
     return measured
+
+
+def kept() -> Path:
+    """The file of what was measured. Another numpy, or one that may use less of the processor, has another one."""
+    state = [np.__version__, *(os.environ.get(name, "") for name in _FEATURES)]
+    digest = hashlib.blake2b(repr(state).encode(), digest_size=4).hexdigest()
+    return cache_folder() / "sorts" / f"{processor()}-{digest}"
 
 
 def _radix(keys: np.ndarray) -> None:

@@ -17,6 +17,8 @@ from ddcore.ranges import merge, narrow, union
 from ddcore.sorted_batch import SortedBatch
 
 _LONG = 16  # rows of a key
+_FEW = 1 << 9  # rows of batches that are merged whatever their sizes
+_MANY = 1 << 12  # rows of an original that is kept by itself
 
 _Spans = tuple["np.ndarray", "np.ndarray"]
 """For each key the first of a batch's rows with its code, and the first after them."""
@@ -52,74 +54,87 @@ class Rows:
         return Rows(offsets, *(np.take(each, rows, axis=-1) for each in (self.words, self.times, self.diffs)))
 
 
-@dataclass(slots=True)
-class _Fresh:
-    """A batch of the working index, and which original it still is; None: merged from several."""
-
-    batch: SortedBatch
-    original: int | None = None
-
-
 class Trace:
     """The sorted batches of one arrangement, oldest first. Append is amortised O(log n) a row.
 
     Two things grow with a fold. The *working index* is for look-ups: it is merged as it grows, at times that no work
-    left in the fold can tell from the true ones. The *originals* keep their times, narrow, for :meth:`settle`.
+    left in the fold can tell from the true ones. The *originals* keep their times, in few bytes, for :meth:`settle`.
     ``apart``: readers tell the newest batch from those before it, which is then not merged yet.
     """
 
     def __init__(self, stored: Sequence[SortedBatch] = (), *, apart: bool = True) -> None:
         self.stored = list(stored)  # of earlier folds; those in files are never merged here
         self.apart = apart
-        self._fresh: list[_Fresh] = []
+        self._index: list[SortedBatch] = []
         self._originals: list[SortedBatch | NarrowBatch] = []
+        self._numbers: dict[int, int] = {}  # of originals that are in the index as well, by identity
+        self._recent: list[SortedBatch] = []  # those of few rows, of which many become one
+        self._recent_rows = 0
 
     @property
     def batches(self) -> list[SortedBatch]:
         """All batches, oldest first: those stored and the working index."""
-        return self.stored + [fresh.batch for fresh in self._fresh]
+        return self.stored + self._index
 
     def append(self, batch: SortedBatch, frontier: np.ndarray | None = None) -> None:
         """Add the newest batch, and merge batches of similar sizes.
 
         All later look-ups in this fold are for times at or beyond ``frontier`` (coordinates, elements).
         """
-        newest = _Fresh(batch, len(self._originals))
-        self._originals.append(batch)
+        self._keep(batch)
         if not self.apart:
-            self._fresh.append(newest)
-        while len(self._fresh) > 1 and 2 * len(self._fresh[-1].batch) >= len(self._fresh[-2].batch):
-            last, before = self._fresh.pop(), self._fresh.pop()
-            merged = merge(before.batch, last.batch, frontier)
+            self._index.append(batch)
+        while len(self._index) > 1 and _are_alike(self._index[-2], self._index[-1]):
+            last, before = self._index.pop(), self._index.pop()
+            self._index.append(merge(before, last, frontier))
             for each in (last, before):
-                if each.original is not None:
-                    self._originals[each.original] = narrow(each.batch)
-            self._fresh.append(_Fresh(merged))
+                if (number := self._numbers.pop(id(each), None)) is not None:
+                    self._originals[number] = narrow(each)
         if self.apart:
-            self._fresh.append(newest)
+            self._index.append(batch)
+
+    def _keep(self, batch: SortedBatch) -> None:
+        """Add an original."""
+        if len(batch) >= _MANY:
+            self._numbers[id(batch)] = len(self._originals)
+            self._originals.append(batch)
+            return
+        self._recent.append(batch)
+        self._recent_rows += len(batch)
+        if self._recent_rows >= _MANY:
+            self._originals.append(narrow(union(self._recent)))
+            self._recent, self._recent_rows = [], 0
 
     def settle(self) -> SortedBatch | None:
         """The updates of this fold at their own times as one batch, or None if there are none; they count as stored
         from now on. Batches of this process are merged, so that a thousand folds do not leave a thousand to search.
         """
-        originals, self._fresh, self._originals = self._originals, [], []
-        batch = union(originals) if originals else None
-        if batch is None or len(batch) == 0:
+        if not self._index:
             return None
-        stored, merged = self.stored, batch
-        while stored and type(stored[-1]) in (SortedBatch, PackedBatch) and 2 * len(merged) >= len(stored[-1]):
+        gained = union([*self._originals, *self._recent])
+        self._index, self._originals, self._recent, self._recent_rows = [], [], [], 0
+        self._numbers.clear()
+        if len(gained) == 0:
+            return None
+        stored, merged = self.stored, gained
+        while stored and type(stored[-1]) in (SortedBatch, PackedBatch) and _are_alike(stored[-1], merged):
             merged = merge(stored.pop(), merged)
         stored.append(merged)
-        return batch
+        return gained
 
     def memory(self) -> int:
         """The bytes that its batches take, with what was read of stored ones. O(batches)."""
-        batches = [*self.stored, *(fresh.batch for fresh in self._fresh), *self._originals]
+        batches = [*self.stored, *self._index, *self._originals, *self._recent]
         return sum(batch.memory() for batch in {id(batch): batch for batch in batches}.values())
 
     def before(self, newest: SortedBatch | None) -> list[SortedBatch]:
         """All batches but ``newest``, for readers that tell it ``apart``."""
         return [batch for batch in self.batches if batch is not newest]
+
+
+def _are_alike(older: SortedBatch, newer: SortedBatch) -> bool:
+    """Whether two batches are merged: of similar sizes, or both of so few rows that one search costs more than that."""
+    return 2 * len(newer) >= len(older) or len(older) + len(newer) <= _FEW
 
 
 def distinct_keys(batch: SortedBatch, key_words: int) -> tuple[Keys, np.ndarray]:
@@ -146,9 +161,7 @@ def gather(
     (coordinates, elements) long histories in several batches are at the representatives of their times beyond it, and
     added up.
     """
-    if len(keys.words):  # rows of another key may have the same code
-        batches = [batch.widen() for batch in batches]
-    spans = [batch.locate(keys.codes) for batch in batches]
+    batches, spans = _found(batches, keys)
     counts = _numbers(batches, spans, keys)
     if frontier is not None and not _has_long_histories(counts):
         frontier = None
@@ -172,11 +185,29 @@ def gather(
     return Rows(*kernels.runs.compact(rows.offsets, rows.words, rows.times, rows.diffs, frontier))
 
 
+def _found(batches: Sequence[SortedBatch], keys: Keys) -> tuple[list[SortedBatch], list[_Spans]]:
+    """Batches that have the rows of the keys in arrays or packed, and the spans of the keys there."""
+    some, spans = list[SortedBatch](), list[_Spans]()
+    for batch in batches:
+        span = batch.locate(keys.codes)
+        if not np.count_nonzero(span[1] > span[0]):
+            continue
+        # Of hashed keys, rows of another key may have the same code: words are compared, which packed ones have not.
+        if isinstance(batch, PackedBatch) and len(keys.words) == 0:
+            some.append(batch)
+            spans.append(span)
+        else:
+            located, *ends = batch.located(*span)
+            some.append(located)
+            spans.append((ends[0], ends[1]))
+    return some, spans
+
+
 def _numbers(batches: Sequence[SortedBatch], spans: Sequence[_Spans], keys: Keys) -> np.ndarray:
     """How many rows each key has in all batches, by the rows with its code in each."""
     counts = np.zeros(len(keys), dtype=np.int64)
     for batch, (lo, hi) in zip(batches, spans, strict=True):
-        if isinstance(batch, PackedBatch):
+        if len(keys.words) == 0:
             counts += hi - lo
         else:
             kernels.runs.count_matches(counts, keys.words, lo, hi, batch.words)

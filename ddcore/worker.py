@@ -93,6 +93,7 @@ class Worker:
         self._complete_already: frozenset[int] = frozenset()  # arrangements that take and gain nothing in this fold
         self.forwarding = self._forwarding()
         self._lower = np.full(len(plan.dims), _NO_BOUND)
+        self._frontiers: dict[Rounds, np.ndarray] = {}  # of the step
         self._part: Rebuilding | None = None  # of a rebuild
         self._steps: dict[int, Step] = {}
         for block in plan.blocks:
@@ -112,7 +113,7 @@ class Worker:
         self.upper = np.array(elements, dtype=np.int64).reshape(len(elements), len(self.plan.dims)).T.copy()
         grown = self.groups.grow() if self._part is None else {}
         self.forwarding = self._forwarding()
-        self._lower = np.full(len(self.plan.dims), _NO_BOUND)
+        self._lower, self._frontiers = np.full(len(self.plan.dims), _NO_BOUND), {}
         pending, self.pending = self.pending, {}
         held, self.held = self.held, {}
         for block in self.plan.blocks:
@@ -167,7 +168,7 @@ class Worker:
     def _history(self, arrangement: Arrangement, codes: np.ndarray) -> Iterator[SortedBatch]:
         """The updates that a trace has of keys, in parts where memory is limited."""
         spill = spilling.current()
-        for batch in (batch.widen() for batch in self.traces[arrangement.index].batches):
+        for batch in self.traces[arrangement.index].batches:
             lo, hi = batch.locate(codes)
             rows = np.concatenate([np.arange(a, b) for a, b in zip(lo, hi, strict=True)])
             size = max(1, len(rows)) if spill is None else spill.rows
@@ -206,7 +207,7 @@ class Worker:
     @contextmanager
     def ready(self) -> Iterator[None]:
         """All work of the fold is queued. Steps in here share threads and memory."""
-        self._lower = self._least_versions()
+        self._lower, self._frontiers = self._least_versions(), {}
         is_large = spilling.current() is None and self.waiting() >= _LARGE
         with using(self.threads), reused_memory() if is_large else nullcontext():
             yield
@@ -249,6 +250,12 @@ class Worker:
         """Remove and yield all queued work, in order, for an exchange to send to other workers."""
         while self._order:
             yield self._work.pop(heapq.heappop(self._order))
+
+    def settle(self) -> None:
+        """The updates of this fold count as stored, in memory."""
+        for trace in self.traces:
+            trace.settle()
+        self._latest.clear()
 
     def harvest(self) -> Iterator[tuple[Arrangement, SortedBatch]]:
         """Each kept arrangement's updates of this fold; afterwards they count as stored."""
@@ -310,7 +317,7 @@ class Worker:
 
     def keyed(self, arrangement: Arrangement, batch: Batch) -> SortedBatch:
         """A batch of the arrangement's collection, sorted by key code. Several threads may call this."""
-        return consolidated(replace(arrangement, transient=False), [batch])
+        return consolidated(replace(arrangement, transient=False) if arrangement.transient else arrangement, [batch])
 
     def restore(self, arrangement: Arrangement, rounds: Rounds, updates: SortedBatch) -> None:
         """Add updates that a trace received earlier in this fold, here or in another process."""
@@ -347,6 +354,9 @@ class Worker:
         Work goes on in the order of positions. So it is at these rounds or at lexicographically greater ones: those
         whose first difference is one round more, with all rounds inside of that from 0 on.
         """
+        known = self._frontiers.get(rounds)
+        if known is not None:
+            return known
         elements = [
             rounds,
             *((*rounds[:at], rounds[at] + 1, *(0 for _ in rounds[at + 1 :])) for at in range(len(rounds) - 1)),
@@ -355,6 +365,7 @@ class Worker:
         frontier = np.empty((inputs + len(rounds), len(elements)), dtype=np.int64)
         frontier[:inputs] = self._lower[:, None]
         frontier[inputs:] = np.array(elements, dtype=np.int64).T
+        self._frontiers = {rounds: frontier}
         return frontier
 
     def emit(self, block: Block, batch: Batch) -> None:
@@ -388,7 +399,7 @@ class Worker:
             self.pending[block.index] = late_times if earlier is None else joined([earlier, late_times])
             pending = pending.take(np.flatnonzero(~late))
         for rounds, rows in groups(list(pending.times[inputs:]), len(pending)):
-            part = pending if len(rows) == len(pending) else pending.take(rows)
+            part = pending if rows is None else pending.take(rows)
             self._work_at(block, rounds).pending.append(ranges.at_rest(part))
 
     def large(self, block: Block) -> np.ndarray | None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from urllib.parse import urlsplit
 
 from ddcore.errors import UsageError
 
@@ -88,22 +87,22 @@ def address_of(url: str, what: str) -> Address:
         raise UsageError(
             f"{what}: {url}: {scheme}:// is not supported", f"name a folder, or a URL that begins with {_listed()}"
         )
-    parts = urlsplit(url)
-    if parts.username or parts.password or "@" in parts.netloc:
+    bucket, _, key = url.partition("://")[2].partition("/")
+    if "@" in bucket:
         raise UsageError(
             f"{what}: {url}: a URL has no place for credentials",
             "put them into the environment: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
         )
-    key = url.partition("://")[2].partition("/")[2].strip("/")
+    key = key.strip("/")
     steps = key.split("/") if key else []
-    if not _BUCKET.fullmatch(parts.netloc):
-        raise UsageError(f"{what}: {url}: {parts.netloc!r} is no name of a bucket", "write s3://BUCKET/FOLDER")
+    if not _BUCKET.fullmatch(bucket):
+        raise UsageError(f"{what}: {url}: {bucket!r} is no name of a bucket", "write s3://BUCKET/FOLDER")
     if not _KEY.fullmatch(key) or any(step in ("", ".", "..") for step in steps):
         raise UsageError(
             f"{what}: {url}: {key!r} is no folder that all libraries read alike",
             "use letters, digits and . _ - = in the names of folders, and no . or .. alone",
         )
-    return Address(f"{SCHEMES[scheme]}://{parts.netloc}", PurePosixPath(key))
+    return Address(f"{SCHEMES[scheme]}://{bucket}", PurePosixPath(key))
 
 
 def _listed() -> str:

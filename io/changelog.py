@@ -8,32 +8,36 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import polars as pl
 
 from ddcore.errors import DiffOverflow, StorageError
 from ddcore.io import store, tables
+from ddcore.io.floats import one_nan_one_zero
 from ddcore.io.store import Place
 from ddcore.io.tables import AddedFile, LiveFile, TableState
 from ddcore.io.times import Time, Window, coordinates, span, time_of
+from ddcore.io.updates import is_at_one_time
 from ddcore.io.warehouse import reporting
 from ddcore.lattice import is_before
 from ddcore.nested import map_inside
 from ddcore.schema import Schema, Type
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 __all__ = ["ChangeLog", "Time"]
 
 _INT64 = Type("int64")
 _FEED = {"delta.enableChangeDataFeed": "true"}  # anyone can read what each commit added and removed: docs/reading.md
+_ROW_GROUP = 1 << 20  # rows: a dictionary of values serves more rows than in small groups
 _LEAST, _GREATEST = -(2**63), 2**63 - 1
 
 
 def _normalise(values: pl.Series, kind: Type) -> pl.Series:
     values = values.cast(kind.polars)
-    if kind.name != "float64":
-        return values
-    ones = pl.when(values == 0.0).then(0.0).otherwise(values)  # not `values + 0.0`: Polars optimizes that away
-    return pl.select(ones.alias(values.name)).to_series().fill_nan(float("nan"))
+    return one_nan_one_zero(values) if kind.name == "float64" else values
 
 
 @dataclass(frozen=True)
@@ -86,10 +90,20 @@ class ChangeLog:
         The file's name begins with ``stem``; the same updates under the same stem give the same file. May run in
         another process. O(n log n), O(n) for updates in time order.
         """
-        updates = self._normalise(updates).sort(self.dims, maintain_order=True)
-        table = tables.arrow_table({name: updates[name].to_arrow() for name in self.columns}, self.columns)
+        return self.write_table(stem, self.table(updates.rechunk()))
+
+    def table(self, updates: pl.DataFrame) -> pa.Table:
+        """Updates in Arrow, sorted by time. In the chunks that they come in, if they are at one time."""
+        updates = self._normalise(updates)
+        if len(updates) and not is_at_one_time(updates, self.dims):
+            updates = updates.sort(self.dims, maintain_order=True)
+        chunks = updates.to_arrow()
+        return tables.arrow_table({name: chunks[name] for name in self.columns}, self.columns)
+
+    def write_table(self, stem: str, table: pa.Table) -> AddedFile:
+        """As :meth:`write`, for what :meth:`table` returned. Needs no memory but Arrow's."""
         bounded = [name for name, kind in self.columns.items() if not kind.is_nested]
-        return tables.write_file(self.folder, stem, table, bounded=bounded)
+        return tables.write_file(self.folder, stem, table, bounded=bounded, row_group=_ROW_GROUP)
 
     def added_again(self, file: LiveFile) -> AddedFile:
         """A file of an earlier version of the table, for a commit that adds it again. Reads it, for its statistics."""

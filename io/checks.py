@@ -15,12 +15,14 @@ import difflib
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any
 
 import polars as pl
 
 from ddcore import nested
 from ddcore.errors import DataError, DdError
+from ddcore.io.floats import one_nan_one_zero
 from ddcore.io.sources.paths import fields_below, steps, type_at
 from ddcore.io.times import LARGEST_TIME, example
 from ddcore.libraries import numpy as np
@@ -315,7 +317,8 @@ def _type_name(actual: pl.DataType) -> str:
 
 def normalise(frame: pl.DataFrame, layout: Layout, rules: Rules, first_row: int | None = None) -> pl.DataFrame:
     """The updates in a batch of a source, as :func:`rows_of` returns them, without those with a diff of 0."""
-    return rows_of(frame, layout, rules, first_row).filter(pl.col(DIFF) != 0)
+    rows = rows_of(frame, layout, rules, first_row)
+    return rows if rows[DIFF].to_numpy().all() else rows.filter(pl.col(DIFF) != 0)
 
 
 def rows_of(frame: pl.DataFrame, layout: Layout, rules: Rules, first_row: int | None = None) -> pl.DataFrame:
@@ -340,12 +343,18 @@ def _source_values(frame: pl.DataFrame, name: str, layout: Layout, rules: Rules)
     if name in layout.source_columns:
         return frame[layout.source_columns[name]], layout.text
     if name in layout.folders:
-        return pl.Series([layout.folders[name]], dtype=pl.String).new_from_index(0, len(frame)), True
+        return _constant(layout.folders[name], pl.String(), len(frame)), True
     if name in layout.absent:
-        return pl.Series([None], dtype=rules.schema[name].polars).new_from_index(0, len(frame)), False
+        return _constant(None, rules.schema[name].polars, len(frame)), False
     time = rules.time or rules.fallback or ()
     value = rules.diff if name == DIFF else time[rules.dims.index(name)]
-    return pl.Series([value], dtype=pl.Int64).new_from_index(0, len(frame)), False
+    return _constant(value, pl.Int64(), len(frame)), False
+
+
+@lru_cache(maxsize=4)
+def _constant(value: Any, kind: pl.DataType, count: int) -> pl.Series:
+    """So many of a value. Batches of one size share them."""
+    return pl.Series([value], dtype=kind).new_from_index(0, count)
 
 
 @dataclass(frozen=True)
@@ -410,18 +419,12 @@ def _convert(column: Column, kind: Type) -> pl.Series:
         column.refuse(values == _NULL, "is reserved", "int64 starts at -9223372036854775807 here")
         return values
     if kind.name == "float64":
-        return _one_nan_one_zero(values)
+        return one_nan_one_zero(values.cast(pl.Float64))
     if kind.name == "timestamp":
         return _timestamps(column, kind)
     if kind.name == "date":
         return _dates(column)
     return values.cast(kind.polars)
-
-
-def _one_nan_one_zero(values: pl.Series) -> pl.Series:
-    floats = values.cast(pl.Float64)
-    ones = pl.when(floats == 0).then(0.0).otherwise(floats)  # not floats + 0.0, which Polars optimizes away
-    return pl.select(ones.alias(values.name)).to_series().fill_nan(float("nan"))
 
 
 def _dates(column: Column) -> pl.Series:
@@ -485,16 +488,22 @@ def _parse(column: Column, kind: Type) -> pl.Series:
         return text
     parsed = _parse_or_null(text, kind)
     expected = _EXPECTED.get(kind.name) or f"a {kind}"
+    is_none = parsed.is_null() & text.is_not_null() if parsed.null_count() > text.null_count() else None
     if kind.name == "int64":
-        column.refuse(~text.str.contains(_WHOLE), f"is not {expected}", _FIX_ROW)
-        column.refuse(text.is_not_null() & (parsed.is_null() | (parsed == _NULL)), "does not fit into int64", _FIX_ROW)
-    column.refuse(text.is_not_null() & parsed.is_null(), f"is not {expected}", _FIX_ROW)
+        if is_none is not None:  # what Polars takes for a whole number is one
+            column.refuse(~text.str.contains(_WHOLE), f"is not {expected}", _FIX_ROW)
+            column.refuse(is_none, "does not fit into int64", _FIX_ROW)
+        column.refuse(parsed == _NULL, "does not fit into int64", _FIX_ROW)
+    if is_none is not None:
+        column.refuse(is_none, f"is not {expected}", _FIX_ROW)
     if kind.name in ("date", "timestamp"):  # the year 0000, and times that an offset moves out
         outside = (parsed.dt.year() < 1) | (parsed.dt.year() > 9999)
         column.refuse(outside, "is not of the years 1 to 9999", _FIX_ROW)
     if kind.name == "float64":
-        overflow = parsed.is_infinite() & ~text.str.to_lowercase().str.contains("inf")
-        column.refuse(overflow, "does not fit into float64", _FIX_ROW)
+        infinite = parsed.is_infinite()
+        if infinite.any():
+            named = text.str.to_lowercase().str.contains("inf")
+            column.refuse(infinite & ~named, "does not fit into float64", _FIX_ROW)
     return parsed
 
 
@@ -520,7 +529,7 @@ def _parse_timestamps(text: pl.Series) -> pl.Series:
 
 
 _PARSERS: Mapping[str, Callable[[pl.Series], pl.Series]] = {
-    "float64": lambda text: _one_nan_one_zero(text.cast(pl.Float64, strict=False)),
+    "float64": lambda text: one_nan_one_zero(text.cast(pl.Float64, strict=False)),
     "bool": _parse_bools,
     "date": lambda text: _only(text, _DATE).str.to_date("%Y-%m-%d", strict=False),
     "timestamp": _parse_timestamps,

@@ -14,30 +14,30 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import polars as pl
 
+from ddcore.encoding import encode
 from ddcore.io import datafile, tables
-from ddcore.io.arrangements import CODEC, MERGED, SMALL, row_group
+from ddcore.io.arrangements import MERGED, SMALL, write_pieces
 from ddcore.io.changelog import ChangeLog
+from ddcore.io.codes import sample
 from ddcore.io.deltalog import COMPACTED
-from ddcore.io.layout import CODE
+from ddcore.io.layout import CODE, Layout
 from ddcore.io.retention import MANY
 from ddcore.io.store import Place
 from ddcore.io.tables import AddedFile, LiveFile, TableState
 from ddcore.io.times import Frontier, is_open, time_of
 from ddcore.io.warehouse import reporting
+from ddcore.libraries import numpy as np
 from ddcore.schema import Schema
+from ddcore.sorted_batch import SortedBatch
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-__all__ = ["Merge", "log_merge", "state_merge"]
+__all__ = ["Merge", "layout_of", "log_merge", "run_of", "state_merge"]
 
 _PIECE = 4 << 20  # rows of state that are merged in memory at once
 _LARGE = 8 << 20  # rows of a log's file that is not merged again
-_INT64 = 2**63
+_INT64, _INT32 = 2**63, 2**31
 
 
 @dataclass(frozen=True)
@@ -86,13 +86,18 @@ class Merge:
             datafile.verify(self.folder / file.path, tables.mend_hint(self.folder))
         rows = tables.scan(self.folder, self.files, schema, check=False)
         pieces = (self._piece(rows, schema, lo, hi) for lo, hi in self._ranges())
-        columns = tables.arrow_table({name: [] for name in schema}, schema).schema
-        merged = tables.write_pieces(
-            self.folder, f"part-{MERGED}", pieces, columns,
-            rows=self.rows, bounded=CODE, row_group=row_group(self.rows), partition={"run": str(run)},
-            codec=CODEC,
-        )  # fmt: skip
+        merged = write_pieces(self.folder, run, MERGED, pieces, layout_of(schema), narrow=self._narrow(rows, schema))
         return [merged] if merged.rows else []
+
+    def _narrow(self, rows: pl.LazyFrame, schema: Schema) -> list[str]:
+        """The columns of int64 whose values all fit into 32 bits, and are not just the codes."""
+        names = [name for name, kind in schema.items() if kind.name == "int64" and name != CODE]
+        with reporting(self.folder, "read", tables.mend_hint(self.folder)):
+            fits = rows.select(
+                (pl.col(name).is_between(-_INT32, _INT32 - 1) & (pl.col(name) != pl.col(CODE)).any()).all()
+                for name in names
+            ).collect(engine="streaming")
+        return [name for name in names if fits[name].item()]
 
     def _ranges(self) -> Iterator[tuple[int | None, int | None]]:
         """Ranges [lo, hi) of key codes with about ``piece`` rows each."""
@@ -105,11 +110,9 @@ class Merge:
         """Codes that cut the rows into even ranges, by the least code of each row group of the files."""
         starts: list[tuple[int, int]] = []
         for file in self.files:
-            if datafile.has_digests(self.folder / file.path):
-                footer = datafile.DataFile(self.folder / file.path, tables.mend_hint(self.folder)).metadata
-                at = [footer.schema.column(place).path for place in range(len(footer.schema))].index(CODE)
-                groups = [footer.row_group(place) for place in range(footer.num_row_groups)]
-                starts += [(group.column(at).statistics.min, group.num_rows) for group in groups if group.num_rows]
+            if file.rows and datafile.has_digests(self.folder / file.path):
+                codes, numbers = sample(self.folder / file.path, tables.mend_hint(self.folder))
+                starts += zip(codes.tolist(), numbers.tolist(), strict=True)
         cuts, rows = [], 0
         for code, group_rows in sorted(starts):
             if rows + group_rows > piece and code not in cuts:
@@ -118,7 +121,7 @@ class Merge:
             rows += group_rows
         return cuts
 
-    def _piece(self, rows: pl.LazyFrame, schema: Schema, lo: int | None, hi: int | None) -> pa.Table:
+    def _piece(self, rows: pl.LazyFrame, schema: Schema, lo: int | None, hi: int | None) -> SortedBatch:
         """The consolidated rows with codes in [lo, hi), sorted by code; rows of one key are together."""
         if lo is not None:
             rows = rows.filter(pl.col(CODE) >= lo)
@@ -127,7 +130,7 @@ class Merge:
         plain = [name for name, kind in schema.items() if name not in (CODE, "diff") and not kind.is_nested]
         with reporting(self.folder, "read", tables.mend_hint(self.folder)):
             frame = consolidated(rows, self.dims, self.frontier).sort(CODE, *plain)
-        return tables.arrow_table({name: frame[name].to_arrow() for name in schema}, schema)
+        return run_of(frame, layout_of(schema))
 
     # --- logs ---
 
@@ -139,6 +142,19 @@ class Merge:
         with reporting(self.folder, "read", tables.mend_hint(self.folder)):
             frame = consolidated(rows, self.dims, self.frontier) if self.frontier else rows.collect()
         return [log.write(f"merged-{number:06d}", frame)] if len(frame) else []
+
+
+def layout_of(schema: Schema) -> Layout:
+    """The columns of a table of state, its times among them: here they are columns like others."""
+    return Layout({name: kind for name, kind in schema.items() if name not in (CODE, "diff")}, (), ())
+
+
+def run_of(frame: pl.DataFrame, layout: Layout) -> SortedBatch:
+    """Rows that are sorted by code as a run."""
+    words = [encode(frame[name], kind) for name, kind in layout.schema.items()]
+    codes, diffs = (frame[name].to_numpy() for name in (CODE, "diff"))
+    none = np.empty((0, len(frame)), np.int64)
+    return SortedBatch(codes, np.stack(words) if words else none, none, diffs)
 
 
 def consolidated(rows: pl.LazyFrame, dims: Sequence[str], frontier: Frontier) -> pl.DataFrame:

@@ -10,23 +10,30 @@ Files without a digest in their names were written by other programs (OPTIMIZE) 
 
 from __future__ import annotations
 
+import base64
 import hashlib
+import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from ddcore.errors import StorageError
 from ddcore.io import store
-from ddcore.io.store import Contents, Place
+from ddcore.io.checked import Checked, damaged
+from ddcore.io.store import Contents, Mapped, Place
 from ddcore.io.warehouse import reporting
+from ddcore.libraries import numpy as np
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
-__all__ = ["Codec", "DataFile", "content", "digest_of", "glance", "has_digests", "notes", "verify", "write"]
+__all__ = [
+    "RUN", "content", "digest_of", "glance", "has_digests", "note_of", "notes", "rows_of", "verify", "write",
+]  # fmt: skip
+
+RUN = "ddcore.run"  # the note of a file of state: see ddcore.io.run_writer
 
 _NAME = re.compile(r"-([0-9a-f]{16})\.parquet$")
 _KEY = b"ddcore.digests"  # in the footer's metadata; its value: "[END:DIGEST,END:DIGEST]", one pair per row group
@@ -35,10 +42,9 @@ _LIST = re.compile(rb"ddcore\.digests\x18[\x80-\xff]*[\x00-\x7f]\[([0-9a-f:,]*)\
 _MAGIC = b"PAR1"
 _TEXT = b"\x18"  # before each text, in Thrift's compact protocol
 _FEW = 32  # rows; with fewer, a dictionary only adds to the size
-_WORTH_THREADS = 1 << 20  # bytes, compressed
+_PORTION = 1 << 24  # bytes of a file of state that are verified at once
 _TAIL = 64 * 1024  # bytes of the first read: holds most footers, and most small files
 
-Codec = Literal["snappy", "zstd"]
 Blocks = list[tuple[int, int, str]]  # begin, end and digest of each row group's bytes
 
 
@@ -49,19 +55,18 @@ def digest_of(content: bytes | memoryview) -> str:
 
 def write(
     tables: Iterable[pa.Table], schema: pa.Schema, rows: int, path: Path, row_group: int, *,
-    notes: Mapping[str, str] | None = None, synced: bool = True, codec: Codec = "zstd",
+    notes: Mapping[str, str] | None = None, synced: bool = True,
 ) -> tuple[int, str]:  # fmt: skip
     """Write rows to a new file and sync it to the disk; return its size in bytes and the digest for its name.
 
     ``synced``: False where the caller syncs it. The rows come in pieces, of which only one is in memory at a time;
     ``rows`` is the number of all, or an upper bound of it. Integers are delta-packed, which halves the time to write
-    and to read them. The same pieces give the same bytes. ``notes``: text for the footer, by name. ``codec``: "snappy"
-    is read in half the time of "zstd", and takes 1.05 x its bytes where most columns are integers.
+    and to read them. The same pieces give the same bytes. ``notes``: text for the footer, by name.
     """
     import pyarrow as pa
 
     with pa.OSFile(str(path), "wb") as sink:
-        _write_groups(tables, schema, sink, path, rows=rows, row_group=row_group, notes=notes or {}, codec=codec)
+        _write_groups(tables, schema, sink, path, rows=rows, row_group=row_group, notes=notes or {})
     if synced:
         store.sync(path)
     with store.opened(path) as file:
@@ -122,67 +127,41 @@ def _note(footer: bytes, name: str) -> str | None:
     return None
 
 
-class DataFile:
-    """A file that is read by row groups. Keeps no descriptor: each read opens the file and checks the bytes it uses.
+def rows_of(path: Place, hint: str) -> int:
+    """The rows of a file, by its footer, which is checked. Raises StorageError where it is missing or damaged."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
 
-    ``metadata`` is Parquet's footer. Raises StorageError where the file is missing or damaged.
-    """
+    expected = _digest_in_name(path)
+    with reporting(path, "read", hint):
+        if expected is None:
+            with store.source_of(path) as source:
+                return int(pq.read_metadata(source).num_rows)
+        with store.opened(path) as file:
+            footer = _check_footer(file, path, expected, hint)
+        return int(pq.read_metadata(pa.BufferReader(footer)).num_rows)
 
-    __slots__ = ("_blocks", "_hint", "metadata", "path")
 
-    def __init__(self, path: Place, hint: str) -> None:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
-        self.path, self._hint = path, hint
-        self._blocks: Blocks | None = None
-        with reporting(path, "read", hint):
-            expected = _digest_in_name(path)
-            if expected is None:
-                with store.source_of(path) as source:
-                    self.metadata: pq.FileMetaData = pq.read_metadata(source)
-                return
-            with store.opened(path) as file:
-                footer = _check_footer(file, path, expected, hint)
-            self.metadata = pq.read_metadata(pa.BufferReader(footer))
-            self._blocks = list(_blocks(path, footer, hint))
-
-    @property
-    def has_digests(self) -> bool:
-        """Whether every byte is covered by a digest: not so for files that another program wrote."""
-        return self._blocks is not None
-
-    def rows_of(self, group: int) -> int:
-        """The rows of a row group."""
-        return int(self.metadata.row_group(group).num_rows)
-
-    def size_of(self, group: int) -> int:
-        """The bytes of a row group as it is stored."""
-        if self._blocks is None:
-            return int(self.metadata.row_group(group).total_byte_size)
-        begin, end, _ = self._blocks[group]
-        return int(end - begin)
-
-    def read(self, groups: Sequence[int], columns: Sequence[str]) -> pa.Table:
-        """Some columns of some row groups, one after another."""
-        import pyarrow.parquet as pq
-
-        blocks = [self._blocks[group] for group in groups] if self._blocks is not None else None
-        ranges = None if blocks is None else [(begin, end) for begin, end, _ in blocks]
-        with reporting(self.path, "read", self._hint), store.source_of(self.path, ranges) as source:
-            for begin, end, digest in blocks or ():
-                source.seek(begin)
-                if digest_of(memoryview(source.read_buffer(end - begin))) != digest:
-                    raise _damaged(self.path, self._hint)
-            file = pq.ParquetFile(source, metadata=self.metadata, pre_buffer=False)
-            # Threads for little work take more processor time than the work.
-            threads = sum(map(self.size_of, groups)) >= _WORTH_THREADS
-            return file.read_row_groups(list(groups), columns=list(columns), use_threads=threads)
+def note_of(source: Mapped, name: str, hint: str) -> str:
+    """A note of a file that must have it, from its footer, which is checked."""
+    data, path = source.data, source.place
+    expected, size = _digest_in_name(path), len(data)
+    length = int.from_bytes(data[-8:-4].tobytes(), "little") + 8
+    if size < length or data[-4:].tobytes() != _MAGIC:
+        raise damaged(path, hint)
+    source.fetch(np.array([size - length]), np.array([size]))
+    footer = data[size - length :].tobytes()
+    if digest_of(footer) != expected:
+        raise damaged(path, hint)
+    note = _note(footer, name)
+    if note is None:
+        raise StorageError(f"{path} is no file of state", hint)
+    return note
 
 
 def _write_groups(
     tables: Iterable[pa.Table], schema: pa.Schema, sink: pa.NativeFile, path: Path, *, rows: int, row_group: int,
-    notes: Mapping[str, str], codec: Codec,
+    notes: Mapping[str, str],
 ) -> None:  # fmt: skip
     import pyarrow.parquet as pq
 
@@ -193,8 +172,8 @@ def _write_groups(
         pq.ParquetWriter(
             sink,
             schema,
-            compression=codec,
-            compression_level=1 if codec == "zstd" else None,
+            compression="zstd",
+            compression_level=1,
             use_dictionary=texts if rows >= _FEW else False,
             # The bounds of a single row group are those of the file, which the Delta log has already.
             write_statistics=True if rows > row_group else numbers,
@@ -241,6 +220,16 @@ def _leaves(fields: Iterable[pa.Field], prefix: str = "") -> Iterator[tuple[str,
             yield path, field.type
 
 
+class _Read:
+    """A file that was read as a whole, as an array."""
+
+    def __init__(self, place: Place, file: Contents) -> None:
+        self.place, self.data = place, np.frombuffer(file.read(file.size, 0), np.uint8)
+
+    def fetch(self, begins: np.ndarray, ends: np.ndarray) -> None:
+        """Nothing: all bytes are there."""
+
+
 def _digest_in_name(path: Place) -> str | None:
     name = _NAME.search(path.name)
     return name[1] if name else None
@@ -257,15 +246,25 @@ def _footer(file: Contents) -> bytes | None:
 
 
 def _check(file: Contents, path: Place, expected: str, hint: str) -> None:
-    for begin, end, digest in _blocks(path, _check_footer(file, path, expected, hint), hint):
+    footer = _check_footer(file, path, expected, hint)
+    run = _note(footer, RUN)
+    if run is not None:
+        parts = json.loads(run)
+        units = np.frombuffer(base64.b64decode(parts["units"]), np.int64)
+        source = store.mapped(path) if isinstance(path, Path) else _Read(path, file)
+        checked = Checked(source, parts["end"], units, hint)
+        for begin in range(0, checked.end, _PORTION):
+            checked.need_range(begin, min(begin + _PORTION, checked.end))
+        return
+    for begin, end, digest in _blocks(path, footer, hint):
         if digest_of(file.read(end - begin, begin)) != digest:
-            raise _damaged(path, hint)
+            raise damaged(path, hint)
 
 
 def _check_footer(file: Contents, path: Place, expected: str, hint: str) -> bytes:
     footer = _footer(file)
     if footer is None or digest_of(footer) != expected:
-        raise _damaged(path, hint)
+        raise damaged(path, hint)
     return footer
 
 
@@ -274,13 +273,9 @@ def _blocks(path: Place, footer: bytes, hint: str) -> Iterator[tuple[int, int, s
     # The last match: statistics and notes, which come before it, may hold any text.
     match = _LIST.match(footer, max(0, footer.rfind(_KEY)))
     if match is None:
-        raise _damaged(path, hint)
+        raise damaged(path, hint)
     begin = 0
     for block in match[1].decode().split(",") if match[1] else ():
         end, _, digest = block.partition(":")
         yield begin, int(end), digest
         begin = int(end)
-
-
-def _damaged(path: Place, hint: str) -> StorageError:
-    return StorageError(f"{path} is damaged: its bytes have changed since it was written", hint)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 from urllib.parse import unquote
 
@@ -17,7 +17,7 @@ from ddcore.io.store import Place
 
 __all__ = [
     "AFTER", "COMPACTED", "FENCE", "LOG", "added_files", "checkpoint_file", "commit_file", "commit_info",
-    "compaction_of", "has_commits", "is_maintenance", "last_transaction", "lost_versions", "named_files",
+    "compaction_of", "gap_text", "has_commits", "is_maintenance", "last_transaction", "lost_versions", "named_files",
     "newest_checkpoint", "removed_files", "transaction_of", "versions_of",
 ]  # fmt: skip
 
@@ -63,6 +63,14 @@ def lost_versions(folder: Place, version: int | None = None) -> list[int]:
     commits = {int(commit.stem) for commit in _commits(folder) if commit.stem.isdigit()}
     last = max([newest_checkpoint(folder), *commits]) if version is None else version
     return [each for each in range(newest_checkpoint(folder, last) + 1, last + 1) if each not in commits]
+
+
+def gap_text(versions: Sequence[int]) -> str:
+    """That the commits of these versions are lost."""
+    what = f"the commit of version {versions[0]} is"
+    if len(versions) > 1:
+        what = f"commits {versions[0]}..{versions[-1]} are"
+    return f"{what} missing from its log, and no checkpoint replaces it"
 
 
 def is_maintenance(folder: Place, version: int) -> bool:

@@ -11,7 +11,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import polars as pl
@@ -19,13 +19,15 @@ import polars as pl
 from ddcore.errors import LateUpdate
 from ddcore.io.changelog import ChangeLog
 from ddcore.io.checks import DIFF, LARGEST_TIME, Layout, Rules, fit, normalise, shown_value
+from ddcore.io.digests import Digest, digests, row_hashes
+from ddcore.io.files import Batch, Files
 from ddcore.io.known import Part as KnownPart
 from ddcore.io.known import without
 from ddcore.io.sources.source import Source
 from ddcore.io.store import Place, names
 from ddcore.io.tables import AddedFile
 from ddcore.io.times import Frontier, Time, key, parse_key, shown_frontier, time_of
-from ddcore.io.updates import Counts, Digest, accumulate_counts, consolidate, digests, merge_counts
+from ddcore.io.updates import Counts, merge_counts
 from ddcore.lattice import is_beyond
 from ddcore.libraries import numpy as np
 
@@ -36,9 +38,6 @@ Frames = Iterable[
     tuple[Layout, int | None, pl.DataFrame]
 ]  # the layout, the number of the first row, the source's columns
 
-# Updates are kept in memory up to these sizes, then consolidated and written as one file.
-_MOST_ROWS = 4 << 20
-_MOST_BYTES = 512 << 20
 _NAME = re.compile(r"[.]?ingest-([0-9]{8,})-")
 
 
@@ -52,8 +51,8 @@ class Part:
     rows without times, the number of the last one in each source.
     ``counts``: insertions and retractions at each time, after late rows were
     moved. ``late`` counts updates at closed times; ``first_late`` is the first of them. ``retracts``: whether any
-    diff is negative. ``most`` is the largest diff. Both are of consolidated updates. ``tallies``: the sums of the
-    layout's.
+    diff is negative. ``most`` is the largest diff. Both are of consolidated updates. ``distinct``: no (row, time) was
+    seen in two of the files; of many rows a sample was looked at. ``tallies``: the sums of the layout's.
     """
 
     files: list[AddedFile] = field(default_factory=list)
@@ -67,6 +66,7 @@ class Part:
     first_late: tuple[Time, str, str] | None = None  # time, source, row
     retracts: bool = False
     most: int = 0
+    distinct: bool = False
     tallies: dict[str, int] = field(default_factory=dict)
 
     def to_json(self) -> str:
@@ -113,6 +113,7 @@ def merge(parts: Sequence[Part]) -> Part:
         first_late=min(late) if late else None,
         retracts=any(part.retracts for part in parts),
         most=max((part.most for part in parts), default=0),
+        distinct=len(parts) == 1 and parts[0].distinct,
         tallies=dict(sum((Counter(part.tallies) for part in parts), Counter())),
     )
 
@@ -178,44 +179,55 @@ class Intake:
         return [self.log.folder / file for file, name in files if name and int(name[1]) >= self.number]
 
     def take(self, writer: str, frames: Frames) -> Part:
-        """Check, consolidate, sort and write these rows. ``writer`` must differ between the writers of an ingest.
+        """Check, consolidate, sort by time and write these rows. ``writer`` must differ between the writers of an
+        ingest.
 
-        The same frames give the same files, byte for byte. Keeps some 4M updates in memory at a time. Raises DataError,
-        LateUpdate and StorageError; files written before that stay, invisible, until the next ingest deletes them.
+        The same frames give the same files, byte for byte. A file is written while the rows of the next one are read,
+        so some 8M updates are in memory at a time. Raises DataError, LateUpdate and StorageError; files written before
+        that stay, invisible, until the next ingest deletes them.
         """
         part = Part(former=[{} for _ in self.former])
-        batches: list[pl.DataFrame] = []
-        for layout, first_row, frame in frames:
-            updates = normalise(frame, layout, self.rules, first_row)
-            part.rows += len(frame)
-            for name in layout.tallies:
-                part.tallies[name] = part.tallies.get(name, 0) + int(frame[name].sum())
-            # Rows without a time of their own are the same rows at whatever version they come in.
-            own = updates
-            if not self._has_times(layout):
-                own = updates.with_columns(pl.lit(0).alias(dim) for dim in self.dims)
-                self._note_rows(part, layout.where, own, first_row)
-            _add(part.digests.setdefault(layout.where, {}), digests(own, self.dims, self.key))
-            for columns, of in zip(self.former, part.former, strict=True):
-                narrow = own.select(*columns, *self.dims, DIFF)
-                _add(of.setdefault(layout.where, {}), digests(narrow, self.dims, self.key))
-            updates = self._without_known(layout.where, updates, first_row)
-            self._note_late(part, updates, layout.where)
-            batches.append(self._move_late(updates))
-            if sum(map(len, batches)) >= _MOST_ROWS or sum(one.estimated_size() for one in batches) >= _MOST_BYTES:
-                self._write(part, writer, batches)
-                batches = []
-        self._write(part, writer, batches)
-        return part
+        with Files(self.log, f"ingest-{self.number:08d}-{writer}") as files:
+            for layout, first_row, frame in frames:
+                files.add(self._batch(part, layout, first_row, frame))
+        return replace(
+            part,
+            files=files.written,
+            counts=files.counts,
+            retracts=files.retracts,
+            most=files.most,
+            distinct=files.distinct,
+        )
 
-    def _note_rows(self, part: Part, where: str, rows: pl.DataFrame, first_row: int | None) -> None:
+    def _batch(self, part: Part, layout: Layout, first_row: int | None, frame: pl.DataFrame) -> Batch:
+        """A batch of a source as updates that go into the log; ``part`` notes what it has."""
+        updates = normalise(frame, layout, self.rules, first_row)
+        part.rows += len(frame)
+        for name in layout.tallies:
+            part.tallies[name] = part.tallies.get(name, 0) + int(frame[name].sum())
+        # Rows without a time of their own are the same rows at whatever version they come in.
+        has_times = self._has_times(layout)
+        own = updates if has_times else updates.with_columns(pl.lit(0).alias(dim) for dim in self.dims)
+        hashes = row_hashes(own, self.key)
+        if not has_times:
+            self._note_rows(part, layout.where, own, hashes, first_row)
+        _add(part.digests.setdefault(layout.where, {}), digests(own, self.dims, hashes))
+        for columns, of in zip(self.former, part.former, strict=True):
+            narrow = own.select(*columns, *self.dims, DIFF)
+            _add(of.setdefault(layout.where, {}), digests(narrow, self.dims, row_hashes(narrow, self.key)))
+        fresh = self._without_known(layout.where, updates, first_row)
+        self._note_late(part, fresh, layout.where)
+        moved = self._move_late(fresh)
+        return Batch(moved, hashes[0].copy() if moved is updates else None)
+
+    def _note_rows(self, part: Part, where: str, rows: pl.DataFrame, hashes: np.ndarray, first_row: int | None) -> None:
         """Note the last row of a batch, and the digest of those that may have been taken in before."""
         if first_row is None:
             return
         part.ends[where] = max(part.ends.get(where, 0), first_row + len(rows) - 1)
         if where in self.grown:
             begun = rows.head(max(0, self.grown[where] + 1 - first_row))
-            digest = sum(digests(begun, self.dims, self.key).values(), Digest()) if len(begun) else Digest()
+            digest = sum(digests(begun, self.dims, hashes[:, : len(begun)]).values(), Digest())
             part.beginnings[where] = part.beginnings.get(where, Digest()) + digest
 
     def _has_times(self, layout: Layout) -> bool:
@@ -263,18 +275,6 @@ class Intake:
                 "leave them out, or ingest into a new warehouse",
             )
         return updates.with_columns(pl.Series(dim, column) for dim, column in zip(self.dims, first, strict=True))
-
-    def _write(self, part: Part, writer: str, batches: Sequence[pl.DataFrame]) -> None:
-        if not batches:
-            return
-        rows = pl.concat(batches)
-        part.counts = merge_counts([part.counts, accumulate_counts(rows, self.dims)])
-        updates = consolidate(rows, self.rules.dims)
-        if updates.is_empty():
-            return
-        part.retracts |= bool((updates[DIFF] < 0).any())
-        part.most = max(part.most, int(updates[DIFF].to_numpy().max()))
-        part.files.append(self.log.write(f"ingest-{self.number:08d}-{writer}-{len(part.files):04d}", updates))
 
 
 def shown(row: Mapping[str, Any]) -> str:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from ddcore.errors import StorageError
 from ddcore.io import datafile, store, tables
-from ddcore.io.datafile import DataFile
 from ddcore.io.deltalog import LOG, named_files
 from ddcore.io.store import Place
 from ddcore.io.tables import AddedFile, LiveFile, TableState
@@ -106,7 +105,7 @@ def _check_file(folder: Place, file: AddedFile | LiveFile, deep: bool) -> None:
             raise StorageError(f"{path} is missing", hint) from None
         if size != file.size:
             raise StorageError(f"{path} has {size} bytes, its table's log says {file.size}", hint)
-        rows = DataFile(path, hint).metadata.num_rows
+        rows = datafile.rows_of(path, hint)
         if rows != file.rows:
             raise StorageError(f"{path} has {rows} rows, its table's log says {file.rows}", hint)
         if deep and datafile.has_digests(path):

@@ -17,11 +17,11 @@ from typing import NamedTuple, Protocol
 
 import polars as pl
 
+from ddcore.io.digests import Digest
 from ddcore.io.ingest_index import IngestIndex, mark
 from ddcore.io.ledger import Ledger
 from ddcore.io.records import IngestRecord
 from ddcore.io.times import Time, coordinates, ordered
-from ddcore.io.updates import Digest
 
 __all__ = [
     "Earlier", "Known", "Part", "Placed", "Rows", "Seen", "digest_key", "find_earlier", "identity", "names_at",

@@ -23,18 +23,19 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ddcore.errors import StorageError, UsageError
-from ddcore.io.address import Address
+from ddcore.io.address import Address, Place
 from ddcore.io.store_settings import check_settings
 from ddcore.redaction import keep_secret
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    import numpy as np
     import pyarrow as pa
     from obstore.store import S3Store
 
 __all__ = [
-    "Object", "Whole", "complete", "create", "delete", "denial", "entries", "fetch", "forget_clients", "head",
+    "Object", "Parts", "Whole", "complete", "create", "delete", "denial", "entries", "fetch", "forget_clients", "head",
     "is_folder", "names", "options", "put", "read", "refused", "size_of", "source_of",
 ]  # fmt: skip
 
@@ -288,6 +289,34 @@ class Object:
         if begin >= start:
             return self._tail[begin - start : end - start]
         return _read_all(self._place, [(begin, end)])[0]
+
+
+class Parts:
+    """An object as an array of bytes, of which those are there that were fetched: its end, and what was asked for.
+
+    The array takes memory where it is filled.
+    """
+
+    __slots__ = ("data", "place")
+
+    def __init__(self, place: Address) -> None:
+        import numpy as np
+
+        self.place: Place = place
+        end = Object(place)
+        self.data = np.zeros(end.size, np.uint8)
+        tail = end.read(min(_TAIL, end.size), max(0, end.size - _TAIL))
+        self.data[end.size - len(tail) :] = np.frombuffer(tail, np.uint8)
+
+    def fetch(self, begins: np.ndarray, ends: np.ndarray) -> None:
+        """Have the bytes of some ranges. One request, or a few at once; neighbours are read together."""
+        import numpy as np
+
+        assert isinstance(self.place, Address)
+        wanted = np.minimum(ends, max(0, len(self.data) - _TAIL)) > begins
+        ranges = list(zip(begins[wanted].tolist(), ends[wanted].tolist(), strict=True))
+        for (begin, end), content in zip(ranges, _read_all(self.place, ranges), strict=True):
+            self.data[begin:end] = np.frombuffer(content, np.uint8)
 
 
 class Whole:

@@ -21,6 +21,8 @@ from typing import TYPE_CHECKING, Any
 from ddcore.data_tests import DataTest, in_module, is_test, with_tests
 from ddcore.errors import DdError, ProgramError, UsageError, is_interrupt
 from ddcore.io.project import NOT_IN_COLUMNS, Project, check_fields
+from ddcore.io.sources.files import kind_of
+from ddcore.io.store import UNREADABLE
 from ddcore.wording import described, listed, meant, shown
 
 if TYPE_CHECKING:
@@ -54,6 +56,11 @@ def load(project: Project) -> Program:
     the function's parameters are not the project's inputs. Errors in the function itself become ProgramErrors, too.
     """
     file = project.program_file
+    if kind := kind_of(file):
+        raise UsageError(
+            f"{shown(project.file)}: [project] program: {shown(file)} is {kind}, and not a file",
+            'name the one to fold: program = "FILE.py:FUNCTION" or "FILE.sql"',
+        )
     if not file.is_file():
         raise UsageError(
             f"{shown(project.file)}: [project] program: there is no file {shown(file)}",
@@ -109,7 +116,7 @@ def plan_of(program: Program, project: Project) -> Plan:
     """
     from ddcore.planner import build
 
-    plan = build(program.function, project.inputs, project.dims)
+    plan = build(program.function, project.inputs, project.dims, nonnegative=True)  # ingest checks every row
     _check_columns(plan.outputs)
     ours = [name for name in plan.outputs if not is_test(name)]
     for name in project.outputs:
@@ -184,8 +191,9 @@ def _import(file: Path) -> ModuleType:
         if is_interrupt(error):
             raise
         what = f"{type(error).__name__}: {error.msg}" if isinstance(error, SyntaxError) else described(error)
+        hint = UNREADABLE.get(error.errno or 0, "") if isinstance(error, OSError) else ""
         raise ProgramError(
-            f"{_place_of(error, file)}: the program does not import: {what}", "fix the file, then run again"
+            f"{_place_of(error, file)}: the program does not import: {what}", hint or "fix the file, then run again"
         ) from error
     return module
 

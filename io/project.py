@@ -24,6 +24,8 @@ from ddcore import data_tests
 from ddcore.data_tests import DataTest
 from ddcore.errors import DdError, ProgramError, UsageError
 from ddcore.io.address import Place, address_of, is_url
+from ddcore.io.sources.files import kind_of
+from ddcore.io.store import UNREADABLE
 from ddcore.redaction import keep_secret
 from ddcore.schema import Schema, Type, check_pattern, parse_type
 from ddcore.sizes import memory_size
@@ -176,6 +178,8 @@ def find_project(
 def _named_file(place: Path, setting: str) -> Path:
     file = place if place.name == FILE_NAME else place / FILE_NAME
     if not file.is_file():
+        if kind := kind_of(file):
+            raise _no_file(file, kind)
         what = f"there is no {FILE_NAME} in {place}" if place.is_dir() else f"{place} is not a project folder"
         raise UsageError(f"{setting}: {what}", _other_place(place, setting))
     return file.resolve()
@@ -199,10 +203,16 @@ def _spelled(folder: Path, setting: str) -> str:
     return f"{setting}{'=' if setting == 'DDCORE_PROJECT' else ' '}{shlex.quote(str(folder))}"
 
 
+def _no_file(file: Path, kind: str) -> UsageError:
+    return UsageError(f"{shown(file)}: {kind}, and not a file", "put the project's file there, or name another project")
+
+
 def _nearest_file(folder: Path, origin: str) -> Path:
     for place in (folder, *folder.parents):
         if (place / FILE_NAME).is_file():
             return (place / FILE_NAME).resolve()
+        if kind := kind_of(place / FILE_NAME):
+            raise _no_file(place / FILE_NAME, kind)
     raise UsageError(
         f"no {FILE_NAME} in {folder} or any folder above it",
         'name its folder: dd.open("demo"); or make one, in a shell: ddcore init demo'
@@ -295,8 +305,14 @@ def _read(file: Path, env: Mapping[str, str], flags: Mapping[str, str | int | No
 def _text(file: Path) -> str:
     try:
         return file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{shown(file)}: cannot be read: {one_line(error)}") from None
+    except UnicodeDecodeError as error:
+        raise UsageError(
+            f"{shown(file)}: cannot be read: {one_line(error)}", "save the file as text in UTF-8"
+        ) from None
+    except OSError as error:
+        raise UsageError(
+            f"{shown(file)}: cannot be read: {error.strerror}", UNREADABLE.get(error.errno or 0, "")
+        ) from None
 
 
 def _parse(file: Path, text: str) -> dict[str, Any]:

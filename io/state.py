@@ -93,8 +93,7 @@ def _span(spans: Spans | None, arrangement: int) -> Span:
 def _load_all(stored: Stored, table: str, layout: Layout, span: Span) -> list[SortedBatch]:
     runs = _open(stored, table, layout, span)
     for run in runs:
-        if isinstance(run, arrangements.FileBatch):
-            run.load_all()
+        run.load_all()
     return runs
 
 
@@ -176,11 +175,7 @@ def _portions(batches: list[Batch]) -> Iterator[list[Batch]]:
 
 def _write_run(stored: Stored, place: tuple[str, Layout], run: SortedBatch, part: str) -> dict[str, list[AddedFile]]:
     table, layout = place
-    spill, folder = spilling.current(), stored.warehouse.table(table)
-    if spill is not None and len(run) > spill.rows:
-        return {table: [arrangements.write_in_pieces(folder, stored.run, part, run, layout, rows=spill.rows)]}
-    rows = arrangements.run_table(run, layout)
-    return {table: [arrangements.write_run(folder, stored.run, part, rows)]}
+    return {table: [arrangements.write_run(stored.warehouse.table(table), stored.run, part, run, layout)]}
 
 
 def spans_of(plan: Plan, boundaries: Mapping[int, Sequence[int]], partition: int) -> Spans:

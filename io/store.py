@@ -10,27 +10,32 @@ Errors: FileNotFoundError for a missing file; other errors of a file system as O
 from __future__ import annotations
 
 import errno
+import mmap
 import os
 import shutil
 import stat
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from ddcore.errors import StorageError
 from ddcore.io.address import Address, Place
 
 if TYPE_CHECKING:
+    import numpy as np
     import pyarrow as pa
 
 __all__ = [
-    "UNREADABLE", "Contents", "Entry", "Place", "below", "create_folder", "delete", "entries", "exists", "is_file",
-    "is_folder", "modified", "names", "new_file", "opened", "read", "remove_folder", "size_of", "source_of", "sync",
+    "UNREADABLE", "Contents", "Entry", "Mapped", "Place", "below", "create_folder", "delete", "entries", "exists",
+    "is_file", "is_folder", "mapped", "modified", "names", "new_file", "opened", "read", "remove_folder", "size_of",
+    "source_of", "sync",
 ]  # fmt: skip
 
 
+_SMALL = 64 * 1024  # bytes of a file that is read and not mapped
 _ABSENT = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)  # all other errors say nothing about what is there
 UNREADABLE = {  # what to do about them
     errno.EACCES: "make it readable for this user and run the same command again",
@@ -64,6 +69,46 @@ class Contents(Protocol):
 
     def read(self, length: int, begin: int) -> bytes:
         """``length`` bytes from ``begin`` on."""
+
+
+class Mapped(Protocol):
+    """A file as an array of bytes."""
+
+    place: Place
+    data: np.ndarray
+
+    def fetch(self, begins: np.ndarray, ends: np.ndarray) -> None:
+        """Have the bytes of some ranges in ``data``; of a file of a file system all are there."""
+
+
+class _Map:
+    """A mapped file of a file system; a small one is read."""
+
+    __slots__ = ("data", "place")
+
+    def __init__(self, path: Path) -> None:
+        import numpy as np
+
+        self.place: Place = path
+        with path.open("rb", buffering=0) as file:
+            size = os.fstat(file.fileno()).st_size
+            content = (file.read(size) or b"") if size <= _SMALL else _mapped(path, file.fileno())
+        self.data = np.frombuffer(content, np.uint8) if size else np.empty(0, np.uint8)
+
+    def fetch(self, begins: np.ndarray, ends: np.ndarray) -> None:
+        """Nothing: the system reads what is touched."""
+
+
+def _mapped(path: Path, descriptor: int) -> Any:
+    """The bytes of a file, mapped; no descriptor stays open."""
+    if sys.version_info >= (3, 13):
+        content = mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ, trackfd=False)
+        content.madvise(mmap.MADV_RANDOM)
+        return content
+    import pyarrow as pa
+
+    with pa.memory_map(str(path)) as source:
+        return source.read_buffer()
 
 
 class _File:
@@ -222,6 +267,15 @@ def opened(place: Place, *, whole: bool = False) -> Iterator[Contents]:
     from ddcore.io import objects
 
     yield objects.Whole(place) if whole else objects.Object(place)
+
+
+def mapped(place: Place) -> Mapped:
+    """A file as an array of bytes. FileNotFoundError."""
+    if isinstance(place, Path):
+        return _Map(place)
+    from ddcore.io import objects
+
+    return objects.Parts(place)
 
 
 @contextmanager

@@ -30,7 +30,7 @@ def check_settings(environment: Mapping[str, str] = os.environ) -> None:
     for name in (*_ENDPOINTS, *_REGIONS, *_KEYS, "AWS_SESSION_TOKEN", *_SWITCHES):
         if value := environment.get(name, ""):
             _check_characters(name, value)
-    for name in _KEYS:
+    for name in (*_KEYS, *_ENDPOINTS):
         if environment.get(name) == "":
             raise UsageError(f"{name}: is set and empty", "give it its value, or unset it")
     for name in _ENDPOINTS:

@@ -16,7 +16,7 @@ import json
 import os
 import re
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,13 +24,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ddcore.errors import DdError, StorageError, UsageError
 from ddcore.io import datafile, heads, store
-from ddcore.io.datafile import Codec
 from ddcore.io.deltalog import (
     AFTER,
     COMPACTED,
     FENCE,
     LOG,
     commit_file,
+    gap_text,
     has_commits,
     is_maintenance,
     lost_versions,
@@ -56,10 +56,11 @@ if TYPE_CHECKING:
 __all__ = [
     "APP", "AddedFile", "LiveFile", "Overtaken", "TableState", "arrow_table", "change", "change_from", "commit",
     "committed", "create", "exists", "fence", "files_of", "forget", "is_kept", "is_settled", "is_writer",
-    "keep_removals", "kept_open", "lease", "live_files", "location", "lost", "mend_hint", "open_table", "opened",
+    "keep_removals", "kept_open", "lease", "live_files", "location", "lost", "mend_hint", "new_file",
+    "open_table", "opened",
     "reading", "require_lock", "row_type", "scan", "schema_of", "settle", "sources", "state_at", "stored_columns",
     "strays", "sync_all", "synced_together", "together", "token_of", "values", "write_checkpoint",
-    "write_file", "write_pieces",
+    "write_file",
 ]  # fmt: skip
 
 APP = "ddcore"  # the one application id of our transactions; its version is the number of the run or ingest
@@ -163,7 +164,6 @@ def write_file(
     row_group: int = _ROW_GROUP,
     partition: Mapping[str, str] | None = None,
     notes: Mapping[str, str] | None = None,
-    codec: Codec = "zstd",
 ) -> AddedFile:
     """Write one data file, ``STEM-DIGEST.parquet``, which no reader sees before a commit.
 
@@ -171,50 +171,25 @@ def write_file(
     ``table`` does not have the partition columns. ``notes``: text for the file's footer, by name.
     """
     partition = dict(partition or {})
-    path, size = _write(
-        folder, stem, [table], table.schema, rows=table.num_rows, row_group=row_group, partition=partition, notes=notes,
-        codec=codec,
-    )  # fmt: skip
+
+    def write(path: Path, synced: bool) -> tuple[int, str]:
+        return datafile.write([table], table.schema, table.num_rows, path, row_group, notes=notes, synced=synced)
+
+    path, size = new_file(folder, stem, write, partition)
     return AddedFile(path, size, table.num_rows, file_stats(table, bounded), partition)
 
 
-def write_pieces(
-    folder: Place, stem: str, pieces: Iterable[pa.Table], schema: pa.Schema, *, rows: int, bounded: str,
-    row_group: int, partition: Mapping[str, str], codec: Codec,
-) -> AddedFile:  # fmt: skip
-    """The same for rows in pieces, of which one is in memory at a time; at most ``rows``. ``bounded``: an int64 column
-    without nulls, by which they are sorted.
+def new_file(
+    folder: Place, stem: str, write: Callable[[Path, bool], tuple[int, str]], partition: Mapping[str, str]
+) -> tuple[str, int]:
+    """Have a data file written and sync it to the disk; return its path below ``folder`` and its size in bytes.
+
+    ``write`` gets a path, and whether it has to sync the file; it returns the size and the digest for the name.
     """
-    import pyarrow as pa
-
-    counted, ends = 0, list[pa.Array]()
-
-    def watched() -> Iterator[pa.Table]:
-        nonlocal counted
-        for piece in pieces:
-            if piece.num_rows:
-                counted += piece.num_rows
-                ends.extend([piece[bounded].slice(0, 1), piece[bounded].slice(piece.num_rows - 1)])
-                yield piece
-
-    path, size = _write(
-        folder, stem, watched(), schema, rows=rows, row_group=row_group, partition=partition, codec=codec
-    )
-    bounds = pa.table({bounded: pa.chunked_array([chunk for end in ends for chunk in end.chunks], pa.int64())})
-    return AddedFile(path, size, counted, file_stats(bounds, [bounded], rows=counted), dict(partition))
-
-
-def _write(
-    folder: Place, stem: str, pieces: Iterable[pa.Table], schema: pa.Schema, *, rows: int, row_group: int,
-    partition: Mapping[str, str], notes: Mapping[str, str] | None = None, codec: Codec = "zstd",
-) -> tuple[str, int]:  # fmt: skip
-    """Write a data file and sync it to the disk; return its path below ``folder`` and its size in bytes."""
     place = "".join(f"{name}={value}/" for name, value in partition.items())
     directory = folder / place
     with reporting(directory, "write to"), store.new_file(directory, stem) as new:
-        size, digest = datafile.write(
-            pieces, schema, rows, new.temporary, row_group, notes=notes, synced=_unsynced is None, codec=codec
-        )
+        size, digest = write(new.temporary, _unsynced is None)
         path = f"{place}{new.name}-{digest}.parquet"
         failpoint("after-write")
         new.finish(folder / path)
@@ -238,6 +213,7 @@ def commit(
     beside: Iterable[str] = (),
     restores_columns: bool = False,
     adds: Mapping[str, Type] | None = None,
+    becomes: Mapping[str, Type | str] | None = None,
     carries: Mapping[str, str] | None = None,
 ) -> TableState:
     """Make the table's live files those of ``base`` plus ``files``; return its new state.
@@ -245,7 +221,8 @@ def commit(
     ``base`` is the state in the ledger, None where the ledger has none. The files of ``base`` whose paths are in
     ``without`` are left out; ``overwrite`` leaves out all of them. ``beside``: paths of other live files to keep.
     The table is restored first where it lost files of ``base`` that are not among ``files``; with ``restores_columns``
-    also where it has other columns now.
+    also where it has other columns now. With ``becomes`` it has these columns then, and only ``files``: readers see no
+    empty table in between.
     ``carries``: notes in the commit itself; with the one of a compaction, the commit says that it changes no data, so
     that streams and change feeds pass over it. One commit per table and run. Repeating it (after a crash before the
     ledger's record) commits nothing. Changes of an attempt that was given up are reverted; maintenance by other
@@ -260,7 +237,7 @@ def commit(
         try:
             return _commit(
                 folder, files, txn, base=base, overwrite=overwrite, without=without, beside=beside,
-                restores_columns=restores_columns, adds=adds, carries=carries,
+                restores_columns=restores_columns, adds=adds, becomes=becomes, carries=carries,
             )  # fmt: skip
         except Overtaken:
             forget(folder)
@@ -270,7 +247,7 @@ def commit(
 def _commit(
     folder: Place, files: Sequence[AddedFile], txn: int, *, base: TableState | None, overwrite: bool,
     without: frozenset[str], beside: frozenset[str], restores_columns: bool, adds: Mapping[str, Type] | None,
-    carries: Mapping[str, str] | None,
+    becomes: Mapping[str, Type | str] | None, carries: Mapping[str, str] | None,
 ) -> TableState:  # fmt: skip
     known = _head(folder, base)
     if known is not None and (adds is None or {*adds} <= {name for name, _ in known.columns}):
@@ -298,11 +275,14 @@ def _commit(
                 _add_columns(head, named, adds)
         added = [file for file in files if file.path not in live]
         removed = sorted(live - kept - {file.path for file in files})
-        if added or removed:
-            change(head, added, removed, txn, carries)
+        is_other = becomes is not None and columns(head) != [(name, delta_type(kind)) for name, kind in becomes.items()]
+        if is_other:
+            added, removed = [*files], sorted(live)
+        if added or removed or is_other:
+            change(head, added, removed, txn, carries, becomes=becomes if is_other else None)
         settle(folder, since, head.version())
         state = _state(head, _live(head))
-        if added or removed:
+        if added or removed or is_other:
             failpoint("after-table")
     return state
 
@@ -410,8 +390,11 @@ def change(
     carries: Mapping[str, str] | None = None,
     *,
     fenced: bool = False,
+    becomes: Mapping[str, Type | str] | None = None,
 ) -> None:
     """Add and remove files in one commit with the transaction number ``txn``. Does not sync it to the disk.
+
+    ``becomes``: the columns that the table has then, without any of the files that it had.
 
     In an object store the commit is the one after the version that is open, or none: it raises Overtaken. ``fenced``:
     it has the token of the lock as well.
@@ -420,9 +403,10 @@ def change(
 
     now = int(time.time() * 1000)
     changes = COMPACTED not in (carries or {})
-    noted = heads.note(heads.following(table, columns(table), _live(table), heads.Change(added, removed, txn)))
+    stored = columns(table) if becomes is None else [(name, delta_type(kind)) for name, kind in becomes.items()]
+    noted = heads.note(heads.following(table, stored, _live(table), heads.Change(added, removed, txn)))
     actions: list[AddAction | RemoveAction] = [_add_action(file, now, changes=changes) for file in added]
-    if removed:
+    if removed and becomes is None:
         # Readers of the change feed need the sizes and partitions of removed files.
         live, gone = _add_actions(table), frozenset(removed)
         partitions = {name: column for name, column in live.items() if name.startswith("partition.")}
@@ -432,7 +416,8 @@ def change(
                     name.removeprefix("partition."): str(column[place]) for name, column in partitions.items()
                 }
                 actions.append(RemoveAction(path, changes, now, live["size_bytes"][place], of))
-    _write_actions(table, actions, _transaction(txn, {**(carries or {}), **noted}, fenced=fenced))
+    schema = None if becomes is None else _delta_schema(becomes)
+    _write_actions(table, actions, _transaction(txn, {**(carries or {}), **noted}, fenced=fenced), schema)
 
 
 def fence(table: DeltaTable, token: int) -> None:
@@ -449,13 +434,18 @@ def token_of(table: DeltaTable) -> int:
     return table.transaction_version(FENCE) or 0
 
 
-def _write_actions(table: DeltaTable, actions: list[AddAction | RemoveAction], properties: CommitProperties) -> None:
+def _write_actions(
+    table: DeltaTable, actions: list[AddAction | RemoveAction], properties: CommitProperties,
+    becomes: Any = None,
+) -> None:  # fmt: skip
+    """With ``becomes`` the table has this schema then, and all files that it had are removed."""
     from deltalake.exceptions import CommitFailedError
 
     try:
         table.create_write_transaction(
-            actions, "append", table.schema(), table.metadata().partition_columns, commit_properties=properties
-        )
+            actions, "append" if becomes is None else "overwrite", table.schema() if becomes is None else becomes,
+            table.metadata().partition_columns, commit_properties=properties,
+        )  # fmt: skip
     except CommitFailedError as error:
         if _lease is None:
             raise
@@ -508,7 +498,7 @@ def reading(folder: Place, doing: str = "read", state: TableState | None = None)
         lost = lost_versions(folder, version)
         place = f"{doing} {folder}" if version is None else f"{doing} {folder} at version {version} of the table"
         if lost:
-            raise StorageError(f"cannot {place}: {_missing(lost)}", mend_hint(folder)) from error
+            raise StorageError(f"cannot {place}: {gap_text(lost)}", mend_hint(folder)) from error
         if doing == "read" and place not in error.message:  # an inner call may have named the version
             error.message = error.message.replace(f"{doing} {folder}", place, 1)
         raise
@@ -727,7 +717,7 @@ def _opened_at(folder: Place, version: int | None) -> DeltaTable:
         raise
     except Exception as error:
         if gap := lost_versions(folder, version):
-            raise StorageError(f"cannot read {folder}: {_missing(gap)}", mend_hint(folder)) from error
+            raise StorageError(f"cannot read {folder}: {gap_text(gap)}", mend_hint(folder)) from error
         raise
 
 
@@ -740,14 +730,6 @@ def _loaded(folder: Place, version: int | None) -> DeltaTable:
     from ddcore.io import objects
 
     return objects.complete(lambda: DeltaTable(location(folder), version=version, storage_options=options))
-
-
-def _missing(versions: Sequence[int]) -> str:
-    """That the commits of these versions are lost."""
-    what = f"the commit of version {versions[0]} is"
-    if len(versions) > 1:
-        what = f"commits {versions[0]}..{versions[-1]} are"
-    return f"{what} missing from its log, and no checkpoint replaces it"
 
 
 def write_checkpoint(folder: Place, version: int) -> None:
@@ -877,11 +859,8 @@ def _short_text(texts: pa.Array) -> pa.Array:
     return pa.Array.from_buffers(pa.string(), len(texts), [nulls, pa.py_buffer(short), data], texts.null_count)
 
 
-def file_stats(table: pa.Table, bounded: Iterable[str], *, rows: int | None = None) -> str:
-    """Delta's statistics of a file, as JSON text. Values without a JSON form (NaN, bytes) get no bounds.
-
-    ``rows``: how many the file has, where the table has only those with the bounds.
-    """
+def file_stats(table: pa.Table, bounded: Iterable[str]) -> str:
+    """Delta's statistics of a file, as JSON text. Values without a JSON form (NaN, bytes) get no bounds."""
     from ddcore.io.stats import bounds, json_object
 
     lower, upper = {}, {}
@@ -892,7 +871,7 @@ def file_stats(table: pa.Table, bounded: Iterable[str], *, rows: int | None = No
             lower[name], upper[name] = pair
     return json_object(
         {
-            "numRecords": str(table.num_rows if rows is None else rows),
+            "numRecords": str(table.num_rows),
             "minValues": json_object(lower),
             "maxValues": json_object(upper),
             "nullCount": json_object(nulls),

@@ -1,4 +1,4 @@
-"""Updates as frames: consolidation, counts and digests, which an ingest needs before it stores rows.
+"""Updates as frames: consolidation and counts, which an ingest needs before it stores rows.
 
 A frame of updates has the columns of the rows, the time columns and ``diff``, as :func:`ddcore.io.checks.normalise`
 returns them.
@@ -6,14 +6,13 @@ returns them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import mul
 from typing import Any
 
 import polars as pl
-import polars_hash as plh
 
 from ddcore.errors import DataError
 from ddcore.io.checks import DIFF
@@ -21,14 +20,18 @@ from ddcore.io.times import Time, ordered, time_of
 from ddcore.libraries import numpy as np
 
 __all__ = [
-    "Counts", "Digest", "RowCount", "accumulate_counts", "consolidate", "digests", "first_count", "merge_counts",
+    "Counts",
+    "RowCount",
+    "accumulate_counts",
+    "consolidate",
+    "consolidate_hashed",
+    "first_count",
+    "is_at_one_time",
+    "merge_counts",
+    "repeats",
     "running_counts",
 ]  # fmt: skip
 
-# A limb (in bits) times half of a hash's word, summed over so many rows, fits into int64.
-_LIMB, _MOST_SUMMED = 10, 1 << 20
-_SIP_ROWS = 1 << 14  # hashed at a time: their words fit into a core's cache
-_LOW = 0xFFFF_FFFF
 _MOST_CELLS = 1 << 22  # of the grids of rows that are added up at a time
 
 
@@ -52,6 +55,26 @@ def consolidate(updates: pl.DataFrame, dims: Sequence[str]) -> pl.DataFrame:
     return summed.filter(pl.col(DIFF) != 0)
 
 
+def consolidate_hashed(updates: pl.DataFrame, dims: Sequence[str], hashes: np.ndarray) -> pl.DataFrame:
+    """The same in another order, where ``hashes`` has 64 bits for each (row, time), uint64[n], equal for equal ones.
+
+    Rows whose hash no other has come first, in their order. Only the others are compared, and sorted as there.
+    O(n), and O(n log n) for rows that repeat.
+    """
+    twice = repeats(hashes)
+    return updates if twice is None else pl.concat([updates.filter(~twice), consolidate(updates.filter(twice), dims)])
+
+
+def repeats(hashes: np.ndarray) -> pl.Series | None:
+    """Which of these hashes, uint64[n], occur more than once; None if none does. O(n)."""
+    from ddcore.kernels import siphash
+
+    many = len(hashes)
+    flags = np.zeros(many, dtype=np.uint8)
+    found = siphash.flag_repeats(flags, hashes, np.empty(many, dtype=np.uint64), np.empty(many, dtype=np.int32))
+    return pl.Series(flags.view(bool)) if found else None
+
+
 def _group_sums(diffs: np.ndarray, starts: np.ndarray, ordered: pl.DataFrame) -> np.ndarray:
     """Sums of the diffs of groups that begin at ``starts``, int64[groups]. DataError if one does not fit."""
     # In halves of 32 bits, whose sums cannot leave int64. So every overflow is found.
@@ -67,180 +90,6 @@ def _group_sums(diffs: np.ndarray, starts: np.ndarray, ordered: pl.DataFrame) ->
     return sums
 
 
-# --- digests ----------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Digest:
-    """A digest of a multiset of updates: the sum, over (row, time), of a keyed hash of 128 bits times the diff.
-
-    The sum is over the integers, without a modulus, so that large diffs cause no collisions. It does not depend on the
-    order of updates, on their batches, or on whether they are consolidated: equal contents have equal digests, in
-    whatever files. The digests of parts add up to the digest of the whole. Without the key nobody can construct other
-    rows with the same digest. Only digests under the same key can be compared.
-    """
-
-    total: int = 0
-
-    def __add__(self, other: Digest) -> Digest:
-        return Digest(self.total + other.total)
-
-    def __bool__(self) -> bool:
-        return self.total != 0
-
-    def __str__(self) -> str:
-        return f"{self.total:x}"
-
-    @classmethod
-    def parse(cls, text: str) -> Digest:
-        """The digest that ``str`` wrote as ``text``. Raises ValueError for other text."""
-        return cls(int(text, 16))
-
-
-def digests(updates: pl.DataFrame, dims: Sequence[str], key: bytes) -> dict[Time, Digest]:
-    """The digest of the updates at each time under ``key`` (16 bytes), the same in every process and release.
-
-    O(n), and a sort of the times where they are not in order.
-    """
-    total: dict[Time, Digest] = {}
-    for part in updates.iter_slices(_MOST_SUMMED):
-        for time, digest in _part_digests(part, dims, key).items():
-            total[time] = total.get(time, Digest()) + digest
-    return total
-
-
-def _part_digests(updates: pl.DataFrame, dims: Sequence[str], key: bytes) -> dict[Time, Digest]:
-    halves = [half for word in _row_hashes(updates, key) for half in (word & _LOW, word >> np.uint64(32))]
-    diffs, times = updates[DIFF].to_numpy(), [updates[dim].to_numpy() for dim in dims]
-    order: slice | np.ndarray = slice(None)
-    if len(dims) > 1 or not updates[dims[0]].is_sorted():
-        order = np.argsort(times[0], kind="stable") if len(dims) == 1 else np.lexsort(times[::-1])
-    times = [column[order] for column in times]
-    begins = np.diff(times[0], prepend=times[0][0] - 1) != 0
-    for column in times[1:]:
-        begins[1:] |= column[1:] != column[:-1]
-    starts = np.flatnonzero(begins)
-    weighted = [half[order].view(np.int64) for half in halves]
-    sums = [0] * len(starts)
-    for shift, limb in _limbs(diffs[order]):
-        for place, half in enumerate(weighted):
-            parts = np.add.reduceat(half * limb, starts).tolist()
-            sums = [total + (part << (32 * place + shift)) for total, part in zip(sums, parts, strict=True)]
-    heads = zip(*(column[starts].tolist() for column in times), strict=True)
-    return {time_of(head): Digest(total) for head, total in zip(heads, sums, strict=True)}
-
-
-def _limbs(diffs: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
-    """``diffs`` as sums of ``limb << shift`` with limbs of 10 bits: almost always one limb."""
-    sign, rest, shift = np.sign(diffs), np.abs(diffs), 0  # a diff is never -2^63
-    while rest.any():
-        yield shift, (rest & (2**_LIMB - 1)) * sign
-        rest, shift = rest >> _LIMB, shift + _LIMB
-
-
-def _row_hashes(updates: pl.DataFrame, key: bytes) -> list[np.ndarray]:
-    """128 bits for each (row, time): two uint64[n], SipHash-1-3 of the row's words under ``key``."""
-    columns = [updates[name] for name in updates.columns if name != DIFF]
-    words = [*_null_words(columns), *(word for column in columns for word in _cells(column))]
-    hashes = [np.empty(len(updates), dtype=np.uint64) for _ in range(2)]
-    for start in range(0, len(updates), _SIP_ROWS):
-        rows = slice(start, start + _SIP_ROWS)
-        _sip([word[rows] for word in words], key, *(half[rows] for half in hashes))
-    return hashes
-
-
-def _null_words(columns: Sequence[pl.Series]) -> list[np.ndarray]:
-    """Which columns are null, as bits: one word for 64 columns. They make null differ from every value."""
-    words = []
-    for start in range(0, len(columns), 64):
-        word = np.zeros(len(columns[0]), dtype=np.uint64)
-        for place, column in enumerate(columns[start : start + 64]):
-            if column.null_count():
-                word |= column.is_null().to_numpy().astype(np.uint64) << np.uint64(place)
-        words.append(word)
-    return words
-
-
-def _cells(values: pl.Series) -> list[np.ndarray]:
-    """The words of a column, uint64[n] each: 128 bits of a BLAKE3 hash for text and lists, else the bits of the value.
-
-    A struct has the words of its fields, and which of them are null.
-    """
-    if isinstance(values.dtype, pl.Struct):
-        fields = values.struct.unnest().get_columns()
-        return [*_null_words(fields), *(word for field in fields for word in _cells(field))]
-    if isinstance(values.dtype, pl.List):
-        return _text_cells(_list_bytes(values))
-    if values.dtype in (pl.String, pl.Binary):
-        return _text_cells(values)
-    if values.dtype == pl.Float64:
-        return [values.fill_null(0.0).to_numpy().view(np.uint64)]
-    return [values.to_physical().cast(pl.Int64).fill_null(0).to_numpy().view(np.uint64)]
-
-
-def _list_bytes(values: pl.Series) -> pl.Series:
-    """Lists as bytes: the words of the elements, one element after another, all of one width."""
-    import pyarrow as pa
-
-    elements = values.drop_nulls().explode(empty_as_null=False, keep_nulls=False)
-    words = [*_null_words([elements]), *_cells(elements)]
-    data = np.stack(words, axis=1).tobytes()
-    ends = np.cumsum(values.list.len().fill_null(0).cast(pl.Int64).to_numpy()) * (8 * len(words))
-    offsets = np.concatenate([np.zeros(1, dtype=np.int64), ends])
-    buffers = [None, pa.py_buffer(offsets.tobytes()), pa.py_buffer(data)]
-    series = pl.from_arrow(pa.Array.from_buffers(pa.large_binary(), len(values), buffers))
-    assert isinstance(series, pl.Series)
-    return series
-
-
-def _text_cells(values: pl.Series) -> list[np.ndarray]:
-    frame = pl.DataFrame({"value": values.fill_null("" if values.dtype == pl.String else b"")})
-    text = frame.select(plh.col("value").chash.blake3().str.slice(0, 32)).to_series().to_arrow()
-    digits = np.frombuffer(text.buffers()[2], dtype="<u8", count=4 * len(values)).reshape(-1, 4)
-    return [digits[:, place] for place in range(4)]  # the 32 hexadecimal digits themselves: unpacking them takes longer
-
-
-def _sip(words: Sequence[np.ndarray], key: bytes, first: np.ndarray, second: np.ndarray) -> None:
-    """SipHash-1-3 with 128 bits of output, of n messages of equal length; writes ``first`` and ``second``."""
-    low, high = (int.from_bytes(key[start : start + 8], "little") for start in (0, 8))
-    begin = (low ^ 0x736F6D6570736575, high ^ 0x646F72616E646F6D ^ 0xEE, low ^ 0x6C7967656E657261,
-             high ^ 0x7465646279746573)  # fmt: skip
-    state = [np.full(len(first), word, dtype=np.uint64) for word in begin]
-    spare = np.empty(len(first), dtype=np.uint64)
-    length = np.full(len(first), 8 * len(words) % 256 << 56, dtype=np.uint64)
-    for word in (*words, length):
-        state[3] ^= word
-        _sip_round(state, spare)
-        state[0] ^= word
-    for out, turned, mark in ((first, 2, 0xEE), (second, 1, 0xDD)):
-        state[turned] ^= np.uint64(mark)
-        for _ in range(3):
-            _sip_round(state, spare)
-        np.bitwise_xor.reduce(state, axis=0, out=out)
-
-
-def _sip_round(state: Sequence[np.ndarray], spare: np.ndarray) -> None:
-    v0, v1, v2, v3 = state
-    _sip_half(v0, v1, 13, spare)
-    _sip_half(v2, v3, 16, spare)
-    _rotate(v0, 32, spare)
-    _sip_half(v0, v3, 21, spare)
-    _sip_half(v2, v1, 17, spare)
-    _rotate(v2, 32, spare)
-
-
-def _sip_half(left: np.ndarray, right: np.ndarray, turn: int, spare: np.ndarray) -> None:
-    left += right
-    _rotate(right, turn, spare)
-    right ^= left
-
-
-def _rotate(words: np.ndarray, turn: int, spare: np.ndarray) -> None:
-    np.right_shift(words, np.uint64(64 - turn), out=spare)
-    words <<= np.uint64(turn)
-    words |= spare
-
-
 # --- counts -----------------------------------------------------------------------------------------------------------
 
 Counts = dict[Time, tuple[int, int]]  # time -> (sum of the positive diffs, sum of the negative ones without sign)
@@ -248,9 +97,23 @@ Counts = dict[Time, tuple[int, int]]  # time -> (sum of the positive diffs, sum 
 
 def accumulate_counts(updates: pl.DataFrame, dims: Sequence[str]) -> Counts:
     """The sums of positive and of negative diffs at each time, exact, in the order of times."""
-    wide = pl.col(DIFF).cast(pl.Int128)
-    sums = updates.group_by(dims).agg(plus=wide.filter(wide > 0).sum(), minus=wide.filter(wide < 0).sum())
-    return {time_of(time): (plus, -minus) for *time, plus, minus in sums.sort(dims).iter_rows()}
+    if updates.is_empty():
+        return {}
+    at_once = is_at_one_time(updates, dims)
+    least, most = updates.select(least=pl.col(DIFF).min(), most=pl.col(DIFF).max()).row(0)
+    if at_once and least == most:
+        return {time_of(updates.select(dims).row(0)): (max(most, 0) * len(updates), max(-least, 0) * len(updates))}
+    # Sums of 64 bits where they cannot leave int64: half the time.
+    fits = max(-least, most) * len(updates) < 2**63
+    diffs = pl.col(DIFF) if fits else pl.col(DIFF).cast(pl.Int128)
+    sides = {"plus": diffs.clip(lower_bound=0).sum(), "minus": diffs.clip(upper_bound=0).sum()}
+    sums = updates.select(pl.col(dims).first(), **sides) if at_once else updates.group_by(dims).agg(**sides).sort(dims)
+    return {time_of(time): (plus, -minus) for *time, plus, minus in sums.iter_rows()}
+
+
+def is_at_one_time(updates: pl.DataFrame, dims: Sequence[str]) -> bool:
+    """Whether all updates, of which there are some, have the same time."""
+    return bool(updates.select(pl.all_horizontal(pl.col(dim).min() == pl.col(dim).max() for dim in dims)).item())
 
 
 def merge_counts(parts: Iterable[Counts]) -> Counts:

@@ -290,9 +290,10 @@ class Commits:
         name, number = f"outputs/{output}", self.upcoming.number
         known = tables.committed(log.folder, number, None) if self.upcoming.is_known else None
         if known is None:
-            log.create(replace=True)
+            if not tables.exists(log.folder):
+                log.create()
             self.begun = True
-            known = tables.commit(log.folder, files, number, base=None)
+            known = tables.commit(log.folder, files, number, base=None, becomes=log.columns)
         self.begun, self.live[name] = True, known
 
     def _correction(self, output: str, log: ChangeLog, files: Sequence[AddedFile]) -> dict[str, tuple[AddedFile, ...]]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Protocol
 
 from ddcore.errors import ProgramChanged, UsageError
 from ddcore.io import tables
@@ -28,11 +29,15 @@ from ddcore.io.times import (
     least,
     nothing_closed,
     shown,
+    shown_frontier,
     time_of,
     versions,
 )
 from ddcore.lattice import le
-from ddcore.plan import Plan
+
+if TYPE_CHECKING:
+    from ddcore.plan import Plan
+    from ddcore.schema import Schema
 
 __all__ = ["APPEND", "CORRECTIONS", "REWRITE", "NextRun", "Request", "Runs"]
 
@@ -40,6 +45,22 @@ REWRITE, APPEND = "rewrite", "append"
 CORRECTIONS = (REWRITE, APPEND)
 _REFRESH = "ddcore run --full-refresh"
 _PER_VALUE = 50  # bytes that a fold takes for each value of an update, its time and diff: an estimate
+
+
+class Known(Protocol):
+    """What must be known of a program to say which run comes next: its plan has it, and what is kept of one."""
+
+    @property
+    def fingerprint(self) -> str:
+        """The plan's name: equal for equal programs."""
+
+    @property
+    def inputs(self) -> Mapping[str, Schema]:
+        """The columns of each input."""
+
+    @property
+    def dims(self) -> tuple[str, ...]:
+        """The time dimensions."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +108,7 @@ class NextRun:
 class Runs:
     """The runs of one command, one after the other."""
 
-    def __init__(self, ledger: Ledger, plan: Plan, request: Request) -> None:
+    def __init__(self, ledger: Ledger, plan: Known, request: Request) -> None:
         self.ledger, self.plan, self.request = ledger, plan, request
         self.dims = plan.dims
         self.cuts = 0  # windows that were too large for the memory
@@ -224,6 +245,13 @@ class Runs:
     def _run(
         self, lower: Frontier, upper: Frontier, last: Time, base: RunRecord | None, appends: bool = False
     ) -> NextRun:
+        since = self.ledger.since()
+        if since and not is_open(last, since):  # there its outputs could be read at no version
+            kept = shown_frontier(since, self.dims)
+            raise UsageError(
+                f"--to-version {shown(last, self.dims)}: the history before {kept} was given up",
+                f"fold at least through {kept}",
+            )
         current = self.ledger.current_run()
         rewrites = not appends and current is not None and (base is None or base.run != current.run)
         first = least(map(time_of, lower))

@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,9 +26,9 @@ from ddcore.errors import BrokenTest, DdError, ProgramChanged, ProgramError, Usa
 from ddcore.io import unrecorded
 from ddcore.io.gains import Gained
 from ddcore.io.intent import is_committed
+from ddcore.io.kept_plans import KeptPlan, PlannedProgram, kept_plan, planned
 from ddcore.io.ledger import Ledger
 from ddcore.io.left_out import left_out
-from ddcore.io.program import load, plan_of
 from ddcore.io.project import ENGINES, Project, find_project
 from ddcore.io.records import FailureRecord, IngestRecord, IntentRecord, RunRecord
 from ddcore.io.times import (
@@ -49,14 +50,15 @@ from ddcore.jobs.failures import one_line
 from ddcore.jobs.fold import Fold, Listener
 from ddcore.jobs.next_run import CORRECTIONS, NextRun, Request, Runs
 from ddcore.jobs.report import Changes, RunReport, json_line, result
-from ddcore.rebuilding import definitions
 from ddcore.redaction import masked
 from ddcore.sizes import shown_size
 
 if TYPE_CHECKING:
+    from ddcore.data_tests import DataTest
     from ddcore.io.lease import Lease
     from ddcore.jobs.commits import Commits
     from ddcore.jobs.data_tests import Broken
+    from ddcore.plan import Plan
 
 __all__ = ["RunReport", "main", "run"]
 
@@ -124,9 +126,7 @@ class _Replay:
         self.warned = False  # of inputs that end at different versions
         self.dims = options.project.dims
         ledger.check_dims(self.dims)
-        program = load(options.project)
-        self.plan, self.tests = plan_of(program, options.project), program.tests
-        self.runs = Runs(ledger, self.plan, options.request)
+        project = options.project
         self.report = RunReport(
             engine=options.engine,
             parallelism=options.parallelism or 1,
@@ -134,16 +134,45 @@ class _Replay:
             dims=self.dims,
             upper=ledger.upper() or nothing_closed(self.dims),
             names=ledger.version_names(self.dims).read(),
-            without_rows=ledger.without_rows(self.plan.inputs),
-            left_out=left_out(ledger, options.project),
+            without_rows=ledger.without_rows(project.inputs),
+            left_out=left_out(ledger, project),
         )
+        kept = None if options.request.refresh else kept_plan(project)
+        self.program: PlannedProgram | None = None  # it is not needed where nothing is to be folded
+        if kept is None or not self._is_idle(kept):
+            self.program = planned(project, kept)
+
+    @property
+    def plan(self) -> Plan:
+        """The program's plan."""
+        assert self.program is not None
+        return self.program.plan
+
+    @property
+    def tests(self) -> tuple[DataTest, ...]:
+        """The program's data tests."""
+        assert self.program is not None
+        return self.program.tests
+
+    @cached_property
+    def runs(self) -> Runs:
+        """The runs of this command."""
+        return Runs(self.ledger, self.plan, self.options.request)
+
+    def _is_idle(self, kept: KeptPlan) -> bool:
+        """Whether there is nothing to fold, by what is kept of the program's plan."""
+        if self.ledger.open_intent() is not None:
+            return False
+        with suppress(DdError):  # who has the plan can say more about it
+            return Runs(self.ledger, kept, self.options.request).following(is_dry=True) is None
+        return False
 
     def preview(self) -> RunReport:
         """Report the run that would be next; write nothing."""
-        from ddcore.jobs.commits import Commits
-
         upcoming = self._following(is_dry=True)
         if upcoming is not None:
+            from ddcore.jobs.commits import Commits
+
             self._note(upcoming)
             self._note_changes(Commits(self.ledger, self.plan, upcoming), dry=True)
             new = self._after(upcoming) if upcoming.appends else upcoming
@@ -185,11 +214,13 @@ class _Replay:
         self.report.took = time.perf_counter() - start
         if self.report.nothing_new and (note := self._note_waiting()):
             self.report.notes.append(note)
-        if self.runs.cuts and (memory := self.options.project.memory) is not None:
+        if self.program and self.runs.cuts and (memory := self.options.project.memory) is not None:
             self.report.notes.append(f"folded in {self.runs.cuts + 1} runs, for {shown_size(memory)} of memory each")
         return self.report
 
     def _following(self, *, is_dry: bool = False) -> NextRun | None:
+        if self.program is None:
+            return None
         try:
             return self.runs.following(is_dry=is_dry)
         except ProgramChanged:
@@ -231,6 +262,7 @@ class _Replay:
         from ddcore.jobs.commits import Commits
         from ddcore.jobs.lineage import Lineage
         from ddcore.jobs.profiles import profile_record, warnings
+        from ddcore.rebuilding import definitions
 
         start, options = time.perf_counter(), self.options
         self._check_inputs()

@@ -33,10 +33,10 @@ def whole(program: Any, **frames: pl.DataFrame) -> Logs:
     return {name: reference.log_of(log, dims) for name, log in dd.replay(program, dims=dims, **frames).items()}
 
 
-def in_threads(program: Any, **frames: pl.DataFrame) -> Logs:
+def in_threads(program: Any, *, nonnegative: Any = False, **frames: pl.DataFrame) -> Logs:
     """Whole, in three threads. Tests make the parts small, so that there is more than one."""
     dims = dims_of(frames)
-    session = dd.Session(program, _schemas(frames), dims, threads=3)
+    session = dd.Session(program, _schemas(frames), dims, threads=3, nonnegative=nonnegative)
     return {name: reference.log_of(log, dims) for name, log in session.fold(frames).items()}
 
 
@@ -46,22 +46,22 @@ def one_time_each(program: Any, **frames: pl.DataFrame) -> Logs:
     return in_runs(program, frames, [times[:end] for end in range(1, len(times))])
 
 
-def randomly_cut(program: Any, *, seed: Any = 0, **frames: pl.DataFrame) -> Logs:
+def randomly_cut(program: Any, *, seed: Any = 0, nonnegative: Any = False, **frames: pl.DataFrame) -> Logs:
     """Up to four runs, cut anywhere in any order that goes forward."""
-    return in_runs(program, frames, random_cuts(random.Random(str(seed)), grid(frames)))
+    return in_runs(program, frames, random_cuts(random.Random(str(seed)), grid(frames)), nonnegative=nonnegative)
 
 
-def compacted(program: Any, *, seed: Any = None, **frames: pl.DataFrame) -> Logs:
+def compacted(program: Any, *, seed: Any = None, nonnegative: Any = False, **frames: pl.DataFrame) -> Logs:
     """A run for every time, or cut at random, and after each the times in state are advanced to what is still open."""
     times = grid(frames)
     cuts = [times[:end] for end in range(1, len(times))] if seed is None else random_cuts(random.Random(seed), times)
-    return in_runs(program, frames, cuts, compact=True)
+    return in_runs(program, frames, cuts, compact=True, nonnegative=nonnegative)
 
 
-def fed_early(program: Any, *, seed: Any = 0, **frames: pl.DataFrame) -> Logs:
+def fed_early(program: Any, *, seed: Any = 0, nonnegative: Any = False, **frames: pl.DataFrame) -> Logs:
     """Cut at random, and some updates are given in runs that do not close their times yet."""
     rng = random.Random(str(seed))
-    return in_runs(program, frames, random_cuts(rng, grid(frames)), rng)
+    return in_runs(program, frames, random_cuts(rng, grid(frames)), rng, nonnegative=nonnegative)
 
 
 def _schemas(frames: Mapping[str, pl.DataFrame]) -> dict[str, dict[str, str]]:
@@ -101,11 +101,12 @@ def in_runs(
     early: random.Random | None = None,
     *,
     compact: bool = False,
+    nonnegative: bool = False,
 ) -> Logs:
     """One session, one fold for each cut and one for the rest; the logs of all folds together.
 
     An update is given in the run that closes its time, or with ``early`` in any run before it. ``compact``: between
-    runs the times in state are advanced.
+    runs the times in state are advanced. ``nonnegative``: no row's count ever is, so that groups may have totals.
     """
     dims, times = dims_of(frames), grid(frames)
     run_of = {time: min(i for i, closed in enumerate([*cuts, times]) if time in closed) for time in times}
@@ -113,7 +114,7 @@ def in_runs(
         name: [early.randint(0, run_of[time]) if early else run_of[time] for time in frame.select(dims).iter_rows()]
         for name, frame in frames.items()
     }
-    session = dd.Session(program, schemas=_schemas(frames), dims=dims)
+    session = dd.Session(program, schemas=_schemas(frames), dims=dims, nonnegative=nonnegative)
     parts: list[dict[str, pl.DataFrame]] = []
     for i in range(len(cuts) + 1):
         upper = upper_of(cuts[i], times) if i < len(cuts) else None

@@ -58,7 +58,8 @@ schema = {{ k = "int64", v = "int64" }}
 schema = {{ k = "int64", w = "int64" }}
 """
 _WEIGHTS = {
-    "ingest": 8, "late": 4, "restate": 4, "again": 1, "undo": 5, "run": 9, "program": 2, "compact": 2, "read": 1,
+    "ingest": 6, "form": 4, "late": 4, "restate": 4, "again": 1, "undo": 5, "run": 9, "program": 2, "compact": 2,
+    "read": 1,
 }  # fmt: skip
 _NEVER = ("damaged", "this is a bug", "should not happen", "missing or occur twice", "was lost")
 
@@ -294,11 +295,48 @@ class History:
             assert self.is_valid(_sum(kept, rows)), said
             self._land(said, input, rows, name, start)
 
+    def _form(self) -> None:
+        """Rows without times and diffs: to insert, or the whole content, or the newest values of keys."""
+        input = self.rng.choice(["one", "two"])
+        held: Counter[Row] = Counter()
+        for (row, _), diff in self.held[input].items():
+            held[row] += diff
+        self.rows += 2
+        rows: set[Row] = {(self.rng.randrange(3), self.rows), (self.rng.randrange(3), self.rows + 1)}
+        form, version = "append", self.shown(self._time(self._open(input)))
+        if self.dimensions == 1 and min(held.values(), default=0) >= 0:
+            form, version = self.rng.choice(["append", "snapshot", "upsert"]), "next"
+        changes = Counter(rows)
+        if form == "snapshot":
+            rows |= {row for row in held.elements() if self.rng.random() < 0.7}
+            changes = Counter(rows)
+            changes.subtract(held)
+        elif form == "upsert":  # the second column is the key
+            if max(Counter(key for _, key in held.elements()).values(), default=0) > 1:
+                return
+            rows |= {(self.rng.randrange(3), key) for _, key in sorted(held.elements()) if self.rng.random() < 0.3}
+            changes = Counter(rows)
+            keys = {key for _, key in rows}
+            changes.subtract(row for row in held.elements() if row[1] in keys)
+        name, options = f"s{self.steps}.csv", ["--key", COLUMNS[input][1]] if form == "upsert" else []
+        lines = [",".join(map(str, row)) for row in sorted(rows)]
+        (self.folder / name).write_text("\n".join([",".join(COLUMNS[input]), *lines]) + "\n")
+        self.transcript.append(f"    {name}: {input} " + " ".join(lines))
+        said = self.dd(
+            "ingest", input, str(self.folder / name), f"--{form}", "--version", version, *options, "--json"
+        )  # fmt: skip
+        assert said.code == 0 and not said.last["nothing_new"], said
+        first = said.last["first"]
+        time = tuple(first[name] for name in self.dims) if isinstance(first, dict) else (first,)
+        self._land(said, input, _sum(Counter({(row, time): n for row, n in changes.items()}), {}), "")
+        self.did[form] += 1
+
     def _again(self) -> None:
         """A source that was taken in before: its rows come again only if its ingest was taken back."""
-        if not self.landed:
+        sources = [each for each in self.landed.values() if each.source]
+        if not sources:
             return
-        each = self.rng.choice(list(self.landed.values()))
+        each = self.rng.choice(sources)
         said = self.dd("ingest", each.input, str(self.folder / each.source), "--json", "--late", "restate")
         if said.code == 0 and not said.last["nothing_new"]:
             assert each.undone, said
@@ -366,6 +404,9 @@ class History:
             said = self.dd(*words)
             assert said.code == 0, said
         self.dd("verify")  # where the program has changed, it is refused
+        for words in (["run", "--dry-run", "--json"], ["plan"], ["status", "--state"]):
+            said = self.dd(*words)
+            assert said.code == 0 or self._is_other_program(), said
         for output, columns in _OUTPUTS[self._published()].items() if self.ledger.current_run() else ():
             times = self._claimed(output, self.ledger)
             if not times:
@@ -375,6 +416,10 @@ class History:
             said = self.dd("show", output, "--at", self.shown(a), "--json")
             assert said.code == 0, said
             assert _rows(said.out, columns, "count") == collections[0]
+            if row := next(iter(sorted(collections[0])), None):
+                values = [f"{column}={value}" for column, value in zip(columns, row, strict=True)]
+                said = self.dd("explain", output, *values, "--at", self.shown(a), "--json")
+                assert said.code == 0 or self._published() != self.program, said
             said = self.dd("diff", output, self.shown(a), self.shown(b), "--json")
             assert said.code == 0, said
             delta = Counter(collections[1])
@@ -444,7 +489,9 @@ class History:
         total: Log = Counter()
         for values in frame.select(*columns, *self.dims, "diff").iter_rows():
             split = len(values) - 1 - self.dimensions
-            total[values[:split], values[split:-1]] += values[-1]
+            key = values[:split], values[split:-1]
+            assert key not in total or name.startswith("inputs/"), f"{name} has two updates of {key}"
+            total[key] += values[-1]
         return _sum(total, Counter())
 
 

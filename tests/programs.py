@@ -423,6 +423,36 @@ class Writer:
         wanted = self.fresh(self.rng.sample([*joined.values()], min(len(joined), self.rng.randint(1, 3))), both)
         return f"{text}.select({self.fit(both, wanted)})", wanted, of.positive and other.positive
 
+    @writes("join_between")
+    def join_between(self, of: Named, env: list[Named]) -> Any:
+        """Ends are columns of another collection or computed from one; with a key, or without."""
+        other = self.rng.choice(env)
+        kinds = [kind for kind in of.columns.values() if kind not in (*NESTED, "str") and other.having(kind)]
+        kinds += ["int"] * bool(of.having("int") and other.having("int", "num"))
+        if not kinds:
+            return None
+        kind = self.rng.choice(kinds)
+        column = self.rng.choice(of.having(kind))
+        ends = {name: self.expression(other, kind) for name in self.rng.choice([["L"], ["R"], ["L", "R"], ["L", "R"]])}
+        if kind in ("int", "num") and len(ends) == 2 and self.rng.chance(50):
+            ends["R"] = f"{ends['L']} + {self.rng.randint(0, 3)}"
+        rest = self.rng.sample([*other.columns], self.rng.randint(0, min(2, len(other.columns))))
+        columns = {f"i{number}": other.columns[name] for number, name in enumerate(rest)}
+        keys = [(x, y) for x, k in of.columns.items() for y, z in columns.items() if x != column and _joins(k, z)]
+        on = dict([self.rng.choice(keys)]) if keys and self.rng.chance(60) else {}
+        renamed = {new: f"col({q(old)})" for new, old in zip(columns, rest, strict=True)}
+        arguments = [f"{other.name}.select({kw(renamed | ends)})", q(column)]
+        arguments += [f"lower={q('L')}"] * ("L" in ends) + [f"upper={q('R')}"] * ("R" in ends)
+        arguments += [f"on={_on(on)}"] * bool(on)
+        closed = self.rng.choice(["both", "left", "right", "none"])
+        arguments += [f"closed={q(closed)}"] * (closed != "both") + ["open_nulls=True"] * self.rng.chance(30)
+        both = Named("", of.columns | {name: kind for name, kind in columns.items() if name not in on.values()})
+        wanted = self.fresh(
+            self.rng.sample([*both.columns.values()], min(len(both.columns), self.rng.randint(1, 3))), both
+        )
+        text = f"{of.name}.join_between({', '.join(arguments)})"
+        return f"{text}.select({self.fit(both, wanted)})", wanted, of.positive and other.positive
+
     @writes("concat")
     def concat(self, of: Named, env: list[Named]) -> Any:
         other = self.rng.choice(env)

@@ -25,7 +25,7 @@ from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import product
+from itertools import product, takewhile
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +43,8 @@ FILES = 622
 TOGETHER = 40  # queries in one program
 VIEWS = 12  # of a file, that go on under random statements
 _TYPES = {"INTEGER": "int64", "INT": "int64", "FLOAT": "float64", "REAL": "float64"}
+_QUERY = re.compile(rb"^((?:(?:skipif|onlyif) \w+[^\n]*\n)*)(query |halt\b)", re.MULTILINE)
+_OTHERS = re.compile(rb"skipif postgresql|onlyif (?!postgresql)")
 _VIEW = re.compile(r"\s*CREATE\s+(?:TEMP\w*\s+)?VIEW\s+(\w+)\s+AS\s+(.*)", re.IGNORECASE | re.DOTALL)
 
 Rows = Counter[tuple[Any, ...]]
@@ -402,13 +404,19 @@ def quotas(archive: Path, number: int) -> list[tuple[str, int]]:
     """How many queries to draw of each file: as many of each, all of those that have fewer."""
     with zipfile.ZipFile(archive) as suite:
         files = [each for each in suite.infolist() if each.filename.endswith(".test")]
-        counts = sorted((suite.read(each).count(b"\nquery "), each.filename) for each in files)
+        counts = sorted((_queries(suite.read(each)), each.filename) for each in files)
     shares, left = [], number
     for place, (count, name) in enumerate(counts):
         share = min(count, -(-left // (len(counts) - place)))
         shares.append((name, share))
         left -= share
     return shares
+
+
+def _queries(text: bytes) -> int:
+    """How many queries of a file hold for the database."""
+    heads = (head for conditions, head in _QUERY.findall(text) if not _OTHERS.search(conditions))
+    return sum(1 for _ in takewhile(lambda head: head != b"halt", heads))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -287,4 +287,8 @@ class RandomQuery:
         tables, columns = self._tables(depth - 1, scope)
         inner = self.value("int", columns, 0)
         query = f"SELECT {inner} FROM {tables}{self._where(columns, scope, depth - 1)}"
-        return f"{column or self.literal('int')} {negated}IN ({query})"
+        subject = column or self.literal("int")
+        if self.rng.random() < 0.4:
+            sign, quantifier = self.rng.choice(("=", "<>", "<", ">=", "<=", ">")), self.rng.choice(("ANY", "ALL"))
+            return f"{subject} {sign} {quantifier} ({query})"
+        return f"{subject} {negated}IN ({query})"

@@ -1,4 +1,4 @@
-"""Runs on disk: the same rows as in memory, found by reading only the row groups that hold them."""
+"""Runs on disk: the same rows as in memory, found by reading only the blocks that hold them."""
 
 from __future__ import annotations
 
@@ -20,10 +20,11 @@ from ddcore import spilling
 from ddcore.consolidation import arrange
 from ddcore.encoding import encode, key_codes
 from ddcore.errors import StorageError
-from ddcore.io import arrangements, tables
+from ddcore.io import arrangements, run_writer, tables
+from ddcore.io import store as files
 from ddcore.io.arrangements import FileBatch
 from ddcore.io.layout import Layout, create
-from ddcore.io.tables import TableState
+from ddcore.io.tables import LiveFile, TableState
 from ddcore.schema import parse_schema
 from ddcore.sorted_batch import SortedBatch
 from ddcore.trace import Keys, distinct_keys, gather
@@ -38,7 +39,7 @@ BARE = Layout(parse_schema({"k": "int64"}), ("k",), ("version",))
 
 @pytest.fixture(autouse=True)
 def small_row_groups(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(arrangements, "ROW_GROUP", 64)
+    monkeypatch.setattr(run_writer, "GROUP", 700)
 
 
 def make(layout: Layout, n: int, seed: int = 0, keys: int = 1000) -> SortedBatch:
@@ -61,7 +62,7 @@ def make(layout: Layout, n: int, seed: int = 0, keys: int = 1000) -> SortedBatch
 
 
 def store(folder: Path, run: SortedBatch, layout: Layout) -> FileBatch:
-    file = arrangements.write_run(folder, 1, 0, arrangements.run_table(run, layout))
+    file = arrangements.write_run(folder, 1, 0, run, layout)
     return FileBatch(folder / file.path, layout)
 
 
@@ -96,7 +97,55 @@ def test_locating_agrees_with_memory_and_fills_what_it_finds(tmp_path: Path, lay
         found = hi > lo
         np.testing.assert_array_equal(lo[found], wanted_lo[found])
         rows = np.concatenate([np.arange(a, b) for a, b in zip(lo, hi, strict=True)])
-        same(stored, run, rows)
+        some, starts, stops = stored.located(lo, hi)
+        same(some.take(np.concatenate([np.arange(a, b) for a, b in zip(starts, stops, strict=True)])), run.take(rows))
+        same(stored.take(rows), run.take(rows))
+
+
+@pytest.mark.parametrize("layout", [DIRECT, DATES], ids=["direct", "dates"])
+@pytest.mark.parametrize("seed", range(5))
+def test_locating_by_order_agrees_with_memory_and_fills_what_it_finds(
+    tmp_path: Path, layout: Layout, seed: int
+) -> None:
+    run = make(layout, 3000, seed, keys=500)
+    file = arrangements.write_run(tmp_path, 1, 0, run, layout)
+    rng = np.random.default_rng(seed)
+    for span in ((None, None), (-123, 321)):
+        bounds = zip(span, (0, len(run)), strict=True)
+        start, stop = (end if at is None else int(np.searchsorted(run.codes, at)) for at, end in bounds)
+        part = run.part(start, stop)
+        for ranges in (1, 2, 9):
+            stored = FileBatch(tmp_path / file.path, layout, span)
+            after = np.concatenate([rng.integers(-600, 600, ranges), [-(2**63)]])
+            to = np.concatenate([after[:-1] + rng.integers(0, 60, ranges), [-480]])
+            lo, hi = stored.locate_between(after, to)
+            wanted_lo, wanted_hi = part.locate_between(after, to)
+            np.testing.assert_array_equal(hi - lo, wanted_hi - wanted_lo)
+            found = hi > lo
+            np.testing.assert_array_equal(lo[found], wanted_lo[found])
+            some, starts, stops = stored.located(lo, hi)
+            for a, b, start, stop in zip(lo, hi, starts, stops, strict=True):
+                same(some.part(start, stop), part.part(a, b))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_words_of_a_key_are_found_by_order(tmp_path: Path, seed: int) -> None:
+    run = make(HASHED, 3000, seed, keys=3)
+    stored, rng = store(tmp_path, run, HASHED), np.random.default_rng(seed)
+    codes = np.sort(rng.choice(run.codes, 5))
+    after, to = np.sort(rng.integers(-4, 4, (2, 5)) * 100, axis=0)
+    found = stored.between(*stored.locate(codes), len(HASHED.key), after, to)
+    for lo, hi, code, a, b in zip(*found, codes, after, to, strict=True):
+        values = run.words[len(HASHED.key)]
+        np.testing.assert_array_equal(np.flatnonzero((run.codes == code) & (values > a) & (values <= b)), range(lo, hi))
+
+
+def test_a_narrow_range_reads_few_blocks(tmp_path: Path) -> None:
+    stored = store(tmp_path, make(DIRECT, 400_000, keys=10**6), DIRECT)
+    lo, hi = stored.locate_between(np.array([100]), np.array([110]))
+    stored.located(lo, hi)
+    rows, size = stored.take_reads()
+    assert 1 <= rows == hi[0] - lo[0] < 100 and size < 100_000
 
 
 def test_a_trace_gathers_from_disk_what_it_gathers_from_memory(tmp_path: Path) -> None:
@@ -109,14 +158,32 @@ def test_a_trace_gathers_from_disk_what_it_gathers_from_memory(tmp_path: Path) -
         np.testing.assert_array_equal(getattr(found, name), getattr(wanted, name))
 
 
-def test_few_probes_read_few_row_groups(tmp_path: Path) -> None:
-    stored = store(tmp_path, make(DIRECT, 6400), DIRECT)
-    groups = len(stored._missing)
-    assert groups > 90
-    stored.locate(np.array([-500, 500]))
-    assert 2 <= groups - stored._missing.sum() <= 4
-    stored.locate(np.arange(-1000, 200))
-    assert not stored._missing.any(), "half of it is as good as all of it"
+@pytest.mark.parametrize("group", [700, 1 << 20], ids=["many groups", "one group"])
+def test_few_probes_read_few_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, group: int) -> None:
+    monkeypatch.setattr(run_writer, "GROUP", group)
+    run = make(DIRECT, 400_000, keys=10**6)
+    stored = store(tmp_path, run, DIRECT)
+    codes = np.unique(run.codes[[50_000, 70_000, 200_000, 390_000]])
+    some, lo, hi = stored.located(*stored.locate(codes))
+    assert some.codes.tolist() == np.repeat(codes, hi - lo).tolist() and len(some) < 12
+    rows, size = stored.take_reads()
+    assert rows == len(some)
+    columns, blocks = 5, 2048 + 1024  # a block of each column, of the index and of codes, each with its digests
+    assert size <= len(codes) * (columns + 3) * blocks
+    stored.located(*stored.locate(codes))
+    assert stored.take_reads() == (len(some), 0), "what was read is known"
+
+
+def test_when_half_of_the_rows_were_looked_up_all_are_in_memory(tmp_path: Path) -> None:
+    run = make(DIRECT, 6400)
+    stored = store(tmp_path, run, DIRECT)
+    lo, hi = stored.locate(np.unique(run.codes)[:800])
+    stored.located(lo, hi)
+    assert stored.memory() == 0
+    lo, hi = stored.locate(np.unique(run.codes)[700:1500])
+    whole, a, b = stored.located(lo, hi)
+    assert stored.memory() > 0 and len(whole) == len(run) and (a == lo).all() and (b == hi).all()
+    assert stored.take_reads()[1] < 2 * files.size_of(stored.path)
 
 
 def test_one_key_may_fill_many_row_groups(tmp_path: Path) -> None:
@@ -126,7 +193,7 @@ def test_one_key_may_fill_many_row_groups(tmp_path: Path) -> None:
     wanted_lo, wanted_hi = run.locate(np.array([-2, 7]))
     assert (lo[0], hi[0]) == (wanted_lo[0], wanted_hi[0])
     assert lo[1] == hi[1]
-    same(stored, run, np.arange(lo[0], hi[0]))
+    same(stored.take(np.arange(lo[0], hi[0])), run.take(np.arange(lo[0], hi[0])))
 
 
 @pytest.mark.parametrize("whole", [True, False], ids=["whole", "by look-ups"])
@@ -135,7 +202,7 @@ def test_a_file_of_many_row_groups_is_read_in_portions_where_memory_is_limited(
 ) -> None:
     """More row groups than are decoded at once: those of the second portion were left unread."""
     monkeypatch.setattr(arrangements, "_WORTH", 1)
-    monkeypatch.setattr(arrangements, "_READ", 7)
+    monkeypatch.setattr(arrangements, "_READ", 700)
     run = make(DIRECT, 5000)
     with spilling.using(spilling.Spilling(2**30, tmp_path)):
         stored = store(tmp_path / "table", run, DIRECT)
@@ -145,9 +212,10 @@ def test_a_file_of_many_row_groups_is_read_in_portions_where_memory_is_limited(
             probes = np.unique(run.codes)
             lo, hi = stored.locate(probes)
             np.testing.assert_array_equal(hi - lo, np.unique(run.codes, return_counts=True)[1])
+            stored.located(lo, hi)
         same(run, stored)
-        rows, _ = stored.take_reads()
-    assert rows == len(run), "each once"
+        rows, size = stored.take_reads()
+    assert rows == len(run) and size <= files.size_of(stored.path), "each once"
 
 
 @pytest.mark.parametrize("layout", [DIRECT, HASHED], ids=["direct", "hashed"])
@@ -161,10 +229,7 @@ def test_spans_part_a_run_without_gap_or_overlap(tmp_path: Path, layout: Layout)
         )
         for s in (slice(0, half), slice(half, None))
     ]
-    files = [
-        arrangements.write_run(tmp_path, 1, part, arrangements.run_table(piece, layout))
-        for part, piece in enumerate(halves)
-    ]
+    files = [arrangements.write_run(tmp_path, 1, part, piece, layout) for part, piece in enumerate(halves)]
     version = arrangements.commit(tmp_path, files, 1, base=None)
     live = tables.live_files(tmp_path, version)
     cuts = [None, *sorted({int(code) for code in np.quantile(run.codes, [0.1, 0.13, 0.5, 0.501, 0.9])}), None]
@@ -191,7 +256,7 @@ def test_small_files_are_one_run_in_memory(tmp_path: Path, layout: Layout, sizes
     version, made = None, []
     for number, size in enumerate(sizes, 1):
         made.append(make(layout, size, number))
-        file = arrangements.write_run(tmp_path, number, 0, arrangements.run_table(made[-1], layout))
+        file = arrangements.write_run(tmp_path, number, 0, made[-1], layout)
         version = arrangements.commit(tmp_path, [file], number, base=version)
     live = tables.live_files(tmp_path, version)
     codes = np.concatenate([run.codes for run in made])
@@ -224,9 +289,7 @@ def updates(run: SortedBatch, span: tuple[int | None, int | None]) -> dict[objec
 
 def test_a_damaged_small_file_is_named(tmp_path: Path) -> None:
     create(tmp_path, DIRECT)
-    files = [
-        arrangements.write_run(tmp_path, n, 0, arrangements.run_table(make(DIRECT, 20, n), DIRECT)) for n in (1, 2)
-    ]
+    files = [arrangements.write_run(tmp_path, n, 0, make(DIRECT, 20, n), DIRECT) for n in (1, 2)]
     version = arrangements.commit(tmp_path, files, 1, base=None)
     (tmp_path / files[1].path).write_bytes(b"PAR1")
     with pytest.raises(StorageError, match="ddcore run --full-refresh") as caught:
@@ -238,9 +301,7 @@ def test_a_span_opens_only_the_files_that_meet_it(tmp_path: Path) -> None:
     create(tmp_path, DIRECT)
     low, high = make(DIRECT, 500, keys=10), make(DIRECT, 500, keys=10)
     high = SortedBatch(high.codes + 1000, high.words, high.times, high.diffs)
-    files = [
-        arrangements.write_run(tmp_path, 1, i, arrangements.run_table(r, DIRECT)) for i, r in enumerate((low, high))
-    ]
+    files = [arrangements.write_run(tmp_path, 1, i, r, DIRECT) for i, r in enumerate((low, high))]
     version = arrangements.commit(tmp_path, files, 1, base=None)
     (tmp_path / files[0].path).unlink()
     live = tables.live_files(tmp_path, version)
@@ -260,7 +321,7 @@ def test_runs_are_appended_under_their_number_and_read_by_anyone(tmp_path: Path)
     create(tmp_path, DIRECT)
     state: TableState | None = None
     for number in (1, 2):
-        file = arrangements.write_run(tmp_path, number, 0, arrangements.run_table(make(DIRECT, 100, number), DIRECT))
+        file = arrangements.write_run(tmp_path, number, 0, make(DIRECT, 100, number), DIRECT)
         state = arrangements.commit(tmp_path, [file], number, base=state)
     table = DeltaTable(str(tmp_path), version=2)
     assert table.metadata().partition_columns == ["run"]
@@ -271,13 +332,13 @@ def test_runs_are_appended_under_their_number_and_read_by_anyone(tmp_path: Path)
 
 
 def test_what_tasks_need_travels(tmp_path: Path) -> None:
-    file = arrangements.write_run(tmp_path, 1, 0, arrangements.run_table(make(HASHED, 10), HASHED))
+    file = arrangements.write_run(tmp_path, 1, 0, make(HASHED, 10), HASHED)
     assert pickle.loads(pickle.dumps((HASHED, file))) == (HASHED, file)
 
 
 @pytest.mark.parametrize("damage", ["missing", "truncated", "empty", "page"])
 def test_a_damaged_file_is_named_with_the_way_on(tmp_path: Path, damage: str) -> None:
-    file = arrangements.write_run(tmp_path, 1, 0, arrangements.run_table(make(DIRECT, 5000), DIRECT))
+    file = arrangements.write_run(tmp_path, 1, 0, make(DIRECT, 5000), DIRECT)
     path = tmp_path / file.path
     content = path.read_bytes()
     if damage == "missing":
@@ -295,9 +356,7 @@ def test_any_number_of_runs_are_open_with_few_descriptors(tmp_path: Path) -> Non
     create(tmp_path, DIRECT)
     for layout_rows, place in ((1025, "large"), (3, "small")):
         for number in range(200):
-            arrangements.write_run(
-                tmp_path / place, number, 0, arrangements.run_table(make(DIRECT, layout_rows), DIRECT)
-            )
+            arrangements.write_run(tmp_path / place, number, 0, make(DIRECT, layout_rows), DIRECT)
     opening = """
 import resource, sys
 from pathlib import Path
@@ -321,18 +380,18 @@ for place, rows, runs in (("large", 1025, 200), ("small", 3, 1)):
     assert large > 190 * 1000 and small > 0
 
 
-def test_a_file_that_another_program_wrote_unsorted_is_refused(tmp_path: Path) -> None:
-    run = make(DIRECT, 1000)
-    file = arrangements.write_run(tmp_path, 1, 0, arrangements.run_table(run, DIRECT))
+def test_a_file_that_another_program_wrote_in_any_order_is_read(tmp_path: Path) -> None:
+    run = make(DIRECT, 5000)
+    file = arrangements.write_run(tmp_path, 1, 0, run, DIRECT)
     table = pq.read_table(tmp_path / file.path, partitioning=None)
     foreign = tmp_path / "part-00000-c000.zstd.parquet"
     pq.write_table(table.take(np.random.default_rng(0).permutation(len(table))), foreign, row_group_size=64)
-    with pytest.raises(StorageError, match="not sorted"):
-        FileBatch(foreign, DIRECT)
+    (stored,) = arrangements.open_runs(tmp_path, [LiveFile(foreign.name, 0, len(run), {}, {})], DIRECT)
+    same(stored, run)
 
 
 def test_a_file_of_another_layout_is_refused(tmp_path: Path) -> None:
-    file = arrangements.write_run(tmp_path, 1, 0, arrangements.run_table(make(BARE, 10), BARE))
+    file = arrangements.write_run(tmp_path, 1, 0, make(BARE, 10), BARE)
     with pytest.raises(StorageError, match="no column v"):
         FileBatch(tmp_path / file.path, DIRECT)
 

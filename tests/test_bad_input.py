@@ -593,19 +593,24 @@ def test_full_disk_in_the_middle_of_an_ingest(mine: Path, dd: Command) -> None:
 @pytest.mark.parametrize("room", ["state", "outputs"])
 def test_permission_error_in_the_middle(mine: Path, dd: Command, monkeypatch: pytest.MonkeyPatch, room: str) -> None:
     """Files may not be made in one room of the warehouse; root may do all, so the system call itself refuses."""
-    from ddcore.io import datafile
+    from ddcore.io import datafile, run_writer
 
     many_links(Path("many.csv"), 50)
     assert dd("ingest", "links", "many.csv", "-q")[0] == 0
-    before, real = visible()[:3], datafile.write
+    before = visible()[:3]
 
-    def forbidden(tables: Any, schema: Any, rows: int, path: Path, row_group: int, **notes: Any) -> Any:
-        if room in path.parts:
-            raise PermissionError(13, "Permission denied", str(path))
-        return real(tables, schema, rows, path, row_group, **notes)
+    def forbidden(real: Any) -> Any:
+        def write(*arguments: Any, **options: Any) -> Any:
+            path = next(each for each in arguments if isinstance(each, Path))
+            if room in path.parts:
+                raise PermissionError(13, "Permission denied", str(path))
+            return real(*arguments, **options)
+
+        return write
 
     with monkeypatch.context() as patched:
-        patched.setattr(datafile, "write", forbidden)
+        for module in (datafile, run_writer):
+            patched.setattr(module, "write", forbidden(module.write))
         code, out, err = dd("run")
     assert (code, out, len(err)) == (1, [], 2)
     assert err[0].startswith("error: cannot ") and f"{mine}/warehouse/{room}" in err[0] and err[1].strip()

@@ -121,6 +121,24 @@ def test_results_of_a_large_group_are_checked(bench: Any, capsys: pytest.Capture
     assert stored.change()["cpu_s"] > 0
 
 
+def test_readings_in_a_moving_window_are_checked(
+    bench: Any, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine, programs = bench("moving_filter_engine"), bench("moving_filter_program")
+    monkeypatch.setattr(engine, "A_DAY", 24)
+    for plan in ("by_order", "by_pairs"):
+        engine.main(plan, 24 * 10)
+    assert len(capsys.readouterr().out.splitlines()) == 2
+    readings = engine.Readings(24 * 10)
+    logs = [readings.load(), readings.change()]
+    log = dd.replay(programs.by_order, readings=pl.concat(logs))["recent"]
+    readings.check(log)
+    with pytest.raises(bench("measure").Failed, match="168 readings from 72 to 239"):
+        readings.check(log.filter(pl.col("version") == 0))
+    stored = bench("moving_filter").Stored(tmp_path / "stored", "by_order", 24 * 10)
+    assert stored.change()["cpu_s"] > 0
+
+
 def test_explanations_of_a_part_and_of_everything_name_as_many_rows(
     bench: Any, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -186,6 +204,14 @@ def test_every_benchmark_can_run_and_is_listed_in_the_docs(bench: Any) -> None:
     for name in (*main.BENCHMARKS, *main.ON_REQUEST):
         assert f"`{name}`" in page, name
         assert callable(bench(name).run)
+
+
+def test_an_ingest_takes_the_same_rows_in_as_its_peers(bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The benchmark fails by itself where rows are lost, or other rows than those that differ are taken in."""
+    monkeypatch.setenv("DDCORE_BENCH_ROWS", "4000")
+    results = [*bench("ingest").run(1)]
+    assert [result.peer for result in results] == ["DuckDB, COPY", "DuckDB, COPY", "--snapshot"]
+    assert all(result.ours > 0 < result.theirs for result in results)
 
 
 def test_peers_that_cannot_be_had_are_named(bench: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -276,3 +302,15 @@ def test_a_banks_day_is_compared_with_duckdb(bench: Any, monkeypatch: pytest.Mon
     pl.DataFrame({"customer": [1], "fee": [1]}).write_parquet(results / "fees.parquet")
     with pytest.raises(bench("measure").Failed, match="fees has"):
         small.check(results)
+
+
+@pytest.mark.long
+def test_refreshes_of_tpch_are_compared_with_duckdb(bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    refreshes = bench("refreshes")
+    monkeypatch.setenv("DDCORE_BENCH_SCALE", "0.02")
+    rows = list(refreshes.run(1))
+    assert [row.limit for row in rows] == [None, None, 1.0, 1.3, 0.1]
+    assert all(row.ours > 0 and row.theirs > 0 for row in rows) and rows[0].ours_peak_mib > 50
+    monkeypatch.setattr(refreshes, "difference", lambda ours, theirs: f"{len(ours)} rows, not {len(theirs)}")
+    with pytest.raises(bench("measure").Failed, match="pricing_summary at version 0: 4 rows, not 4"):
+        next(refreshes.run(1))

@@ -91,6 +91,15 @@ def test_a_page_looks_right(
     assert dark == (scheme == "dark")
 
 
+@pytest.mark.parametrize("name", ["report", "reports"])
+def test_tables_and_the_dataflow_fit_the_screen(name: str, window: browser.Browser, pages: dict[str, Path]) -> None:
+    window.open(pages[name], width=1280, scheme="light")
+    cut = "[...document.querySelectorAll('.scroll:has(table)')].filter(e => e.scrollWidth > e.clientWidth).length"
+    assert window.run(f"return {cut}") == 0, "the last column of each table is there"
+    height = "document.querySelector('.scroll:has(svg.dataflow)').getBoundingClientRect().height"
+    assert 0 < window.run(f"return {height}") <= 0.61 * 900, "there is room for what comes after it"
+
+
 @pytest.mark.parametrize("scheme", SCHEMES)
 @pytest.mark.parametrize("name", ["report", "diff"])
 def test_text_can_be_read(name: str, scheme: str, window: browser.Browser, pages: dict[str, Path]) -> None:

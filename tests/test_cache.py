@@ -230,7 +230,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "cache"
 
 
-@pytest.mark.parametrize(("kind", "kept"), [("kernels", 16), ("code", 16), ("ship", 16), ("cds", 4)])
+@pytest.mark.parametrize(("kind", "kept"), [("kernels", 16), ("code", 16), ("ship", 16), ("cds", 4), ("plans", 64)])
 def test_what_was_not_used_for_long_is_removed(kind: str, kept: int, cache: Path) -> None:
     entries = used(kind, 1.0, 1.0, 31.0, *[8.0] * (kept + 2))
     remove_unused()

@@ -266,6 +266,7 @@ def test_a_log_of_before_is_in_earlier_versions_of_its_table(graph: Project) -> 
     replay.run(graph, engine="inline")
     now = DeltaTable(str(graph.warehouse / "outputs" / "reached"))
     assert now.to_pyarrow_table().column_names == ["n", "version", "diff"] and now.to_pyarrow_table().num_rows == rows
+    assert now.version() == version + 1, "in one commit: no reader meets an empty table in between"
     now.load_as_version(version)
     assert now.to_pyarrow_table().column_names == ["node", "version", "diff"]
 
@@ -282,6 +283,8 @@ def test_a_change_of_columns_that_was_killed(place: str, back: bool, graph: Proj
         [*command, str(graph.root)], env={**os.environ, "DDCORE_FAILPOINT": place}, capture_output=True, check=False
     )
     assert done.returncode == -9, done.stderr
+    left = DeltaTable(str(graph.warehouse / "outputs" / "reached")).to_pyarrow_table()
+    assert left.num_rows and {"node", "n"} & {*left.column_names}, "for readers that do not ask the ledger"
     if back:
         (graph.root / "program.py").write_text(REACH)
     replay.run(graph, engine="inline")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -121,3 +122,11 @@ def test_histories_that_end_apart_are_told_once(shop: Shop) -> None:
     assert line.endswith("give each delivery one version, the same for all inputs: --version, --label")
     shop.put("orders", [4])
     assert shop.run() == []
+
+
+def test_examples_that_follow_a_table_say_its_version() -> None:
+    """Without one its commits are the versions, beside which those of other inputs are late."""
+    top = Path(__file__).resolve().parent.parent
+    pages = [top / "README.md", *(top / "docs").glob("*.md"), *(top / "examples").rglob("*.py")]
+    commands = re.findall(r"\b(?:dd|ddcore) ingest \S+ .*--feed.*", "\n".join(each.read_text() for each in pages))
+    assert len(commands) > 1 and [each for each in commands if "--version" not in each] == []

@@ -27,7 +27,7 @@ from warehouses import logs_of, project_of, take_in
 
 from ddcore import lattice
 from ddcore.errors import DdError, UsageError
-from ddcore.io import arrangements, compaction, datafile, retention, tables
+from ddcore.io import arrangements, compaction, datafile, retention, run_writer, tables
 from ddcore.io.changelog import ChangeLog
 from ddcore.io.folded import output_log
 from ddcore.io.intent import give_up
@@ -86,7 +86,7 @@ def test_random_programs_compacted_between_runs(seed: int, tmp_path: Path, monke
     rng = random.Random(seed)
     monkeypatch.setattr(arrangements, "SMALL", rng.choice([0, 1024]))
     monkeypatch.setattr(compaction, "_PIECE", rng.choice([2, 4 << 20]))
-    monkeypatch.setattr(arrangements, "ROW_GROUP", 4)
+    monkeypatch.setattr(run_writer, "GROUP", 4)
     drawn = case(seed, plain=True)
     expected = outcome(folding.by_reference, drawn)
     project = with_retention(project_of(tmp_path / "project", drawn))
@@ -268,6 +268,22 @@ def test_T20_reads_before_since_name_both_frontiers(mine: Project) -> None:
         with pytest.raises(UsageError) as raised:
             compact.compact(project, since=since)
         assert words in raised.value.message
+
+
+@pytest.mark.parametrize("settings", [{"full_refresh": True}, {"first": 3}, {"corrections": "rewrite"}], ids=str)
+def test_no_run_ends_before_the_history_that_is_kept(mine: Project, settings: dict[str, Any]) -> None:
+    """Its outputs could be read at no version, and rows would be open at versions before those that are there."""
+    compact.compact(mine, since=5)
+    before = output_log(mine, "counts").accumulate(27).sort("a", "n")
+    if "corrections" in settings:
+        text = mine.program_file.read_text()
+        mine.program_file.write_text(text.replace("dd.count()", 'dd.sum("b")'))
+    with pytest.raises(UsageError, match=r"--to-version 4: the history before version 5 was given up") as caught:
+        replay.run(mine, engine="inline", last=4, **settings)
+    assert caught.value.hint == "fold at least through version 5"
+    assert output_log(mine, "counts").accumulate(27).sort("a", "n").equals(before)
+    replay.run(mine, engine="inline", last=5, **settings)
+    assert output_log(mine, "counts").readable.tops == [5]
 
 
 def test_T21_closed_times_stay_closed(tmp_path: Path) -> None:

@@ -303,3 +303,12 @@ def test_examples(file: Path) -> None:
 
     drawing = diagram(load_plan(find_project(file.parent)))
     assert Picture(svg(drawing, file.parent.name)).boxes.keys() == {box.number for box in drawing.boxes}
+
+
+def test_join_between_says_what_rows_are_found_by() -> None:
+    def program(t: Any) -> Any:
+        ends = t.select("k", end="n")
+        return {"x": t.join_between(ends, "n", "end"), "y": t.join_between(ends, "n", "end", on="k")}
+
+    titles = {box.title for box in diagram(build(program, {"t": {"n": "int64", "k": "int64"}})).boxes}
+    assert {"join_between by n", "join_between on k"} <= titles

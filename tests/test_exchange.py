@@ -91,6 +91,38 @@ def test_spark_gives_the_same_logs(seed: int, parallelism: int, tmp_path: Path, 
     compare(drawn, f"parallelism {parallelism}", expected_of(drawn), outcomes)
 
 
+RANGES = """
+import ddcore as dd
+
+def program(rows, ends):
+    last = rows.group_by().agg(since=dd.max("x"))
+    recent = rows.join_between(last.select(since="since - 20"), "x", lower="since")
+    keyed = rows.join_between(ends, "x", "a", "b", on="k", closed="left")
+    return {
+        "recent": recent, "keyed": keyed, "bands": rows.join_between(ends, "x", "a", "b"),
+        "counts": recent.group_by("k").agg(n=dd.count()), "again": keyed.join(recent, on="k"),
+    }
+"""
+
+
+@pytest.mark.spark
+def test_two_workers_find_rows_between_the_same_ends(tmp_path: Path, spark: Any) -> None:
+    """Without keys one worker owns all rows and intervals; what it finds goes to blocks that are divided."""
+    rng, scope = random.Random(1), dict[str, Any]()
+    exec(RANGES, scope)
+    rows = [(rng.randrange(40), rng.randrange(100), version, 1) for version in range(4) for _ in range(30)]
+    ends = [(rng.randrange(40), a, a + 9, version, 1) for version in range(4) for a in range(0, 100, 20)]
+    frames = {
+        "rows": pl.DataFrame(rows + [(k, x, 3, -1) for k, x, version, _ in rows if version == 1],
+                             schema=["k", "x", "version", "diff"], orient="row"),
+        "ends": pl.DataFrame(ends + [(k, a, b, 2, -1) for k, a, b, version, _ in ends if version == 0],
+                             schema=["k", "a", "b", "version", "diff"], orient="row"),
+    }  # fmt: skip
+    drawn = Case(0, RANGES, scope["program"], frames)
+    outcomes = outcome(project_of(tmp_path / "cut", drawn), [1, None], engine="spark", parallelism=2)
+    compare(drawn, "parallelism 2", expected_of(drawn), outcomes)
+
+
 REACH = """
 def program(edges):
     def longer(paths):

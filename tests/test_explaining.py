@@ -190,7 +190,7 @@ def test_changes_of_random_programs(seed: int) -> None:
 
 
 def test_changes_of_a_few_random_programs() -> None:
-    assert sum(check_random_change(seed) for seed in range(8)) >= 3
+    assert sum(check_random_change(seed) for seed in range(8, 16)) >= 3
 
 
 # --- literal cases ----------------------------------------------------------------------------------------------------
@@ -230,6 +230,20 @@ def test_of_a_join_both_rows() -> None:
     explanation = subject.check("out", row_of(k=1, x=10, y=8))
     assert named(explanation) == {"left": [(1, 10)], "right": [(1, 8)]}
     assert explanation.keeps_away == []
+
+
+def test_of_a_join_between_the_row_and_an_interval_that_holds_its_value() -> None:
+    subject = Subject(
+        lambda rows, ends: {"out": rows.join_between(ends, "x", "a", "b", on={"k": "j"}, closed="left")},
+        {
+            "rows": frame("k x", (1, 10), (2, 20)),
+            "ends": frame("j a b w", (1, 5, 10, 7), (1, 10, 12, 7), (1, 0, 99, 7), (1, 0, 99, 8), (2, 0, 99, 7)),
+        },
+    )
+    explanation = subject.check("out", row_of(k=1, x=10, w=7))
+    found = named(explanation)
+    assert found["rows"] == [(1, 10)] and found["ends"] in ([(1, 10, 12, 7)], [(1, 0, 99, 7)])
+    assert ("join_between", (), (1, 10, 7)) in steps(explanation)
 
 
 def test_of_a_sum_all_rows_of_the_group_and_of_a_minimum_one() -> None:

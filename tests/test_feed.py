@@ -137,6 +137,19 @@ def test_t46_only_rewritten_files_change_nothing(tmp_path: Path, engine: str) ->
 
 
 @pytest.mark.parametrize("engine", ENGINES, indirect=True)
+@pytest.mark.parametrize("version", [None, "next"])
+def test_only_columns_of_the_table_are_told_as_left_out(tmp_path: Path, engine: str, version: str | None) -> None:
+    it = desk(tmp_path, engine)
+    table = Table(tmp_path / "t", (1, "a")).update("b", "k = 1")
+    report = feed(it, table, version=version)
+    assert (report.left_out, [note for note in report.notes if "left out" in note]) == ((), [])
+    wide = frame((2, "c")).with_columns(region=pl.lit("north"))
+    write_deltalake(table.path, wide.to_arrow(), mode="append", schema_mode="merge")
+    report = feed(it, table, version=version)
+    assert report.left_out == ("region",) and any(note.endswith("left out: region") for note in report.notes)
+
+
+@pytest.mark.parametrize("engine", ENGINES, indirect=True)
 def test_t48_a_missing_commit_is_an_error_with_its_number_and_a_way_on(tmp_path: Path, engine: str) -> None:
     it = desk(tmp_path, engine)
     table = Table(tmp_path / "t", (1, "a"))

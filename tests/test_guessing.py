@@ -80,6 +80,31 @@ def test_rows_of_debezium_are_proposed_without_their_envelope(fresh: Path, dd: C
     assert proposed(dd, "a.parquet", "--debezium") == {"schema": {"id": "int64", "name": "string"}}
 
 
+def test_events_of_debezium_are_known_without_the_option(fresh: Path, dd: Command) -> None:
+    row = {"id": 1, "name": "a"}
+    pl.DataFrame({"op": ["c"], "before": [row], "after": [row]}).write_parquet("a.parquet")
+    write({"payload": {"op": "c", "before": None, "after": row}}, {"payload": {"op": "d", "before": row}})
+    for name in ("a.parquet", "a.jsonl"):
+        for form in ((), ("--append",)):
+            _, _, err = dd("ingest", "fresh_input", name, *form)
+            assert err[1].endswith(
+                'schema = { id = "int64", name = "string" }; as these are events of Debezium, say --debezium'
+            ), err
+    write({"op": "c", "id": 1})
+    assert proposed(dd, "a.jsonl", "--append") == {"schema": {"op": "string", "id": "int64"}}
+
+
+@pytest.mark.parametrize("name", ["value", "message"])
+def test_events_as_text_in_a_column_are_looked_into(name: str, fresh: Path, dd: Command) -> None:
+    texts = [json.dumps({"op": "c", "after": {"id": 1, "fee": fee}}) for fee in (1, 1.5)]
+    pl.DataFrame({name: texts}).write_parquet("a.parquet")
+    pl.DataFrame({name: texts}).write_csv("a.csv")
+    for file in ("a.parquet", "a.csv"):
+        assert proposed(dd, file, "--debezium") == {"schema": {"id": "int64", "fee": "float64"}}
+    pl.DataFrame({name: ["{"]}).write_parquet("a.parquet")
+    assert "which may be" not in dd("ingest", "fresh_input", "a.parquet", "--debezium")[2][1]
+
+
 def test_the_column_of_operations_is_no_column_of_the_input(fresh: Path, dd: Command) -> None:
     write({"what": "I", "id": 1})
     assert proposed(dd, "a.jsonl", "--op", "what", "--key", "id") == {"schema": {"id": "int64"}}

@@ -10,9 +10,11 @@ from pathlib import Path
 import pytest
 
 from ddcore.cli.main import run_command
+from ddcore.linked_kernels import image_file
 
-COMPILER = ("numba", "pandas", "pydantic", "pyspark", "py4j", "rich")
-ENGINE = (*COMPILER, "numpy", "llvmlite", "pyarrow", "ddcore.worker", "ddcore.session")
+COMPILER = ("numba", "llvmlite", "pandas", "pydantic", "pyspark", "py4j", "rich")
+ENGINE = (*COMPILER, "numpy", "pyarrow", "ddcore.worker", "ddcore.session")
+FRAMES = (*ENGINE, "polars", "deltalake", "ddcore.plan", "ddcore.planner", "ddcore.operators")
 ALL = (*ENGINE, "polars", "deltalake", "ddcore.io.ledger", "ddcore.planner")
 
 # Runs a command, and then prints the modules that it has loaded.
@@ -51,8 +53,9 @@ def loaded(arguments: Sequence[str], cwd: Path) -> set[str]:
     [
         ("--help", ALL),
         ("run --help", ALL),
-        ("run", ENGINE),
-        ("run --engine inline --parallelism 1", ENGINE),
+        ("run", FRAMES),
+        ("run --engine inline --parallelism 1", FRAMES),
+        ("run --dry-run", FRAMES),
         ("status", ENGINE),
         ("status --json", ENGINE),
         ("diff journeys 3 4", ENGINE),
@@ -72,8 +75,9 @@ def test_an_ingest_and_a_run_with_rows_import_no_compiler(folded: Path) -> None:
     rows.write_text("src,dst,minutes,version,diff\nHarbour,Lighthouse,3,90,1\n")
     assert sorted(loaded(["ingest", "links", str(rows), "--engine", "inline"], folded) & {*COMPILER}) == []
     modules = loaded(["run", "--engine", "inline"], folded)
-    assert {"ddcore.worker", "ddcore.kernels.runs", "llvmlite"} <= modules, "it folds, by compiled kernels"
-    assert sorted(modules & {*COMPILER}) == []
+    assert {"ddcore.worker", "ddcore.kernels.runs", "numba._dynfunc"} <= modules, "it folds, by compiled kernels"
+    has_image = (file := image_file()) is not None and file.exists()
+    assert sorted(modules & {*COMPILER}) == ([] if has_image else ["llvmlite"]), "kernels that are linked need no LLVM"
     assert sorted(modules & {"deltalake", "arro3", "email.parser"}) == [], "the tables' newest commits are enough"
 
 
@@ -83,10 +87,10 @@ def test_the_versions_of_compilers_are_those_of_their_metadata() -> None:
 
     from ddcore import cache
 
-    assert [cache._version(name) for name in ("numba", "llvmlite")] == list(
+    assert [cache.version_of(name) for name in ("numba", "llvmlite")] == list(
         map(metadata.version, ("numba", "llvmlite"))
     )
-    assert cache._version("json") == __import__("json").__version__, "without metadata"
+    assert cache.version_of("json") == __import__("json").__version__, "without metadata"
 
 
 def test_a_module_that_is_loaded_is_seen(folded: Path) -> None:

@@ -41,7 +41,7 @@ def program(left: Any, right: Any) -> dict[str, Any]:
 def test_histories_of_many_versions(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(join, "_LONG", seed % 4)
     if seed % 3 == 0:
-        monkeypatch.setattr(join, "_CHUNK", 5)
+        monkeypatch.setattr(join, "CHUNK", 5)
     frames = {"left": history(seed, 5 + 2 * seed), "right": history(seed + 100, 5 + 2 * seed)}
     expected = folding.by_reference(program, **frames)
     folds: list[tuple[folding.Fold, dict[str, Any]]] = [

@@ -21,6 +21,7 @@ from ddcore.io.checks import Rules, rows_of
 from ddcore.io.intake import fitted
 from ddcore.io.sources import jsonlines
 from ddcore.io.sources.finding import find_sources
+from ddcore.io.sources.jsonobjects import CUT
 from ddcore.schema import parse_schema
 
 KINDS = {"n": "int64", "x": "float64", "s": "string", "b": "bool", "d": "decimal(10,2)", "day": "date"}
@@ -140,6 +141,16 @@ def test_a_line_that_is_no_object_is_an_error(
     path = lines(tmp_path / "a.jsonl", '{"v": 1}', '{"v": null}', line, '{"v": 2}')
     message = refused(path, {"v": "int64"}).message
     assert what in message and len(message) < 500
+
+
+def test_a_line_that_is_cut_at_any_byte_is_called_so(tmp_path: Path) -> None:
+    line = '{"v":-1.5e+10,"w":"bé\\u00e9\\n\\ud83d\\ude00ü","a":[1,{"x":null}],"b":true,"c":false}'.encode()
+    for end in range(1, len(line)):
+        path = tmp_path / "a.jsonl"
+        path.write_bytes(b'{"v": 1}\n' + line[:end])
+        error = refused(path, {"v": "float64"})
+        assert error.message.endswith("line 2 is not JSON: it is cut off before its end"), (line[:end], error)
+        assert error.hint == CUT
 
 
 def test_a_deep_value_is_an_error_only_where_it_is_looked_into(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -105,13 +105,13 @@ def test_the_folder_changes_with_all_that_decides_what_is_compiled(monkeypatch: 
         cache._kernel_state.cache_clear()
         return cache._kernel_state()
 
-    first, sources, version = state(), cache._kernel_sources(), cache._version
+    first, sources, version = state(), cache._kernel_sources(), cache.version_of
     try:
         states = [first, state()]
         for changed in ("numba", "llvmlite"):
-            monkeypatch.setattr(cache, "_version", lambda name, other=changed: version(name) + "+" * (name == other))
+            monkeypatch.setattr(cache, "version_of", lambda name, other=changed: version(name) + "+" * (name == other))
             states.append(state())
-        monkeypatch.setattr(cache, "_version", version)
+        monkeypatch.setattr(cache, "version_of", version)
         monkeypatch.setattr(cache, "_kernel_sources", lambda: (*sources[:-1], (sources[-1][0], b"# changed")))
         states.append(state())
         monkeypatch.setattr(cache, "_kernel_sources", lambda: sources)

@@ -14,6 +14,7 @@ from ingesting import Desk
 from ddcore.errors import StorageError
 from ddcore.io import datafile, records, tables
 from ddcore.io import ledger as ledger_module
+from ddcore.io.digests import Digest
 from ddcore.io.ingest_index import FOOTER
 from ddcore.io.integrity import inspect
 from ddcore.io.known import Earlier, Known, Seen, find_earlier, stored
@@ -21,7 +22,6 @@ from ddcore.io.ledger import Ledger
 from ddcore.io.records import IngestRecord, Source, TableState, UndoRecord
 from ddcore.io.tables import AddedFile
 from ddcore.io.times import Time, greatest, least
-from ddcore.io.updates import Digest
 from ddcore.io.warehouse import Warehouse
 
 KEY, STATE = bytes(16), TableState(1, 1, 1, "ab")

@@ -7,7 +7,9 @@ import socket
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
+from deltalake import write_deltalake
 
 from ddcore.io.ledger import Ledger
 from ddcore.io.records import IntentRecord
@@ -77,3 +79,17 @@ def test_a_gap_in_a_log_is_told_in_our_words(part: str, mine: Path, dd: Any) -> 
             word in said for word in ("delta kernel", "DeltaKernel", "LogSegment", "log segment", "contiguous")
         ), said
     assert failed
+
+
+@pytest.mark.parametrize("form", ["--feed", "--append", "--snapshot"])
+def test_a_gap_in_the_log_of_a_source_is_told_in_our_words(form: str, mine: Path, dd: Any) -> None:
+    for minutes in range(3):
+        rows = pl.DataFrame({"src": ["Tower"], "dst": ["Hill"], "minutes": [minutes]})
+        write_deltalake("table", rows.to_arrow(), mode="append")
+    (mine / "table/_delta_log" / f"{1:020d}.json").unlink()
+    code, _, err = dd("ingest", "links", "table", form)
+    assert code == 1 and err[0] == (
+        "error: table: not a readable Delta table: the commit of version 1 is missing from its log, and no checkpoint "
+        "replaces it"
+    )
+    assert "write it again at its origin" in err[1]

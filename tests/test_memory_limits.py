@@ -26,17 +26,19 @@ def limited(mib: int, *arguments: str) -> subprocess.CompletedProcess[str]:
     )  # fmt: skip
 
 
+@pytest.mark.parametrize("options", [(), ("--version", "9")], ids=str)
 @pytest.mark.parametrize("mib", [150, 400, 1000, 1600, 2000])
-def test_a_limit_too_small_for_the_libraries_is_one_line(mib: int, mine: Path) -> None:
-    ended = limited(mib, "ingest", "links", "data/links.csv")
+def test_a_limit_too_small_for_the_libraries_is_one_line(mib: int, options: tuple[str, ...], mine: Path) -> None:
+    ended = limited(mib, "ingest", "links", "data/links.csv", *options)
     assert ended.returncode == 2, ended.stderr
     error, hint = ended.stderr.splitlines()
     assert error.startswith(f"error: the limit of memory is {mib:,} MiB of address space (ulimit -v)")
     assert "ulimit -v unlimited" in hint
 
 
-def test_help_needs_little(mine: Path) -> None:
-    ended = limited(400, "ingest", "--help")
+@pytest.mark.parametrize("words", [("ingest", "--help"), ("run", "-h"), ("--version",)], ids=str)
+def test_help_needs_little(words: tuple[str, ...], mine: Path) -> None:
+    ended = limited(400, *words)
     assert ended.returncode == 0 and ended.stderr == ""
 
 

@@ -46,6 +46,9 @@ UNKNOWN: list[Callable[[Any], Any]] = [
     lambda t: t.flat_map(x=col("m").str.split("")),  # wrong
     lambda t: t.join(t, on="m"),  # wrong
     lambda t: t.join(t, on={"n": "m"}, how="semi"),  # wrong
+    lambda t: t.join_between(t, "m", "n"),  # wrong
+    lambda t: t.join_between(t, "n", "n", "m"),  # wrong
+    lambda t: t.join_between(t, "n", "n", on="m"),  # wrong
     lambda t: t.group_by("m").agg(c=dd.count()),  # wrong
     lambda t: t.group_by("n").agg(c=dd.sum("m")),  # wrong
     lambda t: t.group_by("n").top_k(1, "m"),  # wrong
@@ -80,6 +83,10 @@ MISMATCHED: list[tuple[Callable[[Any], Any], str]] = [
     (lambda t: t.select("n").concat(t.select(m="n")), "(n: int64) and (m: int64)"),  # wrong
     (lambda t: t.join(t, on={"n": "f"}), "n is int64 and f is float64"),  # wrong
     (lambda t: dd.delta_join((t.select("n"), ["a"]), (t.select("w"), ["a"])), "a is int64, and string"),  # wrong
+    (lambda t: t.join_between(t, "n", "f"), "n is int64 and f is float64"),  # wrong
+    (lambda t: t.join_between(t, "w", upper="w"), "w is string, which is not looked up by its order"),  # wrong
+    (lambda t: t.join_between(t, "n", "n", on="n"), "n is a key"),  # wrong
+    (lambda t: t.join_between(t, "n"), "neither lower nor upper"),  # wrong
     (lambda t: t.group_by("n").agg(s=dd.sum("w")), "string"),  # wrong
 ]
 
@@ -172,6 +179,7 @@ OUTSIDE: list[Callable[[Any], Any]] = [
     lambda t: inner(t).select("n"),  # wrong
     lambda t: t.concat(inner(t)),  # wrong
     lambda t: t.join(inner(t), on="n", how="full"),  # wrong
+    lambda t: t.join_between(inner(t), "n", "n"),  # wrong
     lambda t: dd.delta_join((inner(t), ["a", "b", "c"]), (t, ["a", "d", "e"])),  # wrong
     lambda t: inner(t).group_by("n").agg(c=dd.count()),  # wrong
     lambda t: inner(t).iterate(lambda w: w.distinct()),  # wrong
@@ -242,6 +250,7 @@ FOREIGN: list[Callable[[Any], Any]] = [
     lambda t: t.concat(elsewhere()),  # wrong
     lambda t: t.except_(elsewhere()),  # wrong
     lambda t: t.join(elsewhere(), on="n"),  # wrong
+    lambda t: t.join_between(elsewhere(), "n", "n"),  # wrong
     lambda t: dd.delta_join((t, ["a", "b", "c"]), (elsewhere(), ["a", "d", "e"])),  # wrong
     lambda t: t.iterate(lambda w: elsewhere()),  # wrong
     lambda t: dd.iterate({"v": t, "w": elsewhere()}, lambda v, w: {"v": v, "w": w})["v"],  # wrong
@@ -262,6 +271,7 @@ def test_an_output_of_another_program() -> None:
 
 COMPLETE: dict[str, Callable[[Any], tuple[Any, ...]]] = {  # arguments beside which one more is tried
     "join": lambda t: (t, "n"),
+    "join_between": lambda t: (t, "n", "n"),
     "iterate": lambda t: (lambda w: w,),
     "dd.iterate": lambda t: ({"a": t}, lambda a: {"a": a}),
     "group_by.top_k": lambda t: (1, "w"),
@@ -340,6 +350,18 @@ def test_a_collection_as_a_value_of_python(mistake: Callable[[Any], Any], messag
     error = at_the_line(mistake)
     named = "the result of group_by()" if "group_by" in inspect.getsource(mistake) else "a collection"
     assert error.message.endswith(f": {named} {message}, because its rows come when the program runs")
+
+
+@pytest.mark.parametrize(
+    "mistake",
+    [
+        lambda t: t.group_by("n").agg(m=dd.count() or dd.min("n")),  # wrong
+        lambda t: t.group_by("n").agg(m=dd.count()) if dd.max("n") else t,  # wrong
+        lambda t: t.group_by("n").agg(m=dd.count() and dd.min("n")),  # wrong
+    ],
+)
+def test_an_aggregate_as_a_condition(mistake: Callable[[Any], Any]) -> None:
+    assert " has no truth value, because its rows come when the program runs" in at_the_line(mistake).message
 
 
 def test_a_collection_may_still_be_a_key_and_be_compared_by_identity() -> None:

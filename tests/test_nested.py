@@ -29,9 +29,9 @@ from ddcore.consolidation import arrange
 from ddcore.errors import DataError, ExpressionError, ProgramError
 from ddcore.io import arrangements
 from ddcore.io.changelog import ChangeLog
+from ddcore.io.digests import Digest, digests, row_hashes
 from ddcore.io.layout import Layout, create
 from ddcore.io.tables import live_files
-from ddcore.io.updates import digests
 from ddcore.schema import parse_type, type_of
 
 NAN = float("nan")
@@ -312,11 +312,15 @@ def test_digests_tell_values_apart_and_nothing_else(seed: int) -> None:
     kind, key = type_of(series.dtype), bytes(range(16))
     series = encoding.decode(encoding.encode(series, kind), kind, "v")  # one NaN, one zero
     frame = pl.DataFrame({"v": series, "version": 0, "diff": 1})
-    single = [digests(frame[i : i + 1], ["version"], key) for i in range(len(frame))]
+
+    def digests_of(updates: pl.DataFrame) -> dict[Any, Digest]:
+        return digests(updates, ["version"], row_hashes(updates, key))
+
+    single = [digests_of(frame[i : i + 1]) for i in range(len(frame))]
     by_value = {(one(value), str([*digest.values()])) for value, digest in zip(series.to_list(), single, strict=True)}
     assert len(by_value) == len({value for value, _ in by_value}) == len({digest for _, digest in by_value})
     shuffled = frame[rng.sample(range(30), 30)]
-    assert digests(shuffled, ["version"], key) == digests(frame, ["version"], key)
+    assert digests_of(shuffled) == digests_of(frame)
 
 
 @pytest.mark.parametrize("seed", range(25))
@@ -338,7 +342,7 @@ def test_tables_hold_values_of_every_type(seed: int, tmp_path: Path) -> None:
     run = arrange(encoding.key_codes(words, [kind], len(series)), words, times, np.ones(len(series), dtype=np.int64))
     create(tmp_path / "state", layout)
     for number in (1, 2):
-        files = [arrangements.write_run(tmp_path / "state", number, "0", arrangements.run_table(run, layout))]
+        files = [arrangements.write_run(tmp_path / "state", number, "0", run, layout)]
         state = arrangements.commit(tmp_path / "state", files, number, base=None)
         (stored,) = arrangements.open_runs(tmp_path / "state", live_files(tmp_path / "state", state), layout)
         stored.locate(np.sort(run.codes))

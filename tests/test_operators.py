@@ -124,6 +124,16 @@ def test_the_first_two(fold: Fold, options: dict[str, Any], expected: str) -> No
 
 
 @pytest.mark.parametrize("descending", [False, True])
+def test_nulls_come_last_in_ties_too(fold: Fold, descending: bool) -> None:
+    def program(t: Any) -> Any:
+        return {"out": t.group_by("g").top_k(2, "n", descending=descending)}
+
+    rows = "(x,1,null):+1,(x,1,b):+1,(x,1,a):+1,(y,null,null):+1,(y,null,c):+1,(y,null,d):+1@0 (x,1,a):-1@1"
+    expected = "(x,1,a):+1,(x,1,b):+1,(y,null,c):+1,(y,null,d):+1@0 (x,1,a):-1,(x,1,null):+1@1"
+    same(fold(program, t=frame("g n s", rows))["out"], log(expected))
+
+
+@pytest.mark.parametrize("descending", [False, True])
 def test_null_comes_after_the_greatest_number(fold: Fold, descending: bool) -> None:
     def program(t: Any) -> Any:
         return {"out": t.group_by().top_k(1, "n", descending=descending, ties="rank")}

@@ -91,6 +91,36 @@ def test_look_ups_find_the_rows_of_each_code(seed: int, monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("seed", range(60))
+def test_look_ups_by_order_find_the_rows_between_two_values(seed: int) -> None:
+    """Of codes in the whole batch, and of the first word within the rows of a code; also outside of what there is."""
+    rng = np.random.default_rng(seed)
+    batch, _ = batch_of(rng, int(rng.integers(1, 200)))
+    codes, words = batch.codes, batch.words[0]
+    for rows, column in ((batch, codes), (batch.widen(), codes)):
+        some = np.concatenate([rng.choice(column, 30) + rng.integers(-2, 3, 30), [-(2**63), 2**63 - 1]])
+        after, to = np.sort(rng.choice(some, (2, 40)), axis=0)
+        for lo, hi, a, b in zip(*rows.locate_between(after, to), after, to, strict=True):
+            assert np.flatnonzero((column > a) & (column <= b)).tolist() == list(range(lo, hi))
+        probes = np.sort(rng.choice(codes, 40))
+        after, to = np.sort(rng.choice(np.concatenate([words, words - 1, [-(2**63), 2**63 - 1]]), (2, 40)), axis=0)
+        found = rows.between(*rows.locate(probes), 0, after, to)
+        for lo, hi, code, a, b in zip(*found, probes, after, to, strict=True):
+            wanted = np.flatnonzero((codes == code) & (words > a) & (words <= b))
+            assert wanted.tolist() == list(range(lo, hi))
+
+
+def test_look_ups_by_order_in_words_that_are_packed_in_halves() -> None:
+    values = np.sort(np.random.default_rng(1).choice(8, 300) * 2**40 + np.random.default_rng(2).choice(3, 300) - 2**41)
+    zeros = np.zeros(300, dtype=np.int64)
+    batch = arrange_all([[zeros, values, zeros, np.arange(300) << 16, zeros + 1]], 2)
+    assert isinstance(batch, PackedBatch) and any(field.half for field in batch.packed.fields)
+    ends = np.unique(np.concatenate([values - 1, values]))
+    everything = (np.zeros(len(ends) - 1, np.int64), np.full(len(ends) - 1, len(batch)))
+    for lo, hi, a, b in zip(*batch.between(*everything, 0, ends[:-1], ends[1:]), ends[:-1], ends[1:], strict=True):
+        assert hi - lo == ((values > a) & (values <= b)).sum()
+
+
+@pytest.mark.parametrize("seed", range(60))
 def test_rows_of_keys_are_gathered_from_batches_of_several_layouts(seed: int) -> None:
     rng = np.random.default_rng(seed)
     made = [batch_of(rng, int(rng.integers(1, 60))) for _ in range(rng.integers(1, 4))]

@@ -119,7 +119,8 @@ def test_counts_are_exact(engine: str, parallelism: int, tmp_path: Path, monkeyp
         "output totals": (3, 0),
     }
     join, agg, output = ends["join on shop"], ends["agg by town"], ends["output totals"]
-    assert join.rows_written == 8 and agg.rows_written == 5 + 3 and output.rows_written == 3
+    # Of the two totals, the number of rows and the sum, three differences; and of the results three.
+    assert join.rows_written == 8 and agg.rows_written == 3 + 3 and output.rows_written == 3
     assert min(join.bytes_written, agg.bytes_written, output.bytes_written, join.memory, agg.memory) > 0
     assert join.place == "program.py:7" and agg.place == "program.py:8" and join.seconds > 0
     assert [ends[title].reads for title in ("where", "join on shop")] == [(1,), (2, 3)]
@@ -308,7 +309,7 @@ def test_a_run_warns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: py
     said = capsys.readouterr()
     assert "warning: one key has 99% of the updates of join on shop (program.py:7): shop=1, 8,000 of 8,003" in said.err
     warnings = json.loads(said.out.splitlines()[-1])["warnings"]
-    assert len(warnings) == 2 and all("one key has" in each for each in warnings)
+    assert len(warnings) == 1  # not of the agg, whose one large group has totals
     assert by_title(profile_of(project))["join on shop"].key == "shop=1"
 
 

@@ -21,7 +21,7 @@ from shrinking import smallest
 import ddcore as dd
 from ddcore import consolidation, packed_batch, packing, queues, reference, sorted_batch, threads, trace, worker
 from ddcore.errors import DdError, DiffOverflow, Diverged
-from ddcore.operators import agg, join, reduction, tree
+from ddcore.operators import agg, join, join_between, reduction, tree
 
 
 def seeds() -> range:
@@ -33,8 +33,13 @@ PARTS = (
     (reduction, "_KEYS"),
     (join, "_KEYS"),
     (join, "_ROWS"),
+    (join_between, "_PART"),
     (packing, "_LEAST_ROWS"),
     (queues, "_NARROW_FROM"),
+    (trace, "_FEW"),
+    (trace, "_MANY"),
+    (consolidation, "_HANDFUL"),
+    (sorted_batch, "_ONE_BUCKET"),
     (worker, "_PORTION"),
     (sorted_batch, "_PORTION"),
     (threads, "_WORTH"),
@@ -74,6 +79,8 @@ def test_same_logs_with_a_run_for_every_time(seed: int) -> None:
     expected = outcome(folding.by_reference, drawn)
     compare(drawn, "a run for every time", expected, outcome(folding.one_time_each, drawn))
     compare(drawn, "compacted after every time", expected, outcome(folding.compacted, drawn))
+    totals = outcome(folding.compacted, drawn, nonnegative=True)
+    compare(drawn, "of totals, compacted after every time", expected, totals)
 
 
 _SHRUNK: list[int] = []
@@ -87,6 +94,11 @@ def check(drawn: Case) -> None:
     compare(drawn, "cut at random", expected, outcome(folding.randomly_cut, drawn, seed=drawn.seed))
     compare(drawn, "fed early", expected, outcome(folding.fed_early, drawn, seed=drawn.seed))
     compare(drawn, "compacted", expected, outcome(folding.compacted, drawn, seed=drawn.seed))
+    # The histories have no negative counts, so groups may have totals in the place of their rows.
+    compare(drawn, "of totals", expected, outcome(folding.in_threads, drawn, nonnegative=True))
+    ways = [folding.randomly_cut, folding.fed_early, folding.compacted]
+    way = ways[drawn.seed % len(ways)]
+    compare(drawn, f"of totals, {way.__name__}", expected, outcome(way, drawn, seed=drawn.seed, nonnegative=True))
 
 
 def failure_of(drawn: Case) -> type[Exception] | None:

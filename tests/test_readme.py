@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import io
 import os
 import re
@@ -11,6 +12,9 @@ import sys
 from pathlib import Path
 
 import pytest
+
+from ddcore.cli import samples
+from ddcore.io.project import Project
 
 README = Path(__file__).resolve().parent.parent / "README.md"
 
@@ -26,6 +30,18 @@ def test_example_prints_what_the_readme_says() -> None:
         exec(compile(example, str(README), "exec"), {"__name__": "readme"})
     assert printed.getvalue() == blocks("text")[0]
     assert len(example.splitlines()) <= 40
+
+
+def test_the_first_page_says_what_to_install_and_which_engine_runs() -> None:
+    """As the code has it: the default engine, and the one that dd init writes."""
+    text = " ".join(README.read_text("utf-8").split())
+    before = text.partition("## Folders")[0]
+    assert "No package index has ddcore yet: `make wheel` in a clone builds it" in before
+    default = inspect.signature(Project).parameters["engine"].default
+    assert f"The default is `{default}`" in before and re.search(
+        r'^engine = "inline"', inspect.getsource(samples), re.MULTILINE
+    )
+    assert '`engine = "inline"` in `dd.toml`, or `--engine inline`' in before
 
 
 @pytest.mark.slow

@@ -186,7 +186,7 @@ def test_T24_however_a_history_is_cut_the_logs_are_equal() -> None:
     edges = frame("src dst", "(a,b),(b,c),(c,d):+1@0 (a,d):+1@1 (b,c):-1@2 (d,b):+1@4")
     seeds = frame("node dist", "(a,0):+1@0")
     whole = folding.whole(distances, edges=edges, seeds=seeds)
-    ways = [folding.one_time_each, folding.compacted]
+    ways: list[folding.Fold] = [folding.one_time_each, folding.compacted]
     assert all(way(distances, edges=edges, seeds=seeds) == whole for way in ways)
     for seed in range(5):
         assert folding.randomly_cut(distances, seed=seed, edges=edges, seeds=seeds) == whole

@@ -12,7 +12,6 @@ import pytest
 from ddcore import kernels, sorts
 from ddcore.cache import cache_folder
 from ddcore.consolidation import arrange
-from ddcore.kernel_cache import processor
 
 
 @pytest.fixture(autouse=True)
@@ -93,12 +92,23 @@ def test_a_machine_is_measured_once(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_what_cannot_be_read_is_measured_again(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DDCORE_CACHE", str(tmp_path / "cache"))
     sorts.speeds()
-    file = cache_folder() / "sorts" / processor()
+    file = sorts.kept()
     file.write_text(text, "latin-1")
     monkeypatch.setattr(sorts, "_least_time", lambda sort: 7.5)
     assert sorts.speeds() == sorts.Speeds(7.5, 7.5)
     assert sorts.speeds().faster == "numpy"
     assert file.read_text() == '{"numpy": 7.5, "radix": 7.5}'
+
+
+def test_another_numpy_is_measured_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DDCORE_CACHE", str(tmp_path / "cache"))
+    sorts.speeds()
+    monkeypatch.setattr(sorts, "_least_time", lambda sort: 3.0)
+    monkeypatch.setenv("NPY_DISABLE_CPU_FEATURES", "AVX512_SKX")
+    assert sorts.speeds() == sorts.Speeds(3.0, 3.0)
+    monkeypatch.setattr("ddcore.sorts.np.__version__", "99.0")
+    monkeypatch.setattr(sorts, "_least_time", lambda sort: 4.0)
+    assert sorts.speeds() == sorts.Speeds(4.0, 4.0)
 
 
 def test_a_folder_of_others_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,7 +28,7 @@ from ddcore import consolidation, queues, ranges, reference, spilling, threads
 from ddcore.cli.main import run_command
 from ddcore.consolidation import arrange
 from ddcore.errors import FoldError
-from ddcore.io import arrangements
+from ddcore.io import arrangements, run_writer
 from ddcore.io.ledger import Ledger
 from ddcore.io.program import load_program
 from ddcore.io.project import Project, find_project
@@ -56,7 +56,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 def make_many(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
     for module, name, value in (
         (spilling, "_LEAST_ROWS", rows), (spilling, "_PER_ROW", 2**60), (spilling, "_WORTH", 1),
-        (spilling, "_RESTING", 0), (queues, "_NARROW_EARLIER_FROM", 2), (join, "_CHUNK", rows - 1),
+        (spilling, "_RESTING", 0), (queues, "_NARROW_EARLIER_FROM", 2), (join, "CHUNK", rows - 1),
         (arrangements, "_WORTH", 1),
     ):  # fmt: skip
         monkeypatch.setattr(module, name, value)
@@ -181,7 +181,7 @@ def test_the_pairs_of_one_heavy_key_come_in_blocks(chunk: int, monkeypatch: pyte
     seed = random.randrange(10**6)
     print(f"seed {seed}")
     rng = random.Random(seed)
-    monkeypatch.setattr(join, "_CHUNK", chunk)
+    monkeypatch.setattr(join, "CHUNK", chunk)
     sizes: list[int] = []
     matches = join.matches
 
@@ -279,7 +279,7 @@ def test_runs_with_little_memory(number: int, tmp_path: Path, tiny: None, monkey
     trees. In two of six, several workers exchange messages, without Spark.
     """
     monkeypatch.setattr(next_run, "_PER_VALUE", 2**20)
-    monkeypatch.setattr(arrangements, "ROW_GROUP", 2)
+    monkeypatch.setattr(run_writer, "GROUP", 2)
     monkeypatch.setattr(arrangements, "SMALL", 0)
     seed = random.randrange(10**9)
     print(f"seed {seed}")

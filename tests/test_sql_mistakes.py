@@ -119,7 +119,11 @@ MESSAGES = [
         "program.sql:6:1: a statement begins with CREATE VIEW, not with CREAT",
         "did you mean 'CREATE'?",
     ),
-    (SLOW + "CREATE VEIW counts", "program.sql:6:8: CREATE makes views only, not VEIW", "did you mean 'VIEW'?"),
+    (
+        SLOW + "CREATE VEIW counts",
+        "program.sql:6:8: CREATE makes views and declares tables, not VEIW",
+        "did you mean 'VIEW'?",
+    ),
     # what is missing or does not belong
     (COUNTS + "SELECT src FROM slow WHERE", "program.sql:2:22: a condition is missing behind WHERE", COMPLETE),
     (COUNTS + "SELECT src FROM slow WHERE src =", "program.sql:2:32: a value is missing behind =", COMPLETE),

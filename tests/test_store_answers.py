@@ -139,7 +139,8 @@ def test_an_answer_that_is_always_cut_off_is_one_line(answers: type[Answers]) ->
         *((name, value, "ends with a blank")
           for name, value in ((ENDPOINT, "http://127.0.0.1:9 "), ("AWS_REGION", "us-east-1 "),
                               ("AWS_ACCESS_KEY_ID", "planted "), ("AWS_SECRET_ACCESS_KEY", "planted\t"))),
-        *((name, "", "is set and empty") for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")),
+        *((name, "", "is set and empty")
+          for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", ENDPOINT, f"{ENDPOINT}_S3", "AWS_ENDPOINT")),
     ],
 )  # fmt: skip
 def test_settings_that_no_store_can_have_are_named(  # noqa: PLR0917

@@ -76,7 +76,10 @@ def root(shop: StoreShop, request: pytest.FixtureRequest) -> Address:
     [
         ("gs://bucket/w", "gs:// is not supported"),
         ("s3://key:secret@bucket/w", "a URL has no place for credentials"),
-        ("s3:///w", "is no name of a bucket"),
+        *(
+            (f"s3://{bucket}/w", "is no name of a bucket")
+            for bucket in ("", "bu?cket", "bu#cket", "[", "b ucket", "bücket")
+        ),
         ("s3://bucket/a/../b", "is no folder that all libraries read alike"),
         ("s3://bucket/a%20b", "is no folder that all libraries read alike"),
         ("s3://bucket/a?b", "is no folder that all libraries read alike"),

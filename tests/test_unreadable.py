@@ -14,7 +14,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
+from deltalake import write_deltalake
 
 from ddcore.cli.main import run_command
 from ddcore.errors import StorageError
@@ -51,7 +53,8 @@ def theirs(folded: Path) -> Iterator[Path]:
             os.chown(path, NOBODY, NOBODY)
     yield home / "trams"
     for path in (home, *home.rglob("*")):
-        path.chmod(0o700)
+        if not path.is_symlink():
+            path.chmod(0o700)
     shutil.rmtree(home)
 
 
@@ -123,6 +126,91 @@ def test_what_may_not_be_read_is_never_called_missing(place: str, theirs: Path, 
     path.chmod(0o700)
     assert dd("run", "--project", str(theirs))[0] == 0
     assert dd("verify", "--project", str(theirs))[0] == 0
+
+
+SOURCES: dict[str, tuple[str, str, tuple[str, ...]]] = {
+    "file": ("days/b/2.csv", "days/b/2.csv", ()),
+    "file-of-a-folder": ("days/b/2.csv", "days", ()),
+    "file-of-a-pattern": ("days/b/2.csv", "days/*/*.csv", ()),
+    "folder": ("days", "days", ()),
+    "folder-in-a-folder": ("days/b", "days", ()),
+    "folder-of-a-pattern": ("days", "days/*", ()),
+    "one-folder-of-a-pattern": ("days/b", "days/*/*.csv", ()),
+    "a-name-in-folders-of-a-pattern": ("days/b", "days/*/2.csv", ()),
+    "folder-of-a-deep-pattern": ("days/b", "days/**/*.csv", ()),
+    "folder-of-an-open-pattern": ("days/b", "days/**", ()),
+    "table": ("table", "table", ("--append",)),
+    "log-of-a-table": ("table/_delta_log", "table", ("--append",)),
+    "commit-of-a-table": ("table/_delta_log/00000000000000000000.json", "table", ("--snapshot",)),
+    "file-of-a-table": ("table/*.parquet", "table", ("--append",)),
+    "file-of-a-snapshot": ("table/*.parquet", "table", ("--snapshot",)),
+    "file-of-a-feed": ("table/*.parquet", "table", ("--feed",)),
+}
+"""What nobody may read, the source that is named, and options."""
+
+
+@pytest.mark.usefixtures("imported")
+@pytest.mark.parametrize("name", SOURCES)
+def test_a_source_that_may_not_be_read_is_named_and_no_part_of_it_is_taken_in(
+    name: str, theirs: Path, dd: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(theirs)
+    for number, folder in enumerate("ab", start=1):
+        Path("days", folder).mkdir(parents=True)
+        Path("days", folder, f"{number}.csv").write_text(f"version,diff,src,dst,minutes\n{6 + number},1,Tower,Hill,3\n")
+    table = pl.DataFrame({"src": ["Tower"], "dst": ["Hill"], "minutes": [3]})
+    write_deltalake("table", table.to_arrow(), configuration={"delta.enableChangeDataFeed": "true"})
+    path, source, options = SOURCES[name]
+    hidden = next(theirs.glob(path))
+    for each in (theirs, *theirs.rglob("*")):
+        if not os.geteuid():
+            os.chown(each, NOBODY, NOBODY)
+    before = dd("log", "--json")
+    hidden.chmod(0)
+    with unprivileged():
+        code, _, err = dd("ingest", "links", source, *options)
+    hidden.chmod(0o700)
+    message = next(line for line in err if line.startswith("error: "))
+    assert code == 1 and hidden.name in message and message.endswith(": cannot be read: Permission denied"), err
+    assert "make it readable" in err[-1] and dd("log", "--json") == before
+
+
+@pytest.mark.usefixtures("imported")
+@pytest.mark.parametrize("name", ["dd.toml", "program.py"])
+def test_a_project_that_may_not_be_read(name: str, theirs: Path, dd: Any) -> None:
+    (theirs / name).chmod(0)
+    with unprivileged():
+        code, _, err = dd("verify", "--project", str(theirs))
+    assert code and "Permission denied" in err[0] and "make it readable" in err[-1], err
+    assert not any(word in " ".join(err) for word in WRONG), err
+
+
+def _pipe(path: Path) -> None:
+    os.mkfifo(path)
+
+
+ODD: dict[str, tuple[Callable[[Path], Any], str]] = {
+    "pipe": (_pipe, "a pipe"),
+    "folder": (Path.mkdir, "a folder"),
+    "device": (lambda path: path.symlink_to("/dev/zero"), "a device"),
+    "loop": (lambda path: path.symlink_to(path), "a link that leads to itself"),
+    "dangling": (lambda path: path.symlink_to("gone"), "a link to gone, which is not there"),
+}
+
+
+@pytest.mark.parametrize("name", ["dd.toml", "program.py"])
+@pytest.mark.parametrize("kind", ODD)
+def test_what_is_there_in_place_of_a_file_is_named(
+    kind: str, name: str, theirs: Path, dd: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make, words = ODD[kind]
+    (theirs / name).unlink()
+    make(theirs / name)
+    monkeypatch.chdir(theirs / "data")  # a file below is searched for upwards
+    for words_of in (["verify"], ["verify", "--project", str(theirs)]):
+        code, _, err = dd(*words_of)
+        assert code == 2 and name in err[0] and words in err[0] and "and not a file" in err[0] and len(err) == 2, err
+        assert "no dd.toml" not in err[0] and "did you mean" not in err[1], err
 
 
 @pytest.mark.parametrize("number", [errno.EIO, errno.ESTALE, errno.EACCES, errno.EMFILE])

@@ -21,6 +21,7 @@ from ddcore.cli.main import run_command
 from ddcore.errors import DataError, DdError, LateUpdate, UnknownRetraction, UsageError
 from ddcore.io.changelog import ChangeLog
 from ddcore.io.project import find_project
+from ddcore.io.sources import pairs, upserts
 from ddcore.io.sources.events import words_of
 from ddcore.jobs.ingest import main
 from ddcore.jobs.ingesting.upserts import EventOptions
@@ -235,6 +236,51 @@ def test_batches_that_come_again_change_nothing_by_their_order(tmp_path: Path, s
         assert held == sorted((key, value, order) for key, (value, order) in last.items() if value is not None)
 
 
+@pytest.fixture
+def eager(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Events that change nothing are looked for, however few there are."""
+    monkeypatch.setattr(upserts, "_WORTH_PAIRS", 1)
+    monkeypatch.setattr(pairs, "_LEAST", 1)
+
+
+@pytest.mark.parametrize("seed", range(16))
+def test_events_that_change_nothing_may_be_left_out_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    """Some batches are the content that is there with few changes, also with keys twice, deletes and old orders: with
+    the search for events that change nothing and without it all is the same: updates, notes and errors.
+    """
+    print("seed", seed)
+    rng = random.Random(seed)
+    order, is_sorted = rng.choice(["", "ts"]), rng.random() < 0.5
+    for side in "ab":
+        (tmp_path / side).mkdir()
+    desks = [Desk(tmp_path / side, ORDERED) for side in "ab"]
+    content: dict[str, tuple[str | None, int]] = {}
+    found = 0
+    for number in range(6):
+        rows = [(key, *value) for key, value in content.items()]
+        for _ in range(rng.randrange(8)):
+            rows.append((rng.choice("abcdefghij"), rng.choice(["x", "y", None]), rng.randrange(number + 3)))
+        rows.append(("a", "x", number))
+        rows = sorted(rows, key=lambda row: row[0]) if is_sorted else rng.sample(rows, len(rows))
+        said: list[tuple[Any, ...]] = []
+        for desk in desks:
+            few = 1 if desk is desks[1] else 1 << 60
+            monkeypatch.setattr(upserts, "_WORTH_PAIRS", few)
+            monkeypatch.setattr(pairs, "_LEAST", few)
+            source = table(desk, f"{number}.parquet", [*ORDERED], *rows)
+            try:
+                report = desk.ingest(source, form="upsert", events=options(order=order))
+                said.append((report.rows, report.plus, report.minus, report.notes, desk.updates()))
+            except DataError as error:  # of several keys, any may be the one that it names
+                said.append((error.message.partition(" say which is later")[0], desk.updates()))
+        found += len(said[1]) > 2
+        assert str(said[0]).replace(str(desks[0].folder), "") == str(said[1]).replace(str(desks[1].folder), "")
+        content = {key: (value, at) for key, value, at in collection(desks[0], 1 << 40)}
+    print(f"{found} of 6 batches were taken in")
+
+
 MARKED = {**ORDERED, "op": "string"}
 
 
@@ -330,11 +376,13 @@ def test_two_events_of_one_order_are_refused_with_both(tmp_path: Path) -> None:
     assert "delete id='b', ts=2; and id='b', name='x', ts=2" in error.message
 
 
-def test_a_key_that_the_input_holds_twice_is_refused_with_its_rows(tmp_path: Path) -> None:
+@pytest.mark.parametrize("again", ["z", "y"])
+@pytest.mark.usefixtures("eager")
+def test_a_key_that_the_input_holds_twice_is_refused_with_its_rows(tmp_path: Path, again: str) -> None:
     desk = Desk(tmp_path, PEOPLE)
     desk.ingest(table(desk, "a.csv", ["id", "name"], ("a", "x"), ("a", "y"), ("b", "y")), form="append")
     desk.ingest(table(desk, "b.csv", ["id", "name"], ("b", "z")), form="upsert", events=options())
-    source = table(desk, "c.csv", ["id", "name"], ("a", "z"))
+    source = table(desk, "c.csv", ["id", "name"], ("a", again))
     error = refused(desk, DataError, source, form="upsert", events=options())
     assert "edges holds more than one row of the key id: id='a', name='x'; and id='a', name='y'" in error.message
 

@@ -29,7 +29,7 @@ from warehouses import project_of, take_in
 
 from ddcore import deep_stack
 from ddcore.errors import Diverged, FoldError, Mismatch
-from ddcore.io import arrangements, tables
+from ddcore.io import arrangements, compaction, tables
 from ddcore.io.changelog import ChangeLog
 from ddcore.io.ledger import Ledger
 from ddcore.io.project import Project, find_project
@@ -78,7 +78,11 @@ def lose_harbour(project: Project) -> None:
 
 
 def _write_runs(runs: list[pl.DataFrame], folder: Path) -> list[AddedFile]:
-    return [arrangements.write_run(folder, 98, part, rows.to_arrow()) for part, rows in enumerate(runs)]
+    layout = compaction.layout_of(tables.schema_of(folder))
+    return [
+        arrangements.write_run(folder, 98, part, compaction.run_of(rows, layout), layout)
+        for part, rows in enumerate(runs)
+    ]
 
 
 # --- from the command line --------------------------------------------------------------------------------------------

@@ -249,7 +249,7 @@ class _Reader:
             return name
         keys = [key for _, key in operator.ports]
         if len(keys) == 2 and len(node.inputs) == 2:
-            return f"{name} on {_pairs(*keys)}"
+            return f"{name} on {_pairs(*keys)}" if all(keys) else f"{name} {_by(keys[0])}"
         if len(keys) > 1:
             return f"{name} of {len(node.inputs)} collections"
         whole = len(keys[0]) == len(self.plan.nodes[node.inputs[0]].schema) == len(node.schema)
@@ -282,9 +282,9 @@ class _Reader:
     # -- edges, arrangements and loops --------------------------------------------------------------------------------
 
     def _source(self, number: int) -> Box:
-        """The box whose collection a node's is."""
+        """The box whose collection a node's is, or from which another operator's parts compute it."""
         node = self.plan.nodes[number]
-        while isinstance(node.operator, Leave | Inspect):
+        while node.operator.inner or isinstance(node.operator, Leave | Inspect):
             node = self.plan.nodes[node.inputs[0]]
         return self.boxes[node.index]
 

@@ -21,6 +21,7 @@ from ddcore.operators.borders import Input, Inspect, Leave, Variable
 from ddcore.operators.concat import Concat
 from ddcore.operators.delta_join import DeltaJoin
 from ddcore.operators.join import Join
+from ddcore.operators.join_between import JoinBetween
 from ddcore.operators.multiset import Multiset
 from ddcore.operators.reduction import Reduction
 from ddcore.operators.top_k import TopK
@@ -105,6 +106,8 @@ class _Step:
                 supports = iter(self._result(self._sources[0], (*self.rounds, 2**63 - 1), rows))
             case Join() as operator:
                 supports = self._join(operator, rows)
+            case JoinBetween() as operator:
+                supports = self._join_between(operator, rows)
             case DeltaJoin() as operator:
                 supports = self._delta_join(operator, rows)
             case Reduction() as operator:
@@ -202,6 +205,21 @@ class _Step:
         theirs |= {name: words[key] for key, name in zip(operator.left, operator.right, strict=True)}
         for source, columns in ((left, mine), (right, theirs)):
             yield from self._facts(self._having(source, columns, rows), source)
+
+    def _join_between(self, operator: JoinBetween, rows: np.ndarray) -> Iterator[_Support]:
+        """The row, and one of the intervals that hold its value; all of them where counts matter."""
+        left, right = self._sources
+        words = self._words(rows)
+        mine = {name: words[name] for name in self.watch.node(left).schema}
+        theirs = {name: words[name_here] for name, name_here in operator.right_names.items()}
+        theirs |= {name: words[key] for key, name in zip(operator.left, operator.right, strict=True)}
+        yield from self._facts(self._having(left, mine, rows), left)
+        pairs = self._having(right, theirs, rows)
+        intervals = dict(zip(self.watch.node(right).schema, self.watch.table(right).words(pairs["id"]), strict=True))
+        after, to = operator.ends.bounds(intervals, len(pairs))
+        values = words[operator.column][np.searchsorted(rows, pairs["wanted"].to_numpy())]
+        pairs = pairs.filter(pl.Series((after < values) & (values <= to), dtype=pl.Boolean))
+        yield from self._facts(pairs if self.whole else _one_each(pairs), right)
 
     def _delta_join(self, operator: DeltaJoin, rows: np.ndarray) -> Iterator[_Support]:
         """The row of each relation."""

@@ -24,6 +24,7 @@ from ddcore.operators.concat import Negate
 from ddcore.operators.constant import Constant
 from ddcore.operators.delta_join import DeltaJoin
 from ddcore.operators.join import Join
+from ddcore.operators.join_between import JoinBetween
 
 __all__ = ["Fetch", "Reader"]
 
@@ -34,7 +35,7 @@ _FEW_FOLDS, _MOST_FOLDS = 4, 24  # until no join finds a new key
 _MOST_KEYS = 1 << 16  # of one join
 _MOST_ROWS = 1 << 18  # of inputs, in all folds, if there are more than a few: a fold of everything may cost less
 # More rows never take rows of the result away.
-_ADDING = (Linear, Join, DeltaJoin, Distinct, Variable, Leave, Input, Constant)
+_ADDING = (Linear, Join, JoinBetween, DeltaJoin, Distinct, Variable, Leave, Input, Constant)
 
 
 class Fetch:

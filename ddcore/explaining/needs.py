@@ -23,6 +23,7 @@ from ddcore.operators.base import Linear, Operator
 from ddcore.operators.borders import Input, Leave, Variable
 from ddcore.operators.delta_join import DeltaJoin
 from ddcore.operators.join import Join
+from ddcore.operators.join_between import JoinBetween
 from ddcore.operators.reduction import Reduction
 from ddcore.operators.select import Select
 from ddcore.operators.top_k import TopK
@@ -66,7 +67,7 @@ class LookUp:
 
 def _equal(operator: Operator, driver: int, other: int) -> list[tuple[str, str]]:
     """The columns of one input of a join, and those of another that they equal."""
-    if isinstance(operator, Join):
+    if isinstance(operator, Join | JoinBetween):
         sides = operator.left, operator.right
         return list(zip(sides[other], sides[driver], strict=True))
     assert isinstance(operator, DeltaJoin)
@@ -94,9 +95,9 @@ def carried(operator: Operator, number: int, source: Schema, *, bold: bool = Fal
             columns = {each: each for each in operator.group} | {name: argument}
         case Linear():
             columns = operator.carried
-        case Join() if number == 0:
+        case Join() | JoinBetween() if number == 0:
             columns = {name: name for name in source}
-        case Join():
+        case Join() | JoinBetween():
             columns = {here: there for there, here in operator.right_names.items()}
             columns = {**columns, **dict(zip(operator.left, operator.right, strict=True))}
         case DeltaJoin():
@@ -191,7 +192,7 @@ class Needs:
         Inputs that they restrict drive them, then inputs that are looked up.
         """
         node, look_ups = self.graph.nodes[index], dict[int, LookUp]()
-        if not isinstance(node.operator, Join | DeltaJoin):
+        if not isinstance(node.operator, Join | JoinBetween | DeltaJoin):
             return look_ups
         numbers = range(len(node.inputs))
         known = [number for number in numbers if not self._through((index, number), alternative).is_everything]

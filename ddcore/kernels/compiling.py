@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from functools import cached_property
 from typing import Any
 
-from ddcore import kernel_cache
-from ddcore.native import Array, Code, function_of
+from ddcore import kernel_cache, linked_kernels
+from ddcore.native import Array, Code, function_of, linked
 
 INT, BOOL, VOID = "int64", "boolean", "void"
 # Inputs are read-only so that read-only Arrow buffers can be passed.
@@ -31,12 +31,15 @@ def kernel(returns: Kind | Sequence[Kind], *arguments: Kind) -> Callable[[Callab
         if _INTERPRETED:
             return function
         name = f"{function.__module__.rsplit('.', 1)[-1]}.{function.__qualname__}"
-        code = kernel_cache.load(name)
-        if code is None:
-            kernel_cache.announce()
-            code, processor = _compiled(function, returns, arguments)
-            kernel_cache.store(name, processor, code)
-        loaded: Any = function_of(name, code, arguments)
+        native = linked_kernels.function(name)
+        if native is None:
+            code = kernel_cache.load(name)
+            if code is None:
+                kernel_cache.announce()
+                code, processor = _compiled(function, returns, arguments)
+                kernel_cache.store(name, processor, code)
+            native = linked(name, code)
+        loaded: Any = function_of(name, native, arguments)
         loaded.py_func = function
         return loaded
 

@@ -1,12 +1,12 @@
-"""Consolidation of few updates in two steps, since for them each call from Python costs more than its work: columns to
-packed integers, which numpy sorts, and the sorted integers to columns with sums.
+"""Consolidation of few updates, for which each call from Python costs more than its work: columns to packed integers,
+which numpy sorts unless they are a handful, and the sorted integers to columns with sums.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from ddcore.kernels.compiling import INT, OUT2, inline, kernel, several
+from ddcore.kernels.compiling import BOOL, IN2, INT, OUT2, inline, kernel, several
 from ddcore.native import Array
 
 UIN1, UOUT1 = Array("uint64", 1), Array("uint64", 1, writes=True)
@@ -76,13 +76,9 @@ def _layout(columns):  # type: ignore[no-untyped-def]
     return table[:fields].copy(), total
 
 
-@kernel(several(UOUT1, OUT2), OUT2, INT, Array("int64", 2))
-def pack(columns, first, frontier):  # type: ignore[no-untyped-def]
-    """The columns, of which the last has the diffs, as an integer for each row, and the table of their fields.
-
-    Times are advanced to the frontier in place before. There are no integers if 63 bits are too few, or if the diffs
-    could add up to more than int64 holds.
-    """
+@inline
+def _packed(columns, first, frontier):  # type: ignore[no-untyped-def]
+    """As :func:`pack`."""
     _advance(columns, first, frontier)
     n, last = columns.shape[1], columns.shape[0] - 1
     table, total = _layout(columns)
@@ -97,12 +93,9 @@ def pack(columns, first, frontier):  # type: ignore[no-untyped-def]
     return packed, table
 
 
-@kernel(OUT2, UOUT1, OUT2)
-def unpack(packed, table):  # type: ignore[no-untyped-def]
-    """The columns of sorted integers: each distinct row once, with the sum of its diffs, without sums of zero.
-
-    Overwrites ``packed``.
-    """
+@inline
+def _unpacked(packed, table):  # type: ignore[no-untyped-def]
+    """As :func:`unpack`."""
     last = table.shape[0] - 1
     count, least, shift = table[last, 0] + 1, table[last, 2], np.uint64(table[last, 3])
     mask = (np.uint64(1) << shift) - np.uint64(1)
@@ -127,3 +120,43 @@ def unpack(packed, table):  # type: ignore[no-untyped-def]
             column[j] = column[j] | (value << 32) if part == _UPPER else value
         shift += bits
     return columns
+
+
+@inline
+def _sort(packed):  # type: ignore[no-untyped-def]
+    """Sort a handful of integers."""
+    for i in range(1, len(packed)):
+        row, at = packed[i], i
+        while at > 0 and packed[at - 1] > row:
+            packed[at] = packed[at - 1]
+            at -= 1
+        packed[at] = row
+
+
+@kernel(several(UOUT1, OUT2), OUT2, INT, IN2)
+def pack(columns, first, frontier):  # type: ignore[no-untyped-def]
+    """The columns, of which the last has the diffs, as an integer for each row, and the table of their fields.
+
+    Times are advanced to the frontier in place before. There are no integers if 63 bits are too few, or if the diffs
+    could add up to more than int64 holds.
+    """
+    return _packed(columns, first, frontier)
+
+
+@kernel(OUT2, UOUT1, OUT2)
+def unpack(packed, table):  # type: ignore[no-untyped-def]
+    """The columns of sorted integers: each distinct row once, with the sum of its diffs, without sums of zero.
+
+    Overwrites ``packed``.
+    """
+    return _unpacked(packed, table)
+
+
+@kernel(several(BOOL, OUT2), OUT2, INT, IN2)
+def consolidate(columns, first, frontier):  # type: ignore[no-untyped-def]
+    """Both in one, with an insertion sort between: for a handful of rows. False where there are no integers."""
+    packed, table = _packed(columns, first, frontier)
+    if len(packed) == 0:
+        return False, np.empty((0, 0), dtype=np.int64)
+    _sort(packed)
+    return True, _unpacked(packed, table)

@@ -39,8 +39,8 @@ def special_sum(positive, negative, undefined):  # type: ignore[no-untyped-def]
 
 
 @inline
-def add_float(limbs, low, high, word, count):  # type: ignore[no-untyped-def]
-    """Add ``count`` times the finite float of a word. Limbs outside [low, high) are 0; returns the new range."""
+def limbs_of(word, count):  # type: ignore[no-untyped-def]
+    """``count`` times the finite float of a word: the first of five limbs, and what they hold."""
     bits = np.uint64(word if word >= 0 else ~word)
     exponent = np.int64(bits >> np.uint64(52))
     mantissa = bits & _FRACTION
@@ -56,18 +56,22 @@ def add_float(limbs, low, high, word, count):  # type: ignore[no-untyped-def]
     first = lower << shift
     second = (upper << shift) | ((lower >> np.uint64(1)) >> back)
     third = (upper >> np.uint64(1)) >> back
+    a, b = np.int64(first & _LOW), np.int64(first >> np.uint64(32))
+    c, d, e = np.int64(second & _LOW), np.int64(second >> np.uint64(32)), np.int64(third)
     if (word < 0) != (count < 0):
-        limbs[at] -= np.int64(first & _LOW)
-        limbs[at + 1] -= np.int64(first >> np.uint64(32))
-        limbs[at + 2] -= np.int64(second & _LOW)
-        limbs[at + 3] -= np.int64(second >> np.uint64(32))
-        limbs[at + 4] -= np.int64(third)
-    else:
-        limbs[at] += np.int64(first & _LOW)
-        limbs[at + 1] += np.int64(first >> np.uint64(32))
-        limbs[at + 2] += np.int64(second & _LOW)
-        limbs[at + 3] += np.int64(second >> np.uint64(32))
-        limbs[at + 4] += np.int64(third)
+        return at, -a, -b, -c, -d, -e
+    return at, a, b, c, d, e
+
+
+@inline
+def add_float(limbs, low, high, word, count):  # type: ignore[no-untyped-def]
+    """Add ``count`` times the finite float of a word. Limbs outside [low, high) are 0; returns the new range."""
+    at, a, b, c, d, e = limbs_of(word, count)
+    limbs[at] += a
+    limbs[at + 1] += b
+    limbs[at + 2] += c
+    limbs[at + 3] += d
+    limbs[at + 4] += e
     return min(low, at), max(high, at + 5)
 
 

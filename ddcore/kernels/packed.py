@@ -107,15 +107,25 @@ def locate(rows, starts, code_shift, least, shift, probes):  # type: ignore[no-u
     return lo, hi
 
 
-@kernel(UOUT1, UIN1, IN1, IN1, INT)
-def select(rows, lo, hi, total):  # type: ignore[no-untyped-def]
-    """The rows of the ranges, one range after the other: uint64[total]."""
-    chosen, at = np.empty(total, dtype=np.uint64), 0
-    for k in range(len(lo)):
-        for row in range(lo[k], hi[k]):
-            chosen[at] = rows[row]
-            at += 1
-    return chosen
+@kernel(OUT1, UIN1, IN1, IN1, IN1, IN2)
+def beyond(rows, lo, hi, bounds, table):  # type: ignore[no-untyped-def]
+    """For each k the first row in [lo[k], hi[k]), where a column ascends, whose value there is greater than
+    ``bounds[k]``. Of each field of the column the shift, the bits, the least value, how far its value is shifted up.
+    """
+    found = np.empty(len(bounds), dtype=np.int64)
+    for k in range(len(bounds)):
+        first, last, bound = lo[k], hi[k], bounds[k]
+        while first < last:
+            middle, value = (first + last) >> 1, np.int64(0)
+            for f in range(table.shape[0]):
+                part = np.int64((rows[middle] >> np.uint64(table[f, 0])) & _mask(table[f, 1])) + table[f, 2]
+                value += part << table[f, 3]
+            if value <= bound:
+                first = middle + 1
+            else:
+                last = middle
+        found[k] = first
+    return found
 
 
 @kernel(several(UOUT1, OUT1, OUT1), UIN1, IN1, IN1, INT, INT, IN2)

@@ -22,6 +22,14 @@ def _bound(codes, lo, hi, code, after):  # type: ignore[no-untyped-def]
     return lo
 
 
+@inline
+def _key_matches(words, row, keys, k):  # type: ignore[no-untyped-def]
+    for w in range(keys.shape[0]):
+        if words[w, row] != keys[w, k]:
+            return False
+    return True
+
+
 @kernel(_PAIR, IN1, IN1, INT, INT, IN1)
 def locate(codes, starts, least, shift, probes):  # type: ignore[no-untyped-def]
     """Row ranges [lo, hi) of equal code for each probe, through the buckets: O(1) each where codes are spread
@@ -52,6 +60,27 @@ def search(codes, probes, first, last):  # type: ignore[no-untyped-def]
         lo[i] = _bound(codes, first[i], last[i], probes[i], False)
         hi[i] = _bound(codes, lo[i], last[i], probes[i], True)
     return lo, hi
+
+
+@kernel(OUT1, IN1, IN1, IN1, IN1)
+def beyond(values, lo, hi, bounds):  # type: ignore[no-untyped-def]
+    """For each k the first row in [lo[k], hi[k]), where values ascend, whose value is greater than ``bounds[k]``."""
+    rows = np.empty(len(bounds), dtype=np.int64)
+    for k in range(len(bounds)):
+        rows[k] = _bound(values, lo[k], hi[k], bounds[k], True)
+    return rows
+
+
+@kernel(_PAIR, IN2, IN1, IN1, IN2)
+def of_keys(keys, lo, hi, words):  # type: ignore[no-untyped-def]
+    """The rows of each key (K, m) in [lo[k], hi[k]), which are neighbours: the others there have the same code only."""
+    first, last = lo.copy(), hi.copy()
+    for k in range(len(lo)):
+        while first[k] < last[k] and not _key_matches(words, first[k], keys, k):
+            first[k] += 1
+        while first[k] < last[k] and not _key_matches(words, last[k] - 1, keys, k):
+            last[k] -= 1
+    return first, last
 
 
 @kernel(OUT1, IN1, IN2, INT)
@@ -140,14 +169,6 @@ def take_rows(target, take, a, b):  # type: ignore[no-untyped-def]
     for w in range(target.shape[0]):
         for i in range(len(take)):
             target[w, i] = a[w, take[i]] if take[i] >= 0 else b[w, -1 - take[i]]
-
-
-@inline
-def _key_matches(words, row, keys, k):  # type: ignore[no-untyped-def]
-    for w in range(keys.shape[0]):
-        if words[w, row] != keys[w, k]:
-            return False
-    return True
 
 
 @kernel(VOID, OUT1, IN2, IN1, IN1, IN2)

@@ -11,9 +11,11 @@ from __future__ import annotations
 import numpy as np
 
 from ddcore.kernels.aggregating import COUNT, MAX, MIN, SUM, extreme_word, presence, sum_of
-from ddcore.kernels.compiling import BOOL, IN1, IN2, OUT1, OUT2, inline, kernel, several
+from ddcore.kernels.compiling import BOOL, IN1, IN2, INT, OUT1, OUT2, inline, kernel, several
+from ddcore.kernels.means import DIGITS
 from ddcore.kernels.points import grow
 from ddcore.kernels.sorting import same
+from ddcore.kernels.totals import of_few
 
 KINDS = (COUNT, SUM, MIN, MAX)  # of aggregates that this pass computes
 _OUTPUTS = 16  # of a key that is looked at before its history is
@@ -128,6 +130,16 @@ def _aggregates(kinds, columns, allow, words, heads, m, counts, result):  # type
 
 
 @inline
+def _results(  # type: ignore[no-untyped-def]
+    kinds, columns, nulls, units, totals, allow, words, heads, m, counts, sums, digits, result
+):  # fmt: skip
+    """The aggregates of rows with these counts, or of the components of totals."""
+    if totals > 0:
+        return of_few(totals, kinds, columns, nulls, units, words, heads, m, counts, sums, digits, result)
+    return _aggregates(kinds, columns, allow, words, heads, m, counts, result)
+
+
+@inline
 def _add_up(times, diffs, first, last, member, m, version, rounds, j, counts):  # type: ignore[no-untyped-def]
     """The counts of the distinct rows at a time."""
     for i in range(m):
@@ -210,26 +222,29 @@ def _differ(held, m, target):  # type: ignore[no-untyped-def]
 
 
 @inline
-def _has_one_time(s_times, s0, s1, h_times, h_diffs, h0, h1, rounds):  # type: ignore[no-untyped-def]
-    """Whether all rows of a key without output are there, with positive diffs, at the one version that causes it."""
+def _has_one_time(s_times, s0, s1, h_times, h_diffs, h0, h1, rounds, least):  # type: ignore[no-untyped-def]
+    """Whether all rows of a key without output are there, with diffs from ``least`` up, at the one version that causes
+    it.
+    """
     version, one = s_times[0, s0], h1 - h0 <= _ROWS
     for s in range(s0 + 1, s1):
         one &= s_times[0, s] == version
     for row in range(h0, h1 if one else h0):
-        one &= (h_diffs[row] > 0) & (h_diffs[row] <= _SMALL) & _is_before(h_times, row, version, rounds, 0)
+        one &= (h_diffs[row] >= least) & (h_diffs[row] <= _SMALL) & _is_before(h_times, row, version, rounds, 0)
     return one
 
 
 @kernel(
     several(OUT1, OUT2, OUT2),
-    IN1, IN1, IN1, BOOL, IN1, IN2, IN1, IN2, IN2, IN1, IN1, IN2, IN2, IN1,
+    IN1, IN1, IN1, IN1, IN1, INT, BOOL, IN1, IN2, IN1, IN2, IN2, IN1, IN1, IN2, IN2, IN1,
 )  # fmt: skip
 def reduce(  # type: ignore[no-untyped-def]
-    loops, kinds, columns, allow, s_offsets, s_times, h_offsets, h_words, h_times, h_diffs,
+    loops, kinds, columns, nulls, units, totals, allow, s_offsets, s_times, h_offsets, h_words, h_times, h_diffs,
     o_offsets, o_words, o_times, o_diffs,
 ):  # fmt: skip
     """The differences and the pending times of the keys with short histories; one version coordinate, aggregates of
-    ``KINDS``.
+    ``KINDS``. Where rows are components of so many ``totals``, ``columns`` are the first of each aggregate, with
+    ``nulls`` and ``units`` as in :func:`ddcore.kernels.totals.aggregate`.
 
     Returns the numbers of the other keys, and of those in which an error is possible; the differences as columns (key
     number, version, diff, words...); and the pending times as columns (key number, version, rounds...).
@@ -248,14 +263,18 @@ def reduce(  # type: ignore[no-untyped-def]
     words, times = np.empty((width, room), dtype=np.int64), np.empty((1 + depth, room), dtype=np.int64)
     diffs, number = np.empty(room, dtype=np.int64), np.empty(room, dtype=np.int64)
     held = np.empty(room, dtype=np.int64)
+    sums, digits, least = np.empty(totals, dtype=np.int64), np.zeros(DIGITS, dtype=np.int64), np.int64(1)
+    if totals > 0:
+        least = -_SMALL
     for k in range(len(rest)):
         s0, s1, h0, h1 = s_offsets[k], s_offsets[k + 1], h_offsets[k], h_offsets[k + 1]
         o0, o1 = o_offsets[k], o_offsets[k + 1]
         n, c, r, first_used, first_late = 0, 0, 1, used, late
-        if o0 == o1 and _has_one_time(s_times, s0, s1, h_times, h_diffs, h0, h1, rounds):
+        if o0 == o1 and _has_one_time(s_times, s0, s1, h_times, h_diffs, h0, h1, rounds, least):
             for i in range(h1 - h0):
                 heads[i], counts[i] = h0 + i, h_diffs[h0 + i]
-            state = _aggregates(kinds, columns, allow, h_words, heads, h1 - h0, counts, result)
+            state = _results(kinds, columns, nulls, units, totals, allow, h_words, heads, h1 - h0, counts, sums, digits,
+                             result)  # fmt: skip
             if state < 0:
                 rest[left] = k
                 left += 1
@@ -290,7 +309,8 @@ def reduce(  # type: ignore[no-untyped-def]
             if at >= n:
                 j, version = 1 + (at - n) // c, checked[(at - n) % c]
             _add_up(h_times, h_diffs, h0, h1, member, m, version, rounds, j, counts)
-            state = _aggregates(kinds, columns, allow, h_words, heads, m, counts, result)
+            state = _results(kinds, columns, nulls, units, totals, allow, h_words, heads, m, counts, sums, digits,
+                             result)  # fmt: skip
             if (state < 0 and j == 0) or rows + own + 1 > room:
                 is_short = False
                 break

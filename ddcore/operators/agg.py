@@ -19,15 +19,16 @@ from ddcore.operators.base import Rounds, State, Step
 from ddcore.operators.reduction import Changes, Evaluations, Portion, Reduction, ReductionStep, Targets, decode_key
 from ddcore.place import caller
 from ddcore.schema import Schema, Type
-from ddcore.trace import Rows, distinct_keys, gather
+from ddcore.trace import Rows, gather
 from ddcore.wording import listed
 
 if TYPE_CHECKING:
+    from ddcore.operators.totals import Totals
     from ddcore.operators.tree import Tree
     from ddcore.plan import Block, Plan
     from ddcore.sorted_batch import SortedBatch
 
-__all__ = ["Aggregation", "AggregationStep", "Distinct", "Named", "Needed"]
+__all__ = ["Aggregation", "AggregationStep", "Distinct", "Named", "Needed", "ResultStep"]
 
 Named = tuple[str, str, str | None]
 """The name of a result, its aggregate, and the column of the argument."""
@@ -147,6 +148,7 @@ class Aggregation(Reduction):
     """One row per group: its key and the aggregates: by result name the kind and the argument column."""
 
     name = "agg"
+    signs = "positive"
     aggregates: tuple[Named, ...]
     result: Schema
 
@@ -170,8 +172,19 @@ class Aggregation(Reduction):
 
         return partial.tree(self, source)
 
+    def totals(self, source: Schema, *, nonnegative: bool) -> Totals | None:
+        """The operators through which rows become totals; None where rows are needed."""
+        from ddcore.operators import totals
+
+        return totals.totals_of(self, source, nonnegative=nonnegative)
+
     def step(self, plan: Plan, block: Block) -> Step:
         """The work of an agg block."""
+        arranged = plan.nodes[plan.arrangements[block.ports[0]].node].operator
+        if arranged.name == "totals":
+            from ddcore.operators.totals import TotalsStep
+
+            return TotalsStep(self, plan, block)
         step = AggregationStep(self, plan, block)
         if len(block.ports) > 1:
             step.of_large = AggregationStep(self._root(plan, block), plan, block, 1)
@@ -189,6 +202,7 @@ class Distinct(Reduction):
     """One of each row whose count is positive: an aggregation by all columns, without aggregates."""
 
     name = "distinct"
+    signs = "positive"
 
     @classmethod
     def of(cls, schema: Schema, allow_negative: bool) -> Distinct:
@@ -201,8 +215,8 @@ class Distinct(Reduction):
         return AggregationStep(self, plan, block)
 
 
-class AggregationStep(ReductionStep):
-    """The work of an aggregation at one position."""
+class ResultStep(ReductionStep):
+    """The work of an operator with one row per group, of built-in aggregates."""
 
     quantity = "a sum or a count"
     short = True  # whether keys with short histories are evaluated in one pass
@@ -211,34 +225,16 @@ class AggregationStep(ReductionStep):
         super().__init__(reduction, plan, block, port)
         self.aggregates = reduction.aggregates if isinstance(reduction, Aggregation) else ()
         self.result: Schema = reduction.result if isinstance(reduction, Aggregation) else {}
-        self._kinds, self._columns, self._units = self._arguments()
-        picks = (kernels.aggregating.MIN, kernels.aggregating.MAX)
-        self._picks_one = (
-            self.short and len(self._kinds) == 1 and self._kinds[0] in picks and self._is_simple(*self.aggregates)
-        )
-        self._has_short_way = self.short and self.inputs == 1 and all(map(self._is_simple, self.aggregates))
 
-    def contested(self, state: State, rounds: Rounds, new: SortedBatch) -> SortedBatch:
-        """For a minimum or a maximum: all updates but those of keys that get nothing but rows which change neither."""
-        if not self._picks_one or new.high is not None or len(new) == 0:
-            return new
-        keys, starts = distinct_keys(new, self.port.key_words)
-        depth, frontier = self.inputs + len(rounds), state.frontier(rounds)
-        before = gather(state.trace(self.output).batches, keys, 1, depth, frontier)
-        rows = kernels.short.contested(
-            bool(self._kinds[0] == kernels.aggregating.MIN), starts,
-            np.ascontiguousarray(new.words[self.port.key_words + self._columns[0]]),
-            np.ascontiguousarray(new.times), new.diffs,
-            before.offsets, before.words[0], before.times, before.diffs,
-        )  # fmt: skip
-        return new if len(rows) == len(new) else new.take(rows)
+    def in_one_pass(  # noqa: PLR0917
+        self, how: tuple[Any, ...], part: Portion, history: Rows, before: Rows, upper: np.ndarray, loops: np.ndarray
+    ) -> Changes:
+        """The changes of keys with short histories in one pass; of others in the steps one after the other.
 
-    def changes(self, part: Portion, history: Rows, before: Rows, upper: np.ndarray, loops: np.ndarray) -> Changes:
-        """In one pass for keys with short histories; for others the steps one after the other."""
-        if not self._has_short_way or upper.shape[1]:
-            return super().changes(part, history, before, upper, loops)
+        ``how``: of each aggregate what :func:`ddcore.kernels.short.reduce` needs.
+        """
         rest, updates, pending = kernels.short.reduce(
-            loops, self._kinds, self._columns, self.allow_negative, part.offsets, np.ascontiguousarray(part.times),
+            loops, *how, self.allow_negative, part.offsets, np.ascontiguousarray(part.times),
             history.offsets, history.words, history.times, history.diffs,
             before.offsets, before.words, before.times, before.diffs,
         )  # fmt: skip
@@ -250,30 +246,7 @@ class AggregationStep(ReductionStep):
         others = super().changes(part.of(rest), history.of(rest), before.of(rest), upper, loops)
         return changes.and_of(others, rest)
 
-    def evaluate(self, evaluations: Evaluations, history: Rows, loops: np.ndarray) -> Targets:
-        """The aggregates of each group that is not empty, once."""
-        words, tables = self._rank_strings(history.words)
-        results, present, error = kernels.aggregating.aggregate(
-            self.inputs, loops, self._kinds, self._columns, self._units, history.offsets, words, history.times,
-            history.diffs, evaluations.offsets, evaluations.versions, self.allow_negative,
-        )  # fmt: skip
-        self.raise_if(error, evaluations, loops)
-        evals = np.flatnonzero(present)
-        results = np.take(results, evals, axis=1)
-        self._check_digits(results, evaluations, evals)
-        self._unrank(results, tables)
-        return Targets(evals, results, np.ones(len(evals), dtype=np.int64))
-
-    def _is_simple(self, aggregate: Named) -> bool:
-        """Whether :func:`ddcore.kernels.short.reduce` computes an aggregate."""
-        _, kind, argument = aggregate
-        if argument is None:
-            return True
-        dtype = self.port.schema[argument]
-        number = getattr(kernels.aggregating, AGGREGATES[kind].kind(dtype))
-        return number in kernels.short.KINDS and not dtype.is_pooled
-
-    def _check_digits(self, results: np.ndarray, at: Evaluations, evals: np.ndarray) -> None:
+    def check_digits(self, results: np.ndarray, at: Evaluations, evals: np.ndarray) -> None:
         """Raises DiffOverflow for a sum of decimals with too many digits; the kernel checks int64 only."""
         beyond = np.argwhere(self._has_too_many_digits(results))
         if len(beyond):
@@ -292,6 +265,69 @@ class AggregationStep(ReductionStep):
             if limit:
                 beyond[place] = np.abs(results[place]) >= limit
         return beyond
+
+
+class AggregationStep(ResultStep):
+    """The work of an aggregation at one position."""
+
+    def __init__(self, reduction: Aggregation | Distinct, plan: Plan, block: Block, port: int = 0) -> None:
+        super().__init__(reduction, plan, block, port)
+        self._kinds, self._columns, self._units = self._arguments()
+        picks = (kernels.aggregating.MIN, kernels.aggregating.MAX)
+        self._picks_one = (
+            self.short and len(self._kinds) == 1 and self._kinds[0] in picks and self._is_simple(*self.aggregates)
+        )
+        self._has_short_way = self.short and self.inputs == 1 and all(map(self._is_simple, self.aggregates))
+
+    def contested(self, state: State, rounds: Rounds, part: Portion, new: SortedBatch) -> Portion:
+        """For a minimum or a maximum: all keys but those that get nothing but rows which change neither."""
+        if not self._picks_one or new.high is not None or len(new) == 0:
+            return part
+        keys, starts = part.keys, part.offsets
+        depth, frontier = self.inputs + len(rounds), state.frontier(rounds)
+        before = gather(state.trace(self.output).batches, keys, 1, depth, frontier)
+        rows = kernels.short.contested(
+            bool(self._kinds[0] == kernels.aggregating.MIN), starts,
+            np.ascontiguousarray(new.words[self.port.key_words + self._columns[0]]),
+            np.ascontiguousarray(new.times), new.diffs,
+            before.offsets, before.words[0], before.times, before.diffs,
+        )  # fmt: skip
+        part.before = before
+        if len(rows) == len(new):
+            return part
+        kept = np.zeros(len(new), dtype=np.bool_)
+        kept[rows] = True
+        return part.of(np.flatnonzero(kept[starts[:-1]]))
+
+    def changes(self, part: Portion, history: Rows, before: Rows, upper: np.ndarray, loops: np.ndarray) -> Changes:
+        """In one pass for keys with short histories; for others the steps one after the other."""
+        if not self._has_short_way or upper.shape[1]:
+            return super().changes(part, history, before, upper, loops)
+        how = self._kinds, self._columns, self._columns, self._units, 0
+        return self.in_one_pass(how, part, history, before, upper, loops)
+
+    def evaluate(self, evaluations: Evaluations, history: Rows, loops: np.ndarray) -> Targets:
+        """The aggregates of each group that is not empty, once."""
+        words, tables = self._rank_strings(history.words)
+        results, present, error = kernels.aggregating.aggregate(
+            self.inputs, loops, self._kinds, self._columns, self._units, history.offsets, words, history.times,
+            history.diffs, evaluations.offsets, evaluations.versions, self.allow_negative,
+        )  # fmt: skip
+        self.raise_if(error, evaluations, loops)
+        evals = np.flatnonzero(present)
+        results = np.take(results, evals, axis=1)
+        self.check_digits(results, evaluations, evals)
+        self._unrank(results, tables)
+        return Targets(evals, results, np.ones(len(evals), dtype=np.int64))
+
+    def _is_simple(self, aggregate: Named) -> bool:
+        """Whether :func:`ddcore.kernels.short.reduce` computes an aggregate."""
+        _, kind, argument = aggregate
+        if argument is None:
+            return True
+        dtype = self.port.schema[argument]
+        number = getattr(kernels.aggregating, AGGREGATES[kind].kind(dtype))
+        return number in kernels.short.KINDS and not dtype.is_pooled
 
     def _rank_strings(self, words: np.ndarray) -> tuple[np.ndarray, dict[int, np.ndarray]]:
         """Words in which string arguments of min and max are ordered as strings.

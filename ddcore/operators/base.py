@@ -16,7 +16,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import TYPE_CHECKING, ClassVar, Literal, Protocol
 
 from ddcore.libraries import numpy as np
 from ddcore.schema import Schema
@@ -44,11 +44,15 @@ class Operator:
 
     ``schema``: columns of the result. ``text``: the settings in words of our own, equal for equal operators in every
     process and release; fingerprints are computed from it. ``inner``: a part of another operator, which no program
-    names.
+    names; ``in_tree``: of a tree of partial results, which only large groups reach. ``signs``: of the counts of its
+    result: "kept", none is negative where none of its inputs' is; "positive", none ever is; "any" says nothing
+    (:mod:`ddcore.signs`).
     """
 
     name: ClassVar[str]
     inner: ClassVar[bool] = False
+    in_tree: ClassVar[bool] = False
+    signs: ClassVar[Literal["any", "kept", "positive"]] = "any"
     schema: Schema
     text: str
 
@@ -75,12 +79,15 @@ class Linear(Operator, ABC):
 class Keyed(Operator, ABC):
     """An operator that looks rows up by key, in arrangements of its inputs.
 
-    ``one_worker``: all its arrangements belong to one worker, because it looks up rows by more than one key.
     ``reads_apart``: it tells new updates of an arrangement from earlier ones, with :meth:`Trace.before`.
     """
 
-    one_worker: ClassVar[bool] = False
     reads_apart: ClassVar[bool] = True
+
+    @property
+    def one_worker(self) -> bool:
+        """Whether all its arrangements belong to one worker, because it does not look rows up by one key."""
+        return False
 
     @property
     @abstractmethod

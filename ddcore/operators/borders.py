@@ -33,6 +33,7 @@ class Variable(Operator):
     """
 
     name = "variable"
+    signs = "kept"
     loop: int
     number: int = 0
     priority: Priority | None = None
@@ -46,6 +47,7 @@ class Leave(Operator):
     """
 
     name = "leave"
+    signs = "kept"
     loop: int
     number: int = 0
 

@@ -24,6 +24,7 @@ class Concat(Linear):
     """All rows of all inputs, whose columns have the same names, types and order; counts add up."""
 
     name = "concat"
+    signs = "kept"
 
     @classmethod
     def of(cls, schema: Schema) -> Concat:

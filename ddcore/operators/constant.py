@@ -26,6 +26,7 @@ class Constant(Operator):
     """Rows that are there at every version. As values: words of text are valid in one process only."""
 
     name = "constant"
+    signs = "positive"
     rows: pl.DataFrame
 
     @classmethod

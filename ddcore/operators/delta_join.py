@@ -57,9 +57,14 @@ class DeltaJoin(Keyed):
     """
 
     name = "delta_join"
-    one_worker = True
+    signs = "kept"
     relations: tuple[Mapping[str, str], ...]
     rules: tuple[tuple[_Stage, ...], ...]
+
+    @property
+    def one_worker(self) -> bool:
+        """Inputs are looked up by several keys."""
+        return True
 
     @cached_property
     def ports(self) -> Sequence[Port]:
@@ -243,7 +248,8 @@ class _Rule:
         for other in others:
             lo, hi = other.locate(distinct.codes)
             if len(distinct.words):
-                kernels.runs.count_matches(counts, distinct.words, lo, hi, other.words)
+                found, lo, hi = other.located(lo, hi)
+                kernels.runs.count_matches(counts, distinct.words, lo, hi, found.words)
             else:
                 counts += hi - lo
         row_counts = np.empty(len(codes), dtype=np.int64)

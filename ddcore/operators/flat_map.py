@@ -29,6 +29,7 @@ class Explode(Linear):
     """One row for each element of a list, beside the other columns."""
 
     name = "flat_map"
+    signs = "kept"
     source: Schema
     lists: ListProjection
 
@@ -62,6 +63,7 @@ class FlatMap(Linear):
     """A function from a frame with the columns of ``source`` and ``row`` to a frame with ``row`` and the result's."""
 
     name = "flat_map"
+    signs = "kept"
     source: Schema
     function: Frames
     checked: bool

@@ -46,6 +46,7 @@ class Contest(Reduction):
     """
 
     name = "intern"
+    signs = "kept"
     once: bool
 
     def step(self, plan: Plan, block: Block) -> Step:

@@ -28,9 +28,20 @@ if TYPE_CHECKING:
     from ddcore.forwarding import Delivery
     from ddcore.plan import Arrangement, Block, Plan
 
-__all__ = ["Heads", "Join", "Pairs", "join", "matches"]
+__all__ = [
+    "CHUNK",
+    "Heads",
+    "Join",
+    "Pairs",
+    "chunks",
+    "join",
+    "key_pairs",
+    "keys_once",
+    "matches",
+    "right_names",
+]  # fmt: skip
 
-_CHUNK = 1 << 19  # pairs per portion
+CHUNK = 1 << 19  # pairs per portion
 _KEYS = 1 << 14  # of a part, which one thread joins
 _ROWS = 1 << 16  # of a part of a packed batch
 _FEWER = 8  # how many times longer a batch is of which only the rows with partners are looked at
@@ -46,6 +57,7 @@ class Join(Keyed):
     """
 
     name = "join"
+    signs = "kept"
     left: tuple[str, ...]
     right: tuple[str, ...]
     right_names: Mapping[str, str]
@@ -53,15 +65,7 @@ class Join(Keyed):
     @classmethod
     def of(cls, left: Schema, right: Schema, on: Mapping[str, str]) -> Join:
         """For inputs of these schemas; ``on`` has the key columns, left to right, each once. Raises ProgramError."""
-        names: dict[str, str] = {}
-        for name in right:
-            if name in on.values():
-                continue
-            names[name] = f"{name}_right" if name in left else name
-            if names[name] in left or list(names.values()).count(names[name]) > 1:
-                raise ProgramError(
-                    f"{caller()}: join: two columns would be called {names[name]}", "rename one with select()"
-                )
+        names = right_names(left, [name for name in right if name not in on.values()], "join")
         schema = dict(left) | {result: right[name] for name, result in names.items()}
         mine, theirs = tuple(on), tuple(on.values())
         return cls(schema, digest(mine, theirs), mine, theirs, names)
@@ -143,7 +147,7 @@ class _JoinStep(Step):
                 for each in state.forward(self.block, pairs.of(self._words(piece, pairs, side, swapped=swapped)))
             ]
 
-        for batch in others:
+        for batch in others if threads.number() > 1 else ():
             batch.index()
         for arrived in threads.each(arrivals, _parts(_partners(new, others), side.key_words)):
             state.deliver(arrived)
@@ -167,7 +171,7 @@ def _partners(new: SortedBatch, others: Sequence[SortedBatch]) -> SortedBatch:
     for other in others:
         other.load_all()
     codes = np.unique(np.concatenate([np.empty(0, dtype=np.int64), *(other.codes for other in others)]))
-    some, _, _ = _located(new, *new.locate(codes))
+    some, _, _ = new.located(*new.locate(codes))
     return some
 
 
@@ -216,21 +220,22 @@ class Heads:
 
 
 def matches(new: SortedBatch, heads: Heads, others: Sequence[SortedBatch], coordinates: int) -> Iterator[Pairs]:
-    """All pairs of keys of a sorted batch with others, about ``_CHUNK`` at a time; a null key matches nothing.
+    """All pairs of keys of a sorted batch with others, about ``CHUNK`` at a time; a null key matches nothing.
 
     ``coordinates`` is how many the times of the result have.
     """
     keys, starts = heads.keys, heads.starts
     key_words = len(keys.words)
     for batch in others:
-        other, (lo, hi) = batch, batch.locate(keys.codes)
-        if isinstance(batch, PackedBatch):
-            other, lo, hi = _located(batch, lo, hi)
+        lo, hi = batch.locate(keys.codes)
+        if not np.count_nonzero(hi > lo):
+            continue
+        other, lo, hi = batch.located(lo, hi)
         ends = kernels.joining.pair_starts(new.codes, new.words, starts, key_words, lo, hi, other.words)
         if coordinates == len(new.times) == len(other.times) == 1 and len(ends) > 1:
             sweep, ends = _Sweep.of(new, other, heads, ends, (lo, hi))
             yield from sweep.pairs()
-        for first, last in _chunks(ends):
+        for first, last in chunks(ends):
             rows, counts = starts[first : last + 1], ends[first : last + 1] - ends[first]
             for of, known, a, b in _blocks(rows, counts, lo[first:last], hi[first:last]):
                 which = known
@@ -244,13 +249,6 @@ def matches(new: SortedBatch, heads: Heads, others: Sequence[SortedBatch], coord
                 if overflow:
                     diffs, high = kernels.joining.products(new.diffs[left], other.diffs[right])
                 yield Pairs(other, left, right, list(times), diffs, high)
-
-
-def _located(batch: PackedBatch, lo: np.ndarray, hi: np.ndarray) -> tuple[SortedBatch, np.ndarray, np.ndarray]:
-    """The updates of some ranges as columns, and the ranges there; the codes are not ascending any more."""
-    columns, width, stops = batch.ranges(lo, hi), batch.width, np.cumsum(hi - lo)
-    some = SortedBatch(columns[0], columns[1 : 1 + width], columns[1 + width : -1], columns[-1])
-    return some, stops - (hi - lo), stops
 
 
 @dataclass(frozen=True)
@@ -298,18 +296,18 @@ class _Sweep:
         return sizes
 
     def pairs(self) -> Iterator[Pairs]:
-        """The pairs, about ``_CHUNK`` at a time."""
+        """The pairs, about ``CHUNK`` at a time."""
         if len(self.starts) == 0:
             return
         cut = self._cut(self.sizes())
         ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(cut.sizes())])
-        for first, last in _chunks(ends):
+        for first, last in chunks(ends):
             _, left, right, times, diffs = cut.part(np.arange(first, last))._run(ends[first : last + 1] - ends[first])
             yield Pairs(self.other, left, right, list(times), diffs, None)
 
     def _cut(self, sizes: np.ndarray) -> _Sweep:
         """The same with the updates of keys with too many pairs in several parts, one side only."""
-        pieces = np.maximum(np.minimum(sizes // _CHUNK, self.stops - self.starts), 1)
+        pieces = np.maximum(np.minimum(sizes // CHUNK, self.stops - self.starts), 1)
         keys = np.repeat(np.arange(len(sizes)), pieces)
         cut, rows, number = self.part(keys), (self.stops - self.starts)[keys], pieces[keys]
         at = np.arange(len(keys)) - (np.cumsum(pieces) - pieces)[keys]
@@ -332,24 +330,24 @@ def _blocks(starts: np.ndarray, ends: np.ndarray, lo: np.ndarray, hi: np.ndarray
 
     One key with far too many pairs is cut into blocks of rows on both sides, whose numbers of pairs are not known.
     """
-    if len(lo) > 1 or ends[-1] <= 2 * _CHUNK:
+    if len(lo) > 1 or ends[-1] <= 2 * CHUNK:
         yield starts, ends, lo, hi
         return
-    width = min(int(hi[0] - lo[0]), _CHUNK)
-    height = max(1, _CHUNK // width)
+    width = min(int(hi[0] - lo[0]), CHUNK)
+    height = max(1, CHUNK // width)
     for a in range(int(starts[0]), int(starts[1]), height):
         of = np.array([a, min(a + height, int(starts[1]))], dtype=np.int64)
         for b in range(int(lo[0]), int(hi[0]), width):
             yield of, None, np.array([b]), np.array([min(b + width, int(hi[0]))])
 
 
-def _chunks(ends: np.ndarray) -> Iterator[tuple[int, int]]:
-    """Ranges of keys with about ``_CHUNK`` pairs each, and at least one key."""
+def chunks(ends: np.ndarray) -> Iterator[tuple[int, int]]:
+    """Ranges of keys with about ``CHUNK`` pairs each, and at least one key."""
     first, keys = 0, len(ends) - 1
     if ends[-1] == 0:
         return
     while first < keys:
-        last = int(np.searchsorted(ends, ends[first] + _CHUNK, side="right")) - 1
+        last = int(np.searchsorted(ends, ends[first] + CHUNK, side="right")) - 1
         last = min(max(last, first + 1), keys)
         if ends[last] > ends[first]:
             yield first, last
@@ -359,30 +357,50 @@ def _chunks(ends: np.ndarray) -> Iterator[tuple[int, int]]:
 def join(rows: Collection, other: Any, on: str | Sequence[str] | Mapping[str, str], how: outer_join.How) -> Collection:
     """``Collection.join``, of every kind. Raises ProgramError."""
     partners = arguments.collection(other, rows, "join")
-    pairs = _pairs(rows.schema, partners.schema, on)
+    pairs = key_pairs(rows.schema, partners.schema, on, "join")
+    if not pairs:
+        raise ProgramError(f"{caller()}: join on no columns", "name at least one key column")
     if arguments.choice(how, get_args(outer_join.How), "join: how") != "inner":
         return outer_join.KINDS[how](rows, partners, pairs)
-    first = {theirs: mine for mine, theirs in reversed(pairs.items())}
-    once = {mine: theirs for mine, theirs in pairs.items() if first[theirs] == mine}
-    if len(once) < len(pairs):  # several left columns meet one right column
-        equal = [outer_join.equal(mine, first[theirs]) for mine, theirs in pairs.items() if mine not in once]
-        rows = rows.where(*equal)
+    rows, once = keys_once(rows, pairs)
     return rows._add(Join.of(rows.schema, partners.schema, once), partners._index)
 
 
-def _pairs(left: Schema, right: Schema, on: str | Sequence[str] | Mapping[str, str]) -> dict[str, str]:
+def keys_once(rows: Collection, pairs: dict[str, str]) -> tuple[Collection, dict[str, str]]:
+    """Key columns, left to right, each once: where several left columns meet one right column, the rows in which these
+    are equal, and the first of them.
+    """
+    first = {theirs: mine for mine, theirs in reversed(pairs.items())}
+    once = {mine: theirs for mine, theirs in pairs.items() if first[theirs] == mine}
+    if len(once) < len(pairs):
+        equal = [outer_join.equal(mine, first[theirs]) for mine, theirs in pairs.items() if mine not in once]
+        rows = rows.where(*equal)
+    return rows, once
+
+
+def right_names(left: Schema, right: Sequence[str], where: str) -> dict[str, str]:
+    """What columns of the right side are called beside those of the left. Raises ProgramError."""
+    names: dict[str, str] = {}
+    for name in right:
+        names[name] = f"{name}_right" if name in left else name
+        if names[name] in left or list(names.values()).count(names[name]) > 1:
+            raise ProgramError(
+                f"{caller()}: {where}: two columns would be called {names[name]}", "rename one with select()"
+            )
+    return names
+
+
+def key_pairs(left: Schema, right: Schema, on: str | Sequence[str] | Mapping[str, str], where: str) -> dict[str, str]:
     """The key columns, left to right. Raises ProgramError."""
-    names = arguments.names_of(on, "join")
-    theirs = arguments.names_of(list(on.values()), "join") if isinstance(on, Mapping) else names
+    names = arguments.names_of(on, where)
+    theirs = arguments.names_of(list(on.values()), where) if isinstance(on, Mapping) else names
     pairs = dict(zip(names, theirs, strict=True))
-    if not pairs:
-        raise ProgramError(f"{caller()}: join on no columns", "name at least one key column")
     for mine, other in pairs.items():
-        arguments.require(left, mine, "join")
-        arguments.require(right, other, "join")
+        arguments.require(left, mine, where)
+        arguments.require(right, other, where)
         if left[mine] != right[other]:
             raise ProgramError(
-                f"{caller()}: join: {mine} is {left[mine]} and {other} is {right[other]}",
+                f"{caller()}: {where}: {mine} is {left[mine]} and {other} is {right[other]}",
                 "cast one side with select()",
             )
     return pairs

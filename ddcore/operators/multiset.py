@@ -41,6 +41,7 @@ class Multiset(Reduction):
     """Rows with a count computed from their counts on both sides; ``operation`` is union, intersect or except_."""
 
     name = "multiset"
+    signs = "kept"
     operation: str
 
     @classmethod

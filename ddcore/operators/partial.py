@@ -31,7 +31,7 @@ class PartialAggregation(Aggregation):
     """
 
     name = "partial"
-    inner = True
+    inner = in_tree = True
 
     @classmethod
     def below(cls, source: Schema, keys: Sequence[str], aggregates: tuple[Named, ...], text: str) -> PartialAggregation:

@@ -84,14 +84,20 @@ class Changes:
 
 @dataclass(slots=True)
 class Portion:
-    """Some of the keys to evaluate, and the times that cause it: key k's are ``offsets[k]:offsets[k + 1]``."""
+    """Some of the keys to evaluate, and the times that cause it: key k's are ``offsets[k]:offsets[k + 1]``.
+
+    ``before``: the output so far, if it is known.
+    """
 
     keys: Keys
     offsets: np.ndarray
     times: np.ndarray
+    before: Rows | None = None
 
     def between(self, a: int, b: int) -> Portion:
         """Keys number ``a`` to ``b``."""
+        if b - a == len(self.keys):
+            return self
         start, end = self.offsets[a], self.offsets[b]
         return Portion(self.keys.part(a, b), self.offsets[a : b + 1] - start, self.times[:, start:end])
 
@@ -99,14 +105,15 @@ class Portion:
         """Some of its keys, by number."""
         offsets, rows = chosen(self.offsets, numbers)
         keys = Keys(self.keys.codes[numbers], np.take(self.keys.words, numbers, axis=1))
-        return Portion(keys, offsets, np.take(self.times, rows, axis=1))
+        before = None if self.before is None else self.before.of(numbers)
+        return Portion(keys, offsets, np.take(self.times, rows, axis=1), before)
 
 
 @dataclass(slots=True)
 class _Result:
     """What a part gives: pending times, updates of the block's output, and what arrives where, if that is known."""
 
-    late: SortedBatch
+    late: SortedBatch | None
     kept: SortedBatch
     deliveries: list[Delivery] | None
 
@@ -155,7 +162,7 @@ class ReductionStep(Step):
 
     def __init__(self, reduction: Reduction, plan: Plan, block: Block, port: int = 0) -> None:
         assert block.output is not None
-        self.block, self.inputs, self.inner = block, len(plan.dims), reduction.inner
+        self.block, self.inputs, self.in_tree = block, len(plan.dims), reduction.in_tree
         self.allow_negative, self.label = reduction.allow_negative, f"{reduction.label} ({block.place})"
         self.port, self.output = plan.arrangements[block.ports[port]], plan.arrangements[block.output]
         self.of_large: ReductionStep | None = None  # evaluates large groups, over their partial results
@@ -185,7 +192,9 @@ class ReductionStep(Step):
         if not results:
             return
         kept = _together([[result.kept for result in each] for each in sets if each])
-        state.postpone(self.block, _together([[result.late for result in each] for each in sets if each]))
+        late = [[result.late for result in each if result.late is not None] for each in sets]
+        if any(late):
+            state.postpone(self.block, _together([each for each in late if each]))
         state.keep(self.output, rounds, kept)
         if any(result.deliveries is None for result in results):
             state.emit(self.block, self.output.batch_of(kept))
@@ -199,8 +208,9 @@ class ReductionStep(Step):
         """The differences of the results of all keys that changed or are pending; none without such keys."""
         if new is None and pending is None:
             return []
-        for batch in (*state.trace(self.port).batches, *state.trace(self.output).batches):
-            batch.index()
+        if threads.number() > 1:
+            for batch in (*state.trace(self.port).batches, *state.trace(self.output).batches):
+                batch.index()
         evaluated, parts = partial(self._evaluated, state, rounds), self._parts(state, rounds, new, pending)
         return list(threads.each(evaluated, parts) if self.in_parts else map(evaluated, parts))
 
@@ -241,20 +251,16 @@ class ReductionStep(Step):
         history = gather(state.trace(self.port).batches, keys, len(self.port.values), depth, frontier)
         if self.of_large is not None:
             self._note_large(state, keys, history)
-        before = gather(state.trace(self.output).batches, keys, len(self.output.values), depth, frontier)
+        before = part.before
+        if before is None:
+            before = gather(state.trace(self.output).batches, keys, len(self.output.values), depth, frontier)
         changes = self.changes(part, history, before, state.upper, loops)
-        late = np.ones(len(changes.late_keys), dtype=np.int64)
-        late_words = list(np.take(keys.words, changes.late_keys, axis=1))
         updates = self._updates(keys, rounds, changes)
         try:
             deliveries: list[Delivery] | None = state.forward(self.block, updates)
         except ExpressionError:
             deliveries = None  # perhaps the updates of another part cancel those on which an operator fails
-        return _Result(
-            at_rest(arrange(keys.codes[changes.late_keys], late_words, list(changes.late_times), late)),
-            at_rest(state.keyed(self.output, updates)),
-            deliveries,
-        )
+        return _Result(_late(keys, changes), at_rest(state.keyed(self.output, updates)), deliveries)
 
     def changes(self, part: Portion, history: Rows, before: Rows, upper: np.ndarray, loops: np.ndarray) -> Changes:
         """What the keys of a part, with their history and their output so far, give at ``loops``.
@@ -291,22 +297,25 @@ class ReductionStep(Step):
         """The new updates of keys that have to be evaluated, at least of those whose result may not be empty."""
         return new
 
-    def contested(self, state: State, rounds: Rounds, new: SortedBatch) -> SortedBatch:
-        """The new updates that may change a result, judged by the output so far."""
-        return new
+    def contested(self, state: State, rounds: Rounds, part: Portion, new: SortedBatch) -> Portion:
+        """The keys whose new updates may change their result, judged by the output so far."""
+        return part
 
     def _seeds(self, state: State, rounds: Rounds, new: SortedBatch | None, pending: SortedBatch | None) -> Portion:
         """The keys to evaluate, and per key the times that cause it."""
-        width = self.port.key_words
-        new = None if new is None else self.contested(state, rounds, new.widen())
-        if pending is None and new is not None:
-            return Portion(*distinct_keys(new, width), new.times)
-        parts = [batch.widen() for batch in (new, pending) if batch is not None]
+        width, parts = self.port.key_words, list[Portion]()
+        for batch in (each.widen() for each in (new, pending) if each is not None):
+            part = Portion(*distinct_keys(batch, width), batch.times)
+            parts.append(self.contested(state, rounds, part, batch) if not parts and new is not None else part)
+        if len(parts) == 1:
+            return parts[0]
+        repeats = [part.offsets[1:] - part.offsets[:-1] for part in parts]
+        words = [np.repeat(part.keys.words, sizes, axis=1) for part, sizes in zip(parts, repeats, strict=True)]
         seeds = arrange(
-            np.concatenate([batch.codes for batch in parts]),
-            list(np.concatenate([batch.words[:width] for batch in parts], axis=1)),
-            list(np.concatenate([batch.times for batch in parts], axis=1)),
-            np.ones(sum(len(batch) for batch in parts), dtype=np.int64),
+            np.concatenate([np.repeat(part.keys.codes, sizes) for part, sizes in zip(parts, repeats, strict=True)]),
+            list(np.concatenate(words, axis=1)),
+            list(np.concatenate([part.times for part in parts], axis=1)),
+            np.ones(sum(part.times.shape[1] for part in parts), dtype=np.int64),
         )
         return Portion(*distinct_keys(seeds, width), seeds.times)
 
@@ -349,7 +358,15 @@ class ReductionStep(Step):
         """The key and the time of (key number, evaluation number)."""
         time = (*(int(v) for v in at.versions[:, place[1]]), *(int(r) for r in loops))
         key = decode_key(self.port, at.keys, int(place[0]))
-        return key[:-1] if self.inner else key, time  # without the bucket
+        return key[:-1] if self.in_tree else key, time  # without the bucket
+
+
+def _late(keys: Keys, changes: Changes) -> SortedBatch | None:
+    """The pending times of some keys."""
+    if len(changes.late_keys) == 0:
+        return None
+    words, once = np.take(keys.words, changes.late_keys, axis=1), np.ones(len(changes.late_keys), dtype=np.int64)
+    return at_rest(arrange(keys.codes[changes.late_keys], list(words), list(changes.late_times), once))
 
 
 def _side_by_side(new: PackedBatch, pending: SortedBatch | None, rows: int) -> Iterator[_Some]:

@@ -33,6 +33,7 @@ class RowHash(Linear):
     """
 
     name = "row_hash"
+    signs = "kept"
     source: Schema
     round: str
     bits: int

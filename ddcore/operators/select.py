@@ -14,6 +14,7 @@ from ddcore.digests import digest
 from ddcore.errors import ExpressionError, ProgramError
 from ddcore.expressions import Projection
 from ddcore.frames import values_of
+from ddcore.libraries import numpy as np
 from ddcore.operators.base import Linear, Needs
 from ddcore.place import caller
 from ddcore.schema import Schema
@@ -26,6 +27,7 @@ class Select(Linear):
     """Named expressions over rows of ``source``. Rows that become equal are not deduplicated."""
 
     name = "select"
+    signs = "kept"
     source: Schema
     projection: Projection
     texts: Mapping[str, str]
@@ -106,17 +108,17 @@ class Select(Linear):
         return {name: int(encoding.encode(values[name], self.schema[name])[0]) for name in self.projection.constants}
 
     def apply(self, batch: Batch, place: str) -> Batch:
-        """Bare columns keep their words; only computed columns are decoded, evaluated and encoded."""
-        projection = self.projection
-        places = {name: number for number, name in enumerate(self.source)}
-        computed = None
+        """Bare columns keep their words; only computed columns are decoded, evaluated and encoded, unless they are
+        computed on words.
+        """
+        projection, words = self.projection, dict(zip(self.source, batch.words, strict=True))
+        computed: dict[str, np.ndarray] = {}
         if projection.columns is not None:
-            computed = projection.computed(values_of(batch, self.source, projection.columns))
-        words = []
-        for name, kind in self.schema.items():
-            if name in projection.renames:
-                words.append(batch.words[places[projection.renames[name]]])
-            else:
-                assert computed is not None
-                words.append(encoding.encode(computed[name], kind))
-        return batch.of(words)
+            computed = projection.on_words(words, len(batch)) or self._encoded(batch, projection.columns)
+        renames = projection.renames
+        return batch.of([words[renames[name]] if name in renames else computed[name] for name in self.schema])
+
+    def _encoded(self, batch: Batch, columns: list[str]) -> dict[str, np.ndarray]:
+        """The words of the computed columns."""
+        frame = self.projection.computed(values_of(batch, self.source, columns))
+        return {column.name: encoding.encode(column, self.schema[column.name]) for column in frame}

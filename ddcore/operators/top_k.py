@@ -35,6 +35,7 @@ class TopK(Reduction):
     """
 
     name = "top_k"
+    signs = "positive"
     k: int
     by: tuple[str, ...]
     descending: tuple[bool, ...]
@@ -109,7 +110,7 @@ class TopK(Reduction):
 class _Level(TopK):
     """The first rows of each bucket of a group."""
 
-    inner = True
+    inner = in_tree = True
 
     @classmethod
     def above(cls, whole: TopK, source: Schema, group: tuple[str, ...], text: str) -> _Level:

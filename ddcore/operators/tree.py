@@ -63,7 +63,7 @@ class Spread(Operator):
     """
 
     name = "spread"
-    inner = True
+    inner = in_tree = True
     source: Schema
     keys: tuple[str, ...]
     hashed: tuple[str, ...]
@@ -99,7 +99,7 @@ class Bucket(Linear):
     """Partial results with the bucket of the next level in place of their own; without one, where it is the group."""
 
     name = "bucket"
-    inner = True
+    inner = in_tree = True
     place: int
 
     @classmethod

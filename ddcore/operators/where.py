@@ -23,6 +23,7 @@ class Where(Linear):
     """The rows for which a predicate is true; null is not true."""
 
     name = "where"
+    signs = "kept"
     predicate: Predicate
 
     @classmethod
@@ -47,5 +48,7 @@ class Where(Linear):
 
     def apply(self, batch: Batch, place: str) -> Batch:
         """Raises ExpressionError."""
-        mask = self.predicate.evaluate(values_of(batch, self.schema, self.predicate.columns))
+        mask = self.predicate.on_words(dict(zip(self.schema, batch.words, strict=True)), len(batch))
+        if mask is None:
+            mask = self.predicate.evaluate(values_of(batch, self.schema, self.predicate.columns))
         return batch if mask.all() else batch.take(np.flatnonzero(mask))

@@ -51,9 +51,9 @@ def program(text: str, file: str = "program.sql") -> Callable[..., dict[str, Any
         ) from None
     from ddcore.sql.views import outputs
 
-    statements, source = parse(text.removeprefix("\ufeff"), file)
+    statements, tables, source = parse(text.removeprefix("\ufeff"), file)
 
     def views(**inputs: Mapping[str, Any]) -> dict[str, Any]:
-        return outputs(statements, source, inputs)
+        return outputs(statements, tables, source, inputs)
 
     return views

@@ -1,33 +1,71 @@
-"""The head of a statement, ``CREATE VIEW name (columns) AS``, and where its query begins."""
+"""The head of a statement, ``CREATE VIEW name (columns) AS`` or ``CREATE TABLE name (columns)``."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from sqlglot import Token, TokenType
 
 from ddcore.errors import ProgramError
+from ddcore.sql.brackets import closing
 from ddcore.sql.source import Source
 from ddcore.sql.tokens import is_kind, nearly, word, written
 
-__all__ = ["query_of"]
+__all__ = ["Head", "head_of"]
 
 _FORM = "a program is a list of CREATE VIEW name AS SELECT ..., with semicolons between them"
 _QUERIES = ("SELECT", "WITH", "VALUES", "TABLE", "FROM", "(")
-_OF_VIEWS = ("OR", "REPLACE", "TEMP", "TEMPORARY", "MATERIALIZED", "RECURSIVE", "VIEW")
+_OPTIONS = ("OR", "REPLACE", "LOCAL", "TEMP", "TEMPORARY", "MATERIALIZED", "RECURSIVE")
+_KINDS = ("VIEW", "TABLE")
+_DROPPED = ("OR", "REPLACE", "LOCAL", "RECURSIVE", "IF", "NOT", "EXISTS")
 _CLAUSES = (
     "FROM", "WHERE", "GROUP BY", "HAVING", "ORDER BY", "LIMIT", "OFFSET", "FETCH", "QUALIFY", "UNION", "INTERSECT",
     "EXCEPT", "JOIN", "LEFT", "RIGHT", "FULL", "CROSS", "NATURAL", "INNER", "ON", "USING", "AND", "OR", "AS",
 )  # fmt: skip
 
 
-def query_of(tokens: Sequence[Token], source: Source) -> int:
-    """The number of the first token of a statement's query.
+@dataclass(frozen=True)
+class Head:
+    """What a statement makes: a view, with the number of its query's first token, or, without ``query``, a table that
+    it declares. ``tokens``: those that sqlglot is to read.
+    """
+
+    tokens: list[Token]
+    query: int | None
+    recursive: bool
+    local: bool
+
+
+def head_of(tokens: Sequence[Token], source: Source) -> Head:
+    """The head of a statement.
 
     Raises ProgramError for another statement, for a head that lacks a part or has one too many, and where a second
-    CREATE VIEW follows without a semicolon.
+    CREATE follows without a semicolon.
     """
-    place = _behind_view(tokens, source)
+    name_at = _behind_kind(tokens, source)
+    place = _behind_name(tokens, name_at, source)
+    options = [word(tokens, number) for number in range(name_at)]
+    recursive, local = "RECURSIVE" in options, "LOCAL" in options
+    dropped = {number for number in range(1, name_at) if options[number] in _DROPPED}
+    kept = [token for number, token in enumerate(tokens) if number not in dropped]
+    if "TABLE" in options and place >= len(tokens):
+        return Head(kept, None, recursive, local)
+    name = written(source, tokens[name_at])
+    if word(tokens, place) != "AS":
+        raise _without_as(tokens, place, name, source)
+    if word(tokens, place + 1) not in _QUERIES:
+        raise _without_query(tokens, place + 1, name, source)
+    for number in range(place + 1, len(tokens)):
+        if word(tokens, number) == "CREATE" and word(tokens, number + 1) in (*_OPTIONS, *_KINDS):
+            raise source.error_at(
+                tokens[number].start, "a semicolon is missing before this CREATE", "end each statement with ;"
+            )
+    return Head(kept, place + 1 - len(dropped), recursive, local)
+
+
+def _behind_name(tokens: Sequence[Token], place: int, source: Source) -> int:
+    """The number of the token behind the name and the columns of a view or a table."""
     if place >= len(tokens) or word(tokens, place) in ("AS", *_QUERIES):
         raise source.error_at(tokens[place - 1].start, "this view has no name", "write CREATE VIEW name AS SELECT ...")
     name = written(source, tokens[place])
@@ -37,23 +75,12 @@ def query_of(tokens: Sequence[Token], source: Source) -> int:
     while is_kind(tokens, place, TokenType.DOT):
         place += 2
     if is_kind(tokens, place, TokenType.L_PAREN) and word(tokens, place + 1) not in _QUERIES:
-        while place < len(tokens) and not is_kind(tokens, place, TokenType.R_PAREN):
-            place += 1
-        place += 1
-    if word(tokens, place) != "AS":
-        raise _without_as(tokens, place, name, source)
-    if word(tokens, place + 1) not in _QUERIES:
-        raise _without_query(tokens, place + 1, name, source)
-    for number in range(place + 1, len(tokens)):
-        if word(tokens, number) == "CREATE" and word(tokens, number + 1) in _OF_VIEWS:
-            raise source.error_at(
-                tokens[number].start, "a semicolon is missing before this CREATE", "end each statement with ;"
-            )
-    return place + 1
+        place = closing(tokens, place) + 1
+    return place
 
 
-def _behind_view(tokens: Sequence[Token], source: Source) -> int:
-    """The number of the token behind CREATE [TEMPORARY] [MATERIALIZED] VIEW."""
+def _behind_kind(tokens: Sequence[Token], source: Source) -> int:
+    """The number of the token behind CREATE [TEMPORARY] VIEW, or TABLE."""
     first = word(tokens, 0)
     if first in _QUERIES and first != "FROM":
         raise source.error_at(tokens[0].start, "a query without a view", "write CREATE VIEW name AS before it")
@@ -64,17 +91,13 @@ def _behind_view(tokens: Sequence[Token], source: Source) -> int:
         text = written(source, tokens[0])
         raise source.error_at(tokens[0].start, f"a statement begins with CREATE VIEW, not with {text}", hint)
     place = 1
-    while word(tokens, place) in _OF_VIEWS and word(tokens, place - 1) != "VIEW":
+    while word(tokens, place) in _OPTIONS:
         place += 1
-    if word(tokens, place - 1) != "VIEW":
+    if word(tokens, place) not in _KINDS:
         raise _no_view(tokens, place, source)
-    others = [each for each in ("OR", "REPLACE", "RECURSIVE") if each in [word(tokens, n) for n in range(place)]]
-    if others or [word(tokens, place), word(tokens, place + 1)] == ["IF", "NOT"]:
-        option = "OR REPLACE" if "REPLACE" in others else others[0] if others else "IF NOT EXISTS"
-        raise source.error_at(
-            tokens[0].start, f"CREATE VIEW takes a name, columns and a query only, not {option}",
-            "write WITH RECURSIVE behind AS" if option == "RECURSIVE" else "write CREATE VIEW name AS ...",
-        )  # fmt: skip
+    place += 1
+    if [word(tokens, place + number) for number in range(3)] == ["IF", "NOT", "EXISTS"]:
+        place += 3
     return place
 
 
@@ -82,8 +105,8 @@ def _no_view(tokens: Sequence[Token], place: int, source: Source) -> ProgramErro
     if place >= len(tokens):
         return source.error_at(tokens[-1].start, "the statement ends before VIEW", "write CREATE VIEW name AS ...")
     text = written(source, tokens[place])
-    hint = nearly(word(tokens, place), ["VIEW", "TEMPORARY", "MATERIALIZED"]) or _FORM
-    return source.error_at(tokens[place].start, f"CREATE makes views only, not {text}", hint)
+    hint = nearly(word(tokens, place), ["VIEW", "TABLE", "TEMPORARY", "MATERIALIZED"]) or _FORM
+    return source.error_at(tokens[place].start, f"CREATE makes views and declares tables, not {text}", hint)
 
 
 def _without_as(tokens: Sequence[Token], place: int, name: str, source: Source) -> ProgramError:

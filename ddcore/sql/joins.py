@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -12,6 +13,7 @@ from sqlglot import exp
 from ddcore.place import planning
 from ddcore.schema import Schema
 from ddcore.sql import subqueries, windows
+from ddcore.sql.between import Between, Comparison, Range, comparisons, ranges
 from ddcore.sql.names import (
     Column,
     Relation,
@@ -140,6 +142,8 @@ class _From:
     pool: list[Any] = field(default_factory=list)
     columns: list[Column] = field(default_factory=list)
     conditions: list[_Condition] = field(default_factory=list)
+    single: set[str] = field(default_factory=set)
+    """The keys of columns of tables with one row at most."""
     merged: set[str] = field(default_factory=set)
     natural: bool = False
     earlier: list[Any] = field(default_factory=list)
@@ -229,6 +233,8 @@ class _From:
             rows = relation.rows
         else:
             rows = relation.rows.select(**exprs)
+        if relation.single:
+            self.single.update(types(rows))
         return rows, [*placed, *(replace(each, key="", absent=True) for each in columns if each not in kept)]
 
     # -- joins --------------------------------------------------------------------------------------------------------
@@ -398,7 +404,14 @@ class _From:
         rest = [each for each in self.pool if not any(each is one for one in picked)]
         self.pool = picked
         left = self.joined(final=False, keep=[each.node for each in conditions if each.equal is None], keys=needed).rows
-        self.pool = [*rest, _OuterJoin(self, left, rows, conditions, join).result(side)]
+        after = self._needed(rows, self._after(join), set(self.carried)) if side == "LEFT" else list(types(rows))
+        self.pool = [*rest, _OuterJoin(self, left, rows, conditions, join).result(side, after)]
+
+    def _after(self, join: exp.Join) -> list[exp.Expr]:
+        """The parts of the SELECT that may name columns, without the ON of a join."""
+        where, others = self.select.args.get("where"), [each for each in tables_of(self.select) if each[1] is not join]
+        parts = [part for table, each in others for part in (table, each.args.get("on") if each is not None else None)]
+        return [each for each in (*self.later, where, join.this, *parts) if each is not None]
 
     # -- one relation of all ------------------------------------------------------------------------------------------
 
@@ -409,30 +422,74 @@ class _From:
         kept = {*keys, *self.carried}
         rows = self._met(rest.pop(0), keyless=final)
         while rest:
-            number = next((i for i, other in enumerate(rest) if self._equalities(rows, other)), 0)
-            other = self._met(rest.pop(number))
-            equal = self._equalities(rows, other)
-            used = {id(condition) for condition, _ in equal}
-            pairs = [pair for _, pair in equal]
-            self.conditions = [each for each in self.conditions if id(each) not in used]
-            place = self.queries.source.place(equal[0][0].node if equal else self.select)
-            with planning(place):
-                rows = paired(self._narrow(rows, equal, wanted, kept), self._narrow(other, equal, wanted, kept), pairs)
-            rows = self._met(self._narrow(rows, [], wanted, kept))
+            equal = (i for i, other in enumerate(rest) if self._equalities(rows, other))
+            compared = (i for i, other in enumerate(rest) if self._range(self.conditions, rows, other))
+            other = self._met(rest.pop(next(chain(equal, compared), 0)))
+            rows = self._met(self._narrow(self._both(rows, other, wanted, kept), [], wanted, kept))
         assert not (final and self.conditions), "a condition was not met"
         return Relation(rows, tuple(self.columns), self.carried)
+
+    def _both(self, rows: Any, other: Any, wanted: list[exp.Expr], kept: set[str]) -> Any:
+        """Rows joined with others by the equalities and the range between them, which are met then."""
+        equal = self._equalities(rows, other)
+        found = self._range(self.conditions, rows, other)
+        used = {id(condition) for condition, _ in equal} | ({id(each) for each in found.met} if found else set())
+        pairs = [pair for _, pair in equal]
+        self.conditions = [each for each in self.conditions if id(each) not in used]
+        node = equal[0][0].node if equal else found.met[0].node if found and found.met else self.select
+        with planning(self.queries.source.place(node)):
+            if found is None:
+                sides = [self._narrow(side, equal, wanted, kept) for side in (rows, other)]
+                return paired(sides[0], sides[1], pairs)
+            return found.joined(
+                rows, other, pairs, [*self._needed(rows, wanted, kept), *self._needed(other, wanted, kept)]
+            )
+
+    def _range(self, conditions: Iterable[_Condition], rows: Any, other: Any) -> _Compared | None:
+        """Comparisons by which rows of one side are found for each row of the other, if there are any.
+
+        Those with a table of one row are its intervals; otherwise the value with two ends is looked up, else the first.
+        """
+        sides = types(rows), types(other)
+        by_side: dict[bool, list[tuple[_Condition, Comparison]]] = {False: [], True: []}
+        for condition in conditions:
+            if condition.equal is None and not condition.asks and condition.keys <= sides[0].keys() | sides[1].keys():
+                for one in comparisons(condition.node):
+                    for each in (one, one.reversed):
+                        value, end = (self._keys(part, condition.columns) for part in (each.value, each.end))
+                        for swapped in (False, True):
+                            mine, theirs = sides[::-1] if swapped else sides
+                            if value and end and value <= mine.keys() and end <= theirs.keys():
+                                by_side[swapped].append((condition, each))
+        best: list[tuple[tuple[bool, bool, bool], _Compared]] = []
+        for swapped, pairs in by_side.items():
+            for found in ranges(each for _, each in pairs):
+                conditions_of = {id(each): condition for condition, each in pairs}
+                used = [conditions_of[id(each)] for each in found.comparisons]
+                mine, theirs = sides[::-1] if swapped else sides
+                values, ends = (Values(self.queries.source, used[0].columns, side) for side in (mine, theirs))
+                between = Between.of(self.queries.source, found, values.of, ends.of)
+                if between is not None:
+                    met = [each for each in used if found.meets(each.node)]
+                    rank = (set(theirs) <= self.single, not set(mine) <= self.single, len(found.comparisons) > 1)
+                    best.append((rank, _Compared(between, list({id(each): each for each in met}.values()), swapped)))
+        return max(best, key=lambda each: each[0])[1] if best else None
+
+    def _needed(self, rows: Any, wanted: list[exp.Expr], kept: set[str]) -> list[str]:
+        """The columns of rows that something needs yet."""
+        schema = types(rows)
+        needed = mentioned([each for each in self.columns if each.key in schema], wanted) | kept
+        for condition in self.conditions:
+            needed |= condition.keys
+        needed |= {each.key for each in self.columns if not each.table}
+        return [name for name in schema if name in needed]
 
     def _narrow(
         self, rows: Any, equal: Sequence[tuple[_Condition, Pair]], wanted: list[exp.Expr], kept: set[str]
     ) -> Any:
         """The rows without columns that nothing needs any more."""
-        schema = types(rows)
-        needed = mentioned([each for each in self.columns if each.key in schema], wanted) | kept
-        for condition in [*self.conditions, *(each for each, _ in equal)]:
-            needed |= condition.keys
-        needed |= {each.key for each in self.columns if not each.table and each.key in schema}
-        left = [name for name in schema if name in needed]
-        return rows if len(left) == len(schema) or not left else rows.select(*left)
+        left = self._needed(rows, wanted, kept.union(*(each.keys for each, _ in equal)))
+        return rows if len(left) == len(types(rows)) or not left else rows.select(*left)
 
     def _met(self, rows: Any, *, keyless: bool = False) -> Any:
         """The rows that meet every condition on their own columns, or if ``keyless`` on none."""
@@ -446,11 +503,46 @@ class _From:
             for each in plain:
                 with planning(self.queries.source.place(each.node)):
                     rows = rows.where(_truth(Values(self.queries.source, each.columns, schema), each))
+            rows, compared = self._within(rows, [each for each in ready if each.asks])
             for each in ready:
-                if not any(each is one for one in plain):
+                if not any(each is one for one in (*plain, *compared)):
                     with planning(self.queries.source.place(each.node)):
                         relation = Relation(rows, tuple(c for c in each.columns if c.key in schema), self.carried)
                         rows = subqueries.filtered(self.queries, relation, each.node, self.env)
+
+    def _within(self, rows: Any, conditions: Iterable[_Condition]) -> tuple[Any, list[_Condition]]:
+        """The rows that meet comparisons with subqueries that are the same for all rows, and the conditions that these
+        are: the rows between two values of a subquery are found by their order.
+        """
+        known, schema = self.queries.known(self.env), types(rows)
+        fitting: list[tuple[_Condition, Comparison]] = []
+        for condition in conditions:
+            for one in comparisons(condition.node):
+                for each in (one, one.reversed):
+                    is_same = not subqueries.names_in(each.end, known) and not subqueries.subqueries_in([each.value])
+                    if is_same and subqueries.names_in(each.value, known):
+                        fitting.append((condition, each))
+        compared: list[_Condition] = []
+        for found in ranges(each for _, each in fitting):
+            used = [next(condition for condition, each in fitting if each is one) for one in found.comparisons]
+            met = [each for each in used if found.meets(each.node)]
+            if len(met) < len(used):
+                continue
+            with planning(self.queries.source.place(used[0].node)):
+                ends, end_of = self._ends(found)
+                value = Values(self.queries.source, used[0].columns, schema)
+                between = Between.of(self.queries.source, found, value.of, end_of)
+                if between is not None:
+                    rows = between.joined(rows, ends, [], list(schema))
+                    compared += met
+        return rows, compared
+
+    def _ends(self, found: Range) -> tuple[Any, Callable[[exp.Expr], Value]]:
+        """One row with the subqueries of a range's ends, and what gives the values of ends there."""
+        nodes = [each.end for each in found.comparisons]
+        relation, known = subqueries.attached(self.queries, Relation(self.queries.unit, ()), nodes, self.env)
+        values = Values(self.queries.source, (), relation.types, lambda _, part: known.get(id(part)))
+        return relation.rows, values.of
 
     def _equalities(self, rows: Any, other: Any) -> list[tuple[_Condition, Pair]]:
         """The conditions that say that a value of one side equals a value of the other."""
@@ -493,6 +585,22 @@ class _From:
         return a, b, False
 
 
+@dataclass(frozen=True)
+class _Compared:
+    """A range between two sides, the conditions that it meets, and whether the values are those of the second."""
+
+    between: Between
+    met: Sequence[_Condition]
+    swapped: bool
+
+    def joined(self, rows: Any, other: Any, pairs: Sequence[Pair], kept: Sequence[str]) -> Any:
+        """Both sides, joined by keys and by the range, with the columns ``kept``, or with one if there are none."""
+        if not self.swapped:
+            return self.between.joined(rows, other, pairs, kept or list(types(rows))[:1])
+        turned = [(right, left, safe) for left, right, safe in pairs]
+        return self.between.joined(other, rows, turned, kept or list(types(other))[:1])
+
+
 def _truth(values: Values, condition: _Condition) -> pl.Expr:
     if condition.equal is not None:
         mine, theirs = (Value(pl.col(key), values.schema[key], condition.node) for key in condition.equal)
@@ -511,8 +619,8 @@ class _OuterJoin:
     conditions: Sequence[_Condition]
     join: exp.Join
 
-    def result(self, side: str) -> Any:
-        """Pairs, and the rows without a partner, with nulls for the other side."""
+    def result(self, side: str, after: Sequence[str]) -> Any:
+        """Pairs, and the rows without a partner, with nulls for the other side, of which the columns ``after`` stay."""
         with planning(self.start.queries.source.place(self.join)):
             equal = [
                 (each, self.start._sides_of(each, types(self.left), types(self.right))) for each in self.conditions
@@ -523,8 +631,7 @@ class _OuterJoin:
             left = self._limited(self.left, [each for each in rest if each.keys <= mine])
             right = self._limited(self.right, [each for each in rest if each.keys <= theirs and each.keys])
             mixed = [each for each in rest if not each.keys <= mine and not each.keys <= theirs]
-            pool = [paired(left, right, pairs)]
-            matches = self._limited(pool[0], mixed)
+            matches = self._matches(left, right, pairs, mixed, after)
             parts = [matches]
             if side in ("LEFT", "FULL"):
                 parts.append(self._unmatched(self.left, left, right, pairs, mixed, matches=matches))
@@ -537,6 +644,18 @@ class _OuterJoin:
                 for part in parts[1:]
             ]
             return matches.concat(*padded)
+
+    def _matches(
+        self, left: Any, right: Any, pairs: Sequence[Pair], mixed: Sequence[_Condition], after: Sequence[str]
+    ) -> Any:
+        """The pairs that meet the conditions on both sides. Of a range nobody needs the ends any more."""
+        found = self.start._range(mixed, left, right)
+        if found is None:
+            return self._limited(paired(left, right, pairs), mixed)
+        rest = [each for each in mixed if not any(each is one for one in found.met)]
+        used = {*after}.union(*(each.keys for each in rest))
+        kept = [*types(left), *(name for name in types(right) if name in used)]
+        return self._limited(found.joined(left, right, pairs, kept), rest)
 
     def _limited(self, rows: Any, conditions: Sequence[_Condition]) -> Any:
         for each in conditions:

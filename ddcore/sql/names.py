@@ -43,11 +43,15 @@ class Column:
 
 @dataclass(frozen=True)
 class Relation:
-    """The rows of a query, and what they are called. ``carried``: keys that correlate them with the query around."""
+    """The rows of a query, and what they are called. ``carried``: keys that correlate them with the query around.
+
+    ``single``: there is one row at most.
+    """
 
     rows: Any
     columns: tuple[Column, ...]
     carried: tuple[str, ...] = ()
+    single: bool = False
 
     @property
     def types(self) -> Schema:

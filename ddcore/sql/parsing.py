@@ -15,13 +15,13 @@ from ddcore.errors import ProgramError
 from ddcore.sql.bindings import without_recursion
 from ddcore.sql.brackets import check_brackets
 from ddcore.sql.commas import check_commas
-from ddcore.sql.heads import query_of
+from ddcore.sql.heads import Head, head_of
 from ddcore.sql.mistakes import check_ends, check_joins, mistake
 from ddcore.sql.quotes import unclosed
 from ddcore.sql.source import DIALECT, Source
 from ddcore.sql.tokens import statements
 
-__all__ = ["View", "parse"]
+__all__ = ["Table", "View", "parse"]
 
 _FORM = "write CREATE VIEW name AS SELECT ..."
 
@@ -38,10 +38,23 @@ class View:
     start: int
 
 
-def parse(text: str, file: str) -> tuple[list[View], Source]:
-    """The views of a program, in order. Raises ProgramError, with the place, where it is something else."""
+@dataclass(frozen=True)
+class Table:
+    """One statement: ``CREATE TABLE name (column type, ...)`` without a query. It declares an input."""
+
+    name: str
+    columns: tuple[exp.ColumnDef, ...]
+    node: exp.Expr
+
+
+def parse(text: str, file: str) -> tuple[list[View], list[Table], Source]:
+    """The views and the declared tables of a program, in order.
+
+    Raises ProgramError, with the place, where it is something else.
+    """
     source = Source(file, text)
-    views = [_view(source, tokens) for tokens in statements(source)]
+    read = [_statement(source, tokens) for tokens in statements(source)]
+    views = [each for each in read if isinstance(each, View)]
     if not views:
         what = "there is no view, only comments or semicolons" if text.strip() else "the file is empty"
         raise source.error_at(0, what, _FORM)
@@ -49,14 +62,17 @@ def parse(text: str, file: str) -> tuple[list[View], Source]:
         raise source.error(
             views[-1].node, "all views are temporary, so the program has no output", "leave TEMPORARY out of one"
         )
-    return views, source
+    return views, [each for each in read if isinstance(each, Table)], source
 
 
-def _view(source: Source, tokens: list[Token]) -> View:
-    """The view of a statement. A text that is not closed may be why the statement cannot be read, and is named then."""
+def _statement(source: Source, tokens: list[Token]) -> View | Table:
+    """A statement. A text that is not closed may be why it cannot be read, and is named then."""
     try:
         source.start = tokens[0].start
-        return _of_tree(source, _tree(source, tokens), tokens[0].start)
+        check_brackets(tokens, source)
+        head = head_of(tokens, source)
+        tree = _tree(source, head)
+        return _table(source, tree) if head.query is None else _view(source, tree, tokens[0].start, head)
     except ProgramError:
         error = unclosed(source, tokens[0].start, tokens[-1].end + 1, surely=False)
         if error is None:
@@ -64,10 +80,9 @@ def _view(source: Source, tokens: list[Token]) -> View:
     raise error
 
 
-def _tree(source: Source, tokens: list[Token]) -> exp.Create:
+def _tree(source: Source, head: Head) -> exp.Create:
+    tokens, number = head.tokens, head.query or 0
     first = tokens[0].start
-    check_brackets(tokens, source)
-    number = query_of(tokens, source)
     check_commas(tokens, source)
     check_ends(tokens[number:], source)
     kept = without_recursion(tokens, source)
@@ -94,18 +109,56 @@ def _quiet() -> Iterator[None]:
         logger.disabled = before
 
 
-def _of_tree(source: Source, tree: exp.Create, start: int) -> View:
-    if tree.kind != "VIEW" or not isinstance(tree.expression, exp.Query | exp.Values):
+def _view(source: Source, tree: exp.Create, start: int, head: Head) -> View:
+    if not isinstance(tree.expression, exp.Query | exp.Values):
         raise source.error(tree, "this view has no query", _FORM)
     kinds = {exp.TemporaryProperty, exp.MaterializedProperty}
     properties = tree.args.get("properties")
-    others = [each for each in (properties.expressions if properties else []) if type(each) not in kinds]
-    if others or tree.args.get("exists") or tree.args.get("replace"):
+    if [each for each in (properties.expressions if properties else []) if type(each) not in kinds]:
         raise source.error(tree, "CREATE VIEW takes a name, columns and a query only", "write CREATE VIEW name AS ...")
-    temporary = bool(properties and properties.find(exp.TemporaryProperty))
+    temporary = head.local or bool(properties and properties.find(exp.TemporaryProperty))
     target = tree.this
     columns = tuple(target.expressions) if isinstance(target, exp.Schema) else ()
+    table, query = _named(source, target), tree.expression
+    if head.recursive:
+        query = _recursive(source, table, columns, query)
+    return View(table.name, columns, query, temporary, table, start)
+
+
+def _named(source: Source, target: exp.Expr) -> exp.Table:
     table = target.this if isinstance(target, exp.Schema) else target
+    assert isinstance(table, exp.Table)
     if table.args.get("db"):
         raise source.error(table, f"{table.sql()}: a view has a plain name", "leave the schema out")
-    return View(table.name, columns, tree.expression, temporary, table, start)
+    return table
+
+
+def _recursive(source: Source, table: exp.Table, columns: tuple[exp.Expr, ...], query: exp.Expr) -> exp.Select:
+    """The query of ``CREATE RECURSIVE VIEW name (columns) AS query``, as the standard defines it."""
+    if not columns:
+        raise source.error(
+            table, f"the recursive view {table.name} names no columns", "CREATE RECURSIVE VIEW name (a, b) AS"
+        )
+    alias = exp.TableAlias(this=table.this.copy(), columns=[column.copy() for column in columns])
+    select = exp.Select(
+        expressions=[exp.Column(this=column.copy()) for column in columns], from_=exp.From(this=table.copy())
+    )
+    select.set("with_", exp.With(expressions=[exp.CTE(this=query, alias=alias)], recursive=True))
+    return select
+
+
+def _table(source: Source, tree: exp.Create) -> Table:
+    target = tree.this
+    table = _named(source, target)
+    columns = target.expressions if isinstance(target, exp.Schema) else []
+    for column in columns:
+        if not isinstance(column, exp.ColumnDef) or column.args.get("kind") is None or column.args.get("constraints"):
+            hint = (
+                "write CREATE TABLE name (column type, ...); conditions on a table are data tests: docs/data-tests.md"
+            )
+            source.refuse(column, "this part of a table", hint)
+    if not columns or tree.args.get("properties"):
+        raise source.error(
+            table, f"the table {table.name} has no columns, or options", "CREATE TABLE name (column type, ...)"
+        )
+    return Table(table.name, tuple(columns), table)

@@ -49,7 +49,7 @@ class Env:
 
 
 class Queries:
-    """Plans queries over the inputs and the views before them."""
+    """Plans queries over the inputs and the views that they name."""
 
     def __init__(self, source: Source, inputs: Mapping[str, Any]) -> None:
         self.source = source
@@ -77,7 +77,7 @@ class Queries:
         names = [*env.bindings, *self.tables]
         raise self.source.error(
             node, f"there is no table {shown(node)}; there are: {listed(names)}",
-            meant(node.name, names) or "tables are the inputs of dd.toml and the views before this one",
+            meant(node.name, names) or "tables are the inputs of dd.toml and the views of this program",
         )  # fmt: skip
 
     def query(self, node: exp.Expr, env: Env) -> Relation:
@@ -125,7 +125,8 @@ class Queries:
         known |= numbers
         if node.args.get("qualify") is not None:
             relation = self._qualified(node, relation, value_of)
-        return ordering.projected(self, node, relation, columns, value_of)
+        projected = ordering.projected(self, node, relation, columns, value_of)
+        return replace(projected, single=env.outer is None and grouping.is_global(node))
 
     def _qualified(self, node: exp.Select, relation: Relation, value_of: ordering.Replace) -> Relation:
         """The rows that meet QUALIFY, which may name columns of the SELECT."""

@@ -7,7 +7,7 @@ compared with is the key, and the values are not needed.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from ddcore.sql.joins import Pair
     from ddcore.sql.queries import Env, Queries
 
+Compare = Callable[[pl.Expr, pl.Expr, pl.Expr], pl.Expr]
 __all__ = ["Outer", "attached", "correlated", "filtered", "names_in", "subqueries_in"]
 
 
@@ -303,10 +304,56 @@ def attached(
         elif isinstance(inner, exp.Select | exp.SetOperation | exp.Subquery):
             result, value = _scalar(queries, rows, inner, env, name)
         else:
-            queries.source.refuse(inner, "this comparison with a subquery", "= ANY, <> ALL, IN and EXISTS are")
+            result, value = _quantified(queries, rows, inner, env, name)
         rows = Relation(result, rows.columns, rows.carried)
         known[id(node)] = known[id(inner)] = value
     return rows, known
+
+
+_COMPARISONS: dict[type[exp.Expr], tuple[Compare, type[exp.Expr]]] = {
+    exp.LT: (lambda value, least, most: value < most, exp.GTE),
+    exp.LTE: (lambda value, least, most: value <= most, exp.GT),
+    exp.GT: (lambda value, least, most: value > least, exp.LTE),
+    exp.GTE: (lambda value, least, most: value >= least, exp.LT),
+    exp.NEQ: (lambda value, least, most: (value != least) | (value != most), exp.EQ),
+    exp.EQ: (lambda value, least, most: (value == least) | (value == most), exp.NEQ),
+}
+"""Whether a comparison holds for ANY value, by the least and the greatest of them, and its opposite."""
+
+
+def _quantified(queries: Queries, around: Relation, node: exp.Expr, env: Env, name: str) -> tuple[Any, Value]:
+    """``x < ANY (query)`` and the like: null where it depends on a null. ``x < ALL`` is no ``x >= ANY``."""
+    source, quantifier = queries.source, node.args.get("expression")
+    kind, whole = type(node), isinstance(quantifier, exp.All)
+    if kind not in _COMPARISONS or quantifier is None:
+        source.refuse(node, "this comparison with a subquery", "= <> < > <= >= with ANY and ALL, IN and EXISTS are")
+    if whole:
+        kind = _COMPARISONS[kind][1]
+    if isinstance(node.this, exp.Tuple) or subqueries_in([node.this]):
+        source.refuse(
+            node, "several values, or a subquery, on the left side of ANY and ALL", "compute it in a view before"
+        )
+    body = _body(queries, around, quantifier.this, env)
+    if len(body.results) != 1:
+        raise source.error(node, f"one value is compared with {len(body.results)} columns", "select one column")
+    (mine, theirs), dtype = aligned(
+        source, [Values(source, around.columns, around.types).of(node.this), body.results[0]], shown(node)
+    )
+    if dtype.is_nested:
+        source.refuse(node, f"comparing {dtype}")
+    keys = {f"{name} key {i}": right for i, (_, right, _) in enumerate(body.pairs)}
+    values = pl.col(name)
+    bounds = body.rows.select(**keys, **{name: theirs}).group_by(*keys).agg(**{
+        f"{name} least": ddcore.min(values), f"{name} most": ddcore.max(values),
+        f"{name} rows": ddcore.count(), f"{name} nulls": ddcore.count(where=values.is_null()),
+    })  # fmt: skip
+    pairs = [(left, pl.col(key), safe) for key, (left, _, safe) in zip(keys, body.pairs, strict=True)]
+    joined = joins.paired(around.rows, bounds, pairs, "left")
+    least, most, rows, nulls = (pl.col(f"{name} {part}") for part in ("least", "most", "rows", "nulls"))
+    met = _COMPARISONS[kind][0](mine, least, most)
+    found = pl.when(rows.is_null()).then(False).when(met).then(True).when(mine.is_not_null() & (nulls == 0)).then(False)
+    truth = ~found if whole else found
+    return joined.select(*types(around.rows), **{name: truth}), Value(pl.col(name), BOOL, node)
 
 
 def _labelled(parts: Sequence[tuple[Any, pl.Expr]], name: str) -> Any:

@@ -21,7 +21,7 @@ from ddcore.schema import Schema, Type, parse_type
 from ddcore.sql.names import Column, resolve
 from ddcore.sql.source import Source, called, shown
 
-__all__ = ["BOOL", "CHAINED", "Value", "Values", "aligned", "declared_type", "null", "shared"]
+__all__ = ["BOOL", "CHAINED", "Named", "Rule", "Value", "Values", "aligned", "declared_type", "null", "shared"]
 
 BOOL, INT, FLOAT, TEXT = Type("bool"), Type("int64"), Type("float64"), Type("string")
 DATE, TIMESTAMP = Type("date"), Type("timestamp")
@@ -178,6 +178,10 @@ def _read(text: str, wanted: Type) -> Any:
     raise ValueError(text)
 
 
+Rule = Callable[["Values", Any], Value]
+"""Makes the value of a node."""
+Named = tuple[int, Rule]
+"""How many arguments a function has that sqlglot does not know, and its rule."""
 Replace = Callable[["Values", exp.Expr], Value | None]
 CHAINED = (exp.And, exp.Or, exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Mod, exp.DPipe)
 

@@ -80,7 +80,7 @@ class Rows:
             after = np.zeros(1, np.int64)
         if len(after):
             self._refuse_text(portion, begins, int(after[0]))
-        ends = np.flatnonzero((data == _NEWLINE) | (data == _RETURN))
+        ends = np.flatnonzero((data == _NEWLINE) | (data == _RETURN) if b"\r" in portion else data == _NEWLINE)
         if len(quotes):
             ends = ends[(np.searchsorted(quotes, ends) + is_inside) % 2 == 0]
         elif is_inside:
@@ -101,7 +101,7 @@ class Rows:
         """The quotes that open and close fields, in turn; two that stand for one close it and open it again."""
         import numpy as np
 
-        quotes: Places = np.flatnonzero(data == _QUOTE)
+        quotes: Places = np.flatnonzero(data == _QUOTE) if b'"' in portion else np.empty(0, np.int64)
         opening = quotes[int(self._state == _QUOTED) :: 2]
         is_text = ~_is_any(self._before(data, opening), _CLOSES)
         if not is_text.any() and not (self._state == _PLAIN and data[0] == _QUOTE):

@@ -36,6 +36,7 @@ class DeltaFeed(DeltaTable):
 
     kind = "change data feed"
     cancels = True
+    own = (CHANGE, COMMIT, TIME)
     first: int | None = None
     times: tuple[int, ...] = ()
     only_spark: str = ""

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from ddcore.errors import DataError
 from ddcore.io import store
 from ddcore.io.address import is_url
-from ddcore.io.deltalog import commit_info
+from ddcore.io.deltalog import commit_info, gap_text, lost_versions
 from ddcore.io.objects import denial, refused
+from ddcore.io.sources.files import check_folder
 from ddcore.io.sources.parquetfile import MOST_ROWS
 from ddcore.io.sources.remote import address_at, opened_table, place_of
 from ddcore.io.sources.source import Batches, Source, date_of, first_line
@@ -117,6 +119,12 @@ class DeltaTable(Source):
         except Exception as error:
             raise self.explain(error) from error
 
+    def explain(self, error: BaseException) -> DataError:
+        """The error for a table of which a file is not what it should be, or may not be read."""
+        if not is_url(self.path):
+            check_folder(Path(self.path), self.path)
+        return super().explain(error)
+
     def spark_frame(self, session: SparkSession) -> DataFrame:
         """The table as Spark reads it."""
         return session.read.format("delta").option("versionAsOf", self.version).load(self.path)
@@ -145,8 +153,11 @@ def delta_table(path: str, place: str, version: int | None = None) -> DeltaTable
             raise refused(address_at(path), "read", error) from error
         if version is not None and _newest(path) is not None:
             raise _missing(path, place, version) from error
+        if not is_url(path):
+            check_folder(Path(path, "_delta_log"), f"{place}/_delta_log")
+        gap = lost_versions(place_of(path), version)
         raise DataError(
-            f"{place}: not a readable Delta table: {first_line(error)}",
+            f"{place}: not a readable Delta table: {gap_text(gap) if gap else first_line(error)}",
             "write it again at its origin, or export its rows to Parquet and ingest that",
         ) from error
     for file in files:

@@ -159,7 +159,7 @@ def _sources_at(place: str) -> list[Source]:
         if path.is_file():
             return [_file_kind(path, place)(place, _absolute(path))]
     except OSError as error:
-        raise DataError(f"{place}: cannot be read: {error.strerror}", "make it readable for this user") from error
+        raise _unreadable(place, error) from error
     raise UsageError(f"{place}: there is no such file or folder", _nearby(path))
 
 
@@ -201,6 +201,7 @@ def _sources_matching(pattern: str, place: str) -> list[tuple[str, list[Source]]
     matches = []
     steps = Path(pattern).parts
     literal = next(number for number, step in enumerate(steps) if _GLOB & set(step))
+    _check_listable(steps, literal)
     for match in sorted(glob.glob(pattern, recursive=True)):
         path = Path(match)
         hidden = any(step[0] in "._" and step not in steps for step in path.parts[literal:])
@@ -212,6 +213,28 @@ def _sources_matching(pattern: str, place: str) -> list[tuple[str, list[Source]]
             "quote the pattern, and list what it matches with: ls",
         )
     return matches
+
+
+def _check_listable(steps: Sequence[str], literal: int) -> None:
+    """Raise DataError for a folder of a pattern that cannot be read: what is in it would be left out unsaid."""
+    import glob
+
+    for number in range(literal, len(steps) + (steps[-1] == "**")):
+        step = steps[number] if number < len(steps) else "**"
+        for folder in glob.iglob(str(Path(*steps[:number])), recursive=True):
+            try:
+                if not _GLOB & set(step):
+                    os.lstat(Path(folder, step))
+                elif os.path.isdir(folder):
+                    os.scandir(folder).close()
+            except (FileNotFoundError, NotADirectoryError):
+                continue
+            except OSError as error:
+                raise _unreadable(folder, error) from error
+
+
+def _unreadable(place: str, error: OSError) -> DataError:
+    return DataError(f"{place}: cannot be read: {error.strerror}", "make it readable for this user")
 
 
 def _sources_under(folder: Path, place: str) -> list[Source]:

@@ -12,7 +12,8 @@ from ddcore.errors import DdError
 from ddcore.io.sources.csvfile import CsvFile
 from ddcore.io.sources.finding import find_sources
 from ddcore.io.sources.jsonlines import JsonLines
-from ddcore.io.sources.jsontypes import guessed_types
+from ddcore.io.sources.jsonobjects import parse_object
+from ddcore.io.sources.jsontypes import guessed_types, is_event
 from ddcore.schema import parse_schema
 
 if TYPE_CHECKING:
@@ -28,23 +29,43 @@ _BARE = re.compile(r"[A-Za-z0-9_-]+")
 def guessed_schema(places: Sequence[str], dims: Sequence[str], *, debezium: bool = False, op: str = "") -> str:
     """The line ``schema = {...}`` for ``dd.toml`` that fits the first source, without its times, diff and operation.
 
-    Of Debezium's events the rows decide; the line goes on with ``key = [...]``, if the events have keys. Empty for a
-    source that cannot be read, that no input can hold as it is, or that is a URL. A guess: the first thousand rows of
-    a CSV or JSON lines file decide about its types.
+    Of Debezium's events the rows decide; the line goes on with ``key = [...]``, if the events have keys, and with the
+    option ``--debezium``, if it was not given. Empty for a source that cannot be read, that no input can hold as it is,
+    or that is a URL. A guess: the first thousand rows of a CSV or JSON lines file decide about its types.
     """
     if "://" in places[0]:
         return ""
     try:
         source = find_sources(places)[0]
+        objects = _objects(source, debezium=debezium)
+        is_envelope = all(map(is_event, objects)) if objects else is_event(source.columns())
+        option = "; as these are events of Debezium, say --debezium" if is_envelope and not debezium and not op else ""
         key: Sequence[str] = ()
-        if isinstance(source, JsonLines):
-            types, key = guessed_types(source.first_objects(_ROWS), debezium=debezium)
+        if objects:
+            types, key = guessed_types(objects, debezium=debezium or bool(option))
         else:
-            types = _row_types(_types(source)) if debezium else _types(source)
+            types = _row_types(_types(source)) if debezium or option else _types(source)
         schema = parse_schema({name: kind for name, kind in types.items() if name not in (*dims, "diff", op)})
     except DdError:
         return ""
-    return _line(schema, [name for name in key if name in schema]) if schema else ""
+    return _line(schema, [name for name in key if name in schema]) + option if schema else ""
+
+
+def _objects(source: Source, *, debezium: bool) -> Sequence[Mapping[str, Any]]:
+    """The first objects of JSON lines, or of events of Debezium in a column of texts; none for another source."""
+    import polars as pl
+
+    if isinstance(source, JsonLines):
+        return source.first_objects(_ROWS)
+    texts = [name for name, kind in source.columns().items() if kind == pl.String]
+    name = "value" if "value" in texts else texts[0] if len(texts) == 1 else None
+    if not debezium or name is None:
+        return []
+    values = next((frame[name].head(_ROWS).drop_nulls().to_list() for _, frame in source.frames([name])), [])
+    try:
+        return [parse_object(value) for value in values if value.strip().startswith("{")]
+    except ValueError:
+        return []
 
 
 def _row_types(types: Mapping[str, Any]) -> dict[str, Any]:

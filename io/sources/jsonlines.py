@@ -181,6 +181,9 @@ class JsonLines(Source):
             block.decode()
         except UnicodeDecodeError as error:
             line = number + block.count(b"\n", 0, error.start)
+            if error.end == len(block) and error.reason == "unexpected end of data":
+                what = f"line {line} is not JSON: it is cut off before its end"
+                raise DataError(f"{self.name}: not a readable {self.kind}: {what}", CUT) from error
             raise DataError(
                 f"{self.name}: not UTF-8: {first_line(error)} (line {line})",
                 "write it again as UTF-8, for example with: iconv",

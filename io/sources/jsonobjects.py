@@ -16,6 +16,8 @@ TEXTS = ("string", "date", "timestamp", "binary")  # the types whose values are 
 _NUMBERS = ("int64", "float64")
 _KINDS = {dict: "an object", list: "a list", str: "text", bool: "true or false", type(None): "null"}
 _WORDS = ("true", "false", "null", "-")
+_NUMBER = re.compile(r"\.|[eE][+-]?")  # what has to go on behind the digits of a number
+_ESCAPE = re.compile(r"u?[0-9A-Fa-f]{0,4}")
 CUT = "the file may have been cut off: copy it again; or find and fix the line at the source"
 _FIX = "fix the line at the source"
 
@@ -63,8 +65,9 @@ def parse_object(text: str) -> Object:
 def _is_cut(text: str, error: json.JSONDecodeError) -> bool:
     """Whether a text is wrong only because it ends: inside of a string, of a word, or where something has to follow."""
     rest = text[error.pos :].strip()
-    is_begun = error.msg.startswith("Expecting") and any(word.startswith(rest) for word in _WORDS)
-    return is_begun or error.msg.startswith("Unterminated string")
+    if error.msg.startswith("Expecting"):
+        return any(word.startswith(rest) for word in _WORDS) or _NUMBER.fullmatch(rest) is not None
+    return error.msg.startswith("Unterminated string") or _ESCAPE.fullmatch(rest) is not None
 
 
 def value_at(value: dict[str, Any], path: str) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 
 from ddcore.io.sources.jsonobjects import Number, Object
 
-__all__ = ["guessed_types"]
+__all__ = ["guessed_types", "is_event"]
 
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
 _TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,6})?(Z|[+-]\d\d:\d\d)?")
@@ -26,12 +26,21 @@ def guessed_types(objects: Sequence[Mapping[str, Any]], *, debezium: bool) -> tu
     """
     if not debezium:
         return _fields(objects), ()
-    envelopes = [_inside(_inside(each, "value"), "payload") for each in objects]
+    envelopes = [_envelope(each) for each in objects]
     rows = [row for each in envelopes for row in (each.get("before"), each.get("after")) if isinstance(row, Mapping)]
     keys = [_inside(each["key"], "payload") for each in objects if isinstance(each.get("key"), Mapping)]
     types = {name: _declared(objects, name) for row in rows for name in row} | _fields(rows, unknown=None)
     plain = {name: kind for name, kind in types.items() if not kind.startswith(("list", "struct"))}
     return plain, tuple(dict.fromkeys(name for key in keys for name in key))
+
+
+def is_event(value: Mapping[str, Any]) -> bool:
+    """Whether an object has the fields of Debezium's events."""
+    return {"op", "after"} <= {*_envelope(value)} or {"op", "before"} <= {*_envelope(value)}
+
+
+def _envelope(value: Mapping[str, Any]) -> Mapping[str, Any]:
+    return _inside(_inside(value, "value"), "payload")
 
 
 def _inside(value: Mapping[str, Any], name: str) -> Mapping[str, Any]:

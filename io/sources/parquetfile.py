@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["MOST_ROWS", "ParquetFile"]
 
-_BATCH_ROWS = 1 << 20
+_BATCH_ROWS = 1 << 17  # their columns stay in the cache, and in memory that allocators hand out again
 _LEAST_ROWS = 1 << 4  # of a batch, where more do not fit into memory
 _BATCH_BYTES = 4 << 30  # of memory for one batch: pages, decompressed and decoded
 MOST_ROWS, _MOST_BYTES = 1 << 16, 1 << 20  # rows, and bytes of values, for each byte of a file
@@ -66,7 +66,7 @@ class ParquetFile(Source):
         return parts
 
     def batches(self, columns: Sequence[str]) -> Batches:
-        """Batches of 1M rows, or of fewer where these do not fit into ``_BATCH_BYTES``.
+        """Batches of 131,072 rows, or of fewer where these do not fit into ``_BATCH_BYTES``.
 
         A few bytes of a file may stand for gigabytes: runs of equal values, long values that repeat, pages of equal
         bytes. DataError where there are too many rows or values for the size of the file, where 16 rows need too much
@@ -92,7 +92,7 @@ class ParquetFile(Source):
                 if rows <= _LEAST_ROWS or _MOST_BYTES * size < _BATCH_BYTES:
                     what = f"the values need more than {_BATCH_BYTES >> 30} GiB of memory"
                     raise self._too_large(done, what) from error
-                rows //= 256
+                rows = max(_LEAST_ROWS, rows // 256)
         if done != expected:
             raise DataError(
                 f"{self.name}: not a readable Parquet file: its pages have {done} rows, its footer has {expected}",

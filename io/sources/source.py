@@ -45,6 +45,7 @@ class Source(ABC):
     is_text: ClassVar[bool] = False  # whether text in it is parsed, where the input declares another type
     cancels: ClassVar[bool] = False  # whether many of its updates cancel each other, so that they are added up first
     is_table: ClassVar[bool] = False  # whether it is no file, and its rows have no order
+    own: ClassVar[tuple[str, ...]] = ()  # columns that say something about its rows: nobody misses them in an input
 
     name: str
     path: str

@@ -21,6 +21,7 @@ from ddcore.io.sources.paths import named_again, spark_columns
 from ddcore.io.sources.source import Batches, Source
 from ddcore.io.sources.spark import ERROR, cores, in_tasks, shares, through
 from ddcore.io.times import named, time_of
+from ddcore.libraries import numpy as np
 
 if TYPE_CHECKING:
     import polars as pl
@@ -35,8 +36,10 @@ __all__ = ["ABSENT", "REDELIVERED", "ROWS", "SKIPPED", "TALLIES", "EventLog"]
 # What is counted: rows read, rows that say nothing by themselves, events that came again, deletes of nothing.
 ROWS, SKIPPED, REDELIVERED, ABSENT = TALLIES = ("_rows", "_skipped", "_redelivered", "_absent")
 
-_KEY, _AT, _PRESENT, _NEXT, _FIRST = "_key", "_at", "_present", "_next", "_first"
+_KEY, _AT, _PRESENT, _NEXT, _FIRST, _ROW = "_key", "_at", "_present", "_next", "_first", "_row"
 _BASE = -1  # before all versions
+_READ_WHOLE = 4  # a log with fewer updates for each event is read whole
+_WORTH_PAIRS = 1 << 12  # events below which it is not worth it to look for those that change nothing
 
 Time = tuple[int, ...]
 Frames = Iterator["pl.DataFrame"]
@@ -89,9 +92,11 @@ class EventLog(Source):
         if not self.events.key:
             frames = self._alone(frames)
         else:
-            events = pl.concat([self._empty(), *frames])
-            keys = events.select(self.events.key).unique().lazy()
-            frames = self._merged(iter([events, *self._held_in(self._files(), keys)]))
+            events, files = pl.concat([self._empty(), *frames]), self._files()
+            # A log that is not much larger is read whole: looking for its keys takes longer.
+            few = len(events) * _READ_WHOLE < sum(file.rows for file in files)
+            keys = events.select(self.events.key).unique().lazy() if few else None
+            frames = self._merged(iter([events, *self._held_in(files, keys)]))
         row = 1
         for frame in frames:
             yield row, frame.select(columns)
@@ -203,17 +208,49 @@ class EventLog(Source):
         lines = [*frames]
         if not lines:
             return
-        both = pl.concat(lines).with_columns(pl.col(n).cast(kind.polars) for n, kind in self.log.columns.items())
-        at = pl.col(self.log.dims[0]) if self._is_one else pl.when(pl.col(OP).is_null()).then(0).otherwise(1)
-        both = both.with_columns(at.cast(pl.Int64).alias(_AT))
-        events = both.filter(pl.col(OP).is_not_null()).drop(DIFF)
+        types = [pl.col(name).cast(kind.polars) for name, kind in self.log.columns.items()]
+        events, held = (
+            pl.concat([_those(frame, is_held=is_held) for frame in lines]).with_columns(types)
+            for is_held in (False, True)
+        )
+        events = events.drop(DIFF)
+        changed = self._without_held(events, held)
+        many, events = len(events) - len(changed), changed
         keys = events.select(self.events.key).unique().with_row_index(_KEY)
-        held = both.filter(pl.col(OP).is_null()).select(*self.log.schema, _AT, DIFF)
         held, events = (
             frame.join(keys, on=list(self.events.key), how="inner", nulls_equal=True) for frame in (held, events)
         )
-        updates, tallies = self._changes(held, events)
+        at = pl.col(self.log.dims[0]) if self._is_one else pl.lit(0)
+        held = held.select(_KEY, *self.log.schema, at.cast(pl.Int64).alias(_AT), DIFF)
+        at = pl.col(self.log.dims[0]) if self._is_one else pl.lit(1)
+        updates, tallies = self._changes(held, events.with_columns(at.cast(pl.Int64).alias(_AT)))
+        tallies[ROWS] += many
+        if self.events.order:
+            tallies[REDELIVERED] += many
         yield self._with_tallies(updates, tallies)
+
+    def _without_held(self, events: pl.DataFrame, held: pl.DataFrame) -> pl.DataFrame:
+        """Events without those that give keys the rows that they have: of keys with one event, and with one update in
+        the log, an insertion, before the time of all events. Not all are found. O(n).
+        """
+        import polars as pl
+
+        from ddcore.io.sources.pairs import without_pairs
+
+        if self.time is None or min(len(events), len(held)) < _WORTH_PAIRS:
+            return events
+        if self._is_one and held.select(pl.col(self.log.dims[0]).max()).item() > self.time[0]:
+            return events
+        rows = list(self.log.schema)
+        one = _only(held, self.events.key).filter(pl.col(DIFF) == 1).select(rows)
+        other = _only(events.with_row_index(_ROW), self.events.key).filter(pl.col(OP) > 0).select(_ROW, *rows)
+        left = without_pairs(one, other, rows)[1]
+        if len(left) == len(other) and not any(kind.is_nested for kind in self.log.schema.values()):
+            left = other.join(one, on=rows, how="anti", nulls_equal=True)  # neither is in order
+        changed = np.ones(len(events), dtype=bool)
+        changed[other[_ROW].to_numpy()] = False
+        changed[left[_ROW].to_numpy()] = True
+        return events.filter(pl.Series(changed))
 
     @property
     def _is_one(self) -> bool:
@@ -332,6 +369,26 @@ class EventLog(Source):
             f"{self.log.folder.name} holds more than one row of the key {', '.join(self.events.key)}{when}: {shown}",
             "name more columns with --key; or correct the input first: ddcore ingest --undo N",
         )
+
+
+def _those(frame: pl.DataFrame, *, is_held: bool) -> pl.DataFrame:
+    """The events in a frame, which have an operation; or the updates of the log."""
+    import polars as pl
+
+    nulls = frame[OP].null_count()
+    if nulls in (0, len(frame)):
+        return frame if (nulls == len(frame)) == is_held else frame.clear()
+    return frame.filter(pl.col(OP).is_null() == is_held)
+
+
+def _only(frame: pl.DataFrame, key: Sequence[str]) -> pl.DataFrame:
+    """The rows of keys that no other row has."""
+
+    from ddcore.io.digests import row_hashes
+    from ddcore.io.updates import repeats
+
+    twice = repeats(row_hashes(frame.select(key), bytes(16))[0])
+    return frame if twice is None else frame.filter(~twice)
 
 
 def _points(held: pl.DataFrame) -> pl.DataFrame:

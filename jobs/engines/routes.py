@@ -146,7 +146,7 @@ def _all_routes(plan: Plan, large: Container[str]) -> Iterator[Route]:
     targets = [target for node in spreading if node is not None for target in plan.targets[node]]
     in_trees = {target.index for target in targets if target.kind == "arrange"}
     for block in plan.blocks:  # a level of a tree comes before the next
-        if not plan.operator(block).inner or in_trees.intersection(block.ports):
+        if not plan.operator(block).in_tree or in_trees.intersection(block.ports):
             for route in _routes(plan, block, spreading):
                 in_trees.add(route.arrangement)
                 yield route

@@ -9,6 +9,7 @@ from ddcore.io.checks import Layout
 from ddcore.io.intake import Intake, Part, frames_of, merge
 from ddcore.io.project import Project
 from ddcore.io.sources.source import Source
+from ddcore.memory import reused_memory
 
 __all__ = ["Layouts", "Take", "session", "taker"]
 
@@ -24,7 +25,23 @@ def taker(engine: str, project: Project, size: int) -> AbstractContextManager[Ta
 
 
 def _take_inline(intake: Intake, layouts: Layouts) -> Part:
-    return merge([intake.take("000", frames_of(layouts))])
+    with reused_memory(), _one_allocator():
+        return merge([intake.take("000", frames_of(layouts))])
+
+
+@contextmanager
+def _one_allocator() -> Iterator[None]:
+    """Inside, Arrow takes its memory from where numpy does: what one frees another may use. Its own allocator
+    gives pages back within milliseconds, and the system clears each of them again.
+    """
+    import pyarrow as pa
+
+    before = pa.default_memory_pool()
+    pa.set_memory_pool(pa.system_memory_pool())
+    try:
+        yield
+    finally:
+        pa.set_memory_pool(before)
 
 
 @contextmanager

@@ -218,8 +218,10 @@ class Judgement:
         uncovers = replaced is not None and len(self.dims) > 1
         if replaced is not None and uncovers:
             balance.watch(replaced.removed, (pl.col(DIFF) > 0) & replaced.beyond)
-        # One file has each row once per version: if there is no other file and one version, no row repeats.
-        alone = not (live or rest) and len(part.files) == len(part.counts) == 1 and part.most <= 1
+        # Each file has each row once per version: if they are all that there is, of one version, and share none, no row
+        # repeats.
+        alone = not (live or rest) and len(part.counts) == 1 and part.most <= 1
+        alone = alone and (len(part.files) == 1 or part.distinct)
         near = part.retracts or stored <= max(_SCANNED, _SCANNED_EACH * rows)
         finds_repeats = not alone and near and inserted > 0 and not self.repeats
         if finds_repeats:

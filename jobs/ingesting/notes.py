@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ddcore.errors import DataError
-from ddcore.io.checks import listed_names
+from ddcore.io.checks import Layout, listed_names
 from ddcore.io.intake import shown
 from ddcore.io.known import Known, Rows
+from ddcore.io.sources.source import Source
 from ddcore.io.times import (
     named,
 )
@@ -25,14 +26,18 @@ _NAMED = 3
 
 def left_out(layouts: Layouts, ignore: Sequence[str]) -> tuple[str, ...]:
     """The columns that sources have and the input does not, sorted, without those to ignore."""
-    return tuple(sorted({name for _, layout in layouts for name in layout.ignored if name not in ignore}))
+    return tuple(sorted({name for source, layout in layouts for name in _spare(source, layout, ignore)}))
+
+
+def _spare(source: Source, layout: Layout, ignore: Sequence[str]) -> tuple[str, ...]:
+    return tuple(name for name in layout.ignored if name not in ignore and name not in source.own)
 
 
 def ignored_notes(layouts: Layouts, ignore: Sequence[str] = ()) -> list[str]:
     """A note for every set of columns that sources have and the input does not, without those to ignore."""
     by_columns: dict[tuple[str, ...], list[str]] = {}
     for source, layout in layouts:
-        if columns := tuple(name for name in layout.ignored if name not in ignore):
+        if columns := _spare(source, layout, ignore):
             by_columns.setdefault(columns, []).append(source.name)
     return [f"{_shorten(names)}: columns left out: {listed_names(columns)}" for columns, names in by_columns.items()]
 

@@ -13,6 +13,7 @@ from ddcore.io import unrecorded
 from ddcore.io.changelog import ChangeLog
 from ddcore.io.checks import Layout, Rules, check_complete
 from ddcore.io.deltalog import last_transaction, named_files
+from ddcore.io.digests import Digest
 from ddcore.io.failpoint import failpoint
 from ddcore.io.ingest_index import IngestIndex
 from ddcore.io.intake import Intake, Part
@@ -35,7 +36,6 @@ from ddcore.io.times import (
     least,
     time_of,
 )
-from ddcore.io.updates import Digest
 from ddcore.jobs.ingesting.engines import Layouts, Take
 from ddcore.jobs.ingesting.following import Followed
 from ddcore.jobs.ingesting.judgement import Judgement, Listener

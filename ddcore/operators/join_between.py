@@ -1,0 +1,427 @@
+"""``join_between``: rows and the intervals that a value of theirs lies in; only rows between old and new ends move.
+
+Bilinear, as ``join`` is, so differences suffice: new intervals with the rows that were there, new rows with all
+intervals. The changes of intervals at one time add up to a *cover*: segments of values, each with a sum of diffs.
+Where an interval is replaced by one that overlaps it, the sum there is 0, and no row is read. The rows of a segment are
+found by binary search, because rows are sorted by the value: as the key of their arrangement, or within each key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+from ddcore import arguments, kernels, spilling, threads
+from ddcore.consolidation import arrange
+from ddcore.digests import digest
+from ddcore.encoding import NULL
+from ddcore.errors import ProgramError
+from ddcore.lattice import advance
+from ddcore.libraries import numpy as np
+from ddcore.operators.base import Keyed, Needs, Port, Rounds, State, Step
+from ddcore.operators.join import CHUNK, Pairs, chunks, key_pairs, keys_once, right_names
+from ddcore.place import caller
+from ddcore.ranges import portions
+from ddcore.schema import Schema
+from ddcore.sorted_batch import SortedBatch
+from ddcore.trace import Keys, distinct_keys, gather
+
+if TYPE_CHECKING:
+    from ddcore.collection import Collection
+    from ddcore.forwarding import Delivery
+    from ddcore.plan import Block, Plan
+
+__all__ = ["Closed", "Ends", "JoinBetween", "join_between"]
+
+Closed = Literal["both", "left", "right", "none"]
+
+_MOST = 2**63 - 1
+_UNFIT = 2.0**62
+_PART = 1 << 14  # segments, which one thread looks up
+_FEWER = 4  # how many times more intervals than new rows there are from which those far from all rows are left out
+
+
+@dataclass(frozen=True)
+class Ends:
+    """The columns of an interval's ends, of which one may be missing, and which ends belong to it.
+
+    ``open_nulls``: a null end is none; otherwise an interval with one holds nothing.
+    """
+
+    lower: str | None
+    upper: str | None
+    closed: str
+    open_nulls: bool
+
+    @classmethod
+    def of(cls, lower: str | None, upper: str | None, closed: Closed, open_nulls: bool) -> Ends:
+        """What ``join_between`` is given. Raises ProgramError."""
+        where = "join_between"
+        if lower is None and upper is None:
+            raise ProgramError(f"{caller()}: {where}: there is neither lower nor upper", "name a column of intervals")
+        names = [None if end is None else arguments.names_of([end], where)[0] for end in (lower, upper)]
+        kind = arguments.choice(closed, get_args(Closed), f"{where}: closed")
+        return cls(names[0], names[1], kind, arguments.flag(open_nulls, f"{where}: open_nulls"))
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that there are."""
+        return tuple(name for name in (self.lower, self.upper) if name is not None)
+
+    def bounds(self, words: Mapping[str, np.ndarray], rows: int) -> tuple[np.ndarray, np.ndarray]:
+        """For intervals the word after which each begins, and the last word in it: int64[rows] each. It holds nothing
+        where the first is not less than the second. No interval holds null, the least word.
+        """
+        after, to = np.full(rows, NULL), np.full(rows, _MOST)
+        nulls = np.zeros(rows, dtype=bool)
+        for name, bound, back in (
+            (self.lower, after, self.closed in ("both", "left")),
+            (self.upper, to, self.closed in ("left", "none")),
+        ):
+            if name is not None:
+                known = words[name] != NULL
+                bound[known] = words[name][known] - back
+                nulls |= ~known
+        if not self.open_nulls:
+            to[nulls] = NULL
+        return after, to
+
+
+@dataclass(frozen=True, eq=False)
+class JoinBetween(Keyed):
+    """Rows with each interval that holds their value in ``column`` and agrees with them on the keys.
+
+    ``left`` and ``right`` are the key columns, pairwise, of which there may be none; ``right_names`` is what the other
+    columns of intervals are called in the result, which leaves out their ends. ``rows``: the columns of rows.
+    """
+
+    name = "join_between"
+    signs = "kept"
+    column: str
+    left: tuple[str, ...]
+    right: tuple[str, ...]
+    ends: Ends
+    rows: tuple[str, ...]
+    right_names: Mapping[str, str]
+
+    @classmethod
+    def of(
+        cls, rows: Schema, intervals: Schema, column: str, ends: Ends, *, on: Mapping[str, str], order: Sequence[str]
+    ) -> JoinBetween:
+        """For inputs of these schemas; ``order``: the columns of rows as the result has them. Raises ProgramError."""
+        where = "join_between"
+        arguments.require(rows, column, where)
+        for end in ends.columns:
+            arguments.require(intervals, end, where)
+            if intervals[end] != rows[column]:
+                raise ProgramError(
+                    f"{caller()}: {where}: {column} is {rows[column]} and {end} is {intervals[end]}",
+                    "cast one side with select()",
+                )
+        if rows[column].is_pooled:
+            raise ProgramError(
+                f"{caller()}: {where}: {column} is {rows[column]}, which is not looked up by its order",
+                "join on keys, and compare with where()",
+            )
+        if column in on:
+            raise ProgramError(f"{caller()}: {where}: {column} is a key", "compare it with the ends by where()")
+        names = right_names(rows, [name for name in intervals if name not in {*on.values(), *ends.columns}], where)
+        schema = {name: rows[name] for name in order} | {result: intervals[name] for name, result in names.items()}
+        pairs = [[mine, theirs] for mine, theirs in on.items()]
+        text = digest(column, pairs, [ends.lower or "", ends.upper or ""], ends.closed, str(ends.open_nulls))
+        return cls(schema, text, column, tuple(on), tuple(on.values()), ends, tuple(order), names)
+
+    @property
+    def one_worker(self) -> bool:
+        """Without keys: rows are divided by their values, and an interval may hold those of several workers."""
+        return not self.left
+
+    @property
+    def ports(self) -> Sequence[Port]:
+        """Rows, intervals."""
+        return (0, self.left or (self.column,)), (1, self.right)
+
+    @property
+    def result_key(self) -> tuple[str, ...]:
+        """The key columns of rows."""
+        return self.left or (self.column,)
+
+    def needs(self, columns: frozenset[str]) -> Needs:
+        """The columns of each side that these are, the keys, the value and the ends."""
+        theirs = {name: result for name, result in self.right_names.items() if result in columns}
+        mine = columns - {*theirs.values()}
+        text = digest(self.text, sorted(mine), [[name, theirs[name]] for name in sorted(theirs)])
+        return text, [mine | {*self.left, self.column}, frozenset((*theirs, *self.right, *self.ends.columns))]
+
+    def step(self, plan: Plan, block: Block) -> Step:
+        """The work of a join_between block."""
+        return _JoinBetweenStep(self, plan, block)
+
+
+@dataclass(frozen=True)
+class _Segments:
+    """Changes of what covers values: after the word ``after`` up to ``to``, so many times more (``diffs``).
+
+    Of each the code and the words of its key, the other words that the result has, and its time: (columns, n).
+    """
+
+    codes: np.ndarray
+    keys: np.ndarray
+    words: np.ndarray
+    times: np.ndarray
+    after: np.ndarray
+    to: np.ndarray
+    diffs: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.diffs)
+
+    def take(self, rows: np.ndarray | slice) -> _Segments:
+        """Some of them."""
+        keys, words, times = (np.ascontiguousarray(each[:, rows]) for each in (self.keys, self.words, self.times))
+        return _Segments(self.codes[rows], keys, words, times, self.after[rows], self.to[rows], self.diffs[rows])
+
+    def parts(self) -> Iterator[_Segments]:
+        """All of them, some ten thousand at a time."""
+        size = threads.share(len(self), _PART)
+        for start in range(0, len(self), size):
+            yield self if size >= len(self) else self.take(slice(start, start + size))
+
+    def added_up(self) -> _Segments:
+        """The same with all that change at one time under one key and with the same words in one cover: only where the
+        sum is not 0 something is left. Sums that might not be an int64 are not computed.
+        """
+        if len(self) < 2 or 2 * np.abs(self.diffs.astype(np.float64)).sum() >= _UNFIT:
+            return self
+        keys, words = len(self.keys), len(self.words)
+        columns = [np.concatenate([each, each]) for each in (*self.keys, *self.words, *self.times)]
+        ends = arrange(
+            np.concatenate([self.codes, self.codes]),
+            [*columns, np.concatenate([self.after, self.to])],
+            [],
+            np.concatenate([self.diffs, -self.diffs]),
+        )
+        sums = np.cumsum(ends.diffs)
+        covered = np.flatnonzero(sums)  # the next end there is of the same key, words and time
+        some = np.take(ends.words, covered, axis=1)
+        return _Segments(
+            ends.codes[covered], some[:keys], some[keys : keys + words], some[keys + words : -1],
+            some[-1], ends.words[-1][covered + 1], sums[covered],
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Reach:
+    """The intervals of a batch by ascending beginning, and up to which value any of those so far reaches."""
+
+    batch: SortedBatch
+    after: np.ndarray
+    to: np.ndarray
+    reach: np.ndarray
+
+    @classmethod
+    def of(cls, batch: SortedBatch, ends: Ends, columns: Sequence[str]) -> _Reach:
+        """Of a batch without keys, whose first column is the first end. O(n)."""
+        batch.load_all()
+        words = dict(zip(columns, batch.widen().words, strict=True))
+        after, to = ends.bounds({name: words[name] for name in ends.columns}, len(batch))
+        return cls(batch, after, to, np.maximum.accumulate(to))
+
+    def holding(self, values: np.ndarray) -> np.ndarray:
+        """The rows of intervals that hold one of some values, which ascend. O(log n) for each value, and the intervals
+        that begin before it after the first that reaches it; a pass over all where these are more.
+        """
+        first, last = np.searchsorted(self.reach, values, "left"), np.searchsorted(self.after, values, "left")
+        last = np.maximum(first, last)
+        if (last - first).sum() < len(self.batch):
+            sizes = last - first
+            rows = np.unique(np.arange(sizes.sum()) + np.repeat(first - (np.cumsum(sizes) - sizes), sizes))
+        else:
+            rows = np.arange(len(self.batch))
+        before, behind = (np.searchsorted(values, each[rows], "right") for each in (self.after, self.to))
+        found: np.ndarray = rows[before < behind]
+        return found
+
+
+class _JoinBetweenStep(Step):
+    def __init__(self, join: JoinBetween, plan: Plan, block: Block) -> None:
+        self.join, self.block = join, block
+        self.rows, self.intervals = (plan.arrangements[port] for port in block.ports)
+        self.coordinates = len(plan.dims) + block.depth
+        self.is_keyed = bool(join.left)
+        self._reaches: dict[int, _Reach] = {}  # of the batches of intervals that were searched last
+        assert not self.is_keyed or self.rows.values[0] == join.column
+        assert self.is_keyed or self.intervals.values[0] == join.ends.columns[0]
+
+    @cached_property
+    def columns(self) -> list[tuple[bool, int]]:
+        """For each column of the result whether it is one of rows, and its place there: -1 is the code."""
+        direct = [self.rows.key[0]] if self.rows.direct else []
+        places = {name: number - len(direct) for number, name in enumerate(self.rows.schema)}
+        theirs = {result: number for number, result in enumerate(self.join.right_names.values())}
+        return [(name in places, places[name] if name in places else theirs[name]) for name in self.join.schema]
+
+    def run(self, state: State, rounds: Rounds, pending: SortedBatch | None) -> None:
+        """dR x I and R' x dI, where I includes its new updates and R' does not: every pair exactly once.
+
+        The time of a pair is the join of its times, which may be a later round.
+        """
+        new_rows, new_intervals = state.gained(self.rows, rounds), state.gained(self.intervals, rounds)
+        if new_rows is not None:
+            batches, frontier = state.trace(self.intervals).batches, state.frontier(rounds)
+            for (some,) in portions([new_rows], self.rows.key_words):
+                if some is not None:
+                    self._send(state, self._around(some, batches, frontier), [some])
+        if new_intervals is not None:
+            others = state.trace(self.rows).before(new_rows)
+            for (some,) in portions([new_intervals], self.intervals.key_words):
+                if some is not None:
+                    self._send(state, self._changed(some.widen()), others)
+
+    def _changed(self, new: SortedBatch) -> _Segments:
+        """What new updates of intervals cover more, or less."""
+        columns = ([new.codes] if self.intervals.direct else []) + list(new.words)
+        return self._segments(new.codes, dict(zip(self.intervals.schema, columns, strict=True)), new.times, new.diffs)
+
+    def _around(self, new: SortedBatch, batches: Sequence[SortedBatch], frontier: np.ndarray) -> _Segments:
+        """What all intervals that new rows may lie in cover, at the representatives of their times."""
+        if self.is_keyed:
+            keys, _ = distinct_keys(new, self.rows.key_words)
+        else:
+            keys = Keys(np.zeros(1, dtype=np.int64), np.empty((0, 1), dtype=np.int64))
+            if sum(map(len, batches)) > _FEWER * len(new):
+                batches = self._near(new.widen().codes, batches)
+        found = gather(batches, keys, len(self.intervals.values), self.coordinates, frontier)
+        of = np.repeat(np.arange(len(keys)), np.diff(found.offsets))
+        codes = keys.codes[of]
+        columns = [codes] if self.intervals.direct else list(np.take(keys.words, of, axis=1))
+        words = dict(zip(self.intervals.schema, [*columns, *found.words], strict=True))
+        return self._segments(codes, words, advance(found.times, frontier), found.diffs)
+
+    def _near(self, values: np.ndarray, batches: Sequence[SortedBatch]) -> list[SortedBatch]:
+        """The intervals that hold one of some values, which ascend. The first time in a batch is a pass over it."""
+        known = self._reaches
+        reaches = [known.get(id(batch)) or _Reach.of(batch, self.join.ends, self.intervals.values) for batch in batches]
+        self._reaches = {} if spilling.current() else {id(each.batch): each for each in reaches}
+        return [each.batch.take(each.holding(values)) for each in reaches]
+
+    def _segments(
+        self, codes: np.ndarray, words: Mapping[str, np.ndarray], times: np.ndarray, diffs: np.ndarray
+    ) -> _Segments:
+        """The covers of intervals. Those that are empty, and those with a null key, hold nothing."""
+        after, to = self.join.ends.bounds(words, len(diffs))
+        holding = after < to
+        for name in self.join.right:
+            holding &= words[name] != NULL
+        names = () if self.intervals.direct else self.intervals.key
+        keys, others = (_stacked([words[name] for name in each], len(diffs)) for each in (names, self.join.right_names))
+        return _Segments(codes, keys, others, times, after, to, diffs).take(holding).added_up()
+
+    def _send(self, state: State, segments: _Segments, others: Sequence[SortedBatch]) -> None:
+        """Send the pairs of segments and the rows in them. Segments are divided between threads."""
+        if len(segments) == 0:
+            return
+
+        def arrivals(part: _Segments) -> list[Delivery]:
+            return [
+                each
+                for batch in others
+                for pairs in self._pairs(part, batch)
+                for each in state.forward(self.block, pairs.of(self._words(part, pairs)))
+            ]
+
+        for batch in others if self.is_keyed else ():
+            batch.index()
+        for arrived in threads.each(arrivals, segments.parts()):
+            state.deliver(arrived)
+
+    def _pairs(self, segments: _Segments, batch: SortedBatch) -> Iterator[Pairs]:
+        """All pairs of segments and the rows of a batch in them, about ``CHUNK`` at a time."""
+        which, lo, hi = _cut(*self._located(segments, batch))
+        ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(hi - lo)])
+        for first, last in chunks(ends):
+            of = which[first:last]
+            other, a, b = batch.located(lo[first:last], hi[first:last])
+            times, diffs = np.take(segments.times, of, axis=1), segments.diffs[of]
+            left, right, at, products, overflow = kernels.joining.pairs(
+                np.arange(len(of) + 1), segments.keys, times, diffs, 0, ends[first : last + 1] - ends[first], a, b,
+                other.words, other.times, other.diffs, self.coordinates,
+            )  # fmt: skip
+            high = None
+            if overflow:
+                products, high = kernels.joining.products(diffs[left], other.diffs[right])
+            yield Pairs(other, of[left], right, list(at), products, high)
+
+    def _located(self, segments: _Segments, batch: SortedBatch) -> tuple[np.ndarray, np.ndarray]:
+        """The rows of a batch in each segment: from one, up to another."""
+        if not self.is_keyed:
+            return batch.locate_between(segments.after, segments.to)
+        lo, hi = batch.locate(segments.codes)
+        if self.rows.key_words:
+            lo, hi = _of_keys(batch, segments.keys, lo, hi)
+        return batch.between(lo, hi, self.rows.key_words, segments.after, segments.to)
+
+    def _words(self, segments: _Segments, pairs: Pairs) -> list[np.ndarray]:
+        rows = pairs.other
+        return [
+            (rows.codes if place < 0 else rows.words[place])[pairs.right]
+            if is_row
+            else segments.words[place][pairs.left]
+            for is_row, place in self.columns
+        ]
+
+
+def _stacked(columns: list[np.ndarray], rows: int) -> np.ndarray:
+    return np.stack(columns) if columns else np.empty((0, rows), dtype=np.int64)
+
+
+def _of_keys(batch: SortedBatch, keys: np.ndarray, lo: np.ndarray, hi: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The rows of each key (K, m) among those of its code, from lo[k] up to hi[k]. Mostly these are the same, as the
+    first and the last of them tell: a row of another key has the same code by chance.
+    """
+    some = np.flatnonzero(lo < hi)
+    if len(some) == 0:
+        return lo, hi
+    rows, places = np.unique(np.concatenate([lo[some], hi[some] - 1]), return_inverse=True)
+    words = np.take(batch.take(rows).words[: len(keys)], places, axis=1)
+    wanted = np.take(keys, some, axis=1)
+    if (words == np.concatenate([wanted, wanted], axis=1)).all():
+        return lo, hi
+    narrowed: tuple[np.ndarray, np.ndarray] = kernels.runs.of_keys(keys, lo, hi, batch.widen().words)
+    return narrowed
+
+
+def _cut(lo: np.ndarray, hi: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The ranges of rows that are not empty, long ones in several: the number of each, and where it begins and ends."""
+    pieces = -(-(hi - lo) // CHUNK)
+    which = np.repeat(np.arange(len(lo)), pieces)
+    starts = lo[which] + CHUNK * (np.arange(len(which)) - (np.cumsum(pieces) - pieces)[which])
+    return which, starts, np.minimum(starts + CHUNK, hi[which])
+
+
+def join_between(
+    rows: Collection, intervals: Any, column: str, ends: Ends, on: str | Sequence[str] | Mapping[str, str]
+) -> Collection:
+    """``Collection.join_between``. Raises ProgramError."""
+    where = "join_between"
+    others = arguments.collection(intervals, rows, where)
+    (column,) = arguments.names_of([column], where)
+    pairs = key_pairs(rows.schema, others.schema, on, where)
+    order = rows.columns
+    rows, pairs = keys_once(rows, pairs)
+    operator = JoinBetween.of(rows.schema, others.schema, column, ends, on=pairs, order=order)
+    if pairs:
+        rows = _with_first(rows, column, pairs)
+    else:
+        others = _with_first(others, ends.columns[0], ())
+    return rows._add(operator, others._index)
+
+
+def _with_first(rows: Collection, column: str, keys: Container[str]) -> Collection:
+    """The rows with a column before all others but keys: so an arrangement by these is sorted by it within a key."""
+    names = rows.columns
+    if next(name for name in names if name not in keys) == column:
+        return rows
+    return rows.select(column, *(name for name in names if name != column))

@@ -1,0 +1,64 @@
+"""Casts of SQL."""
+
+from __future__ import annotations
+
+import polars as pl
+from sqlglot import exp
+
+from ddcore.schema import Type
+from ddcore.sql import dates
+from ddcore.sql.values import INT, Value, Values, as_type, declared_type, null
+
+__all__ = ["ARGUMENTS", "RULES", "cast"]
+
+
+def _cast(values: Values, node: exp.Cast) -> Value:
+    kind = node.to
+    value = values.of(node.this)
+    if kind.this == exp.DType.INTERVAL:
+        return dates.interval(values, exp.Interval(this=node.this))
+    return cast(values, value, declared_type(values.source, kind), node)
+
+
+def cast(values: Values, value: Value, wanted: Type, node: exp.Expr) -> Value:  # noqa: PLR0911  (one case, one return)
+    """The value as another type, as CAST makes it. Raises ProgramError where there is no such cast."""
+    if value.type is None:
+        return Value(null(wanted), wanted, node)
+    if value.type == wanted:
+        return Value(value.expr, wanted, node, value.literal)
+    if isinstance(value.literal, str):
+        return Value(as_type(values.source, value, wanted), wanted, node)
+    pair = (value.type.name, wanted.name)
+    if pair == ("float64", "int64"):
+        return Value(value.expr.round(0, mode="half_to_even").cast(wanted.polars), wanted, node)
+    if pair in (("decimal", "int64"), ("decimal", "decimal")):
+        places = 0 if wanted == INT else wanted.scale
+        rounded = _half_away(value.expr, places) if value.type.scale > places else value.expr
+        return Value(rounded.cast(wanted.polars), wanted, node)
+    if pair in (("float64", "decimal"), ("string", "decimal")):  # a float as it is written, not as it is stored
+        written = value.expr.cast(pl.String).cast(_MOST_DIGITS)
+        return Value(_half_away(written, wanted.scale).cast(wanted.polars), wanted, node)
+    if pair == ("string", "date"):
+        return Value(value.expr.str.to_date("%Y-%m-%d"), wanted, node)
+    if pair == ("timestamp", "date"):
+        return Value(value.expr.dt.date(), wanted, node)
+    allowed = {
+        ("int64", "float64"), ("int64", "decimal"), ("int64", "string"), ("int64", "bool"), ("bool", "int64"),
+        ("bool", "string"), ("decimal", "float64"), ("decimal", "string"), ("string", "int64"), ("string", "float64"),
+        ("date", "timestamp"), ("date", "string"),
+    }  # fmt: skip
+    if pair not in allowed:
+        values.source.refuse(node, f"a cast from {value.name} to {wanted}")
+    return Value(value.expr.cast(wanted.polars), wanted, node)
+
+
+_MOST_DIGITS = pl.Decimal(38, 20)
+
+
+def _half_away(number: pl.Expr, places: int) -> pl.Expr:
+    return number.round(places, mode="half_away_from_zero")
+
+
+RULES = {exp.Cast: _cast}
+
+ARGUMENTS: dict[type[exp.Expr], set[str]] = {exp.Cast: {"to"}}

@@ -1,0 +1,286 @@
+"""Literals, columns, conditions and choices of SQL: for each kind of sqlglot's nodes, the value it makes."""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from decimal import Decimal, InvalidOperation
+from functools import partial, reduce
+
+import polars as pl
+from sqlglot import exp
+
+from ddcore.sql import arrays
+from ddcore.sql.values import BOOL, Rule, Value, Values, aligned, constant, like_pattern, null, shared
+
+__all__ = ["ARGUMENTS", "RULES", "compared"]
+
+
+def _literal(values: Values, node: exp.Literal) -> Value:
+    if node.is_string:
+        return constant(node.this, node)
+    text = node.this
+    if re.fullmatch(r"\d+", text):
+        if int(text) >= 2**63:
+            raise values.source.error(node, f"the literal {text} is beyond int64", "write it with a point, or as 1e20")
+        return constant(int(text), node)
+    if "e" in text.lower():
+        return constant(float(text), node)
+    try:
+        number = Decimal(text)
+    except InvalidOperation:
+        raise values.source.error(node, f"{text} is no number", "write digits with at most one point") from None
+    if len(number.as_tuple().digits) > 18:
+        raise values.source.error(node, f"the literal {text} has more than 18 digits", "write it as 1.5e0: a float64")
+    return constant(number, node)
+
+
+def _boolean(values: Values, node: exp.Boolean) -> Value:
+    return constant(bool(node.this), node)
+
+
+def _null(values: Values, node: exp.Null) -> Value:
+    return Value(pl.lit(None), None, node)
+
+
+def _paren(values: Values, node: exp.Paren) -> Value:
+    return values.of(node.this)
+
+
+def _logic(combine: Callable[[pl.Expr, pl.Expr], pl.Expr]) -> Rule:
+    def rule(values: Values, node: exp.Connector) -> Value:
+        where = node.key.upper()
+        return Value(combine(values.truth(node.left, where), values.truth(node.right, where)), BOOL, node)
+
+    return rule
+
+
+def _not(values: Values, node: exp.Not) -> Value:
+    return Value(~values.truth(node.this, "NOT"), BOOL, node)
+
+
+def _comparison(compare: Callable[[pl.Expr, pl.Expr], pl.Expr]) -> Rule:
+    def rule(values: Values, node: exp.Binary) -> Value:
+        if isinstance(node.this, exp.Tuple) and isinstance(node.expression, exp.Tuple):
+            return _rows_equal(values, node)
+        if isinstance(node, exp.EQ) and isinstance(node.expression, exp.Any):
+            return arrays.any_of(values, values.of(node.this), node.expression.this)
+        return compared(values, compare, values.of(node.this), values.of(node.expression), node)
+
+    return rule
+
+
+def compared(
+    values: Values, compare: Callable[[pl.Expr, pl.Expr], pl.Expr], left: Value, right: Value, node: exp.Expr
+) -> Value:
+    """Two values compared: null where one is null."""
+    (mine, theirs), kind = aligned(values.source, [left, right], node)
+    if kind.is_nested:
+        values.source.refuse(node, "comparing lists and structs")
+    if left.type is None or right.type is None:
+        return Value(null(BOOL), BOOL, node)
+    return Value(compare(mine, theirs), BOOL, node)
+
+
+def _rows_equal(values: Values, node: exp.Binary) -> Value:
+    if not isinstance(node, exp.EQ | exp.NEQ):
+        values.source.refuse(node, "comparing these rows")
+    equal = _row_equals(values, list(map(values.of, node.this.expressions)), node.expression, node)
+    return Value(~equal if isinstance(node, exp.NEQ) else equal, BOOL, node)
+
+
+def _row_equals(values: Values, row: Sequence[Value], other: exp.Expr, node: exp.Expr) -> pl.Expr:
+    if not isinstance(other, exp.Tuple) or len(row) != len(other.expressions):
+        values.source.refuse(node, "comparing these rows")
+    equal = pl.lit(True)
+    for left, right in zip(row, other.expressions, strict=True):
+        equal = equal & compared(values, pl.Expr.eq, left, values.of(right), node).expr
+    return equal
+
+
+def _distinct_from(*, equal: bool) -> Rule:
+    def rule(values: Values, node: exp.Binary) -> Value:
+        (mine, theirs), _ = aligned(values.source, [values.of(node.this), values.of(node.expression)], node)
+        same = mine.eq_missing(theirs)
+        return Value(same if equal else ~same, BOOL, node)
+
+    return rule
+
+
+def _is(values: Values, node: exp.Is) -> Value:
+    value, other = values.of(node.this), node.expression
+    if isinstance(other, exp.Null):
+        found = pl.lit(True) if value.type is None else value.expr.is_null()
+    elif isinstance(other, exp.Boolean):
+        found = values.truth(node.this, "IS").eq_missing(pl.lit(bool(other.this)))
+    else:
+        values.source.refuse(node, "this IS")
+    return Value(~found if node.args.get("negate") else found, BOOL, node)
+
+
+def _between(values: Values, node: exp.Between) -> Value:
+    low, high = values.of(node.args["low"]), values.of(node.args["high"])
+
+    def both(value: Value) -> pl.Expr:
+        above = compared(values, pl.Expr.ge, value, low, node).expr
+        return above & compared(values, pl.Expr.le, value, high, node).expr
+
+    return Value(shared([values.of(node.this)], both), BOOL, node)
+
+
+def _in(values: Values, node: exp.In) -> Value:
+    if node.args.get("query") is not None or node.args.get("unnest") is not None:
+        values.source.refuse(node, "a subquery in this place")
+    if not node.expressions:
+        values.source.refuse(node, "IN without values")
+    if isinstance(node.this, exp.Tuple):
+        row = list(map(values.of, node.this.expressions))
+
+        def any_row(*row: Value) -> pl.Expr:
+            return reduce(operator.or_, [_row_equals(values, row, each, node) for each in node.expressions])
+
+        return Value(shared(row, any_row), BOOL, node)
+    value = values.of(node.this)
+    others = [values.of(each) for each in node.expressions]
+    if all(each.literal is not None for each in others) and value.type is not None and len(others) > 1:
+        exprs, kind = aligned(values.source, [value, *others], node)
+        wanted = pl.select([expr.alias(str(number)) for number, expr in enumerate(exprs[1:])]).row(0)
+        return Value(exprs[0].is_in(pl.lit(list(wanted), dtype=pl.List(kind.polars))), BOOL, node)
+
+    def any_value(value: Value) -> pl.Expr:
+        return reduce(operator.or_, [compared(values, pl.Expr.eq, value, each, node).expr for each in others])
+
+    return Value(shared([value], any_value), BOOL, node)
+
+
+def _like(*, small: bool) -> Rule:
+    def rule(values: Values, node: exp.Binary) -> Value:
+        return _matching(values, node, "\\", small)
+
+    return rule
+
+
+def _escape(values: Values, node: exp.Escape) -> Value:
+    if not isinstance(node.this, exp.Like | exp.ILike) or not isinstance(node.expression, exp.Literal):
+        values.source.refuse(node, "this ESCAPE")
+    return _matching(values, node.this, node.expression.name, isinstance(node.this, exp.ILike))
+
+
+def _matching(values: Values, node: exp.Binary, escape: str, small: bool) -> Value:
+    text, pattern = values.require(values.of(node.this), "string"), values.of(node.expression)
+    if pattern.type is None:
+        return Value(null(BOOL), BOOL, node)
+    if not isinstance(pattern.literal, str):
+        values.source.refuse(node, "LIKE with a pattern that is no literal")
+    regex = like_pattern(pattern.literal, escape)
+    met = text.expr.str.contains(f"(?i){regex}" if small else regex)
+    return Value(~met if node.args.get("negate") else met, BOOL, node)
+
+
+def _case(values: Values, node: exp.Case) -> Value:
+    branches = node.args["ifs"]
+    results = [values.of(branch.args["true"]) for branch in branches]
+    default = node.args.get("default")
+    results.append(values.of(default) if default is not None else Value(pl.lit(None), None, node))
+    exprs, kind = aligned(values.source, results, "CASE")
+
+    def choice(conditions: Sequence[pl.Expr]) -> pl.Expr:
+        chosen = exprs[-1]
+        for condition, expr in zip(reversed(conditions), reversed(exprs[:-1]), strict=True):
+            chosen = pl.when(condition).then(expr).otherwise(chosen)
+        return chosen
+
+    if node.this is None:
+        return Value(choice([values.truth(branch.this, "CASE WHEN") for branch in branches]), kind, node)
+    others = [values.of(branch.this) for branch in branches]
+
+    def of_subject(subject: Value) -> pl.Expr:
+        return choice([compared(values, pl.Expr.eq, subject, other, node).expr for other in others])
+
+    return Value(shared([values.of(node.this)], of_subject), kind, node)
+
+
+def _if(values: Values, node: exp.If) -> Value:
+    default = node.args.get("false")
+    results = [
+        values.of(node.args["true"]),
+        values.of(default) if default is not None else Value(pl.lit(None), None, node),
+    ]
+    (yes, no), kind = aligned(values.source, results, "IF")
+    return Value(pl.when(values.truth(node.this, "IF")).then(yes).otherwise(no), kind, node)
+
+
+def _coalesce(values: Values, node: exp.Coalesce) -> Value:
+    parts = [values.of(each) for each in [node.this, *node.expressions]]
+    exprs, kind = aligned(values.source, parts, "COALESCE")
+    choice = exprs[-1]
+    for part, expr in zip(reversed(parts[:-1]), reversed(exprs[:-1]), strict=True):
+        choice = shared([replace(part, expr=expr)], partial(_first, otherwise=choice))
+    return Value(choice, kind, node)
+
+
+def _first(value: Value, otherwise: pl.Expr) -> pl.Expr:
+    return pl.when(value.expr.is_not_null()).then(value.expr).otherwise(otherwise)
+
+
+def _nullif(values: Values, node: exp.Nullif) -> Value:
+    value, other = values.of(node.this), values.of(node.expression)
+    if value.type is None:
+        return value
+    nothing = null(value.type)
+
+    def unless_same(value: Value) -> pl.Expr:
+        return pl.when(compared(values, pl.Expr.eq, value, other, node).expr).then(nothing).otherwise(value.expr)
+
+    return Value(shared([value], unless_same), value.type, node)
+
+
+def _extreme(horizontal: Callable[..., pl.Expr]) -> Rule:
+    def rule(values: Values, node: exp.Func) -> Value:
+        exprs, kind = aligned(values.source, [values.of(each) for each in [node.this, *node.expressions]], node)
+        if kind.name not in ("int64", "float64", "date", "timestamp", "decimal"):
+            values.source.refuse(node, f"{node.sql_name().lower()} of {kind}")
+        parts = [Value(expr, kind, node) for expr in exprs]
+        return values.typed(horizontal, parts, node)
+
+    return rule
+
+
+RULES: dict[type[exp.Expr], Rule] = {
+    exp.Literal: _literal,
+    exp.Boolean: _boolean,
+    exp.Null: _null,
+    exp.Column: Values.column,
+    exp.Paren: _paren,
+    exp.And: _logic(lambda a, b: a & b),
+    exp.Or: _logic(lambda a, b: a | b),
+    exp.Not: _not,
+    exp.EQ: _comparison(pl.Expr.eq),
+    exp.NEQ: _comparison(pl.Expr.ne),
+    exp.LT: _comparison(pl.Expr.lt),
+    exp.LTE: _comparison(pl.Expr.le),
+    exp.GT: _comparison(pl.Expr.gt),
+    exp.GTE: _comparison(pl.Expr.ge),
+    exp.NullSafeEQ: _distinct_from(equal=True),
+    exp.NullSafeNEQ: _distinct_from(equal=False),
+    exp.Is: _is,
+    exp.Between: _between,
+    exp.In: _in,
+    exp.Like: _like(small=False),
+    exp.ILike: _like(small=True),
+    exp.Escape: _escape,
+    exp.Case: _case,
+    exp.If: _if,
+    exp.Coalesce: _coalesce,
+    exp.Nullif: _nullif,
+    exp.Greatest: _extreme(pl.max_horizontal),
+    exp.Least: _extreme(pl.min_horizontal),
+}
+
+ARGUMENTS: dict[type[exp.Expr], set[str]] = {
+    exp.Literal: {"is_string"}, exp.Column: {"table", "db", "catalog"}, exp.Is: {"negate"}, exp.Like: {"negate"},
+    exp.ILike: {"negate"}, exp.Case: {"ifs", "default"}, exp.If: {"true", "false"}, exp.Between: {"low", "high"},
+    exp.In: {"query", "unnest"}, exp.Greatest: {"ignore_nulls"}, exp.Least: {"ignore_nulls"},
+}  # fmt: skip

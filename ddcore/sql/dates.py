@@ -1,0 +1,292 @@
+"""Dates, timestamps and intervals of SQL: for each kind of sqlglot's nodes, the value it makes."""
+
+from __future__ import annotations
+
+import calendar
+import re
+from collections.abc import Callable
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import polars as pl
+from sqlglot import exp
+
+from ddcore.schema import Type
+from ddcore.sql.source import shown
+from ddcore.sql.values import DATE, FLOAT, INT, TEXT, TIMESTAMP, Named, Rule, Value, Values, as_type, constant
+
+__all__ = ["ARGUMENTS", "NAMED", "NEEDED", "RULES", "Interval", "interval", "is_day", "on_days"]
+
+
+class Interval:
+    """A length of time: whole months, and microseconds, of which whole days are counted apart."""
+
+    def __init__(self, months: int, days: int, microseconds: int) -> None:
+        self.months, self.days, self.microseconds = months, days, microseconds
+
+    def __neg__(self) -> Interval:
+        return Interval(-self.months, -self.days, -self.microseconds)
+
+
+_MONTHS = {"YEAR": 12, "MONTH": 1, "QUARTER": 3, "DECADE": 120, "CENTURY": 1200}
+_DAYS = {"DAY": 1, "WEEK": 7}
+_MICROSECONDS = {
+    "HOUR": 3_600_000_000, "MINUTE": 60_000_000, "SECOND": 1_000_000, "MILLISECOND": 1_000, "MICROSECOND": 1,
+}  # fmt: skip
+_SHORT = {"MIN": "MINUTE", "SEC": "SECOND", "HR": "HOUR", "MON": "MONTH", "CENTURIE": "CENTURY"}
+_PART = re.compile(r"\s*([+-]?\d+)\s*([A-Za-z]+)")
+
+
+def interval(values: Values, node: exp.Interval) -> Value:
+    """A literal interval: its length is the literal of the value."""
+    amount = node.this
+    text = amount.name if isinstance(amount, exp.Literal) else shown(amount).strip("'() ")
+    unit = node.args.get("unit")
+    parts = [(text.strip(), unit.name)] if unit is not None else _PART.findall(text)
+    total = Interval(0, 0, 0)
+    rest = "" if unit is not None else _PART.sub("", text).strip()
+    for number, unit_name in parts:
+        name = unit_name.upper().removesuffix("S")
+        name = _SHORT.get(name, name)
+        if not re.fullmatch(r"[+-]?\d+", number) or name not in _MONTHS | _DAYS | _MICROSECONDS:
+            values.source.refuse(node, "this interval", "write whole units: interval '1 year 3 days'")
+        total.months += int(number) * _MONTHS.get(name, 0)
+        total.days += int(number) * _DAYS.get(name, 0)
+        total.microseconds += int(number) * _MICROSECONDS.get(name, 0)
+    if rest or not parts:
+        values.source.refuse(node, "this interval", "write whole units: interval '1 year 3 days'")
+    return Value(pl.lit(None), None, node, total)
+
+
+def is_day(value: Value) -> bool:
+    """Whether it is a date or a timestamp."""
+    return value.type in (DATE, TIMESTAMP)
+
+
+def on_days(values: Values, node: exp.Binary, left: Value, right: Value, sign: str) -> Value:
+    """Dates and timestamps plus and minus lengths, and the days between dates."""
+    if sign == "+" and not is_day(left):
+        left, right = right, left
+    if isinstance(left.literal, str) and isinstance(right.literal, Interval):
+        left = Value(as_type(values.source, left, TIMESTAMP), TIMESTAMP, left.node)
+    if isinstance(right.literal, Interval) and is_day(left) and sign in "+-":
+        return _moved(values, left, right.literal if sign == "+" else -right.literal, node)
+    if left.type == DATE and right.type == INT and sign in "+-":
+        if isinstance(left.literal, date) and isinstance(right.literal, int):
+            return constant(left.literal + timedelta(right.literal if sign == "+" else -right.literal), node)
+        days = right.expr if sign == "+" else 0 - right.expr
+        return Value(left.expr.dt.offset_by(days.cast(pl.String) + "d"), DATE, node)
+    if left.type == DATE and sign == "-" and (right.type == DATE or isinstance(right.literal, str)):
+        return Value((left.expr - as_type(values.source, right, DATE)).dt.total_days(), INT, node)
+    values.source.refuse(node, f"{left.name} {sign} {right.name}")
+
+
+def _moved(values: Values, moment: Value, by: Interval, node: exp.Expr) -> Value:
+    """A date moved by whole days, months and years is a date, as comparisons want it; else a timestamp."""
+    kind = DATE if moment.type == DATE and not by.microseconds else TIMESTAMP
+    if isinstance(moment.literal, date) and not isinstance(moment.literal, datetime) and kind == DATE:
+        try:
+            return constant(_in_months(moment.literal, by.months) + timedelta(by.days), node)
+        except (ValueError, OverflowError):
+            raise values.source.error(node, f"{shown(node)} is no date", "stay within the years 1 to 9999") from None
+    expr = moment.expr if moment.type == kind else moment.expr.cast(kind.polars)
+    for amount, unit in ((by.months, "mo"), (by.days, "d"), (by.microseconds, "us")):
+        if amount:
+            expr = expr.dt.offset_by(f"{amount}{unit}")
+    return Value(expr, kind, node)
+
+
+def _in_months(day: date, months: int) -> date:
+    number = day.year * 12 + day.month - 1 + months
+    year, month = divmod(number, 12)
+    return date(year, month + 1, min(day.day, calendar.monthrange(year, month + 1)[1]))
+
+
+def _extract(values: Values, node: exp.Extract) -> Value:
+    moment = values.require(values.of(node.expression), "date", "timestamp")
+    unit = node.this.name.upper()
+    rule = (_FIELDS | _CLOCK_FIELDS if moment.type == TIMESTAMP else _FIELDS).get(unit)
+    if rule is None:
+        values.source.refuse(node, f"extract({unit.lower()}) of {moment.name}")
+    kind = _FRACTIONS.get(unit, INT) if moment.type == TIMESTAMP else INT
+    return Value(rule(moment.expr.dt).cast(kind.polars), kind, node)
+
+
+def _seconds(on: Any) -> pl.Expr:
+    """The microseconds of the minute."""
+    seconds: pl.Expr = on.second().cast(pl.Int64)
+    microseconds: pl.Expr = on.microsecond().cast(pl.Int64)
+    return seconds * 1_000_000 + microseconds
+
+
+def _parts(microseconds: pl.Expr, places: int) -> pl.Expr:
+    """Whole microseconds as a decimal of so many places."""
+    return microseconds.cast(pl.Decimal(18, 0)) * pl.lit(Decimal(1).scaleb(-places), dtype=pl.Decimal(18, places))
+
+
+_FIELDS: dict[str, Callable[[Any], pl.Expr]] = {
+    "YEAR": lambda on: on.year(),
+    "MONTH": lambda on: on.month(),
+    "DAY": lambda on: on.day(),
+    "QUARTER": lambda on: on.quarter(),
+    "WEEK": lambda on: on.week(),
+    "DOY": lambda on: on.ordinal_day(),
+    "DOW": lambda on: on.weekday().cast(pl.Int64) % 7,
+    "ISODOW": lambda on: on.weekday(),
+    "ISOYEAR": lambda on: on.iso_year(),
+    "DECADE": lambda on: on.year().cast(pl.Int64) // 10,
+    "CENTURY": lambda on: on.century(),
+    "MILLENNIUM": lambda on: on.millennium(),
+    "EPOCH": lambda on: on.epoch("s"),
+}
+_CLOCK_FIELDS: dict[str, Callable[[Any], pl.Expr]] = {
+    "HOUR": lambda on: on.hour(),
+    "MINUTE": lambda on: on.minute(),
+    "SECOND": lambda on: _parts(_seconds(on), 6),
+    "MILLISECOND": lambda on: _parts(_seconds(on), 3),
+    "MILLISECONDS": lambda on: _parts(_seconds(on), 3),
+    "MICROSECOND": _seconds,
+    "MICROSECONDS": _seconds,
+    "EPOCH": lambda on: _parts(on.epoch("us"), 6),
+}
+_FRACTIONS = {
+    "SECOND": Type("decimal", 18, 6), "EPOCH": Type("decimal", 18, 6), "MILLISECOND": Type("decimal", 18, 3),
+    "MILLISECONDS": Type("decimal", 18, 3),
+}  # fmt: skip
+"""Types of the fields of a timestamp that are no whole numbers."""
+
+
+def _unit(field: str) -> Rule:
+    def rule(values: Values, node: exp.Func) -> Value:
+        return _extract(values, exp.Extract(this=exp.Var(this=field), expression=node.this))
+
+    return rule
+
+
+def _truncated(values: Values, node: exp.Func) -> Value:
+    moment = values.require(values.of(node.this), "timestamp", "date")
+    units = {"YEAR": "1y", "QUARTER": "1q", "MONTH": "1mo", "WEEK": "1w", "DAY": "1d", "HOUR": "1h", "MINUTE": "1m",
+             "SECOND": "1s"}  # fmt: skip
+    unit = node.args["unit"].name.upper()
+    if unit not in units:
+        values.source.refuse(node, f"date_trunc('{unit.lower()}')")
+    return Value(as_type(values.source, moment, TIMESTAMP).dt.truncate(units[unit]), TIMESTAMP, node)
+
+
+# Of strftime; what is here means the same in PostgreSQL's patterns, from which sqlglot translates.
+_DIRECTIVES = re.compile(r"%[YmdHMSyjI]")
+_NO_LETTERS = re.compile(r"[^A-Za-z%\"]*")
+
+
+def _pattern(values: Values, node: exp.Func) -> str:
+    """The pattern of a function of text and times, as strftime has it."""
+    pattern = node.args["format"]
+    text = pattern.name if isinstance(pattern, exp.Literal) else ""
+    if not text or not _NO_LETTERS.fullmatch(_DIRECTIVES.sub("", text)):
+        hint = "patterns have YYYY, YY, MM, DD, DDD, HH24, HH12, MI, SS and what is no letter between them"
+        values.source.refuse(node, f"a pattern of {node.sql_name().lower()} that is not of these", hint)
+    return text
+
+
+def _to_text(values: Values, node: exp.TimeToStr) -> Value:
+    moment = values.require(values.of(node.this), "timestamp", "date")
+    return Value(moment.expr.dt.strftime(_pattern(values, node)), TEXT, node)
+
+
+def _to_date(values: Values, node: exp.StrToDate) -> Value:
+    text = values.require(values.of(node.this), "string")
+    return Value(text.expr.str.to_date(_pattern(values, node)), DATE, node)
+
+
+def _to_timestamp(values: Values, node: exp.StrToTime) -> Value:
+    text = values.require(values.of(node.this), "string")
+    pattern = _pattern(values, node)
+    moment = text.expr.str.to_datetime(pattern, time_unit="us", time_zone="UTC")
+    return Value(moment, TIMESTAMP, node)
+
+
+def _of_epoch(values: Values, node: exp.UnixToTime) -> Value:
+    seconds = values.number(values.of(node.this))
+    if seconds.type == INT:
+        microseconds = seconds.expr * 1_000_000
+    else:
+        microseconds = (as_type(values.source, seconds, FLOAT) * 1e6).round(0, mode="half_to_even").cast(pl.Int64)
+    return Value(microseconds.cast(TIMESTAMP.polars), TIMESTAMP, node)
+
+
+def _date_of(values: Values, node: exp.Anonymous) -> Value:
+    parts = (values.require(values.of(each), "int64").expr for each in node.expressions)
+    return Value(pl.date(*parts), DATE, node)
+
+
+def _timestamp_of(values: Values, node: exp.TimestampFromParts) -> Value:
+    *whole, seconds = (values.of(node.args[key]) for key in ("year", "month", "day", "hour", "min", "sec"))
+    parts = [values.require(each, "int64").expr for each in whole]
+    moment = pl.datetime(*parts, time_unit="us", time_zone="UTC")
+    seconds = values.number(seconds)
+    fraction = as_type(values.source, seconds, FLOAT) * 1e6
+    rest = fraction.round(0, mode="half_to_even").cast(pl.Int64)
+    return Value((moment.dt.epoch("us") + rest).cast(TIMESTAMP.polars), TIMESTAMP, node)
+
+
+def _last_day(values: Values, node: exp.LastDay) -> Value:
+    moment = values.require(values.of(node.this), "date", "timestamp")
+    day = moment.expr.dt.date() if moment.type == TIMESTAMP else moment.expr
+    return Value(day.dt.month_end(), DATE, node)
+
+
+def _binned(values: Values, node: exp.DateBin) -> Value:
+    """The start of the stretch of time that a timestamp is in; one of the stretches starts at the origin."""
+    stride = values.of(node.this)
+    length = stride.literal
+    if isinstance(length, str):
+        length = interval(values, exp.Interval(this=node.this)).literal
+    if not isinstance(length, Interval) or length.months:
+        values.source.refuse(node, "date_bin() by what is no literal interval of days and less", "such as '15 minutes'")
+    step = length.days * 86_400_000_000 + length.microseconds
+    if step <= 0:
+        raise values.source.error(node, f"{shown(node)}: the interval is not positive", "give one of at least 1 us")
+    moment, origin = (
+        as_type(values.source, values.require(values.of(each), "timestamp", "date"), TIMESTAMP).dt.epoch("us")
+        for each in (node.expression, _origin(node))
+    )
+    return Value((moment - (moment - origin) % step).cast(TIMESTAMP.polars), TIMESTAMP, node)
+
+
+def _origin(node: exp.DateBin) -> exp.Expr:
+    """The third argument, which sqlglot takes for a unit where it is a name."""
+    origin: exp.Expr = node.args.get("unit") or node.args.get("origin") or node.args["zone"]
+    return exp.column(origin.name.lower()) if isinstance(origin, exp.Var) else origin
+
+
+RULES: dict[type[exp.Expr], Rule] = {
+    exp.Interval: interval,
+    exp.Extract: _extract,
+    exp.Year: _unit("YEAR"),
+    exp.Month: _unit("MONTH"),
+    exp.Day: _unit("DAY"),
+    exp.Quarter: _unit("QUARTER"),
+    exp.TimestampTrunc: _truncated,
+    exp.DateTrunc: _truncated,
+    exp.DateBin: _binned,
+    exp.TimeToStr: _to_text,
+    exp.StrToDate: _to_date,
+    exp.StrToTime: _to_timestamp,
+    exp.UnixToTime: _of_epoch,
+    exp.TimestampFromParts: _timestamp_of,
+    exp.LastDay: _last_day,
+}
+
+ARGUMENTS: dict[type[exp.Expr], set[str]] = {
+    exp.Interval: {"unit"}, exp.TimestampTrunc: {"unit"}, exp.DateTrunc: {"unit"},
+    exp.DateBin: {"unit", "origin", "zone"}, exp.TimeToStr: {"format"}, exp.StrToDate: {"format"},
+    exp.StrToTime: {"format"}, exp.TimestampFromParts: {"year", "month", "day", "hour", "min", "sec"},
+}  # fmt: skip
+
+NEEDED: dict[type[exp.Expr], tuple[str, ...]] = {
+    exp.TimeToStr: ("format",), exp.StrToDate: ("format",), exp.StrToTime: ("format",),
+    exp.TimestampFromParts: ("year", "month", "day", "hour", "min", "sec"),
+}  # fmt: skip
+
+NAMED: dict[str, Named] = {"make_date": (3, _date_of)}

@@ -1,0 +1,292 @@
+"""Functions of text in SQL: for each kind of sqlglot's nodes, the value it makes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import polars as pl
+from sqlglot import exp
+
+from ddcore.schema import Type
+from ddcore.sql import patterns
+from ddcore.sql.casts import cast
+from ddcore.sql.source import shown
+from ddcore.sql.values import BOOL, INT, TEXT, Named, Rule, Value, Values, as_type, null, shared
+
+__all__ = ["ARGUMENTS", "NAMED", "NEEDED", "RULES"]
+
+
+def _of_text(compute: Callable[[pl.Expr], pl.Expr], kind: Type = TEXT) -> Rule:
+    def rule(values: Values, node: exp.Func) -> Value:
+        return Value(compute(values.require(values.of(node.this), "string").expr), kind, node)
+
+    return rule
+
+
+def _concatenated(values: Values, node: exp.DPipe) -> Value:
+    parts = [values.of(each) for each in (node.this, node.expression)]
+    texts = [_text_of(values, each) for each in parts]
+    return Value(texts[0] + texts[1], TEXT, node)
+
+
+def _concat(values: Values, node: exp.Concat) -> Value:
+    texts = [_text_of(values, values.of(each)) for each in node.expressions]
+    joined = pl.lit("")
+    for text in texts:
+        joined = joined + text.fill_null("")
+    return Value(joined, TEXT, node)
+
+
+def _joined(values: Values, node: exp.ConcatWs) -> Value:
+    """Nulls are left out, with their separator."""
+    separator, *others = node.expressions
+    between = values.require(values.of(separator), "string")
+    if between.literal is None and others:
+        values.source.refuse(node, "concat_ws() with a separator that is no literal")
+    texts = [_text_of(values, values.of(each)) for each in others]
+    return Value(pl.concat_str(texts, separator=between.literal, ignore_nulls=True), TEXT, node)
+
+
+def _text_of(values: Values, value: Value) -> pl.Expr:
+    if value.type in (None, TEXT):
+        return as_type(values.source, value, TEXT)
+    return cast(values, value, TEXT, value.node).expr
+
+
+def _substring(values: Values, node: exp.Substring) -> Value:
+    whole, first = values.require(values.of(node.this), "string"), values.of(node.args["start"])
+    if isinstance(first.literal, str) and not node.args.get("length"):
+        return patterns.substring(values, node, whole, node.args["start"])
+    text, start = whole.expr, values.require(first, "int64")
+    length = node.args.get("length")
+    count = values.require(values.of(length), "int64") if length is not None else None
+    if start.literal is not None and (count is None or count.literal is not None):
+        begin = int(start.literal) - 1
+        if count is None:
+            return Value(text.str.slice(max(begin, 0)), TEXT, node)
+        if int(count.literal) < 0:
+            raise values.source.error(node, f"the length is negative: {shown(node)}", "give a length of at least 0")
+        end = begin + int(count.literal)
+        return Value(text.str.slice(max(begin, 0), max(end - max(begin, 0), 0)), TEXT, node)
+    if count is None:
+        return Value(text.str.slice((start.expr - 1).clip(lower_bound=0)), TEXT, node)
+
+    def part(start: Value, count: Value) -> pl.Expr:
+        begin = (start.expr - 1).clip(lower_bound=0)
+        length = (start.expr - 1 + count.expr - begin).clip(lower_bound=0)
+        return pl.when(count.expr.is_not_null()).then(text.str.slice(begin, length)).otherwise(null(TEXT))
+
+    return Value(shared([start, count], part), TEXT, node)
+
+
+def _trim(values: Values, node: exp.Trim) -> Value:
+    text = values.require(values.of(node.this), "string").expr
+    letters = values.of(node.expression).literal if node.expression is not None else " "
+    if not isinstance(letters, str):
+        values.source.refuse(node, "trim() of letters that are no literal")
+    side = str(node.args.get("position") or "BOTH").upper()
+    strip = {"LEADING": text.str.strip_chars_start, "TRAILING": text.str.strip_chars_end}.get(
+        side, text.str.strip_chars
+    )
+    return Value(strip(letters), TEXT, node)
+
+
+def _position(values: Values, node: exp.StrPosition) -> Value:
+    if node.args.get("position") is not None:
+        values.source.refuse(node, "position() from a place on")
+    parts = [values.require(values.of(node.args[key]), "string") for key in ("this", "substr")]
+
+    def found(text: Value, part: Value) -> pl.Expr:
+        before = text.expr.str.splitn(part.expr, 2).struct.field("field_0").str.len_chars().cast(pl.Int64)
+        there = text.expr.str.contains(part.expr, literal=True)
+        return (
+            pl.when(part.expr == "").then(_unless_null(1, text, part)).when(there).then(before + 1).when(~there).then(0)
+        )
+
+    return Value(shared(parts, found), INT, node)
+
+
+def _unless_null(value: object, *others: Value) -> pl.Expr:
+    """A constant, or null where one of the others is null."""
+    there = pl.all_horizontal(other.expr.is_not_null() for other in others)
+    return pl.when(there).then(pl.lit(value))
+
+
+def _replace(values: Values, node: exp.Replace) -> Value:
+    empty = Value(pl.lit(""), TEXT, node, "")
+    parts = [values.require(values.of(node.args[key]), "string") if node.args.get(key) else empty for key in _REPLACED]
+
+    def replaced(text: Value, old: Value, new: Value) -> pl.Expr:
+        if old.literal and new.literal is not None:
+            return text.expr.str.replace_all(old.literal, new.literal, literal=True)
+        there = text.expr.str.split(old.expr).list.join(new.expr)
+        return pl.when(old.expr == "").then(pl.when(new.expr.is_not_null()).then(text.expr)).otherwise(there)
+
+    return Value(shared(parts, replaced), TEXT, node)
+
+
+_REPLACED = ("this", "expression", "replacement")
+
+
+def _side(name: str) -> Rule:
+    """A negative count leaves as many letters out at the other side."""
+
+    def rule(values: Values, node: exp.Func) -> Value:
+        text = values.require(values.of(node.this), "string").expr
+        count = values.require(values.of(node.expression), "int64").expr
+        return Value(text.str.head(count) if name == "left" else text.str.tail(count), TEXT, node)
+
+    return rule
+
+
+def _starts(values: Values, node: exp.StartsWith) -> Value:
+    text, part = (values.require(values.of(each), "string").expr for each in (node.this, node.expression))
+    return Value(text.str.starts_with(part), BOOL, node)
+
+
+def _padded(values: Values, node: exp.Pad) -> Value:
+    """Text that is longer is cut at its end, on whichever side it would be filled."""
+    fill = node.args.get("fill_pattern")
+    parts = [
+        values.require(values.of(node.this), "string"),
+        values.require(values.of(node.expression), "int64"),
+        values.require(values.of(fill), "string") if fill is not None else Value(pl.lit(" "), TEXT, node, " "),
+    ]
+
+    def padded(text: Value, length: Value, fill: Value) -> pl.Expr:
+        wanted = length.expr.clip(lower_bound=0)
+        missing = (wanted - text.expr.str.len_chars().cast(pl.Int64)).clip(lower_bound=0)
+        filling = _repeated(fill.expr, missing).str.head(missing)
+        cut = text.expr.str.head(wanted)
+        return filling + cut if node.args.get("is_left") else cut + filling
+
+    return Value(shared(parts, padded), TEXT, node)
+
+
+def _repeated(text: pl.Expr, times: pl.Expr) -> pl.Expr:
+    """Null where one is null."""
+    many = text.repeat_by(times.clip(lower_bound=0)).list.join("")
+    return pl.when(text.is_not_null() & times.is_not_null()).then(many)
+
+
+def _repeat(values: Values, node: exp.Repeat) -> Value:
+    parts = [
+        values.require(values.of(node.this), "string"),
+        values.require(values.of(node.args["times"]), "int64"),
+    ]
+    return Value(shared(parts, lambda text, times: _repeated(text.expr, times.expr)), TEXT, node)
+
+
+def _field(values: Values, node: exp.SplitPart) -> Value:
+    text, separator = (values.require(values.of(node.args[key]), "string") for key in ("this", "delimiter"))
+    number = values.of(node.args["part_index"]).literal
+    if not isinstance(number, int) or number == 0:
+        values.source.refuse(node, "split_part() of a field whose number is no literal, or 0")
+
+    def field(text: Value, separator: Value) -> pl.Expr:
+        fields = text.expr.str.split(separator.expr)
+        there = fields.list.get(number - 1 if number > 0 else number, null_on_oob=True).fill_null("")
+        whole = text.expr if number in (1, -1) else _unless_null("", text)
+        return pl.when(separator.expr == "").then(whole).when(_unless_null(True, text, separator)).then(there)
+
+    return Value(shared([text, separator], field), TEXT, node)
+
+
+def _translated(values: Values, node: exp.Translate) -> Value:
+    text = values.require(values.of(node.this), "string").expr
+    old, new = (values.of(node.args[key]).literal for key in ("from_", "to"))
+    if not isinstance(old, str) or not isinstance(new, str):
+        values.source.refuse(node, "translate() of letters that are no literals")
+    letters = dict(zip(reversed(old), reversed([*new, *[""] * len(old)][: len(old)]), strict=True))
+    if not letters:
+        return Value(text, TEXT, node)
+    return Value(text.str.replace_many([*letters], [*letters.values()]), TEXT, node)
+
+
+def _overlaid(values: Values, node: exp.Overlay) -> Value:
+    text, new = (values.require(values.of(each), "string") for each in (node.this, node.expression))
+    start = values.of(node.args["from_"]).literal
+    length = node.args.get("for_")
+    count = values.of(length).literal if length is not None else len(new.literal or "")
+    if not isinstance(start, int) or start < 1 or not isinstance(count, int) or count < 0 or new.literal is None:
+        hint = "the new text and its place are literals, the place at least 1"
+        values.source.refuse(node, "overlay() of this place", hint)
+    return Value(text.expr.str.head(start - 1) + new.expr + text.expr.str.slice(start - 1 + count), TEXT, node)
+
+
+def _formatted(values: Values, node: exp.Format) -> Value:
+    pattern = values.of(node.this).literal
+    if not isinstance(pattern, str) or "%" in re.sub("%[s%]", "", pattern):
+        values.source.refuse(node, "format() with anything but %s and %% in a literal")
+    pieces = re.split(r"(%[s%])", pattern)
+    if pieces.count("%s") > len(node.expressions):
+        raise values.source.error(node, f"{shown(node)} has too few values", "give one for each %s")
+    rest = iter(node.expressions)
+    joined = pl.lit("")
+    for piece in pieces:
+        text = {"%%": pl.lit("%")}.get(piece)
+        if piece == "%s":
+            text = _text_of(values, values.of(next(rest))).fill_null("")
+        joined = joined + (pl.lit(piece) if text is None else text)
+    return Value(joined, TEXT, node)
+
+
+def _bytes(factor: int) -> Callable[[pl.Expr], pl.Expr]:
+    return lambda text: text.str.len_bytes().cast(pl.Int64) * factor
+
+
+def _ends(values: Values, node: exp.EndsWith) -> Value:
+    text, part = (values.require(values.of(each), "string").expr for each in (node.this, node.expression))
+    return Value(text.str.ends_with(part), BOOL, node)
+
+
+def _contains(values: Values, node: exp.Contains) -> Value:
+    text, part = (values.require(values.of(each), "string").expr for each in (node.this, node.expression))
+    return Value(text.str.contains(part, literal=True), BOOL, node)
+
+
+def _octet_length(values: Values, node: exp.Anonymous) -> Value:
+    return Value(_bytes(1)(values.require(values.of(node.expressions[0]), "string").expr), INT, node)
+
+
+RULES: dict[type[exp.Expr], Rule] = {
+    exp.DPipe: _concatenated,
+    exp.Concat: _concat,
+    exp.ConcatWs: _joined,
+    exp.Upper: _of_text(lambda x: x.str.to_uppercase()),
+    exp.Lower: _of_text(lambda x: x.str.to_lowercase()),
+    exp.Initcap: _of_text(lambda x: x.str.to_titlecase()),
+    exp.Length: _of_text(lambda x: x.str.len_chars().cast(pl.Int64), INT),
+    exp.BitLength: _of_text(_bytes(8), INT),
+    exp.Reverse: _of_text(lambda x: x.str.reverse()),
+    exp.Substring: _substring,
+    exp.Overlay: _overlaid,
+    exp.SplitPart: _field,
+    exp.Trim: _trim,
+    exp.Pad: _padded,
+    exp.Repeat: _repeat,
+    exp.StrPosition: _position,
+    exp.Replace: _replace,
+    exp.Translate: _translated,
+    exp.Format: _formatted,
+    exp.Left: _side("left"),
+    exp.Right: _side("right"),
+    exp.StartsWith: _starts,
+    exp.EndsWith: _ends,
+    exp.Contains: _contains,
+}
+
+ARGUMENTS: dict[type[exp.Expr], set[str]] = {
+    exp.Substring: {"start", "length"}, exp.Trim: {"position"}, exp.StrPosition: {"substr"},
+    exp.Replace: {"replacement"}, exp.DPipe: {"safe"}, exp.Concat: {"safe", "coalesce"},
+    exp.ConcatWs: {"safe", "coalesce"}, exp.Pad: {"fill_pattern", "is_left"}, exp.Repeat: {"times"},
+    exp.SplitPart: {"delimiter", "part_index"}, exp.Translate: {"from_", "to"}, exp.Overlay: {"from_", "for_"},
+}  # fmt: skip
+
+NEEDED: dict[type[exp.Expr], tuple[str, ...]] = {
+    exp.Substring: ("this", "start"), exp.SplitPart: ("delimiter", "part_index"), exp.Pad: ("expression",),
+    exp.Overlay: ("from_", "expression"), exp.Translate: ("from_", "to"), exp.ConcatWs: ("expressions",),
+}  # fmt: skip
+
+NAMED: dict[str, Named] = {"octet_length": (1, _octet_length)}

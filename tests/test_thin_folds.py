@@ -1,0 +1,53 @@
+"""What a fold of few updates costs beside its data: calls of functions, which no other process changes."""
+
+from __future__ import annotations
+
+import cProfile
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+import ddcore as dd
+from ddcore import algorithms, native
+
+NODES, EDGES, FOLDS = 2_000, 8_000, 20
+
+
+def search(edges: dd.Collection, roots: dd.Collection) -> dict[str, dd.Collection]:
+    return {"hops": algorithms.bfs(edges, roots)}
+
+
+def counts(work: Callable[[], object]) -> dict[str, int]:
+    """How many calls it makes: all, and those of kernels."""
+    profile = cProfile.Profile()
+    profile.runcall(work)
+    stats: list[Any] = profile.getstats()
+    kernel = [each.callcount for each in stats if getattr(each.code, "co_filename", "") == native.__file__]
+    return {"all": sum(each.callcount for each in stats), "kernels": sum(kernel)}
+
+
+def changes(rng: np.random.Generator, graph: np.ndarray, version: int) -> pl.DataFrame:
+    """One edge away, one added."""
+    return pl.DataFrame(
+        {
+            "src": [int(graph[version, 0]), int(rng.integers(NODES))],
+            "dst": [int(graph[version, 1]), int(rng.integers(NODES))],
+            "version": [version] * 2, "diff": [-1, 1],
+        }
+    )  # fmt: skip
+
+
+def test_a_fold_of_two_changes_makes_few_calls() -> None:
+    rng = np.random.default_rng(4)
+    graph = rng.integers(0, NODES, (EDGES, 2))
+    edges = pl.DataFrame({"src": graph[:, 0], "dst": graph[:, 1], "version": [0] * EDGES, "diff": [1] * EDGES})
+    roots = pl.DataFrame({"node": [0], "version": [0], "diff": [1]})
+    pair = {"src": "int64", "dst": "int64"}
+    session = dd.Session(search, {"edges": pair, "roots": {"node": "int64"}}, threads=1)
+    session.fold({"edges": edges, "roots": roots})
+    frames = [changes(rng, graph, version) for version in range(1, FOLDS + 1)]
+    made = counts(lambda: [session.fold({"edges": frame}) for frame in frames])
+    assert made["all"] < 3_500 * FOLDS  # of some five steps each
+    assert made["kernels"] < 50 * FOLDS
