@@ -264,7 +264,9 @@ def reduce(  # type: ignore[no-untyped-def]
             for i in range(h1 - h0):
                 heads[i], counts[i] = h0 + i, h_diffs[h0 + i]
             if totals > 0:
-                state = of_few(totals, kinds, columns, nulls, units, h_words, heads, h1 - h0, counts, sums, digits, result)
+                state = of_few(
+                    totals, kinds, columns, nulls, units, h_words, heads, h1 - h0, counts, sums, digits, result
+                )
             else:
                 state = _aggregates(kinds, columns, allow, h_words, heads, h1 - h0, counts, result)
             if state < 0:
