@@ -88,7 +88,7 @@ def verify(path: Place, hint: str) -> None:
 
 
 def content(path: Place, hint: str) -> bytes:
-    """The bytes of a whole file, checked where it has digests. Raises StorageError as :class:`DataFile` does."""
+    """The bytes of a whole file, checked where it has digests. Raises StorageError where it is damaged."""
     expected = _digest_in_name(path)
     with reporting(path, "read", hint), store.opened(path, whole=True) as file:
         if expected is not None:
@@ -97,7 +97,7 @@ def content(path: Place, hint: str) -> bytes:
 
 
 def notes(path: Place, hint: str, names: Iterable[str]) -> dict[str, str]:
-    """Those of some notes, by name, that the footer of a file has. Raises StorageError as :class:`DataFile` does.
+    """Those of some notes, by name, that the footer of a file has. Raises StorageError where it is damaged.
 
     Does not import PyArrow, which takes longer than a command that reads a few notes.
     """
