@@ -22,6 +22,7 @@ __all__ = [
     "OWN_FOLDER",
     "cache_folder",
     "compiling",
+    "described_processor",
     "distrust",
     "kernel_folder",
     "kernel_names",
@@ -43,6 +44,11 @@ _LEVEL_FEATURES = frozenset({
     "avx", "avx2", "bmi", "bmi2", "cx16", "f16c", "fma", "lzcnt", "movbe", "popcnt", "sahf", "sse3", "sse4.1", "sse4.2",
     "ssse3", "xsave",
 })  # fmt: skip
+# Lines of /proc/cpuinfo that say which processor it is and what it can do, on x86-64 and on ARM.
+_OF_PROCESSOR = {
+    "vendor_id", "cpu family", "model", "model name", "stepping", "flags",
+    "CPU implementer", "CPU architecture", "CPU variant", "CPU part", "CPU revision", "Features",
+}  # fmt: skip
 _KEPT = {
     "kernels": 16,
     "sorts": 16,
@@ -247,6 +253,18 @@ def shipped_kernels() -> list[Path]:
 def processor_digest(triple: str, processor: str, features: str) -> str:
     """The ending of the files of kernels that are compiled for a processor, as LLVM names it."""
     return hashlib.blake2b(repr((triple, processor, features)).encode(), digest_size=8).hexdigest()
+
+
+@functools.lru_cache(maxsize=1)
+def described_processor() -> str:
+    """A digest of this processor as Linux describes it, which needs no LLVM; empty on other systems."""
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
+            first = file.read().partition("\n\n")[0]
+    except OSError:
+        return ""
+    lines = [line for line in first.splitlines() if line.partition(":")[0].strip() in _OF_PROCESSOR]
+    return hashlib.blake2b("\n".join(lines).encode(), digest_size=8).hexdigest() if lines else ""
 
 
 @functools.lru_cache(maxsize=1)

@@ -19,13 +19,20 @@ from threading import Lock
 from typing import Any, NamedTuple
 
 from ddcore import kernel_cache, native
-from ddcore.cache import cache_folder, distrust, kernel_folder, kernel_names, make_private, note_use
+from ddcore.cache import (
+    cache_folder,
+    described_processor,
+    distrust,
+    kernel_folder,
+    kernel_names,
+    make_private,
+    note_use,
+)
 from ddcore.linking import Image, UnlinkableError, link
 
 __all__ = ["function", "image_file"]
 
 _DIGEST = 32  # bytes at the head of the file
-_OF_PROCESSOR = ("vendor_id", "cpu family", "model", "model name", "stepping", "flags")  # lines of /proc/cpuinfo
 _SETTINGS = ("NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES", "NUMBA_ENABLE_AVX", "NUMBA_DISABLE_JIT")
 _placing = Lock()
 
@@ -66,13 +73,9 @@ def image_file() -> Path | None:
         return None
     if os.path.exists(".numba_config.yaml"):
         return None
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
-            first = file.read().partition("\n\n")[0]
-    except OSError:
+    processor = described_processor()
+    if not processor:
         return None
-    lines = [line for line in first.splitlines() if line.partition("\t")[0].partition(":")[0].strip() in _OF_PROCESSOR]
-    processor = hashlib.blake2b("\n".join(lines).encode(), digest_size=8).hexdigest()
     return cache_folder() / "linked" / f"{kernel_folder().name}.{processor}"
 
 

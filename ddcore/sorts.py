@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Literal
 
 from ddcore import kernels
-from ddcore.cache import cache_folder, distrust, make_private
+from ddcore.cache import cache_folder, described_processor, distrust, make_private
 from ddcore.kernel_cache import processor
 from ddcore.libraries import numpy as np
 
@@ -85,7 +85,7 @@ def kept() -> Path:
     """The file of what was measured. Another numpy, or one that may use less of the processor, has another one."""
     state = [np.__version__, *(os.environ.get(name, "") for name in _FEATURES)]
     digest = hashlib.blake2b(repr(state).encode(), digest_size=4).hexdigest()
-    return cache_folder() / "sorts" / f"{processor()}-{digest}"
+    return cache_folder() / "sorts" / f"{described_processor() or processor()}-{digest}"
 
 
 def _radix(keys: np.ndarray) -> None:

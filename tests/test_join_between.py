@@ -189,7 +189,7 @@ def test_sums_of_diffs_beyond_int64_are_not_needed() -> None:
 
 # -- how much is read --------------------------------------------------------------------------------------------------
 
-DAY, DAYS = 2_000, 100
+DAY, DAYS = 10_000, 100
 
 
 def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:

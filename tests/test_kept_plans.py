@@ -88,8 +88,8 @@ def built(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     fingerprints: list[str] = []
     build = planner.build
 
-    def counted(*arguments: Any) -> Plan:
-        plan = build(*arguments)
+    def counted(*arguments: Any, **settings: Any) -> Plan:
+        plan = build(*arguments, **settings)
         fingerprints.append(plan.fingerprint)
         return plan
 
@@ -217,8 +217,8 @@ def test_a_kept_plan_folds_as_the_plan_does(seed: int, monkeypatch: pytest.Monke
     except DdError:
         return
 
-    def kept(*arguments: Any) -> Plan:
-        plan = planner.build(*arguments)
+    def kept(*arguments: Any, **settings: Any) -> Plan:
+        plan = planner.build(*arguments, **settings)
         content = kept_plans._pickled(PlannedProgram(plan, ()))
         assert content or "reduce" in drawn.source or "flat_map" in drawn.source, drawn.source
         program = KeptPlan(plan.fingerprint, plan.inputs, plan.dims, content).program()

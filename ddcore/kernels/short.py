@@ -130,16 +130,6 @@ def _aggregates(kinds, columns, allow, words, heads, m, counts, result):  # type
 
 
 @inline
-def _results(  # type: ignore[no-untyped-def]
-    kinds, columns, nulls, units, totals, allow, words, heads, m, counts, sums, digits, result
-):  # fmt: skip
-    """The aggregates of rows with these counts, or of the components of totals."""
-    if totals > 0:
-        return of_few(totals, kinds, columns, nulls, units, words, heads, m, counts, sums, digits, result)
-    return _aggregates(kinds, columns, allow, words, heads, m, counts, result)
-
-
-@inline
 def _add_up(times, diffs, first, last, member, m, version, rounds, j, counts):  # type: ignore[no-untyped-def]
     """The counts of the distinct rows at a time."""
     for i in range(m):
@@ -273,8 +263,12 @@ def reduce(  # type: ignore[no-untyped-def]
         if o0 == o1 and _has_one_time(s_times, s0, s1, h_times, h_diffs, h0, h1, rounds, least):
             for i in range(h1 - h0):
                 heads[i], counts[i] = h0 + i, h_diffs[h0 + i]
-            state = _results(kinds, columns, nulls, units, totals, allow, h_words, heads, h1 - h0, counts, sums, digits,
-                             result)  # fmt: skip
+            if totals > 0:
+                state = of_few(
+                    totals, kinds, columns, nulls, units, h_words, heads, h1 - h0, counts, sums, digits, result
+                )
+            else:
+                state = _aggregates(kinds, columns, allow, h_words, heads, h1 - h0, counts, result)
             if state < 0:
                 rest[left] = k
                 left += 1
@@ -309,8 +303,10 @@ def reduce(  # type: ignore[no-untyped-def]
             if at >= n:
                 j, version = 1 + (at - n) // c, checked[(at - n) % c]
             _add_up(h_times, h_diffs, h0, h1, member, m, version, rounds, j, counts)
-            state = _results(kinds, columns, nulls, units, totals, allow, h_words, heads, m, counts, sums, digits,
-                             result)  # fmt: skip
+            if totals > 0:
+                state = of_few(totals, kinds, columns, nulls, units, h_words, heads, m, counts, sums, digits, result)
+            else:
+                state = _aggregates(kinds, columns, allow, h_words, heads, m, counts, result)
             if (state < 0 and j == 0) or rows + own + 1 > room:
                 is_short = False
                 break
