@@ -100,7 +100,7 @@ def test_nothing_is_known_of_inputs_that_are_not_checked() -> None:
         ({"d": dd.count_distinct("v")}, 0),
         ({"s": dd.sum("v"), "x": dd.max("f")}, 0),
     ],
-    ids=str,
+    ids=["sums and counts", "means", "floats", "any", "distinct", "picked"],
 )
 def test_with_negative_counts_allowed_sums_need_no_rows(allow: dict[str, Any], kept: int) -> None:
     plan = build(lambda t, u: {"out": t.negate().group_by("k").agg(allow_negative=True, **allow)}, SCHEMAS)
