@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import polars as pl
 
 from ddcore.batch import Batch
-from ddcore.errors import DataError, FoldError, LateUpdate, ProgramError
+from ddcore.errors import DataError, DiffOverflow, FoldError, LateUpdate, ProgramError
 from ddcore.foreign_frames import as_frame
 from ddcore.frames import batch_of, output_frame
 from ddcore.lattice import beyond
@@ -154,8 +155,10 @@ def replay(program: Program, /, dims: Sequence[str] = ("version",), **frames: An
     dims = _dims(dims)
     inputs = {name: as_frame(frame, name) for name, frame in frames.items()}
     schemas = {name: schema_of(frame, dims, name) for name, frame in inputs.items()}
-    nonnegative = all(_only_inserts(frame) for frame in inputs.values())
-    return Session(program, schemas, dims, nonnegative=nonnegative).fold(inputs)
+    if all(_only_inserts(frame) for frame in inputs.values()):
+        with suppress(DiffOverflow):  # perhaps of what rows have in common: whole rows tell
+            return Session(program, schemas, dims, nonnegative=True).fold(inputs)
+    return Session(program, schemas, dims).fold(inputs)
 
 
 def _only_inserts(frame: pl.DataFrame) -> bool:
