@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import resource
 import statistics
 import subprocess
@@ -22,6 +23,9 @@ Side = Callable[[], Figures]
 _BYTECODE = {
     "PYTHONDONTWRITEBYTECODE": ""
 }  # modules of a checkout are kept compiled too, as those of installed packages
+
+
+_POLL = 0.01  # seconds
 
 
 class Failed(Exception):
@@ -92,19 +96,29 @@ def agree(figures: Mapping[str, Figures], *what: str) -> None:
 
 def peak_mib() -> float:
     """The most memory that this process has had, in MiB."""
-    status = Path("/proc/self/status")
-    if status.exists():
-        fields = dict(line.split(":", 1) for line in status.read_text().splitlines())
-        return int(fields["VmHWM"].split()[0]) / 1024
-    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # on Linux that is at least its parent's
+    if peak := _peak_of("self"):
+        return peak
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return most / (2**20 if sys.platform == "darwin" else 2**10)
+
+
+def _peak_of(process: int | str) -> float:
+    """The most memory that a process has had, in MiB; 0 where nothing tells. On Linux ``ru_maxrss`` does not: it is at
+    least that of the process which started it.
+    """
+    try:
+        text = Path(f"/proc/{process}/status").read_text()
+    except OSError:
+        return 0.0
+    found = re.search(r"^VmHWM:\s+(\d+)", text, re.MULTILINE)
+    return int(found[1]) / 1024 if found else 0.0
 
 
 def prompt_costs(command: Sequence[object], cwd: Path, environment: Mapping[str, str] | None = None) -> Figures:
     """Seconds from starting ``command`` to its end, its processor time, user and system, and its peak memory.
 
-    The processor time includes that of processes that it waited for. The peak is that of the process alone, but on
-    Linux at least what this process has. Raises Failed.
+    The processor time includes that of processes that it waited for; the peak is that of the process alone. Raises
+    Failed.
     """
     words = [str(word) for word in command]
     with tempfile.TemporaryFile() as output:
@@ -117,13 +131,17 @@ def prompt_costs(command: Sequence[object], cwd: Path, environment: Mapping[str,
             stdout=output,
             stderr=subprocess.STDOUT,
         )
-        _, status, usage = os.wait4(process.pid, 0)
+        peak = 0.0
+        while not (ended := os.wait4(process.pid, os.WNOHANG))[0]:
+            peak = max(peak, _peak_of(process.pid))
+            time.sleep(_POLL)
+        _, status, usage = ended
         seconds = time.perf_counter() - start
         process.returncode = os.waitstatus_to_exitcode(status)
         if process.returncode != 0:
             output.seek(0)
             raise _ended(words, process.returncode, output.read().decode(errors="replace"))
-    peak = usage.ru_maxrss / (2**20 if sys.platform == "darwin" else 2**10)
+    peak = peak or usage.ru_maxrss / (2**20 if sys.platform == "darwin" else 2**10)
     return {"s": seconds, "cpu_s": usage.ru_utime + usage.ru_stime, "peak_mib": peak}
 
 
