@@ -435,7 +435,8 @@ class Writer:
         column = self.rng.choice(of.having(kind))
         ends = {name: self.expression(other, kind) for name in self.rng.choice([["L"], ["R"], ["L", "R"], ["L", "R"]])}
         if kind in ("int", "num") and len(ends) == 2 and self.rng.chance(50):
-            ends["R"] = f"{ends['L']} + {self.rng.randint(0, 3)}"
+            lower = f"pl.sql_expr({ends['L']})" if ends["L"].startswith('"') else ends["L"]  # a bare string is SQL
+            ends["R"] = f"{lower} + {self.rng.randint(0, 3)}"
         rest = self.rng.sample([*other.columns], self.rng.randint(0, min(2, len(other.columns))))
         columns = {f"i{number}": other.columns[name] for number, name in enumerate(rest)}
         keys = [(x, y) for x, k in of.columns.items() for y, z in columns.items() if x != column and _joins(k, z)]

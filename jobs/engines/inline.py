@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["fold", "updates"]
 
 _REPORT_EVERY = 0.5  # seconds
+_PORTION = 1 << 19  # updates of an input that are read at once
 
 
 def fold(fold: Fold, listener: Any = None) -> tuple[Gained, int]:
@@ -66,18 +67,26 @@ def _open(fold: Fold) -> Worker:
 
 
 def updates(fold: Fold) -> Iterator[tuple[str, Batch]]:
-    """Each input's updates in the window; in portions where memory is limited. Files that cannot have any are not
-    opened.
-    """
-    spill = spilling.current()
+    """Each input's updates in the window; many in portions. Files that cannot have any are not opened."""
     for name, schema in fold.inputs_read.items():
         log = ChangeLog(fold.stored.warehouse.input(name), schema, fold.plan.dims)
-        state = fold.inputs[name]
-        frames = [log.window(fold.window, state)] if spill is None else _portions(fold, log, state, spill.rows)
-        for frame in frames:
-            read = [column for column in schema if column in fold.plan.read[name]]
-            rows = log.collect(frame.select(*read, *fold.plan.dims, "diff"))
+        read = [column for column in schema if column in fold.plan.read[name]]
+        for rows in _frames(fold, log, fold.inputs[name], [*read, *fold.plan.dims, "diff"]):
             yield name, batch_of(rows, schema, fold.plan.dims, name, read)
+
+
+def _frames(fold: Fold, log: ChangeLog, state: TableState | None, columns: list[str]) -> Iterator[pl.DataFrame]:
+    """These columns of an input's updates in the window."""
+    spill = spilling.current()
+    if spill is not None:
+        for frame in _portions(fold, log, state, spill.rows):
+            yield log.collect(frame.select(columns))
+        return
+    frame = log.window(fold.window, state).select(columns)
+    if fold.rows > _PORTION:
+        yield from log.batches(frame, _PORTION)
+    else:
+        yield log.collect(frame)
 
 
 def _portions(fold: Fold, log: ChangeLog, state: TableState | None, rows: int) -> Iterator[pl.LazyFrame]:
