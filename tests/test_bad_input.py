@@ -638,11 +638,17 @@ def test_permission_error_in_the_middle(mine: Path, dd: Command, monkeypatch: py
         (
             1,
             "a.csv.gz",
-            gzip.compress(bytes(range(256)) * 9)[:60],
+            gzip.compress(bytes(range(256)) * 9, mtime=0)[:60],
             "a.csv.gz: not a readable CSV file: ",
             "cut off or damaged",
         ),
-        (1, "a.jsonl.gz", gzip.compress(bytes(range(256)) * 9)[:60], "not a readable JSON lines", "cut off or damaged"),
+        (
+            1,
+            "a.jsonl.gz",
+            gzip.compress(bytes(range(256)) * 9, mtime=0)[:60],
+            "not a readable JSON lines",
+            "cut off or damaged",
+        ),
         (1, "d.csv", b" src,dst,minutes,version,diff\n", "the column 'src' is missing", "say: --column 'src= src'"),
     ],
 )
