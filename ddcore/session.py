@@ -156,7 +156,8 @@ def replay(program: Program, /, dims: Sequence[str] = ("version",), **frames: An
     inputs = {name: as_frame(frame, name) for name, frame in frames.items()}
     schemas = {name: schema_of(frame, dims, name) for name, frame in inputs.items()}
     if all(_only_inserts(frame) for frame in inputs.values()):
-        with suppress(DiffOverflow):  # perhaps of what rows have in common: whole rows tell
+        # Totals add up rows that differ in other columns: their counts may exceed int64 where those of rows do not.
+        with suppress(DiffOverflow):
             return Session(program, schemas, dims, nonnegative=True).fold(inputs)
     return Session(program, schemas, dims).fold(inputs)
 

@@ -9,7 +9,7 @@ from ddcore.schema import Type, parse_type
 from ddcore.sql.source import shown
 from ddcore.sql.values import BOOL, INT, TEXT, Named, Rule, Value, Values, aligned, as_type, shared
 
-__all__ = ["ARGUMENTS", "NAMED", "NEEDED", "RULES", "any_of"]
+__all__ = ["ARGUMENTS", "NAMED", "RULES", "any_of"]
 
 
 def _list(values: Values, node: exp.Expr) -> tuple[Value, Type]:
@@ -97,7 +97,5 @@ RULES: dict[type[exp.Expr], Rule] = {
 }
 
 ARGUMENTS: dict[type[exp.Expr], set[str]] = {exp.Array: {"bracket_notation"}, exp.Bracket: {"offset"}}
-
-NEEDED: dict[type[exp.Expr], tuple[str, ...]] = {}
 
 NAMED: dict[str, Named] = {"cardinality": (1, _cardinality)}

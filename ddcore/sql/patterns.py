@@ -14,7 +14,7 @@ from sqlglot import exp
 
 from ddcore.sql.values import BOOL, INT, TEXT, Rule, Value, Values
 
-__all__ = ["ARGUMENTS", "NAMED", "NEEDED", "RULES", "substring"]
+__all__ = ["ARGUMENTS", "NEEDED", "RULES", "substring"]
 
 _FOREIGN = re.compile(r"\\[1-9AmMyYZ]|\(\?[=!<]|\[\[[.=]|\(\?[a-z]|\*\*\*")
 """What other regular expressions lack or read otherwise: references back, looking around, words' ends, options."""
@@ -135,5 +135,3 @@ ARGUMENTS: dict[type[exp.Expr], set[str]] = {
 }  # fmt: skip
 
 NEEDED: dict[type[exp.Expr], tuple[str, ...]] = {exp.RegexpReplace: ("replacement",)}
-
-NAMED: dict[str, Any] = {}
