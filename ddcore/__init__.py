@@ -8,6 +8,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from ddcore.base.version import __version__ as __version__
+
 if TYPE_CHECKING:
     from polars import col as col
 
@@ -30,8 +32,6 @@ if TYPE_CHECKING:
     from ddcore.program.collection import Collection as Collection
     from ddcore.program.constants import constant as constant
     from ddcore.program.data_tests import test as test
-
-__version__ = "0.1.0"
 
 _HOMES = {
     "Collection": "ddcore.program.collection",
