@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from ddcore.base.errors import ProgramError
 from ddcore.base.schema import Schema
 from ddcore.base.source_line import caller
+from ddcore.operators import arguments
 from ddcore.operators.base import Linear, Needs
-from ddcore.program import arguments
 from ddcore.traces.batch import Batch
 
 if TYPE_CHECKING:

@@ -21,16 +21,19 @@ from ddcore.base.lazy import numpy as np
 from ddcore.base.schema import Schema
 from ddcore.base.source_line import caller
 from ddcore.data.encoding import key_codes
-from ddcore.operators.base import Keyed, Port, Rounds, State, Step
+from ddcore.operators import arguments
+from ddcore.operators.base import Keyed, Port, State, Step
+from ddcore.operators.block import Rounds
 from ddcore.operators.join import Heads, matches
-from ddcore.program import arguments
 from ddcore.traces.batch import Batch, concatenate
 from ddcore.traces.consolidation import arrange
 from ddcore.traces.sorted_batch import SortedBatch
 from ddcore.traces.trace import distinct_keys
 
 if TYPE_CHECKING:
-    from ddcore.planning.plan import Arrangement, Block, Plan
+    from ddcore.operators.arrangement import Arrangement
+    from ddcore.operators.base import Dataflow
+    from ddcore.operators.block import Block
     from ddcore.program.collection import Collection
 
 __all__ = ["DeltaJoin", "delta_join", "delta_joined"]
@@ -104,7 +107,7 @@ class DeltaJoin(Keyed):
         rules = tuple(_rule(relations, number) for number in range(len(relations)))
         return cls(attributes, digest(names), relations, rules)
 
-    def step(self, plan: Plan, block: Block) -> Step:
+    def step(self, plan: Dataflow, block: Block) -> Step:
         """The work of a delta join's block."""
         return _DeltaJoinStep(self, plan, block)
 
@@ -159,7 +162,7 @@ class _Prefix:
 
 
 class _DeltaJoinStep(Step):
-    def __init__(self, join: DeltaJoin, plan: Plan, block: Block) -> None:
+    def __init__(self, join: DeltaJoin, plan: Dataflow, block: Block) -> None:
         self.join, self.block = join, block
         self.coordinates, self.label = len(plan.dims) + block.depth, f"delta_join ({block.place})"
         self.arrangements = {

@@ -27,7 +27,8 @@ from ddcore.traces.sorted_batch import SortedBatch
 from ddcore.traces.trace import Rows
 
 if TYPE_CHECKING:
-    from ddcore.planning.plan import Block, Plan
+    from ddcore.operators.base import Dataflow
+    from ddcore.operators.block import Block
     from ddcore.program.collection import Collection
 
 __all__ = ["MOST_TRIES", "Contest", "ContestStep", "Numbering", "identified"]
@@ -49,7 +50,7 @@ class Contest(Reduction):
     signs = "kept"
     once: bool
 
-    def step(self, plan: Plan, block: Block) -> Step:
+    def step(self, plan: Dataflow, block: Block) -> Step:
         """The work of a contest's block."""
         return ContestStep(self, plan, block)
 
@@ -57,7 +58,7 @@ class Contest(Reduction):
 class ContestStep(ReductionStep):
     """The step of a :class:`Contest`."""
 
-    def __init__(self, contest: Contest, plan: Plan, block: Block) -> None:
+    def __init__(self, contest: Contest, plan: Dataflow, block: Block) -> None:
         super().__init__(contest, plan, block)
         self.once, self.kinds = contest.once, [self.port.schema[name] for name in self.port.values]
 

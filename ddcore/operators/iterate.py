@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 from ddcore.base.errors import ProgramError
 from ddcore.base.source_line import caller
 from ddcore.expressions.expressions import parse
+from ddcore.operators import arguments
 from ddcore.operators.concat import aligned
+from ddcore.operators.fingerprint import name_of
 from ddcore.operators.priority import Priority
-from ddcore.program import arguments
-from ddcore.program.fingerprint import name_of
 from ddcore.text.wording import brief, meant
 
 if TYPE_CHECKING:

@@ -16,9 +16,9 @@ from ddcore.base.errors import ProgramError
 from ddcore.base.lazy import numpy as np
 from ddcore.base.schema import Schema
 from ddcore.base.source_line import caller
-from ddcore.operators import outer_join
-from ddcore.operators.base import Keyed, Needs, Port, Rounds, State, Step
-from ddcore.program import arguments
+from ddcore.operators import arguments, outer_join
+from ddcore.operators.base import Keyed, Needs, Port, State, Step
+from ddcore.operators.block import Rounds
 from ddcore.traces.batch import Batch
 from ddcore.traces.packed_batch import PackedBatch
 from ddcore.traces.ranges import portions
@@ -26,8 +26,10 @@ from ddcore.traces.sorted_batch import SortedBatch
 from ddcore.traces.trace import Keys, distinct_keys
 
 if TYPE_CHECKING:
-    from ddcore.engine.forwarding import Delivery
-    from ddcore.planning.plan import Arrangement, Block, Plan
+    from ddcore.operators.arrangement import Arrangement
+    from ddcore.operators.base import Dataflow
+    from ddcore.operators.block import Block
+    from ddcore.operators.delivery import Delivery
     from ddcore.program.collection import Collection
 
 __all__ = [
@@ -94,7 +96,7 @@ class Join(Keyed):
         names = {name: result for name, result in self.right_names.items() if name in right}
         return replace(self, schema={**left, **{names[name]: right[name] for name in names}}, right_names=names)
 
-    def step(self, plan: Plan, block: Block) -> Step:
+    def step(self, plan: Dataflow, block: Block) -> Step:
         """The work of a join block."""
         return _JoinStep.of(self, plan, block)
 
@@ -110,7 +112,7 @@ class _JoinStep(Step):
     columns: tuple[tuple[str, int], ...]  # (key | left | right, place among the key or value columns)
 
     @classmethod
-    def of(cls, join: Join, plan: Plan, block: Block) -> _JoinStep:
+    def of(cls, join: Join, plan: Dataflow, block: Block) -> _JoinStep:
         left, right = (plan.arrangements[port] for port in block.ports)
         columns: list[tuple[str, int]] = []
         for name in left.collection:

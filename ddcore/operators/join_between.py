@@ -22,9 +22,10 @@ from ddcore.base.lazy import numpy as np
 from ddcore.base.schema import Schema
 from ddcore.base.source_line import caller
 from ddcore.data.encoding import NULL
-from ddcore.operators.base import Keyed, Needs, Port, Rounds, State, Step
+from ddcore.operators import arguments
+from ddcore.operators.base import Keyed, Needs, Port, State, Step
+from ddcore.operators.block import Rounds
 from ddcore.operators.join import CHUNK, Pairs, chunks, key_pairs, keys_once, right_names
-from ddcore.program import arguments
 from ddcore.traces import spilling
 from ddcore.traces.consolidation import arrange
 from ddcore.traces.ranges import portions
@@ -32,8 +33,9 @@ from ddcore.traces.sorted_batch import SortedBatch
 from ddcore.traces.trace import Keys, distinct_keys, gather
 
 if TYPE_CHECKING:
-    from ddcore.engine.forwarding import Delivery
-    from ddcore.planning.plan import Block, Plan
+    from ddcore.operators.base import Dataflow
+    from ddcore.operators.block import Block
+    from ddcore.operators.delivery import Delivery
     from ddcore.program.collection import Collection
 
 __all__ = ["Closed", "Ends", "JoinBetween", "join_between"]
@@ -158,7 +160,7 @@ class JoinBetween(Keyed):
         text = digest(self.text, sorted(mine), [[name, theirs[name]] for name in sorted(theirs)])
         return text, [mine | {*self.left, self.column}, frozenset((*theirs, *self.right, *self.ends.columns))]
 
-    def step(self, plan: Plan, block: Block) -> Step:
+    def step(self, plan: Dataflow, block: Block) -> Step:
         """The work of a join_between block."""
         return _JoinBetweenStep(self, plan, block)
 
@@ -249,7 +251,7 @@ class _Reach:
 
 
 class _JoinBetweenStep(Step):
-    def __init__(self, join: JoinBetween, plan: Plan, block: Block) -> None:
+    def __init__(self, join: JoinBetween, plan: Dataflow, block: Block) -> None:
         self.join, self.block = join, block
         self.rows, self.intervals = (plan.arrangements[port] for port in block.ports)
         self.coordinates = len(plan.dims) + block.depth

@@ -14,14 +14,15 @@ from ddcore.base.digests import digest
 from ddcore.base.errors import DiffOverflow
 from ddcore.base.lazy import numpy as np
 from ddcore.base.schema import Schema
+from ddcore.operators import arguments
 from ddcore.operators.base import Step
 from ddcore.operators.concat import aligned
 from ddcore.operators.reduction import Evaluations, Reduction, ReductionStep, Targets
-from ddcore.program import arguments
 from ddcore.traces.trace import Rows
 
 if TYPE_CHECKING:
-    from ddcore.planning.plan import Block, Plan
+    from ddcore.operators.base import Dataflow
+    from ddcore.operators.block import Block
     from ddcore.program.collection import Collection
 
 __all__ = ["Multiset", "combine"]
@@ -55,13 +56,13 @@ class Multiset(Reduction):
         """The operation."""
         return self.operation
 
-    def step(self, plan: Plan, block: Block) -> Step:
+    def step(self, plan: Dataflow, block: Block) -> Step:
         """The work of a multiset block."""
         return _MultisetStep(self, plan, block)
 
 
 class _MultisetStep(ReductionStep):
-    def __init__(self, multiset: Multiset, plan: Plan, block: Block) -> None:
+    def __init__(self, multiset: Multiset, plan: Dataflow, block: Block) -> None:
         super().__init__(multiset, plan, block)
         self.operation, self.counts = multiset.operation, _COUNTS[multiset.operation]
 

@@ -14,8 +14,10 @@ from typing import Any
 from ddcore.base.errors import ProgramError
 from ddcore.base.schema import Schema
 from ddcore.base.source_line import caller
-from ddcore.operators import delta_join, flat_map, iterate, join, join_between, multiset
-from ddcore.operators.agg import Aggregation, Distinct, Needed
+from ddcore.operators import arguments, delta_join, flat_map, iterate, join, join_between, multiset
+from ddcore.operators.agg import Agg
+from ddcore.operators.aggregates import Aggregate
+from ddcore.operators.aggregation import Distinct, Needed
 from ddcore.operators.base import Operator
 from ddcore.operators.calling import Frames
 from ddcore.operators.concat import Concat, Negate, aligned
@@ -28,9 +30,8 @@ from ddcore.operators.row_hash import MOST_BITS
 from ddcore.operators.select import Select
 from ddcore.operators.top_k import Ties, TopK
 from ddcore.operators.where import Where
-from ddcore.program import arguments
-from ddcore.program.aggregates import Aggregate
 from ddcore.program.graph import Graph
+from ddcore.text.notebook import drawn
 
 
 class _Symbol:
@@ -82,9 +83,7 @@ class Collection(_Symbol):
         return f"Collection({', '.join(f'{name}: {kind}' for name, kind in self._node.schema.items())})"
 
     def _repr_html_(self) -> str:
-        from ddcore.drawing.pieces import collection_piece
-
-        return collection_piece(self._graph, self._index)
+        return drawn("collection", self._graph, self._index)
 
     def _add(self, operator: Operator, *others: int) -> Collection:
         return Collection(self._graph, self._graph.add(operator, self._index, *others))
@@ -320,7 +319,7 @@ class GroupBy(_Symbol):
         base = self._collection
         needed = Needed.of(base.schema, self._keys, unnamed, aggregates)
         prepared = base._add(Select.of(base.schema, needed.exprs, "agg"))
-        return prepared._add(Aggregation.of(prepared.schema, self._keys, needed.aggregates, allow_negative))
+        return prepared._add(Agg.of(prepared.schema, self._keys, needed.aggregates, allow_negative))
 
     def top_k(
         self,

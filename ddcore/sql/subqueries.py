@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 from sqlglot import exp
 
-import ddcore
 from ddcore.base.errors import ExpressionError
 from ddcore.base.source_line import planning
 from ddcore.expressions.expressions import failing
+from ddcore.operators import aggregates
 from ddcore.sql import grouping, joins
 from ddcore.sql.names import Column, Known, Relation, _names, free, resolve, types, unwrapped
 from ddcore.sql.source import parts, shown
@@ -344,8 +344,8 @@ def _quantified(queries: Queries, around: Relation, node: exp.Expr, env: Env, na
     keys = {f"{name} key {i}": right for i, (_, right, _) in enumerate(body.pairs)}
     values = pl.col(name)
     bounds = body.rows.select(**keys, **{name: theirs}).group_by(*keys).agg(**{
-        f"{name} least": ddcore.min(values), f"{name} most": ddcore.max(values),
-        f"{name} rows": ddcore.count(), f"{name} nulls": ddcore.count(where=values.is_null()),
+        f"{name} least": aggregates.min(values), f"{name} most": aggregates.max(values),
+        f"{name} rows": aggregates.count(), f"{name} nulls": aggregates.count(where=values.is_null()),
     })  # fmt: skip
     pairs = [(left, pl.col(key), safe) for key, (left, _, safe) in zip(keys, body.pairs, strict=True)]
     joined = joins.paired(around.rows, bounds, pairs, "left")
@@ -425,7 +425,7 @@ def _single(queries: Queries, query: exp.Expr, rows: Any, labels: Mapping[str, s
         queries.source.refuse(query, f"a subquery as a value of type {kind}")
     place = queries.source.place(query)
     with planning(place), failing(_Several(place, shown(query), labels)):
-        grouped = rows.group_by(*labels).agg(**{name: ddcore.min(pl.col(name)), "rows": ddcore.count()})
+        grouped = rows.group_by(*labels).agg(**{name: aggregates.min(pl.col(name)), "rows": aggregates.count()})
         several = pl.col("rows") > 1
         for key in labels:  # the error shows the values of the columns that the expression reads
             several &= pl.col(key).is_null() | pl.col(key).is_not_null()
