@@ -23,9 +23,10 @@ from ddcore.base.digests import digest
 from ddcore.jobs.setup import compile_kernels
 from ddcore.operators.base import Dataflow, Step
 from ddcore.operators.block import Block
-from ddcore.operators.intern import MOST_TRIES, Contest, ContestStep, Numbering
+from ddcore.operators.intern import Contest, ContestStep
 from ddcore.operators.reduction import Evaluations, Targets
 from ddcore.program.collection import Collection
+from ddcore.program.numbering import MOST_TRIES, Numbering
 from ddcore.traces.sorted_batch import SortedBatch
 from ddcore.traces.trace import Rows
 

@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from ddcore.operators.aggregates import mean as mean
     from ddcore.operators.aggregates import min as min
     from ddcore.operators.aggregates import sum as sum
-    from ddcore.operators.delta_join import delta_join as delta_join
-    from ddcore.operators.iterate import iterate as iterate
-    from ddcore.operators.rows import rows as rows
     from ddcore.program.collection import Collection as Collection
     from ddcore.program.constants import constant as constant
     from ddcore.program.data_tests import test as test
+    from ddcore.program.several import delta_join as delta_join
+    from ddcore.program.several import iterate as iterate
+    from ddcore.program.several import rows as rows
 
 _HOMES = {
     "Collection": "ddcore.program.collection",
@@ -43,15 +43,15 @@ _HOMES = {
     "constant": "ddcore.program.constants",
     "count": "ddcore.operators.aggregates",
     "count_distinct": "ddcore.operators.aggregates",
-    "delta_join": "ddcore.operators.delta_join",
+    "delta_join": "ddcore.program.several",
     "errors": "ddcore.base.errors",
-    "iterate": "ddcore.operators.iterate",
+    "iterate": "ddcore.program.several",
     "max": "ddcore.operators.aggregates",
     "mean": "ddcore.operators.aggregates",
     "min": "ddcore.operators.aggregates",
     "open": "ddcore.io.reading.opened",
     "replay": "ddcore.engine.session",
-    "rows": "ddcore.operators.rows",
+    "rows": "ddcore.program.several",
     "sum": "ddcore.operators.aggregates",
     "test": "ddcore.program.data_tests",
 }

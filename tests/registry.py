@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from inspect import isabstract, isfunction
 from pkgutil import iter_modules
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any, Literal, Self, get_args, get_origin, get_type_hints
 
 import ddcore
 from ddcore import operators
@@ -64,7 +64,8 @@ def aggregates() -> dict[str, Callable[..., Any]]:
 
 def _methods(kind: type, prefix: str) -> list[tuple[str, Callable[..., Any]]]:
     """Public methods; static ones serve the functions of ddcore."""
-    return [(prefix + name, each) for name, each in vars(kind).items() if isfunction(each) and not name.startswith("_")]
+    members = {name: each for base in reversed(kind.__mro__) for name, each in vars(base).items()}
+    return [(prefix + name, each) for name, each in members.items() if isfunction(each) and not name.startswith("_")]
 
 
 def _exported() -> list[tuple[str, Callable[..., Any]]]:
@@ -82,4 +83,6 @@ def _options(hints: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
 
 def _mentions(hint: Any, kind: type) -> bool:
     """Whether a type is ``kind`` or contains it, as ``dict[str, kind]`` does."""
-    return hint is kind or any(_mentions(each, kind) for each in get_args(hint))
+    return (
+        hint is kind or (hint is Self and kind is Collection) or any(_mentions(each, kind) for each in get_args(hint))
+    )

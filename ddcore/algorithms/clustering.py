@@ -6,8 +6,8 @@ from polars import col
 
 from ddcore.algorithms.edges import both_directions, edges_of, nodes_of
 from ddcore.operators import aggregates
-from ddcore.operators.delta_join import delta_join
 from ddcore.program.collection import Collection
+from ddcore.program.several import delta_join
 
 __all__ = ["clustering"]
 

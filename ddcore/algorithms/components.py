@@ -8,8 +8,8 @@ import polars as pl
 
 from ddcore.algorithms.edges import both_directions, edges_of, nodes_of
 from ddcore.operators import aggregates
-from ddcore.operators.iterate import iterate
 from ddcore.program.collection import Collection
+from ddcore.program.several import iterate
 
 __all__ = ["components", "magnitude"]
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ddcore.algorithms.edges import edges_of
-from ddcore.operators.delta_join import delta_join
 from ddcore.program.collection import Collection
+from ddcore.program.several import delta_join
 
 __all__ = ["triangles"]
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
 from ddcore import kernels
 from ddcore.base import threads
@@ -16,7 +16,7 @@ from ddcore.base.errors import ProgramError
 from ddcore.base.lazy import numpy as np
 from ddcore.base.schema import Schema
 from ddcore.base.source_line import caller
-from ddcore.operators import arguments, outer_join
+from ddcore.operators import arguments
 from ddcore.operators.base import Keyed, Needs, Port, State, Step
 from ddcore.operators.block import Rounds
 from ddcore.traces.batch import Batch
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from ddcore.operators.base import Dataflow
     from ddcore.operators.block import Block
     from ddcore.operators.delivery import Delivery
-    from ddcore.program.collection import Collection
 
 __all__ = [
     "CHUNK",
@@ -38,9 +37,7 @@ __all__ = [
     "Join",
     "Pairs",
     "chunks",
-    "join",
     "key_pairs",
-    "keys_once",
     "matches",
     "right_names",
 ]  # fmt: skip
@@ -356,30 +353,6 @@ def chunks(ends: np.ndarray) -> Iterator[tuple[int, int]]:
         if ends[last] > ends[first]:
             yield first, last
         first = last
-
-
-def join(rows: Collection, other: Any, on: str | Sequence[str] | Mapping[str, str], how: outer_join.How) -> Collection:
-    """``Collection.join``, of every kind. Raises ProgramError."""
-    partners = arguments.collection(other, rows, "join")
-    pairs = key_pairs(rows.schema, partners.schema, on, "join")
-    if not pairs:
-        raise ProgramError(f"{caller()}: join on no columns", "name at least one key column")
-    if arguments.choice(how, get_args(outer_join.How), "join: how") != "inner":
-        return outer_join.KINDS[how](rows, partners, pairs)
-    rows, once = keys_once(rows, pairs)
-    return rows._add(Join.of(rows.schema, partners.schema, once), partners._index)
-
-
-def keys_once(rows: Collection, pairs: dict[str, str]) -> tuple[Collection, dict[str, str]]:
-    """Key columns, left to right, each once: where several left columns meet one right column, the rows in which these
-    are equal, and the first of them.
-    """
-    first = {theirs: mine for mine, theirs in reversed(pairs.items())}
-    once = {mine: theirs for mine, theirs in pairs.items() if first[theirs] == mine}
-    if len(once) < len(pairs):
-        equal = [outer_join.equal(mine, first[theirs]) for mine, theirs in pairs.items() if mine not in once]
-        rows = rows.where(*equal)
-    return rows, once
 
 
 def right_names(left: Schema, right: Sequence[str], where: str) -> dict[str, str]:

@@ -47,7 +47,7 @@ class PartialAggregation(Aggregation):
     @property
     def label(self) -> str:
         """Messages name the operator whose level this is."""
-        return Aggregation.name
+        return "agg"
 
 
 def tree(whole: Aggregation, source: Schema) -> Tree | None:

@@ -11,7 +11,7 @@ import polars as pl
 from ddcore.base.digests import digest
 from ddcore.base.errors import ProgramError
 from ddcore.base.lazy import numpy as np
-from ddcore.base.schema import Schema, parse_schema
+from ddcore.base.schema import Schema, parse_schema, shape
 from ddcore.base.source_line import caller
 from ddcore.data import encoding
 from ddcore.operators import arguments
@@ -19,7 +19,6 @@ from ddcore.operators.base import Step
 from ddcore.operators.calling import Frames, call, call_twice, checks_functions
 from ddcore.operators.fingerprint import name_of, text_of
 from ddcore.operators.reduction import Evaluations, Reduction, ReductionStep, Targets, decode_key
-from ddcore.program.graph import shape
 from ddcore.traces.trace import Rows
 
 if TYPE_CHECKING:

@@ -157,6 +157,7 @@ class Values(Distinct):
 class Picks(Aggregation):
     """The aggregates of a group that pick a value."""
 
+    name = "agg"
     inner = True
 
 

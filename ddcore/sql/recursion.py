@@ -12,8 +12,8 @@ from sqlglot import exp
 
 from ddcore.base.schema import Type
 from ddcore.base.source_line import planning
-from ddcore.operators.iterate import iterate
 from ddcore.program.constants import constant
+from ddcore.program.several import iterate
 from ddcore.sql import grouping, windows
 from ddcore.sql.names import Column, Relation, is_comma, is_named, require_names, tables_of, unwrapped
 from ddcore.sql.source import DIALECT, Declared
