@@ -150,7 +150,7 @@ class Values(Distinct):
     @property
     def label(self) -> str:
         """Messages name the operator that this is a part of."""
-        return Aggregation.name
+        return "agg"
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,13 +14,13 @@ from ddcore.base.errors import ProgramError
 from ddcore.base.source_line import planning
 from ddcore.expressions.expressions import canonical
 from ddcore.operators import aggregates
-from ddcore.sql import joins
 from ddcore.sql.names import Column, Relation, is_named, types
+from ddcore.sql.pairs import paired
 from ddcore.sql.source import Source, called, parts, shown
 from ddcore.sql.values import CHAINED, Value, Values, is_plain, null
 
 if TYPE_CHECKING:
-    from ddcore.sql.queries import Env, Queries
+    from ddcore.sql.env import Env, Queries
 
 __all__ = ["Computed", "aggregates_in", "computed", "grouped", "is_global", "is_grouped", "keys_of"]
 
@@ -301,10 +301,10 @@ def _no_key(source: Source, node: exp.Expr) -> ProgramError:
 def _one_row(queries: Queries, relation: Relation, result: Computed, env: Env) -> Any:
     """The aggregates of all rows, which have a row also where there is none."""
     if env.outer is None:
-        return result.filled(joins.paired(queries.unit, result.rows, [], "left").drop("unit"))
+        return result.filled(paired(queries.unit, result.rows, [], "left").drop("unit"))
     renamed = result.rows.rename({name: f"of {name}" for name in relation.carried})
     pairs = [(pl.col(name), pl.col(f"of {name}"), True) for name in relation.carried]
-    joined = joins.paired(env.outer.rows, renamed, pairs, "left")
+    joined = paired(env.outer.rows, renamed, pairs, "left")
     return result.filled(joined).drop(*(f"of {name}" for name in relation.carried))
 
 

@@ -20,7 +20,7 @@ from ddcore.sql.source import DIALECT, Declared
 from ddcore.sql.values import Value, as_type, declared_type
 
 if TYPE_CHECKING:
-    from ddcore.sql.queries import Env, Queries
+    from ddcore.sql.env import Env, Queries
 
 __all__ = ["bound", "renamed"]
 
