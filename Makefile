@@ -22,8 +22,8 @@ $(READY): pyproject.toml constraints.txt
 demo: $(READY) ## ingest, run and diff on sample_data, in ./demo
 	@examples/outages/demo.sh demo
 
-test: $(READY) ## all tests but those marked long
-	@$(PY) -m pytest -n 2 --dist loadfile $(ARGS)
+test: $(READY) ## all tests but those marked long; make test LANE=unit (or spark, recovery, docs) for one lane
+	@$(PY) -m pytest -n 2 --dist loadfile $(if $(LANE),-m "$(LANE) and not long") $(ARGS)
 
 test-all: $(READY) ## all tests, those marked long and 2,000 random programs among them: for every night
 	@DDCORE_SEEDS=$${DDCORE_SEEDS:-2000} $(PY) -m pytest -m "" $(ARGS)
@@ -35,7 +35,7 @@ test-tpch: $(READY) ## TPC-H's 22 queries in SQL equal DuckDB at every version o
 	@$(PY) -m pytest -m "" tests/test_tpch_sql.py $(ARGS)
 
 test-slt: $(READY) ## SQLite's sqllogictest: 20,000 of its queries, and statements after them; Maven fetches it once
-	@$(PY) tests/slt.py $(ARGS)
+	@$(PY) tests/support/slt.py $(ARGS)
 
 test-airflow: $(READY) ## the DAGs of examples/airflow under Airflow, in an environment of its own; needs the network once
 	@$(PY) -m pytest -m "" tests/test_airflow.py $(ARGS)
