@@ -1,4 +1,4 @@
-"""``concat`` and ``negate``: multiplicities added, and turned to their opposites (the patent's Concat)."""
+"""``concat`` and ``negate``: multiplicities added, and turned to their opposites (sources: McSherry 2012, Concat)."""
 
 from __future__ import annotations
 

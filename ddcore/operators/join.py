@@ -1,4 +1,4 @@
-"""``join``: new updates of one side against everything on the other (the patent's Join).
+"""``join``: new updates of one side against everything on the other (sources: McSherry 2012, Join).
 
 Bilinear, so differences suffice.
 """

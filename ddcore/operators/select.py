@@ -1,4 +1,4 @@
-"""``select``: new columns from each row (the patent's Select)."""
+"""``select``: new columns from each row (sources: McSherry 2012, Select)."""
 
 from __future__ import annotations
 
