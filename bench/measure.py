@@ -146,7 +146,7 @@ def prompt_costs(command: Sequence[object], cwd: Path, environment: Mapping[str,
 
 
 def polars_alone(cwd: Path) -> Figures:
-    """The same for Python starting and importing Polars: what every command that computes with frames needs."""
+    """The costs of Python starting and importing Polars: what every command that computes with frames needs."""
     return prompt_costs([sys.executable, "-c", "import polars"], cwd)
 
 

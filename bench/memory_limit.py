@@ -33,7 +33,7 @@ _EVERY = 0.02  # seconds
 
 
 def run(rounds: int) -> Iterator[Result]:
-    """The same load with and without a limit, which must give the same log."""
+    """A load with and without a limit, which must give the same log."""
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         make_project(folder)

@@ -75,7 +75,7 @@ def _large(rng: np.random.Generator) -> pl.DataFrame:
 
 
 def _other(rows: pl.DataFrame, number: int) -> pl.DataFrame:
-    """The same rows but for 100, which differ for each ``number``."""
+    """These rows but for 100, which differ for each ``number``."""
     differs = pl.col("id") % (_ROWS // _CHANGED) == number
     return rows.with_columns(amount=pl.when(differs).then(1.0 + number).otherwise(pl.col("amount")))
 

@@ -52,5 +52,5 @@ def at_each(project: Project) -> set[tuple[int, str, str]]:
 
 
 def found_by_spark(folder: Path) -> set[tuple[int, str, str]]:
-    """The same, as the peer wrote it."""
+    """(version, package, dependency) at each of the versions, as the peer wrote it."""
     return {*pl.read_delta(folder / "depends").select("version", "package", "dependency").iter_rows()}

@@ -37,7 +37,7 @@ class Concat(Linear):
         return {name: name for name in self.schema}
 
     def needs(self, columns: frozenset[str]) -> Needs:
-        """The same columns."""
+        """All inputs need the columns that the result needs."""
         return self.name, [columns]
 
     def apply(self, batch: Batch, place: str) -> Batch:
@@ -47,7 +47,7 @@ class Concat(Linear):
 
 @dataclass(frozen=True, eq=False)
 class Negate(Linear):
-    """The same rows with negated counts."""
+    """Every row with its count negated."""
 
     name = "negate"
 
@@ -62,7 +62,7 @@ class Negate(Linear):
         return {name: name for name in self.schema}
 
     def needs(self, columns: frozenset[str]) -> Needs:
-        """The same columns."""
+        """All inputs need the columns that the result needs."""
         return self.name, [columns]
 
     def apply(self, batch: Batch, place: str) -> Batch:

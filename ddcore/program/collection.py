@@ -120,7 +120,7 @@ class Collection(_Symbol):
         return self._add(Where.of(self.schema, predicates))
 
     def filter(self, *predicates: Any) -> Collection:
-        """The same as :meth:`where`, by Polars' name for it."""
+        """The rows for which every predicate is true: :meth:`where`, by Polars' name for it."""
         return self.where(*predicates)
 
     def flat_map(
