@@ -39,7 +39,7 @@ class Skipped(Exception):
 @dataclass(frozen=True)
 class Result:
     """One comparison. ``ours`` and ``theirs`` are medians over ``runs`` runs of each side, in seconds or in ``unit``.
-    ``limit`` is the greatest ratio promised.
+    ``limit`` is the greatest ratio promised, from ``promises.toml``: benchmarks leave it out.
     """
 
     name: str
