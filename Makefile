@@ -6,7 +6,7 @@ MAKEFLAGS += --no-print-directory
 PY := .venv/bin/python
 READY := .venv/ready
 
-.PHONY: help setup demo test test-all coverage test-airflow test-tpch test-slt test-browser test-notebook notebook pictures check format docs bench soak wheel clean
+.PHONY: help setup demo test test-all coverage test-airflow test-tpch test-slt test-browser test-notebook notebook pictures check format docs bench promises soak wheel clean
 
 help: ## list the targets
 	@printf 'make TARGET, where TARGET is one of\n\n'
@@ -68,6 +68,9 @@ docs: $(READY) ## build the documentation as a site in build/docs; a broken link
 
 bench: $(READY) ## measure against peers; a JSON object per line
 	@$(PY) -m bench $(ARGS)
+
+promises: $(READY) ## measure what bench/promises.toml promises; fails if a limit is broken; ARGS="where lookups" for some
+	@$(PY) -m bench --promises $(ARGS)
 
 soak: $(READY) ## kill commands at random moments and run them again; make soak CYCLES=300
 	@$(PY) tools/soak.py --cycles $${CYCLES:-300} $(ARGS)

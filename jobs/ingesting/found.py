@@ -45,7 +45,7 @@ class Updates:
         return sum(source.size for source, _ in self.layouts)
 
     def at(self, time: tuple[int, ...]) -> Updates:
-        """The same at this time."""
+        """These sources with all of their rows at one time."""
         return replace(self, fitting=replace(self.fitting, time=time))
 
     def refuse_times(self) -> None:
@@ -78,7 +78,7 @@ class SnapshotFiles:
         return sum(source.size for source, _ in self.found.parts)
 
     def at(self, time: tuple[int, ...]) -> SnapshotFiles:
-        """The same at this time."""
+        """These sources with all of their rows at one time."""
         return replace(self, fitting=replace(self.fitting, time=time))
 
     def refuse_times(self) -> None:
@@ -111,7 +111,7 @@ class Tables:
         return sum(source.size for source, _ in self.found.layouts)
 
     def at(self, time: tuple[int, ...]) -> Tables:
-        """The same at this time."""
+        """These sources with all of their rows at one time."""
         return replace(self, fitting=replace(self.fitting, time=time))
 
     def refuse_times(self) -> None:
@@ -145,7 +145,7 @@ class EventFiles:
         return sum(source.size for source, _ in self.layouts)
 
     def at(self, time: tuple[int, ...]) -> EventFiles:
-        """The same at this time."""
+        """These sources with all of their rows at one time."""
         return replace(self, events=replace(self.events, rules=replace(self.events.rules, time=time)))
 
     def refuse_times(self) -> None:
