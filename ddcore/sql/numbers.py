@@ -11,7 +11,7 @@ from decimal import Decimal
 import polars as pl
 from sqlglot import exp
 
-from ddcore import syntax
+from ddcore import polars_json
 from ddcore.schema import Type
 from ddcore.sql import dates
 from ddcore.sql.values import FLOAT, INT, Rule, Value, Values, as_type, constant, null, shared
@@ -49,7 +49,7 @@ def _null_for_zero(value: Value) -> pl.Expr:
 
 def _remainder(values: Values, node: exp.Mod) -> Value:
     left, right = (values.require(values.of(each), "int64") for each in (node.this, node.expression))
-    return Value(syntax.called({"Sql": {"Binary": "Rem"}}, [left.expr, right.expr]), INT, node)
+    return Value(polars_json.called("Sql.Rem", [left.expr, right.expr]), INT, node)
 
 
 def _negative(values: Values, node: exp.Neg) -> Value:

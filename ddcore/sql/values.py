@@ -14,7 +14,7 @@ from typing import Any
 import polars as pl
 from sqlglot import exp
 
-from ddcore import syntax
+from ddcore import polars_json
 from ddcore.errors import ProgramError
 from ddcore.expressions import Projection
 from ddcore.schema import Schema, Type, parse_type
@@ -317,7 +317,7 @@ def shared(values: Sequence[Value], body: Callable[..., pl.Expr]) -> pl.Expr:
         new = dict(zip(names, exprs, strict=True))
         return body(*(replace(each, expr=new.get(number, each.expr)) for number, each in enumerate(values)))
 
-    return syntax.share([values[number].expr for number in names], inner)
+    return polars_json.share([values[number].expr for number in names], inner)
 
 
 def is_plain(expr: pl.Expr) -> str | None:
