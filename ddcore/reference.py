@@ -1194,7 +1194,7 @@ _SIGNS_OF_SQL = {
 }  # fmt: skip
 _OF_ONE_SCALE = {
     *_SIGNS_OF_SQL.values(), "NotEq", "NotEqValidity", "IsBetween", "IsIn", "SumHorizontal", "MaxHorizontal",
-    "MinHorizontal", "Clip", "FillNull", "Coalesce", "Ternary", "ListExpr", "Replace", "ReplaceStrict",
+    "MinHorizontal", "Clip", "FillNull", "Coalesce", "Choice", "ListExpr", "Replace", "ReplaceStrict",
 }  # fmt: skip
 
 
