@@ -35,10 +35,10 @@ from typing import Any, NamedTuple
 import polars as pl
 import polars_hash as plh
 
-from ddcore import polars_json, syntax
-from ddcore.constants import making
-from ddcore.errors import DdError, DiffOverflow, Diverged, ExpressionError, NegativeMultiplicity, ProgramError
-from ddcore.syntax import Cast, Choice, Literal, Tree
+from ddcore.base.errors import DdError, DiffOverflow, Diverged, ExpressionError, NegativeMultiplicity, ProgramError
+from ddcore.expressions import polars_json, syntax
+from ddcore.expressions.syntax import Cast, Choice, Literal, Tree
+from ddcore.program.constants import making
 
 __all__ = [
     "NaiveCollection", "NaiveGroups", "accumulate", "differences", "evaluate", "grid", "log_of", "outputs_of", "replay",

@@ -6,11 +6,11 @@ import argparse
 from collections.abc import Callable
 from typing import TypeVar
 
-from ddcore.io.ledger import Ledger
-from ddcore.io.project import Project
-from ddcore.io.times import Time
-from ddcore.io.version_names import VersionNames
-from ddcore.io.warehouse import Warehouse
+from ddcore.io.ledger.ledger import Ledger
+from ddcore.io.ledger.version_names import VersionNames
+from ddcore.io.project.project import Project
+from ddcore.io.project.times import Time
+from ddcore.io.storage.warehouse import Warehouse
 
 __all__ = ["filled", "natural", "time_named"]
 

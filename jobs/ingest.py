@@ -20,17 +20,17 @@ from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 
-from ddcore.errors import DdError, UsageError
-from ddcore.io import unrecorded
-from ddcore.io.checks import LARGEST_TIME, Rules
-from ddcore.io.intent import give_up
-from ddcore.io.labels import Labels
-from ddcore.io.project import ENGINES, Project, find_project
+from ddcore.base.errors import DdError, UsageError
+from ddcore.io.ledger import unrecorded
+from ddcore.io.ledger.intent import give_up
+from ddcore.io.ledger.labels import Labels
+from ddcore.io.project.project import ENGINES, Project, find_project
+from ddcore.io.project.times import Time, coordinates
 from ddcore.io.sources.events import words_of
 from ddcore.io.sources.finding import find_sources
+from ddcore.io.sources.row_checks import LARGEST_TIME, Rules
 from ddcore.io.sources.sparkformat import find_formats
-from ddcore.io.times import Time, coordinates
-from ddcore.io.warehouse import Warehouse
+from ddcore.io.storage.warehouse import Warehouse
 from ddcore.jobs import predecessor
 from ddcore.jobs.arguments import filled, time_named
 from ddcore.jobs.ingesting.engines import session, taker
@@ -44,7 +44,7 @@ from ddcore.jobs.ingesting.versions import NEXT, Version, following, version_of
 from ddcore.jobs.ingesting.work import Work
 from ddcore.jobs.report import json_line, spelled
 from ddcore.jobs.undo import UndoReport, undo
-from ddcore.redaction import masked
+from ddcore.text.redaction import masked
 
 __all__ = ["FIRST", "FORMS", "LATE", "IngestReport", "ingest", "main", "start_of", "version_of"]
 

@@ -22,8 +22,8 @@ from places import local
 from real_data import shared_data
 
 import ddcore.jobs.ingest
-from ddcore.errors import DataError, DdError, LateUpdate, StorageError, UnknownRetraction, UsageError
-from ddcore.io.intake import Intake
+from ddcore.base.errors import DataError, DdError, LateUpdate, StorageError, UnknownRetraction, UsageError
+from ddcore.io.sources.intake import Intake
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -11,8 +11,8 @@ import samples
 from polars import col
 
 import ddcore
-from ddcore import polars_json, syntax
-from ddcore.syntax import Alias, Call, Cast, Choice, Column, Element, Eval, Foreign, Literal, Renamed, Tree
+from ddcore.expressions import polars_json, syntax
+from ddcore.expressions.syntax import Alias, Call, Cast, Choice, Column, Element, Eval, Foreign, Literal, Renamed, Tree
 
 A, ONE = Column("a"), Literal("Int", 1, is_typed=False)
 FORMS: dict[str, tuple[pl.Expr, Tree]] = {
@@ -64,7 +64,7 @@ BY_OPTIONS = {
     "the type of ranges": (polars_json.result_type, pl.int_ranges(0, col("a"), dtype=pl.Int16), pl.Int16),
     "no type": (polars_json.result_type, col("a").abs(), None),
 }
-UPGRADE = f"Polars {pl.__version__} writes {{}} in another way: ddcore/polars_json.py has to follow"
+UPGRADE = f"Polars {pl.__version__} writes {{}} in another way: ddcore/expressions/polars_json.py has to follow"
 
 
 @pytest.mark.parametrize("title", FORMS)

@@ -1,0 +1,469 @@
+"""Expressions as trees of our own: columns, literals, calls, casts, choices. They are checked, typed, rewritten, and
+written as the canonical text of which fingerprints are made.
+
+:mod:`ddcore.expressions.polars_json` reads them from Polars' expressions and lowers them to such.
+
+A part that several others name is one node with several parents. All functions here visit it once, and none of them
+recurses: their cost is linear in the nodes, however deep a tree is.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from collections.abc import Callable, Container, Iterator
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from typing import Any, TypeVar
+
+import polars as pl
+
+_FAMILIES = {
+    "StringExpr": "str.", "TemporalExpr": "dt.", "ListExpr": "list.", "BinaryExpr": "bin.", "ArrayExpr": "arr.",
+    "StructExpr": "struct.", "Sql": "sql.", "Bitwise": "bitwise.", "Business": "business.", "Pow": "pow.",
+    "Boolean": "", "Range": "", "Trigonometry": "",
+}  # fmt: skip
+OPERATORS = {
+    "Plus": "+", "Minus": "-", "Multiply": "*", "TrueDivide": "/", "FloorDivide": "//", "TruncDivide": "div",
+    "Modulus": "%", "Eq": "=", "NotEq": "!=", "Lt": "<", "LtEq": "<=", "Gt": ">", "GtEq": ">=", "EqValidity": "==",
+    "NotEqValidity": "!==", "And": "and", "Or": "or", "Xor": "xor", "LogicalAnd": "and", "LogicalOr": "or",
+}  # fmt: skip
+"""Calls of two arguments that are written between them, and how."""
+_CASTS = {"Strict": "cast", "NonStrict": "try_cast", "Overflowing": "wrapping_cast"}
+_LONGEST_DISPLAY, _HALF_DISPLAY = 200, 95  # characters of an expression in a message
+_LONGEST_PART = 1000  # characters of a part of it, while the message is made
+
+_T = TypeVar("_T")
+_PLAIN_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+_WORDS = {"true", "false", "null", "nan", "inf", "element"}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Tree:
+    """A node, with all that is below it. Two nodes are equal if they are the same object."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Column(Tree):
+    """A column by its name."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Literal(Tree):
+    """A value. ``dtype``: the name of its type; ``is_typed``: whether it keeps that beside values of other types, which
+    Python's numbers and texts in an expression do not.
+
+    A list is the bytes of an Arrow stream of one column, a timestamp (ticks, unit, zone), a decimal (unscaled, digits,
+    scale), null the type that it has.
+    """
+
+    dtype: str
+    value: Any
+    is_typed: bool = True
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Call(Tree):
+    """A function or operator by its name, ``Family.Name`` for those that are kept in families. ``options``: what is the
+    same for all rows, as :mod:`ddcore.expressions.polars_json` has read it; an empty tuple for none.
+    """
+
+    name: str
+    args: tuple[Tree, ...]
+    options: Any = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Cast(Tree):
+    """A value as another type; ``mode``: ``Strict`` (what does not fit is an error), ``NonStrict``, ``Overflowing``."""
+
+    expr: Tree
+    dtype: pl.DataType
+    mode: str = "Strict"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Choice(Tree):
+    """When a predicate is true, then one value, otherwise another; each is evaluated for the rows that take it."""
+
+    predicate: Tree
+    truthy: Tree
+    falsy: Tree
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Alias(Tree):
+    """A value with a name."""
+
+    expr: Tree
+    name: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Renamed(Tree):
+    """A value whose name follows from others by a rule."""
+
+    expr: Tree
+    rule: Any
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Eval(Tree):
+    """An expression of the elements of each list: ``part`` for each element, then ``whole`` (``Unique``, ``Any``, ...;
+    empty: nothing) on all of them. ``variant``: whether the result is a list.
+    """
+
+    expr: Tree
+    part: Tree
+    whole: str
+    options: Any
+    variant: Any
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Element(Tree):
+    """The element of the list, in the part of an :class:`Eval`."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Foreign(Tree):
+    """What is no expression of single rows: a sum, a window, a selector. ``shown``: as a message names it."""
+
+    kind: str
+    body: Any
+    shown: str
+
+
+TRUE, FALSE = Literal("Boolean", True), Literal("Boolean", False)
+
+
+def call(name: str, *args: Tree) -> Tree:
+    """A call without options, for example ``call("Plus", left, right)``."""
+    return Call(name, args)
+
+
+def is_operator(tree: Tree) -> bool:
+    """Whether a node is a call that is written between its arguments."""
+    return isinstance(tree, Call) and tree.name in OPERATORS
+
+
+def is_function(tree: Tree) -> bool:
+    """Whether a node is any other call."""
+    return isinstance(tree, Call) and tree.name not in OPERATORS
+
+
+def is_selector(tree: Tree) -> bool:
+    """Whether a node may stand for any number of columns."""
+    return isinstance(tree, Foreign) and tree.kind == "Selector"
+
+
+def children(tree: Tree) -> list[Tree]:
+    """The subtrees from whose values, row by row, a node's value is computed."""
+    match tree:
+        case Call():
+            return list(tree.args)
+        case Choice():
+            return [tree.predicate, tree.truthy, tree.falsy]
+        case Cast() | Alias() | Renamed() | Eval():
+            return [tree.expr]
+    return []
+
+
+def with_children(tree: Tree, new: list[Tree]) -> Tree:
+    """The node with other subtrees in the places of :func:`children`."""
+    if all(one is other for one, other in zip(children(tree), new, strict=True)):
+        return tree
+    match tree:
+        case Call():
+            return Call(tree.name, tuple(new), tree.options)
+        case Choice():
+            return Choice(*new)
+        case Cast() | Alias() | Renamed() | Eval():
+            return replace(tree, expr=new[0])
+    return tree
+
+
+def nodes(tree: _T, inner: Callable[[_T], list[_T]]) -> list[_T]:
+    """Every node once, children before parents."""
+    found: list[_T] = []
+    done: set[int] = set()
+    waiting = [(tree, False)]
+    while waiting:
+        node, is_open = waiting.pop()
+        if id(node) in done:
+            continue
+        if is_open:
+            done.add(id(node))
+            found.append(node)
+        else:
+            waiting.append((node, True))
+            waiting += [(child, False) for child in reversed(inner(node)) if id(child) not in done]
+    return found
+
+
+def fold(tree: Tree, change: Callable[[Tree, list[Any]], _T]) -> _T:
+    """What ``change`` makes of the tree, from each node and the results of its children."""
+    results: dict[int, _T] = {}
+    for node in nodes(tree, children):
+        results[id(node)] = change(node, [results[id(child)] for child in children(node)])
+    return results[id(tree)]
+
+
+def walk(tree: Tree) -> Iterator[Tree]:
+    """Every node once, parents before children."""
+    seen: set[int] = set()
+    waiting = [tree]
+    while waiting:
+        node = waiting.pop()
+        if id(node) not in seen:
+            seen.add(id(node))
+            yield node
+            waiting += reversed(children(node))
+
+
+def rewrite(tree: Tree, change: Callable[[Tree], Tree]) -> Tree:
+    """The tree with ``change`` applied to every node, children first."""
+    return fold(tree, lambda node, parts: change(with_children(node, parts)))
+
+
+def bare(tree: Tree) -> Tree:
+    """The tree without the names its top gives to the result."""
+    while isinstance(tree, Alias | Renamed):
+        tree = tree.expr
+    return tree
+
+
+def operation(tree: Tree) -> str:
+    """The operation of a node: the name of a call, else the kind of the node."""
+    return tree.name if isinstance(tree, Call) else tree.kind if isinstance(tree, Foreign) else type(tree).__name__
+
+
+def columns(tree: Tree) -> list[str]:
+    """Names of the columns a tree reads, sorted."""
+    return sorted({node.name for node in walk(tree) if isinstance(node, Column)})
+
+
+def result_name(tree: Tree) -> str | None:
+    """What Polars calls the result of a tree, where that does not depend on a rule for names."""
+    while True:
+        match tree:
+            case Column(name) | Alias(_, name):
+                return name
+            case Call("StructExpr.FieldByName"):
+                return str(tree.options)
+            case Renamed():
+                return None
+            case Choice():
+                tree = tree.truthy
+            case _:
+                inner = children(tree)
+                if not inner:
+                    return "literal" if isinstance(tree, Literal) else None
+                tree = inner[0]
+
+
+def is_untyped(node: Tree, known: Container[int]) -> bool:
+    """Whether a node may take its type from its neighbours, as literals of Python do.
+
+    ``known``: the nodes inside it that do, by identity.
+    """
+    match node:
+        case Literal():
+            return not node.is_typed or (node.dtype, node.value) == ("Null", "Null")
+        case Choice():
+            return id(node.truthy) in known and id(node.falsy) in known
+        case Call() | Alias():
+            return all(id(each) in known for each in children(node))
+    return False
+
+
+# -- text -------------------------------------------------------------------------------------------------------------
+
+
+def text(tree: Tree) -> str:
+    """The canonical text of a tree: equal for equal expressions, in every process.
+
+    A part is written where it is first named, and by its number (in the order of the text) from then on.
+    """
+    written: list[str] = []
+    numbers: dict[int, int] = {}
+    waiting: list[str | Tree] = [tree]
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, str):
+            written.append(each)
+        elif id(each) in numbers and children(each):
+            written.append(f"(again {numbers[id(each)]})")
+        else:
+            numbers[id(each)] = len(numbers)
+            waiting += reversed(_text(each))
+    return "".join(written)
+
+
+def _text(tree: Tree) -> list[str | Tree]:  # noqa: PLR0911  (one case, one return)
+    """The text of a node, in which its children are yet to be written."""
+    match tree:
+        case Call():
+            name = OPERATORS.get(tree.name) or method(tree.name) + _options(tree.options)
+            return _listed(name, tree.args)
+        case Choice():
+            return _listed("if", children(tree))
+        case Alias():
+            return _listed("as", [tree.expr], _name(tree.name))
+        case Cast():
+            return _listed(_CASTS.get(tree.mode, tree.mode), [tree.expr], _dtype(tree.dtype))
+        case Eval():
+            return _listed("eval", [tree.expr, tree.part], tree.whole + _options(tree.options), _compact(tree.variant))
+        case Renamed():
+            return _listed("rename", [tree.expr], _compact(tree.rule))
+        case Foreign():
+            return [f"({snake(tree.kind)} {_compact(tree.body)})"]
+    return [_leaf(tree)]
+
+
+def _listed(head: str, inputs: list[Tree] | tuple[Tree, ...], *more: str) -> list[str | Tree]:
+    pieces: list[str | Tree] = [f"({head}"]
+    for each in inputs:
+        pieces += [" ", each]
+    return [*pieces, "".join(f" {each}" for each in more) + ")"]
+
+
+def _leaf(tree: Tree) -> str:
+    match tree:
+        case Column(name):
+            return _name(name)
+        case Literal():
+            return _literal(tree)
+    return snake(operation(tree))
+
+
+def literals(tree: Tree) -> list[str]:
+    """Which literals have a type of their own, in order."""
+    found = []
+    for node in nodes(tree, children):
+        if isinstance(node, Literal):
+            found.append("typed" if node.is_typed else "untyped")
+        elif isinstance(node, Eval):
+            found += literals(node.part)
+    return found
+
+
+def display(tree: Tree) -> str:
+    """A tree as a person writes it, for messages: ``a * 2``, ``when(a > 0).then(a).otherwise(b)``.
+
+    Not canonical: options of functions are left out, and a long text is cut in the middle.
+    """
+    shown = fold(tree, _written)
+    return shown if len(shown) <= _LONGEST_DISPLAY else f"{shown[:_HALF_DISPLAY]} ... {shown[-_HALF_DISPLAY:]}"
+
+
+def _written(tree: Tree, inputs: list[str]) -> str:
+    shown = _written_whole(tree, inputs)
+    return shown if len(shown) <= _LONGEST_PART else shown[:_HALF_DISPLAY] + "..." + shown[-_HALF_DISPLAY:]
+
+
+def _written_whole(tree: Tree, inputs: list[str]) -> str:  # noqa: PLR0911  (one case, one return)
+    match tree:
+        case Call() if tree.name in OPERATORS:
+            pairs = zip(tree.args, inputs, strict=True)
+            left, right = (f"({shown})" if is_operator(arg) else shown for arg, shown in pairs)
+            return f"{left} {OPERATORS[tree.name]} {right}"
+        case Call():
+            return f"{method(tree.name)}({', '.join(inputs)})"
+        case Choice():
+            return f"when({inputs[0]}).then({inputs[1]}).otherwise({inputs[2]})"
+        case Alias() | Renamed():
+            return inputs[0]
+        case Cast():
+            return f"cast({inputs[0]}, {_dtype(tree.dtype)})"
+        case Eval():
+            return f"list.{snake(tree.whole) or 'eval'}({inputs[0]}, {display(tree.part)})"
+        case Foreign():
+            return tree.shown
+    return _leaf(tree)
+
+
+def method(name: str) -> str:
+    """The name of a function as users write it: ``str.to_integer``."""
+    family, _, last = name.rpartition(".")
+    return _FAMILIES.get(family, "") + snake(last)
+
+
+def _name(name: str) -> str:
+    if _PLAIN_NAME.fullmatch(name) and name not in _WORDS:
+        return name
+    return "`" + name.replace("`", "``") + "`"
+
+
+def _options(options: Any) -> str:
+    if isinstance(options, dict):
+        return "{" + ",".join(f"{name}={_compact(value)}" for name, value in sorted(options.items())) + "}"
+    return "" if options in ((), None) else "{" + _compact(options) + "}"
+
+
+def _compact(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+def snake(name: str) -> str:
+    """A name in lower case with underscores: ``SumHorizontal`` is ``sum_horizontal``."""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
+
+
+def _dtype(dtype: pl.DataType) -> str:
+    return str(dtype) if "(" in str(dtype) else str(dtype).lower()
+
+
+def _literal(literal: Literal) -> str:  # noqa: PLR0911  (one case, one return)
+    """Literals by value, so that ``1`` is ``1`` whether its type is given or inferred by Polars."""
+    value = literal.value
+    match literal.dtype:
+        case "Int" | "Int64":
+            return str(value)
+        case "Float" | "Float64":
+            return repr(float(value))
+        case "Boolean":
+            return str(value).lower()
+        case "Null":
+            return "null"
+        case "Str" | "String":
+            return _compact(value)
+        case "Binary":
+            return f"(binary {value.hex()})"
+        case "Date":
+            return f"(date {_day(value)})"
+        case "Datetime" if value[1] == "Microseconds":
+            return f"(timestamp {_instant(value[0])} {_compact(value[2])})"
+        case "Decimal":
+            return f"(decimal {Decimal(value[0]).scaleb(-value[2])})"
+        case "List" | "Series":
+            series = values(literal)
+            return f"(list {series.dtype} {[_element(each) for each in series.to_list()]})"
+    return f"(literal {literal.dtype} {_compact(value)})"
+
+
+def _day(days: int) -> str:
+    try:
+        return (date(1970, 1, 1) + timedelta(days=days)).isoformat()
+    except OverflowError:
+        return str(days)
+
+
+def _instant(ticks: int) -> str:
+    try:
+        return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=ticks)).isoformat()
+    except OverflowError:
+        return str(ticks)
+
+
+def _element(value: Any) -> str:
+    return str(value) if isinstance(value, date) else repr(value)
+
+
+def values(literal: Literal) -> pl.Series:
+    """The values of a list."""
+    return pl.read_ipc_stream(io.BytesIO(literal.value)).to_series()
