@@ -96,7 +96,9 @@ def test_a_literal_is_read_as_each_type() -> None:
         literal = polars_json.read(pl.lit(value))
         assert isinstance(literal, Literal)
         assert literal.dtype == dtype, UPGRADE.format(f"a literal {dtype}")
-    assert syntax.values(literal).to_list() == [1]
+    series = polars_json.read(pl.lit(pl.Series([1])))
+    assert isinstance(series, Literal)
+    assert syntax.values(series).to_list() == [1]
 
 
 def test_no_other_module_knows_how_polars_writes_an_expression() -> None:
