@@ -8,7 +8,6 @@ import random
 import resource
 import subprocess
 import sys
-from dataclasses import replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -26,7 +25,7 @@ from ddcore.io import files as io_files
 from ddcore.io.balance import Balance
 from ddcore.io.changelog import ChangeLog
 from ddcore.io.deltalog import commit_file
-from ddcore.io.records import IntentRecord, RunRecord, Source
+from ddcore.io.records import IntentRecord, RunRecord
 from ddcore.io.warehouse import Warehouse
 from ddcore.jobs import replay
 from ddcore.jobs.ingest import main
@@ -288,16 +287,6 @@ def test_digests_are_keyed_by_a_key_of_the_ledger(desk: Desk, tmp_path_factory: 
     assert not set(texts[0]) & set(texts[1])
 
 
-def test_an_ingest_with_a_digest_of_an_older_form_is_said_to_be_unknown(desk: Desk) -> None:
-    source = desk.source("a.csv", (1, 2, 0, 1))
-    desk.ingest(source)
-    (record,) = desk.records()
-    older = replace(record, number=2, sources=(Source("a.csv", "00ff" * 12),))
-    desk.ledger.append(older)
-    report = desk.ingest(desk.source("b.csv", (1, 2, 5, 1)))
-    assert "ingest 2 was made by an earlier ddcore" in report.notes[0]
-
-
 # --- counts that exceed one -------------------------------------------------------------------------------------------
 
 
@@ -440,7 +429,7 @@ def test_versions_of_a_run_that_was_killed_before_it_committed_are_open(desk: De
 
 
 def test_lateness_is_judged_by_what_the_runs_of_the_state_read(desk: Desk) -> None:
-    """An input that their program does not have is open at every version; records of older releases do not say."""
+    """An input that their program does not have is open at every version; a record without names closes all."""
     nothing: dict[str, Any] = {"inputs": {}, "outputs": {}, "tables": {}}
     for number, names, closed in ((1, (), 4), (2, ("other",), None), (3, ("other", "edges"), 4)):
         desk.ledger.append(
@@ -639,7 +628,7 @@ def changes(desk: Desk) -> pl.DataFrame:
 
 
 def test_a_killed_ingest_without_its_record_is_taken_back(desk: Desk) -> None:
-    """As commits of earlier releases, or with a commit of another program after it."""
+    """As with a commit of another program after it."""
     desk.ingest(desk.source("a.parquet", (1, 2, 0, 1)))
     b = desk.source("b.parquet", (3, 3, 1, 1))
     assert submit(desk, b, DDCORE_FAILPOINT="after-table").returncode == -9

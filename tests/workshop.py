@@ -19,7 +19,6 @@ import polars as pl
 from deltalake import write_deltalake
 from forks import Ended, Forks
 from places import local
-from warehouses import unnumbered
 
 from ddcore.errors import StorageError
 from ddcore.io import records, store, tables, unrecorded
@@ -380,10 +379,6 @@ def _restated(shop: Workshop, folder: Path) -> None:
     shop.done(folder, "ingest", "roads", "fixed.csv", "--restate", "2")
 
 
-def _unnumbered(_: Workshop, folder: Path) -> None:
-    unnumbered(folder / "warehouse")
-
-
 BASES: dict[str, tuple[str, Build]] = {
     "ingested": ("new", _ingested),
     "folded": ("ingested", _folded),
@@ -400,7 +395,6 @@ BASES: dict[str, tuple[str, Build]] = {
     "half folded": ("times", _half_folded),
     "several runs": ("folded", _several_runs),
     "compacted": ("several runs", _compacted),
-    "unnumbered": ("folded", _unnumbered),
     "many runs": ("ingested", _many_runs),
 }
 
@@ -449,7 +443,6 @@ COMMANDS = {  # the project's state, and the command
     "undo": ("folded", "ingest", "--undo", "3"),
     "first run": ("ingested", "run"),
     "later run": ("folded", "run"),
-    "run on a warehouse of an older format": ("unnumbered", "run"),
     "run from an earlier version": ("folded", "run", "--from-version", "1"),
     "run that appends corrections": ("folded", "run", "--from-version", "1", "--corrections", "append"),
     "run of a changed program": ("changed", "run"),

@@ -71,16 +71,15 @@ class Work:
         self.log = ChangeLog(ledger.warehouse.input(name), rules.schema, rules.dims)
         self.base = ledger.input_table(name)
         index = ledger.ingest_index(name)
-        # An ingest after one whose rows repeat says that they do; and all digests have one key, but for old ones.
+        # An ingest after one whose rows repeat says that they do; and all digests have one key.
         newest = ledger.ingests_at(index, [*index.numbers][-1:])
-        keyed = ledger.ingests_at(index, [entry for entry in index.numbers if entry not in index.unknown][-1:])
         repeats = any(record.repeats for record in newest)
         self.judgement = Judgement(ledger, self.log, options, tell, repeats=repeats, plus=index.plus)
         # A restatement says itself which rows the log holds already.
         self.index = IngestIndex() if options.restate is not None else index
         former = self.index.former_columns(rules.schema)
         self.columns, self.earlier = (tuple(rules.schema), *former), Earlier((), root)
-        key, upper = digest_key(keyed), self.judgement.upper if options.restate is None else None
+        key, upper = digest_key(newest), self.judgement.upper if options.restate is None else None
         move = options.late == "move"
         self.intake = Intake(self.log, ledger.next_ingest(), rules, key, upper, move, former=former)
         self.labels: Labels = ()
@@ -111,10 +110,6 @@ class Work:
             self.intake = replace(self.intake, known=grown)
             layouts, part = fresh, take(self.intake, fresh)
         identities = self._identities(part, layouts)
-        notes += [
-            f"ingest {number} was made by an earlier ddcore: rows that it took in are not recognised"
-            for number in self.earlier.unknown
-        ]
         notes += [note for one in identities if one.name not in known for note in self._overlap_notes(one)]
         if self.options.restate is not None:
             self.judgement.replace(part, self.intake.number)
