@@ -11,28 +11,25 @@ With the engine ``spark``, Spark reads and one pass of :mod:`ddcore.jobs.spark.i
 
 from __future__ import annotations
 
-import argparse
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
-from ddcore.errors import DdError, UsageError
+from ddcore.errors import UsageError
 from ddcore.io import unrecorded
 from ddcore.io.checks import LARGEST_TIME, Rules
 from ddcore.io.intent import give_up
 from ddcore.io.labels import Labels
-from ddcore.io.project import ENGINES, Project, find_project
-from ddcore.io.sources.events import words_of
+from ddcore.io.ledger import Ledger
+from ddcore.io.project import ENGINES, Project
 from ddcore.io.sources.finding import find_sources
 from ddcore.io.sources.sparkformat import find_formats
 from ddcore.io.times import Time, coordinates
+from ddcore.io.version_names import VersionNames
 from ddcore.io.warehouse import Warehouse
 from ddcore.jobs import predecessor
-from ddcore.jobs.arguments import filled, time_named
 from ddcore.jobs.ingesting.engines import session, taker
 from ddcore.jobs.ingesting.found import EventFiles, Find, SnapshotFiles, Tables, Updates, find_for
 from ddcore.jobs.ingesting.judgement import Listener
@@ -42,11 +39,8 @@ from ddcore.jobs.ingesting.report import IngestReport
 from ddcore.jobs.ingesting.upserts import EVENT_FORMS, EventOptions, events_of, find_events
 from ddcore.jobs.ingesting.versions import NEXT, Version, following, version_of
 from ddcore.jobs.ingesting.work import Work
-from ddcore.jobs.report import json_line, spelled
-from ddcore.jobs.undo import UndoReport, undo
-from ddcore.redaction import masked
 
-__all__ = ["FIRST", "FORMS", "LATE", "IngestReport", "ingest", "main", "start_of", "version_of"]
+__all__ = ["FIRST", "FORMS", "LATE", "IngestReport", "ingest", "start_of", "version_of"]
 
 LATE = ("refuse", "move", "restate")
 FORMS = ("log", "append", "snapshot", "feed", *EVENT_FORMS)  # how the rows of sources become updates
@@ -150,7 +144,10 @@ def ingest(
 
 def start_of(text: str | None, project: Project) -> Time | str | None:
     """What ``--restate`` says: a time, by numbers or names, or ``first``. UsageError."""
-    return text if text is None or text == FIRST else time_named(project, text, "--restate", begins=True)
+    if text is None or text == FIRST:
+        return text
+    names = VersionNames(project.dims, lambda: Ledger.load(Warehouse(project.warehouse)).labels())
+    return names.time(text, "--restate", begins=True)
 
 
 # --- the arguments ----------------------------------------------------------------------------------------------------
@@ -225,122 +222,3 @@ def _rules(project: Project, name: str, version: Time | None, diff: int | None, 
 
 def _silent(*_: object) -> None:
     """A listener that does nothing."""
-
-
-# --- spark-submit -----------------------------------------------------------------------------------------------------
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """The entry for ``spark-submit``; takes plain arguments, never sets a master, returns the exit code.
-
-    The last line of stdout is the report as JSON.
-    """
-    parser = _parser()
-    options = parser.parse_args(argv)
-    if options.undo is None and not (options.input and options.source):
-        parser.error("INPUT and SOURCE are needed, or --undo N")
-    if options.undo is not None and options.source:
-        parser.error("--undo takes a whole ingest back, not a source")
-    if options.undo is not None and options.label:
-        parser.error("--undo and --label: only one of them")
-    report: IngestReport | UndoReport
-    try:
-        project = find_project(options.project, flags={"warehouse": options.warehouse, "engine": options.engine})
-        report = (
-            undo(project, options.undo, options.input, restate=options.late == "restate")
-            if options.undo is not None
-            else ingest(
-                project,
-                options.input,
-                options.source,
-                engine=project.engine,
-                form=_form(options),
-                events=EventOptions(
-                    options.key, options.order_by, options.op, words_of(options.op_values) if options.op_values else {}
-                ),
-                version=version_of(options.version, project),
-                diff=options.diff,
-                rename=dict(options.column),
-                late=options.late,
-                restate=start_of(options.restate, project),
-                allow_gap=options.allow_gap,
-                new_warehouse=options.new_warehouse,
-                label=options.label,
-                format=options.format,
-                format_options=dict(options.option),
-            )
-        )
-    except DdError as error:
-        print(masked(f"error: {error.message}\n  {error.hint}"), file=sys.stderr)
-        return error.exit_code
-    for note in getattr(report, "notes", ()):
-        print(masked(note), file=sys.stderr)
-    print(masked(json_line("ingest", spelled(asdict(report), project.dims))))
-    return 0
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        "ingest.py", description="Append the rows of sources to the change log of an input."
-    )
-    parser.add_argument("input", type=filled(str), metavar="INPUT", nargs="?")
-    parser.add_argument(
-        "source", type=filled(str), metavar="SOURCE", nargs="*", help="a file, a folder, a glob or a Delta table"
-    )
-    parser.add_argument("--project", type=filled(Path), metavar="DIR", help="the folder of dd.toml")
-    parser.add_argument("--warehouse", type=filled(str), metavar="DIR")
-    parser.add_argument("--new-warehouse", action="store_true", help="allow a new one outside of the project's folder")
-    parser.add_argument("--engine", choices=ENGINES)
-    forms = parser.add_mutually_exclusive_group()
-    forms.add_argument("--append", dest="form", action="store_const", const="append", help="insert every row")
-    forms.add_argument(
-        "--snapshot", dest="form", action="store_const", const="snapshot", help="each source is the whole content"
-    )
-    forms.add_argument(
-        "--feed", dest="form", action="store_const", const="feed", help="what changed in Delta tables since last time"
-    )
-    forms.add_argument(
-        "--upsert", dest="form", action="store_const", const="upsert", help="each row is the newest value of its key"
-    )
-    forms.add_argument(
-        "--debezium", dest="form", action="store_const", const="debezium", help="events in Debezium's envelope"
-    )
-    forms.add_argument("--op", metavar="COLUMN", help="events with an operation in this column")
-    parser.set_defaults(form="log")
-    parser.add_argument("--key", type=_names, default=(), metavar="COLUMN,...", help="the columns of the key of events")
-    parser.add_argument("--order-by", type=_names, default=(), metavar="COLUMN,...", help="the order of events")
-    parser.add_argument("--op-values", action="append", default=[], metavar="insert=A,delete=B", help="other words")
-    parser.add_argument("--version", metavar="T", help="of all rows: a version, next, or a time: day=7,revision=1")
-    parser.add_argument("--diff", type=int, metavar="N", help="all rows have this diff")
-    parser.add_argument("--undo", type=int, metavar="N", help="take ingest N back")
-    parser.add_argument("--column", type=_pair, action="append", default=[], metavar="OURS=THEIRS")
-    parser.add_argument("--format", metavar="NAME", help="read the sources as Spark reads this format")
-    parser.add_argument("--option", type=_pair, action="append", default=[], metavar="KEY=VALUE", help="for --format")
-    parser.add_argument("--late", choices=LATE, default="refuse")
-    parser.add_argument(
-        "--restate",
-        metavar="T",
-        help="replace the history from this version or time on; first: from the sources' first",
-    )
-    parser.add_argument("--allow-gap", action="store_true", help="take in a version far beyond all others")
-    parser.add_argument("--label", action="append", default=[], metavar="TEXT", help="what to call the rows' version")
-    return parser
-
-
-def _form(options: argparse.Namespace) -> str:
-    return "op" if options.op is not None else str(options.form)
-
-
-def _names(text: str) -> tuple[str, ...]:
-    return tuple(name.strip() for name in text.split(",") if name.strip())
-
-
-def _pair(text: str) -> tuple[str, str]:
-    ours, equals, theirs = text.partition("=")
-    if not (ours and equals and theirs):
-        raise argparse.ArgumentTypeError(f"{text!r} is not OURS=THEIRS")
-    return ours, theirs
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -20,6 +20,7 @@ from ingesting import EDGES, Desk
 from places import local
 from real_data import shared_data
 
+from ddcore.cli.main import run_command
 from ddcore.errors import DataError, DdError, LateUpdate, LockHeld, StorageError, UnknownRetraction, UsageError
 from ddcore.io import files as io_files
 from ddcore.io.balance import Balance
@@ -28,7 +29,6 @@ from ddcore.io.deltalog import commit_file
 from ddcore.io.records import IntentRecord, RunRecord
 from ddcore.io.warehouse import Warehouse
 from ddcore.jobs import replay
-from ddcore.jobs.ingest import main
 from ddcore.schema import Type
 
 
@@ -585,7 +585,7 @@ def submit(
         if limit is not None:
             resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
 
-    command = [sys.executable, "-m", "ddcore.jobs.ingest", "edges", *arguments, "--engine", "inline"]
+    command = [sys.executable, "-m", "ddcore.cli.main", "ingest", "edges", *arguments, "--engine", "inline"]
     return subprocess.run(
         [*command, "--project", str(desk.folder)], env={**os.environ, **environment}, preexec_fn=narrow,
         capture_output=True, text=True, check=False,
@@ -668,7 +668,7 @@ def test_a_full_disk_leaves_nothing_visible(desk: Desk) -> None:
 
 def test_the_entry_file_ends_with_the_report_as_json(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["edges", desk.source("a.parquet", (1, 2, 0, 1), note=["x"]), "--engine", "inline"]
-    assert main([*arguments, "--project", str(desk.folder)]) == 0
+    assert run_command(["ingest", *arguments, "--project", str(desk.folder)]) == 0
     out, err = capsys.readouterr()
     report = json.loads(out.splitlines()[-1])
     assert (report["input"], report["ingest"], report["plus"], report["nothing_new"]) == ("edges", 1, 1, False)
@@ -677,11 +677,11 @@ def test_the_entry_file_ends_with_the_report_as_json(desk: Desk, capsys: pytest.
 
 def test_the_entry_file_gives_the_exit_code_of_its_error(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
     project = ["--project", str(desk.folder), "--engine", "inline"]
-    assert main(["edges", str(desk.folder / "none.parquet"), *project]) == 2
-    assert main(["edges", desk.source("a.parquet", (1, 2, 0, -1)), *project]) == 1
+    assert run_command(["ingest", "edges", str(desk.folder / "none.parquet"), *project]) == 2
+    assert run_command(["ingest", "edges", desk.source("a.parquet", (1, 2, 0, -1)), *project]) == 1
     assert "error: " in capsys.readouterr().err
     with Warehouse(desk.project.warehouse).lock("ddcore run"):
-        assert main(["edges", desk.source("a.parquet", (1, 2, 0, 1)), *project]) == 75
+        assert run_command(["ingest", "edges", desk.source("a.parquet", (1, 2, 0, 1)), *project]) == 75
 
 
 # --- real data --------------------------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from ingesting import Desk
 from places import local
 from real_data import shared_data
 
-import ddcore.jobs.ingest
+from ddcore.cli import main
 from ddcore.errors import DataError, DdError, LateUpdate, StorageError, UnknownRetraction, UsageError
 from ddcore.io.intake import Intake
 
@@ -235,10 +235,10 @@ def _die(intake: Intake, *_: Any) -> None:
 @pytest.mark.slow
 def test_spark_submit_runs_the_entry_file(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
-    job = Path(ddcore.jobs.ingest.__file__)
     submit = Path(pyspark.__file__).parent / "bin" / "spark-submit"
     done = subprocess.run(
-        [submit, "--master", "local[1]", job, "edges", desk.source("a.parquet", (1, 2, 0, 1)), "--project", tmp_path],
+        [submit, "--master", "local[1]", main.__file__, "ingest",
+         "edges", desk.source("a.parquet", (1, 2, 0, 1)), "--project", tmp_path],
         env={**os.environ, "PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable},
         capture_output=True, text=True, check=False,
     )  # fmt: skip

@@ -23,7 +23,6 @@ from ddcore.io.changelog import ChangeLog
 from ddcore.io.project import find_project
 from ddcore.io.sources import pairs, upserts
 from ddcore.io.sources.events import words_of
-from ddcore.jobs.ingest import main
 from ddcore.jobs.ingesting.upserts import EventOptions
 from ddcore.jobs.undo import undo
 
@@ -815,7 +814,7 @@ def test_the_options_of_the_command_line(desk: Desk, capsys: pytest.CaptureFixtu
     assert run_command(["ingest", *there, *words, "--json"]) == 0
     assert desk.updates() == [("a", "y", 0, 1), ("b", "x", 0, 1)]
     assert json.loads(capsys.readouterr().out.splitlines()[-1])["rows"] == 3
-    assert main([*there, *words]) == 0
+    assert run_command(["ingest", *there, *words]) == 0
     assert json.loads(capsys.readouterr().out.splitlines()[-1])["nothing_new"]
 
 
